@@ -1,0 +1,34 @@
+import { defineConfig } from "vitest/config";
+
+const conditions = ["source", "module", "node", "development|production"];
+
+/** Real sandboxes share two cores and one host: more workers would only wait for each other. */
+const onRealSandboxes = {
+  pool: "forks",
+  fileParallelism: true,
+  maxWorkers: 2,
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
+  retry: 0,
+} as const;
+
+export default defineConfig({
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
+  test: {
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "unit",
+          include: ["packages/*/test/**/*.test.ts", "tests/{architecture,tools}/**/*.test.ts"],
+        },
+      },
+      {
+        extends: true,
+        test: { name: "integration", include: ["tests/integration/**/*.test.ts"], ...onRealSandboxes },
+      },
+      { extends: true, test: { name: "e2e", include: ["tests/e2e/**/*.test.ts"], ...onRealSandboxes } },
+    ],
+  },
+});
