@@ -26,9 +26,22 @@ export default defineConfig({
       },
       {
         extends: true,
-        test: { name: "integration", include: ["tests/integration/**/*.test.ts"], ...onRealSandboxes },
+        test: {
+          name: "integration",
+          include: ["tests/integration/**/*.test.ts"],
+          sequence: { groupOrder: 1 },
+          ...onRealSandboxes,
+        },
       },
-      { extends: true, test: { name: "e2e", include: ["tests/e2e/**/*.test.ts"], ...onRealSandboxes } },
+      {
+        extends: true,
+        test: {
+          name: "e2e",
+          include: ["tests/e2e/**/*.test.ts"],
+          sequence: { groupOrder: 2 },
+          ...onRealSandboxes,
+        },
+      },
     ],
   },
 });

@@ -1,0 +1,133 @@
+#!/usr/bin/env node
+/**
+ * Makes a fresh clone ready: npm packages, system packages, the guest program,
+ * git hooks. Needs nothing but Node and npm. Looks before it acts, so a second
+ * run changes nothing and ends at once.
+ */
+import { parseArgs } from "node:util";
+import { buildGuest, hasGuestSources, isGuestCurrent, linkGuest } from "./setup/guest.mjs";
+import { installHooks } from "./setup/hooks.mjs";
+import { withLock } from "./setup/lock.mjs";
+import { areModulesCurrent, installModules } from "./setup/modules.mjs";
+import { setupLockPath } from "./setup/paths.mjs";
+import { createReport } from "./setup/report.mjs";
+import { isRequired, probeAll } from "./setup/requirements.mjs";
+import { installSystemPackages } from "./setup/system-packages.mjs";
+import { isNodeSupported, minimumNode } from "./setup/versions.mjs";
+
+const usage = `Usage: npm run setup [-- options]
+
+  --check      say what is there and what is missing, change nothing
+  --npm-only   install the npm packages and stop there
+  --quiet      print only what is done or wrong
+  --help       this text
+
+Environment:
+  ATOLL_CACHE_DIR   where built programs and the set-up lock are kept (default: ~/.cache)
+  ATOLL_SKIP        comma-separated drivers to do without, for example "gvisor"`;
+
+/** Long enough for a first installation over a slow line by another run of this program. */
+const lockTimeoutMs = 15 * 60_000;
+
+/** @param {import("./setup/report.mjs").Report} report */
+async function check(report) {
+  const hasModules = await areModulesCurrent();
+  report[hasModules ? "ok" : "problem"](
+    hasModules ? "npm packages" : "npm packages: not installed or out of date",
+  );
+  const probes = await probeAll();
+  for (const { requirement, found, reason } of probes) {
+    if (found !== undefined) report.ok(`${requirement.name}: ${found}`);
+    else report.problem(`${requirement.name}: ${reason}\nWithout it: ${requirement.without}`);
+  }
+  const needsCompiler = probes.some(
+    ({ requirement, found }) => requirement.name === "cc" && found === undefined,
+  );
+  const hasGuest = !(await hasGuestSources()) || (!needsCompiler && (await isGuestCurrent()));
+  report[hasGuest ? "ok" : "problem"](hasGuest ? "guest program" : "guest program: not built");
+  const isComplete = probes.every(
+    ({ requirement, found }) => found !== undefined || !isRequired(requirement),
+  );
+  return hasModules && hasGuest && isComplete;
+}
+
+/** @param {import("./setup/report.mjs").Report} report */
+async function prepareModules(report) {
+  if (await areModulesCurrent()) return report.ok("npm packages");
+  await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, async () => {
+    if (!(await areModulesCurrent())) await installModules(report);
+  });
+}
+
+/**
+ * @param {import("./setup/report.mjs").Report} report
+ * @returns {Promise<boolean>} whether everything that the tests need is there
+ */
+async function prepareSystem(report) {
+  let probes = await probeAll();
+  if (probes.some(({ requirement, found }) => found === undefined && isRequired(requirement))) {
+    probes = await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, () =>
+      installSystemPackages(report),
+    );
+  }
+  let isComplete = true;
+  for (const { requirement, found, reason } of probes) {
+    if (found !== undefined) {
+      report.ok(`${requirement.name}: ${found}`);
+    } else if (isRequired(requirement)) {
+      isComplete = false;
+      report.problem(`${requirement.name}: ${reason}\nWithout it: ${requirement.without}`);
+    } else {
+      report.say(`${requirement.name}: left out, as ATOLL_SKIP asks. ${requirement.without}`);
+    }
+  }
+  return isComplete;
+}
+
+/** @param {import("./setup/report.mjs").Report} report */
+async function prepareGuest(report) {
+  if (!(await hasGuestSources())) return report.ok("guest program: no sources in this checkout");
+  if (await isGuestCurrent()) return report.ok("guest program");
+  await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, async () => {
+    await report.step("Compiling the guest program", async () => linkGuest(await buildGuest()));
+  });
+}
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      check: { type: "boolean", default: false },
+      "npm-only": { type: "boolean", default: false },
+      quiet: { type: "boolean", default: false },
+      help: { type: "boolean", default: false },
+    },
+  });
+  if (values.help) {
+    console.log(usage);
+    return;
+  }
+  const report = createReport({ isQuiet: values.quiet });
+  if (!isNodeSupported(process.versions.node)) {
+    report.problem(`Node ${process.versions.node} is too old: Atoll needs ${minimumNode} or newer`);
+    process.exitCode = 1;
+    return;
+  }
+  if (values.check) {
+    if (!(await check(report))) process.exitCode = 1;
+    return;
+  }
+  await prepareModules(report);
+  if (values["npm-only"]) return;
+  await installHooks(report);
+  const isComplete = await prepareSystem(report);
+  if (isComplete) await prepareGuest(report);
+  if (isComplete) report.ok("Ready. Try: npm start");
+  else process.exitCode = 1;
+}
+
+try {
+  await main();
+} catch (error) {
+  console.error(`set-up: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = 1;
+}

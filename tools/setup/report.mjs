@@ -1,0 +1,39 @@
+/**
+ * @typedef {object} Report
+ * @property {(text: string) => void} ok a thing that is as it should be; silent when quiet
+ * @property {(text: string) => void} say something the reader should know
+ * @property {(text: string) => void} problem something missing or wrong
+ * @property {<T>(title: string, work: () => Promise<T>) => Promise<T>} step names work while it runs
+ */
+
+/** A reader who sees nothing for this long wonders whether the program hangs. */
+const heartbeatMs = 15_000;
+
+/**
+ * @param {{ isQuiet: boolean }} options
+ * @returns {Report}
+ */
+export function createReport({ isQuiet }) {
+  /** @param {string} text */
+  const indent = (text) => text.replaceAll("\n", "\n  ");
+  return {
+    ok: (text) => {
+      if (!isQuiet) console.log(`✓ ${indent(text)}`);
+    },
+    say: (text) => console.log(`• ${indent(text)}`),
+    problem: (text) => console.error(`✗ ${indent(text)}`),
+    step: async (title, work) => {
+      const startedAtMs = Date.now();
+      const seconds = () => Math.round((Date.now() - startedAtMs) / 1000);
+      console.log(`• ${title} …`);
+      const heartbeat = setInterval(() => console.log(`  still at it (${seconds()} s)`), heartbeatMs);
+      try {
+        const result = await work();
+        if (seconds() > 0) console.log(`  done in ${seconds()} s`);
+        return result;
+      } finally {
+        clearInterval(heartbeat);
+      }
+    },
+  };
+}

@@ -1,0 +1,100 @@
+import { run } from "./run.mjs";
+import { minimumRunscDate, parseRunscDate } from "./versions.mjs";
+
+/**
+ * @typedef {object} Requirement
+ * @property {string} name
+ * @property {readonly string[]} packages what provides it on Debian and Ubuntu
+ * @property {string} why
+ * @property {string} without what does not work when it is missing
+ * @property {string} [driver] the driver that needs it; ATOLL_SKIP may name that driver
+ * @property {() => Promise<Finding>} probe asks the machine, not a record of an earlier run
+ *
+ * @typedef {{ found: string, reason?: never } | { found?: never, reason: string }} Finding
+ * @typedef {{ requirement: Requirement } & Finding} Probe
+ */
+
+/** @type {readonly Requirement[]} */
+const requirements = [
+  {
+    name: "runsc",
+    packages: ["runsc"],
+    why: "runs gvisor sandboxes",
+    without: "gvisor sandboxes cannot start; the local driver works",
+    driver: "gvisor",
+    probe: probeRunsc,
+  },
+  {
+    name: "cc",
+    packages: ["gcc"],
+    why: "compiles the guest program",
+    without: "the guest program cannot be built, so no sandbox can start",
+    probe: () => probeOutput("cc", ["--version"]),
+  },
+  {
+    name: "libc.a",
+    packages: ["libc6-dev"],
+    why: "the guest program is linked statically, to run in any image",
+    without: "the guest program cannot be built, so no sandbox can start",
+    probe: probeStaticLibc,
+  },
+  {
+    name: "python3",
+    packages: ["python3"],
+    why: "examples and tests run it inside the default template",
+    without: "the default template, which shows the machine's /usr, has no Python",
+    // The template holds /usr and nothing from home directories, so a python3 elsewhere on PATH is no help.
+    probe: () => probeOutput("/usr/bin/python3", ["--version"]),
+  },
+];
+
+/** @returns {Promise<Probe[]>} */
+export function probeAll() {
+  return Promise.all(
+    requirements.map(async (requirement) => ({ requirement, ...(await requirement.probe()) })),
+  );
+}
+
+/** @param {Requirement} requirement */
+export function isRequired({ driver }) {
+  const skipped = (process.env["ATOLL_SKIP"] ?? "").split(",").map((name) => name.trim());
+  return driver === undefined || !skipped.includes(driver);
+}
+
+/**
+ * @param {string} file
+ * @param {readonly string[]} args
+ * @returns {Promise<Finding>}
+ */
+async function probeOutput(file, args) {
+  const { exitCode, output } = await run(file, args);
+  if (exitCode !== 0) return { reason: `${file} is not there or does not run` };
+  return { found: output.split("\n")[0] ?? "" };
+}
+
+/** @returns {Promise<Finding>} */
+async function probeRunsc() {
+  const { exitCode, stdout } = await run("runsc", ["--version"]);
+  if (exitCode !== 0) return { reason: "runsc is not there or does not run" };
+  const version = stdout.split("\n")[0] ?? "";
+  const date = parseRunscDate(version);
+  if (date !== undefined) {
+    if (date >= minimumRunscDate) return { found: version };
+    const { stdout: path } = await run("sh", ["-c", "command -v runsc"]);
+    return { reason: `${version} at ${path.trim()} is too old: ${minimumRunscDate} or newer is needed` };
+  }
+  // A build from source carries no date; the systrap platform came with what we need.
+  const flags = await run("runsc", ["flags"]);
+  if (flags.output.includes("systrap")) return { found: version };
+  return { reason: `${version} has no systrap platform, ${minimumRunscDate} or newer is needed` };
+}
+
+/** @returns {Promise<Finding>} */
+async function probeStaticLibc() {
+  // The compiler repeats the bare name when it cannot find the file.
+  const { stdout } = await run("cc", ["-print-file-name=libc.a"]);
+  const path = stdout.trim();
+  return path.startsWith("/")
+    ? { found: path }
+    : { reason: "the C library's headers and static archive are not there" };
+}

@@ -1,0 +1,57 @@
+export const minimumNode = "20.19";
+
+/** The first runsc with the systrap platform, a working statx and a checkpoint that holds an overlay. */
+export const minimumRunscDate = 20240729;
+
+/** @param {string} version as in process.versions.node */
+export function isNodeSupported(version) {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const [wantedMajor = 0, wantedMinor = 0] = minimumNode.split(".").map(Number);
+  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor);
+}
+
+/**
+ * The release date in a runsc version, in the forms "release-20240729.0" and
+ * Debian's "0.0~20240729.0-4~bpo12+2".
+ *
+ * @param {string} text
+ * @returns {number | undefined} as YYYYMMDD; undefined for a build without a release
+ */
+export function parseRunscDate(text) {
+  const match = /(?:release-|\d~)(\d{8})\b/.exec(text);
+  return match === null ? undefined : Number(match[1]);
+}
+
+/**
+ * The versions of a package that apt can install, newest preference first, from
+ * the output of "apt-cache policy <package>". What is only installed does not count.
+ *
+ * @param {string} policy
+ * @returns {string[]}
+ */
+export function parseOfferedVersions(policy) {
+  /** @type {string[]} */
+  const offered = [];
+  let version = "";
+  for (const line of policy.split("\n")) {
+    const head = /^ (?:\*\*\*|   ) (\S+) -?\d+$/.exec(line);
+    if (head?.[1] !== undefined) {
+      version = head[1];
+    } else if (/^ {8,}-?\d+ /.test(line) && !line.includes("/var/lib/dpkg/status") && version !== "") {
+      if (!offered.includes(version)) offered.push(version);
+    }
+  }
+  return offered;
+}
+
+/**
+ * @param {string} policy
+ * @returns {string | undefined} the newest offered runsc that is new enough
+ */
+export function pickRunscVersion(policy) {
+  /** @param {string} version */
+  const dateOf = (version) => parseRunscDate(version) ?? 0;
+  return parseOfferedVersions(policy)
+    .filter((version) => dateOf(version) >= minimumRunscDate)
+    .toSorted((a, b) => dateOf(b) - dateOf(a))[0];
+}

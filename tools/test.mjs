@@ -1,0 +1,77 @@
+#!/usr/bin/env node
+/**
+ * Sets up, runs every test project and ends with one plain line of counts.
+ * Arguments go to vitest.
+ */
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { repositoryRoot } from "./setup/paths.mjs";
+import { countLine, isSuccess, skippedLines } from "./test-summary.mjs";
+
+/** @typedef {import("./test-summary.mjs").Summary} Summary */
+
+/**
+ * Runs Node on a script with our terminal as its own. An interrupt reaches both
+ * of us; waiting for the child lets its cleanup finish.
+ *
+ * @param {readonly string[]} args
+ * @param {NodeJS.ProcessEnv} [env]
+ * @returns {Promise<number>} its exit code, 1 when a signal ended it
+ */
+function runNode(args, env = process.env) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, args, { cwd: repositoryRoot, env, stdio: "inherit" });
+    const ignore = () => {};
+    const forward = () => child.kill("SIGTERM");
+    process.on("SIGINT", ignore);
+    process.on("SIGTERM", forward);
+    child.on("error", reject);
+    child.on("close", (exitCode) => {
+      process.off("SIGINT", ignore);
+      process.off("SIGTERM", forward);
+      resolve(exitCode ?? 1);
+    });
+  });
+}
+
+/**
+ * @param {readonly string[]} args
+ * @returns {Promise<{ exitCode: number, summary: Summary | undefined }>}
+ */
+async function runVitest(args) {
+  const dir = await mkdtemp(join(tmpdir(), "atoll-test-"));
+  try {
+    const summaryPath = join(dir, "summary.json");
+    const vitest = join(repositoryRoot, "node_modules", "vitest", "vitest.mjs");
+    const reporter = fileURLToPath(new URL("test-reporter.mjs", import.meta.url));
+    const exitCode = await runNode([vitest, "run", "--reporter=default", `--reporter=${reporter}`, ...args], {
+      ...process.env,
+      ATOLL_TEST_SUMMARY: summaryPath,
+    });
+    const text = await readFile(summaryPath, "utf8").catch(() => undefined);
+    return { exitCode, summary: text === undefined ? undefined : JSON.parse(text) };
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+async function main() {
+  /** @type {Summary} */
+  const nothing = { passed: 0, failed: 0, skipped: [] };
+  if ((await runNode([join(repositoryRoot, "tools", "setup.mjs"), "--quiet"])) !== 0) {
+    console.log("\nThe tests did not run: set-up is not complete\n");
+    console.log(countLine(nothing));
+    process.exitCode = 1;
+    return;
+  }
+  const { exitCode, summary } = await runVitest(process.argv.slice(2));
+  if (summary === undefined) console.log("\nThe test run ended without a result");
+  for (const line of skippedLines(summary ?? nothing)) console.log(line);
+  console.log(countLine(summary ?? nothing));
+  process.exitCode = isSuccess(exitCode, summary) ? 0 : 1;
+}
+
+await main();
