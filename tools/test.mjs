@@ -67,9 +67,12 @@ async function main() {
     process.exitCode = 1;
     return;
   }
-  const { exitCode, summary } = await runVitest(process.argv.slice(2));
+  const args = process.argv.slice(2);
+  const { exitCode, summary } = await runVitest(args);
   if (summary === undefined) console.log("\nThe test run ended without a result");
-  for (const line of skippedLines(summary ?? nothing)) console.log(line);
+  // With a name pattern nearly everything is left out, on purpose.
+  const isFiltered = args.some((arg) => /^(-t|--testNamePattern)/.test(arg));
+  if (!isFiltered) for (const line of skippedLines(summary ?? nothing)) console.log(line);
   console.log(countLine(summary ?? nothing));
   process.exitCode = isSuccess(exitCode, summary) ? 0 : 1;
 }

@@ -4,7 +4,7 @@ import { link, mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
-const pollMs = 200;
+const pollMs = 50;
 
 /** Breaking a lock takes microseconds; a marker this old belongs to a process that died in between. */
 const breakingStaleMs = 10_000;

@@ -1,0 +1,77 @@
+import { posix } from "node:path";
+import { describe, expect, test } from "vitest";
+import { listFiles, readText } from "./repository.ts";
+
+/** Which packages of ours a package may use. Arrows point towards protocol only. */
+const allowed: Readonly<Record<string, readonly string[]>> = {
+  protocol: [],
+  engine: ["protocol"],
+  server: ["protocol", "engine"],
+  sdk: ["protocol"],
+  cli: ["protocol", "sdk"],
+  runner: ["protocol", "sdk"],
+  live: ["protocol", "sdk"],
+};
+
+const scope = "@atoll/";
+const files = listFiles();
+const packages = [
+  ...new Set(files.flatMap((path) => /^packages\/([^/]+)\/package\.json$/.exec(path)?.[1] ?? [])),
+];
+
+function declaredDependencies(name: string): string[] {
+  const manifest = JSON.parse(readText(`packages/${name}/package.json`));
+  const sections = ["dependencies", "devDependencies", "peerDependencies", "optionalDependencies"];
+  return sections.flatMap((section) => Object.keys(manifest[section] ?? {}));
+}
+
+function importsOf(path: string): string[] {
+  const specifiers = /(?:\bfrom|\bimport|\bimport\(|\brequire\()\s*["']([^"']+)["']/g;
+  return [...readText(path).matchAll(specifiers)].flatMap((match) => match[1] ?? []);
+}
+
+function filesOf(name: string, folder: string): string[] {
+  return files.filter(
+    (path) => path.startsWith(`packages/${name}/${folder}`) && /\.(ts|tsx|mts|mjs)$/.test(path),
+  );
+}
+
+const ours = (specifiers: readonly string[]) =>
+  specifiers
+    .filter((specifier) => specifier.startsWith(scope))
+    .map((specifier) => specifier.slice(scope.length));
+
+describe.for(packages)("package %s", (name) => {
+  test("has its place in the table", () => {
+    expect(Object.keys(allowed)).toContain(name);
+  });
+
+  test("declares no package of ours beyond the table", () => {
+    expect(allowed[name]).toEqual(expect.arrayContaining(ours(declaredDependencies(name))));
+  });
+
+  test("imports no package of ours beyond the table", () => {
+    const used = filesOf(name, "src/").flatMap((path) => ours(importsOf(path)));
+    expect(allowed[name]).toEqual(expect.arrayContaining(used));
+  });
+
+  test("reaches no file outside of itself by path", () => {
+    const escapes = filesOf(name, "").flatMap((path) =>
+      importsOf(path)
+        .filter((specifier) => specifier.startsWith("."))
+        .map((specifier) => posix.join(posix.dirname(path), specifier))
+        .filter((target) => !target.startsWith(`packages/${name}/`) && !target.startsWith("tools/"))
+        .map((target) => `${path} imports ${target}`),
+    );
+    expect(escapes).toEqual([]);
+  });
+});
+
+test("protocol runs anywhere: it imports nothing of Node", () => {
+  const builtins = filesOf("protocol", "src/").flatMap((path) =>
+    importsOf(path)
+      .filter((specifier) => specifier.startsWith("node:"))
+      .map((specifier) => `${path} imports ${specifier}`),
+  );
+  expect(builtins).toEqual([]);
+});
