@@ -32,22 +32,16 @@ const lockTimeoutMs = 15 * 60_000;
 /** @param {import("./setup/report.mjs").Report} report */
 async function check(report) {
   const hasModules = await areModulesCurrent();
-  report[hasModules ? "ok" : "problem"](
-    hasModules ? "npm packages" : "npm packages: not installed or out of date",
-  );
+  report[hasModules ? "ok" : "problem"](hasModules ? "npm packages" : "npm packages: not installed or out of date");
   const probes = await probeAll();
   for (const { requirement, found, reason } of probes) {
     if (found !== undefined) report.ok(`${requirement.name}: ${found}`);
     else report.problem(`${requirement.name}: ${reason}\nWithout it: ${requirement.without}`);
   }
-  const needsCompiler = probes.some(
-    ({ requirement, found }) => requirement.name === "cc" && found === undefined,
-  );
+  const needsCompiler = probes.some(({ requirement, found }) => requirement.name === "cc" && found === undefined);
   const hasGuest = !(await hasGuestSources()) || (!needsCompiler && (await isGuestCurrent()));
   report[hasGuest ? "ok" : "problem"](hasGuest ? "guest program" : "guest program: not built");
-  const isComplete = probes.every(
-    ({ requirement, found }) => found !== undefined || !isRequired(requirement),
-  );
+  const isComplete = probes.every(({ requirement, found }) => found !== undefined || !isRequired(requirement));
   return hasModules && hasGuest && isComplete;
 }
 
@@ -66,9 +60,7 @@ async function prepareModules(report) {
 async function prepareSystem(report) {
   let probes = await probeAll();
   if (probes.some(({ requirement, found }) => found === undefined && isRequired(requirement))) {
-    probes = await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, () =>
-      installSystemPackages(report),
-    );
+    probes = await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, () => installSystemPackages(report));
   }
   let isComplete = true;
   for (const { requirement, found, reason } of probes) {

@@ -15,9 +15,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
 
 const scope = "@atoll/";
 const files = listFiles();
-const packages = [
-  ...new Set(files.flatMap((path) => /^packages\/([^/]+)\/package\.json$/.exec(path)?.[1] ?? [])),
-];
+const packages = [...new Set(files.flatMap((path) => /^packages\/([^/]+)\/package\.json$/.exec(path)?.[1] ?? []))];
 
 function declaredDependencies(name: string): string[] {
   const manifest = JSON.parse(readText(`packages/${name}/package.json`));
@@ -31,15 +29,11 @@ function importsOf(path: string): string[] {
 }
 
 function filesOf(name: string, folder: string): string[] {
-  return files.filter(
-    (path) => path.startsWith(`packages/${name}/${folder}`) && /\.(ts|tsx|mts|mjs)$/.test(path),
-  );
+  return files.filter((path) => path.startsWith(`packages/${name}/${folder}`) && /\.(ts|tsx|mts|mjs)$/.test(path));
 }
 
 const ours = (specifiers: readonly string[]) =>
-  specifiers
-    .filter((specifier) => specifier.startsWith(scope))
-    .map((specifier) => specifier.slice(scope.length));
+  specifiers.filter((specifier) => specifier.startsWith(scope)).map((specifier) => specifier.slice(scope.length));
 
 describe.for(packages)("package %s", (name) => {
   test("has its place in the table", () => {

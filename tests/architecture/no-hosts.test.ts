@@ -27,9 +27,7 @@ test("the lock file records no download address", () => {
   const lock: { packages: Record<string, { resolved?: string; link?: boolean }> } = JSON.parse(
     readText("package-lock.json"),
   );
-  const resolved = Object.entries(lock.packages).filter(
-    ([, entry]) => entry.resolved !== undefined && !entry.link,
-  );
+  const resolved = Object.entries(lock.packages).filter(([, entry]) => entry.resolved !== undefined && !entry.link);
   expect(resolved).toEqual([]);
 });
 

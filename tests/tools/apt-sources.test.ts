@@ -39,10 +39,7 @@ Signed-By: /usr/share/keyrings/key.gpg
   });
 
   test.for([
-    [
-      "a disabled stanza",
-      "Types: deb\nEnabled: no\nURIs: http://m.test\nSuites: bookworm\nComponents: main\n",
-    ],
+    ["a disabled stanza", "Types: deb\nEnabled: no\nURIs: http://m.test\nSuites: bookworm\nComponents: main\n"],
     ["a stanza of sources only", "Types: deb-src\nURIs: http://m.test\nSuites: bookworm\nComponents: main\n"],
     ["another release", "Types: deb\nURIs: http://m.test\nSuites: trixie\nComponents: main\n"],
     ["an empty file", ""],

@@ -52,9 +52,7 @@ async function acquire(path, owner, deadlineMs, report) {
       if (isFirst) report.say(`Waiting for another set-up (process ${pidOf(holder)}) to finish …`);
       isFirst = false;
       if (Date.now() > deadlineMs) {
-        throw new Error(
-          `Cannot lock ${path}: process ${pidOf(holder)} still holds it. End it, or remove the file`,
-        );
+        throw new Error(`Cannot lock ${path}: process ${pidOf(holder)} still holds it. End it, or remove the file`);
       }
       await delay(pollMs);
     }

@@ -18,9 +18,7 @@ export async function areModulesCurrent() {
   const lock = await readFile(join(repositoryRoot, "package-lock.json"), "utf8");
   const stamp = await readFile(stampPath, "utf8").catch(() => "");
   if (stamp === hashOf(lock)) return true;
-  const installed = await readFile(join(repositoryRoot, "node_modules", ".package-lock.json"), "utf8").catch(
-    () => "",
-  );
+  const installed = await readFile(join(repositoryRoot, "node_modules", ".package-lock.json"), "utf8").catch(() => "");
   if (installed === "" || !describesLock(JSON.parse(installed), JSON.parse(lock))) return false;
   await writeStamp(lock);
   return true;
@@ -55,9 +53,7 @@ function modulesIn({ packages = {} }) {
 export async function installModules(report) {
   await report.step("Installing npm packages", async () => {
     const lock = await readFile(join(repositoryRoot, "package-lock.json"), "utf8");
-    const env = Object.fromEntries(
-      Object.entries(process.env).filter(([name]) => !npmCallVariables.test(name)),
-    );
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !npmCallVariables.test(name)));
     const npm = process.env["npm_execpath"];
     // Development tools are what a checkout is for, whatever NODE_ENV says.
     const args = ["ci", "--include=dev", "--no-audit", "--no-fund"];

@@ -50,9 +50,7 @@ const requirements = [
 
 /** @returns {Promise<Probe[]>} */
 export function probeAll() {
-  return Promise.all(
-    requirements.map(async (requirement) => ({ requirement, ...(await requirement.probe()) })),
-  );
+  return Promise.all(requirements.map(async (requirement) => ({ requirement, ...(await requirement.probe()) })));
 }
 
 /** @param {Requirement} requirement */

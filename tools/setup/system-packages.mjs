@@ -66,17 +66,8 @@ async function findApt(report) {
   if (prefix === undefined) return undefined;
   /** @type {Apt["asRoot"]} */
   const asRoot = (title, file, args) => {
-    const [first = "env", ...rest] = [
-      ...prefix,
-      "env",
-      "DEBIAN_FRONTEND=noninteractive",
-      "LC_ALL=C",
-      file,
-      ...args,
-    ];
-    return report.step(title, () =>
-      run(first, rest, { stdin: prefix.includes("sudo") ? "inherit" : "ignore" }),
-    );
+    const [first = "env", ...rest] = [...prefix, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", file, ...args];
+    return report.step(title, () => run(first, rest, { stdin: prefix.includes("sudo") ? "inherit" : "ignore" }));
   };
   /** @type {Promise<void> | undefined} */
   let updated;
@@ -149,12 +140,7 @@ async function installFromBackports(apt, { suite, path, text }) {
   let isInstalled = false;
   try {
     await writeFile(draft, text);
-    const written = await apt.asRoot(`Adding ${suite} to the package sources`, "install", [
-      "-m",
-      "644",
-      draft,
-      path,
-    ]);
+    const written = await apt.asRoot(`Adding ${suite} to the package sources`, "install", ["-m", "644", draft, path]);
     if (written.exitCode !== 0) throw new Error(`Cannot write ${path}: ${tail(written.output, 3)}`);
     const onlyThis = [
       "-o",
@@ -164,11 +150,7 @@ async function installFromBackports(apt, { suite, path, text }) {
       "-o",
       "APT::Get::List-Cleanup=0",
     ];
-    const updated = await apt.asRoot(`Reading the package list of ${suite}`, "apt-get", [
-      "update",
-      "-q",
-      ...onlyThis,
-    ]);
+    const updated = await apt.asRoot(`Reading the package list of ${suite}`, "apt-get", ["update", "-q", ...onlyThis]);
     const version = await offeredRunsc();
     if (version === undefined) throw aptError(["runsc"], updated.output);
     const { exitCode, output } = await install(apt, [`runsc=${version}`]);
@@ -234,7 +216,11 @@ async function manualCommands(packages) {
   if (version !== undefined) {
     commands.push(`${install} runsc=${version}`);
   } else if (source !== undefined) {
-    commands.push(`cat > ${source.path} <<'END'\n${source.text}END`, "apt-get update");
+    const lines = source.text
+      .trimEnd()
+      .split("\n")
+      .map((line) => `'${line}'`);
+    commands.push(`printf '%s\\n' ${lines.join(" ")} > ${source.path}`, "apt-get update");
     commands.push(`${install} -t ${source.suite} runsc`);
   } else {
     commands.push(
