@@ -9,7 +9,11 @@ const warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
 const releaseFlags = ["-static", "-O2", ...warnings];
 const sanitizeFlags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", ...warnings];
 
-/** Where the guest program of this checkout is after set-up: a link to the build of the present sources. */
+/**
+ * Where the guest program of this checkout is after set-up: a link to the build of the present sources.
+ *
+ * @public
+ */
 export function guestBinaryPath() {
   return join(repositoryRoot, ".cache", "atoll-guest");
 }
