@@ -1,0 +1,325 @@
+import { randomBytes } from "node:crypto";
+import { SandboxError } from "@atoll/protocol";
+import { Answers } from "./answers.ts";
+import { FrameDecoder } from "./decoder.ts";
+import { EgressRelay, type EgressHandler } from "./egress-relay.ts";
+import { errnoName, errnoText } from "./errno.ts";
+import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuestType } from "./frames.ts";
+import { GuestConnection } from "./guest-connection.ts";
+import { GuestProcess } from "./guest-process.ts";
+import { GuestStream, type OutputPosition } from "./guest-stream.ts";
+import { parseGuestFrame, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
+import { encodeHello, encodeRestored, encodeSpawn, type GuestSpawn } from "./requests.ts";
+import { FifoTransport, type FifoPaths } from "./transport.ts";
+import { MalformedPayload, PayloadWriter } from "./wire.ts";
+
+export interface ChannelOptions {
+  paths: FifoPaths;
+  /** Whether this host made the FIFOs; otherwise a predecessor may have left half a frame in them. */
+  isFirstHost: boolean;
+  signal: AbortSignal;
+  /** Without it every connection to the outside is refused. */
+  onEgress?: EgressHandler | undefined;
+}
+
+export interface AttachOptions {
+  /** The guest remembers the end until `release`: for a caller that stores it first. */
+  keep?: boolean;
+  /** Kills the process when it aborts. */
+  signal?: AbortSignal;
+}
+
+/** Requests and streams share one sequence of ids; the greeting is the request that has none. */
+const greetingId = 0;
+
+/**
+ * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the sandbox: closing
+ * it leaves everything inside running, and a new channel on the same FIFOs carries on.
+ */
+export class GuestChannel {
+  /** Settles when the channel is over: with the reason if it ended by itself, with `undefined` after `close`. */
+  readonly closed: Promise<SandboxError | undefined>;
+  #transport: FifoTransport;
+  #decoder = new FrameDecoder(randomBytes(16));
+  #streams = new Map<number, GuestStream>();
+  #inherited = new Map<number, StreamEntry>();
+  #answers = new Answers();
+  #egress: EgressRelay;
+  #lastId = greetingId;
+  #end: { reason: SandboxError | undefined } | undefined;
+  #onClosed!: (reason: SandboxError | undefined) => void;
+
+  private constructor(options: ChannelOptions) {
+    this.closed = new Promise((resolve) => {
+      this.#onClosed = resolve;
+    });
+    this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, {}));
+    this.#transport = new FifoTransport(options.paths);
+    this.#transport.listen(
+      (chunk) => {
+        this.#receive(chunk);
+      },
+      (cause) => {
+        this.#finish(new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause }));
+      },
+    );
+  }
+
+  /** Opens the FIFOs and greets the guest. Rejects with `signal.reason` when it does not answer in time. */
+  static async open(options: ChannelOptions): Promise<GuestChannel> {
+    const channel = new GuestChannel(options);
+    try {
+      if (!options.isFirstHost) channel.#send(tornFramePadding);
+      await channel.greet(options.signal);
+      return channel;
+    } catch (error) {
+      channel.close();
+      throw error;
+    }
+  }
+
+  /** Processes that a predecessor started and that wait to be attached or released. */
+  get inherited(): readonly StreamEntry[] {
+    return [...this.#inherited.values()];
+  }
+
+  /** Says hello, also again on a living channel after `prepareCheckpoint`: every stream carries on where it was. */
+  async greet(signal: AbortSignal): Promise<void> {
+    const nonce = randomBytes(16);
+    this.#decoder.expectWelcome(nonce);
+    const message = await this.#ask(greetingId, encodeHello(nonce), signal);
+    if (message.type !== "welcome") throw new Error(`Greeting answered with ${message.type}`);
+    if (message.version !== protocolConstants.VERSION) {
+      throw new SandboxError("unsupported", `Cannot talk to a guest of protocol version ${message.version}`, {
+        suggestion: `This host speaks version ${protocolConstants.VERSION}: end the sandbox and create it again.`,
+      });
+    }
+  }
+
+  async spawn(spawn: GuestSpawn, options: AttachOptions = {}): Promise<GuestProcess> {
+    options.signal?.throwIfAborted();
+    const id = this.#nextId();
+    const frame = encodeSpawn(id, spawn);
+    const stream = this.#addStream(id, { windowBytes: spawn.windowBytes });
+    if (!spawn.stdin && spawn.pty === undefined) stream.input.close("the process was started without stdin");
+    this.#send(frame);
+    return this.#process(stream, await stream.started, options);
+  }
+
+  /** Takes over a process of a predecessor; output comes from `from` on. */
+  attach(id: number, from: OutputPosition, options: AttachOptions = {}): GuestProcess {
+    this.#assertOpen();
+    const entry = this.#inherited.get(id);
+    if (entry === undefined) {
+      throw new SandboxError("not_found", `Cannot attach to process ${id}: the sandbox has no such process`);
+    }
+    const at = from.stdoutBytes + from.stderrBytes;
+    if (at < entry.ackedAt || at > entry.producedAt) {
+      throw new SandboxError(
+        "invalid_argument",
+        `Cannot attach to process ${id} at byte ${at}: only ${entry.ackedAt} to ${entry.producedAt} are there`,
+      );
+    }
+    this.#inherited.delete(id);
+    const windowBytes = protocolConstants.WINDOW_MAX;
+    const stream = this.#addStream(id, { windowBytes, from, inputOffset: entry.inputReceived });
+    stream.reattach(entry);
+    return this.#process(stream, entry.pid, options);
+  }
+
+  /** Lets the guest forget a process of a predecessor. One that still runs goes on unattended. */
+  releaseInherited(id: number): void {
+    if (this.#inherited.delete(id)) this.#send(encodeFrame(toGuest.RELEASE, id));
+  }
+
+  /** Connects to a port on the sandbox's loopback. */
+  async dial(port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<GuestConnection> {
+    options.signal.throwIfAborted();
+    const id = this.#nextId();
+    const windowBytes = protocolConstants.WINDOW_DEFAULT;
+    const stream = this.#addStream(id, { windowBytes });
+    const abort = (): void => {
+      stream.release();
+      stream.fail(options.signal.reason);
+    };
+    options.signal.addEventListener("abort", abort, { once: true });
+    const payload = new PayloadWriter().u16(port).u8(options.family ?? 4);
+    this.#send(encodeFrame(toGuest.DIAL, id, payload.u32(windowBytes).finish()));
+    try {
+      await stream.started;
+      return new GuestConnection(stream);
+    } finally {
+      options.signal.removeEventListener("abort", abort);
+    }
+  }
+
+  async ping(signal: AbortSignal): Promise<void> {
+    await this.#request(toGuest.PING, randomBytes(8), signal);
+  }
+
+  async countProcesses(signal: AbortSignal): Promise<number> {
+    const message = await this.#request(toGuest.COUNT, Buffer.alloc(0), signal);
+    return message.type === "counted" ? message.processes : wrongAnswer(message);
+  }
+
+  /** Caps the size of every file that a process inside may write; `undefined` lifts the cap. */
+  async capFileSize(bytes: number | undefined, signal: AbortSignal): Promise<void> {
+    const payload = new PayloadWriter().u64(bytes ?? 0xffff_ffff_ffff_ffffn).finish();
+    await this.#request(toGuest.CAP, payload, signal);
+  }
+
+  /** Starts the proxy inside, on 127.0.0.1. */
+  async startProxy(port: number, signal: AbortSignal): Promise<void> {
+    await this.#request(toGuest.PROXY, new PayloadWriter().u16(port).finish(), signal);
+  }
+
+  /** The processes inside that have `path` open. */
+  async findHolders(path: string, signal: AbortSignal): Promise<FileHolder[]> {
+    const message = await this.#request(toGuest.HOLDERS, new PayloadWriter().str(path).finish(), signal);
+    return message.type === "heldBy" ? message.holders : wrongAnswer(message);
+  }
+
+  /** After this nothing comes from the guest until the next `greet`. */
+  async prepareCheckpoint(signal: AbortSignal): Promise<void> {
+    await this.#request(toGuest.PREPARE, Buffer.alloc(0), signal);
+  }
+
+  async tellRestored(hostname: string, signal: AbortSignal): Promise<void> {
+    const id = this.#nextId();
+    await this.#ask(id, encodeRestored(id, randomBytes(32), hostname), signal);
+  }
+
+  /** Idempotent. Everything inside goes on. */
+  close(): void {
+    this.#finish(undefined);
+  }
+
+  #request(type: ToGuestType, payload: Buffer, signal: AbortSignal): Promise<GuestMessage> {
+    const id = this.#nextId();
+    return this.#ask(id, encodeFrame(type, id, payload), signal);
+  }
+
+  #ask(id: number, frame: Buffer, signal: AbortSignal): Promise<GuestMessage> {
+    this.#assertOpen();
+    const answer = this.#answers.expect(id, signal);
+    this.#send(frame);
+    return answer;
+  }
+
+  #process(stream: GuestStream, pid: number, options: AttachOptions): GuestProcess {
+    return new GuestProcess(stream, { pid, send: this.#send, keep: options.keep ?? false, signal: options.signal });
+  }
+
+  #addStream(id: number, from: { windowBytes?: number; from?: OutputPosition; inputOffset?: number }): GuestStream {
+    if (this.#streams.has(id)) throw new MalformedPayload(`Stream ${id} exists already`);
+    const stream = new GuestStream({
+      id,
+      windowBytes: from.windowBytes ?? protocolConstants.WINDOW_DEFAULT,
+      from: from.from ?? { stdoutBytes: 0, stderrBytes: 0 },
+      inputOffset: from.inputOffset ?? 0,
+      send: this.#send,
+      forget: () => {
+        this.#streams.delete(id);
+      },
+    });
+    this.#streams.set(id, stream);
+    return stream;
+  }
+
+  #receive(chunk: Buffer): void {
+    try {
+      for (const frame of this.#decoder.push(chunk)) {
+        if (this.#end !== undefined) return;
+        this.#dispatch(parseGuestFrame(frame));
+      }
+    } catch (error) {
+      if (!(error instanceof MalformedPayload)) throw error;
+      this.#finish(
+        new SandboxError("guest_violation", `Cannot trust the sandbox any further: ${error.message}`, {
+          suggestion: "Something inside broke the protocol between host and guest. The sandbox is ended.",
+          cause: error,
+        }),
+      );
+    }
+  }
+
+  #dispatch(message: GuestMessage): void {
+    switch (message.type) {
+      case "welcome":
+        return this.#takeWelcome(message);
+      case "failed":
+        return this.#takeFailure(message);
+      case "connect":
+        return this.#egress.take(message);
+      case "done":
+      case "counted":
+      case "heldBy":
+      case "ready":
+      case "pong":
+        return this.#answers.resolve(message.id, message);
+      case "started":
+      case "output":
+      case "stdinAck":
+      case "stdinClosed":
+      case "exit":
+      case "end":
+        // A stream that was just released may still have frames on their way.
+        return this.#streams.get(message.id)?.take(message);
+    }
+  }
+
+  #takeWelcome(message: GuestMessage & { type: "welcome" }): void {
+    const entries = new Map(message.streams.map((entry) => [entry.id, entry]));
+    for (const [id, stream] of this.#streams) {
+      const entry = entries.get(id);
+      if (entry === undefined) stream.fail(new SandboxError("not_found", `Cannot go on: the guest lost stream ${id}`));
+      else stream.reattach(entry);
+      entries.delete(id);
+    }
+    for (const [id, entry] of entries) {
+      if (id < protocolConstants.GUEST_ID_BIT) this.#lastId = Math.max(this.#lastId, id);
+      if (entry.kind === "process") this.#inherited.set(id, entry);
+      // The other end of a connection died with the host that held it.
+      else this.#send(encodeFrame(toGuest.RELEASE, id));
+    }
+    this.#answers.resolve(greetingId, message);
+  }
+
+  #takeFailure({ id, errno, what }: GuestMessage & { type: "failed" }): void {
+    const error = new SandboxError("spawn_failed", `Cannot ${what}: ${errnoText(errno)}`, {
+      details: { errno: errnoName(errno), what },
+    });
+    this.#streams.get(id)?.refuse(error);
+    this.#answers.reject(id, error);
+  }
+
+  #nextId(): number {
+    this.#assertOpen();
+    this.#lastId += 1;
+    return this.#lastId;
+  }
+
+  #assertOpen(): void {
+    if (this.#end !== undefined) throw this.#end.reason ?? new Error("The channel is closed");
+  }
+
+  #send = (frame: Buffer): void => {
+    if (this.#end === undefined) this.#transport.write(frame);
+  };
+
+  #finish(reason: SandboxError | undefined): void {
+    if (this.#end !== undefined) return;
+    this.#end = { reason };
+    this.#transport.close();
+    this.#egress.close();
+    const error = reason ?? new SandboxError("sandbox_ended", "Cannot go on: the channel to the sandbox was closed");
+    this.#answers.rejectAll(error);
+    for (const stream of this.#streams.values()) stream.fail(error);
+    this.#streams.clear();
+    this.#onClosed(reason);
+  }
+}
+
+function wrongAnswer(message: GuestMessage): never {
+  throw new SandboxError("guest_violation", `Cannot use the guest's answer: it says ${message.type}`);
+}

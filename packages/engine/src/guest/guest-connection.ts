@@ -1,0 +1,46 @@
+import { Duplex } from "node:stream";
+import type { OutputEvent } from "../process/process.ts";
+import type { GuestStream } from "./guest-stream.ts";
+
+/** A TCP connection inside the sandbox, as a stream on the host. Destroying it closes the connection inside. */
+export class GuestConnection extends Duplex {
+  #stream: GuestStream;
+  #events: AsyncIterator<OutputEvent, undefined>;
+
+  constructor(stream: GuestStream) {
+    super({ allowHalfOpen: true });
+    this.#stream = stream;
+    this.#events = stream.output[Symbol.asyncIterator]();
+    stream.onOutputEnd = () => {
+      stream.output.finish();
+    };
+  }
+
+  override _read(): void {
+    this.#events.next().then(
+      (result) => {
+        this.push(result.done === true ? null : result.value.data);
+      },
+      (error: unknown) => {
+        this.destroy(error instanceof Error ? error : new Error(String(error)));
+      },
+    );
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
+    this.#stream.input.write(chunk).then(() => {
+      callback();
+    }, callback);
+  }
+
+  override _final(callback: (error?: Error | null) => void): void {
+    this.#stream.input.end().then(() => {
+      callback();
+    }, callback);
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    this.#stream.release();
+    callback(error);
+  }
+}

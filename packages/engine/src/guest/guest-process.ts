@@ -1,0 +1,90 @@
+import { signalNumbers, type ProcessExit, type SignalName } from "@atoll/protocol";
+import type { OutputEvent, Process } from "../process/process.ts";
+import { encodeFrame, toGuest } from "./frames.ts";
+import type { GuestStream } from "./guest-stream.ts";
+import { PayloadWriter } from "./wire.ts";
+
+/** Whom a signal reaches besides the process group. */
+const scopes = { group: 0, everythingStarted: 1 } as const;
+
+export interface GuestProcessOptions {
+  pid: number;
+  send: (frame: Buffer) => void;
+  /** The guest keeps the record of the end until `release` is called, for a server that stores it first; otherwise it goes at the end. */
+  keep: boolean;
+  signal?: AbortSignal | undefined;
+}
+
+/** A process in a sandbox. */
+export class GuestProcess implements Process {
+  readonly pid: number;
+  #stream: GuestStream;
+  #options: GuestProcessOptions;
+
+  constructor(stream: GuestStream, options: GuestProcessOptions) {
+    this.pid = options.pid;
+    this.#stream = stream;
+    this.#options = options;
+    const abort = (): void => {
+      void this.kill("SIGKILL");
+    };
+    options.signal?.addEventListener("abort", abort, { once: true });
+    if (options.signal?.aborted === true) abort();
+    stream.ended.then(
+      () => {
+        options.signal?.removeEventListener("abort", abort);
+        stream.output.finish();
+        if (!options.keep) stream.release();
+      },
+      () => {
+        options.signal?.removeEventListener("abort", abort);
+      },
+    );
+  }
+
+  /** The number that a later server finds this process by. */
+  get streamId(): number {
+    return this.#stream.id;
+  }
+
+  async writeStdin(data: Uint8Array | string): Promise<void> {
+    await this.#stream.input.write(typeof data === "string" ? Buffer.from(data) : data);
+  }
+
+  async closeStdin(): Promise<void> {
+    await this.#stream.input.end();
+  }
+
+  async kill(signal: SignalName = "SIGTERM"): Promise<void> {
+    if (this.#stream.exit !== undefined) return;
+    const scope = signal === "SIGKILL" ? scopes.everythingStarted : scopes.group;
+    const payload = new PayloadWriter().u32(signalNumbers[signal]).u32(scope).finish();
+    this.#options.send(encodeFrame(toGuest.SIGNAL, this.#stream.id, payload));
+  }
+
+  /** Only a process with a terminal has a size to change; for others this does nothing. */
+  async resize(size: { rows: number; cols: number }): Promise<void> {
+    if (this.#stream.exit !== undefined) return;
+    const payload = new PayloadWriter().u16(size.rows).u16(size.cols).finish();
+    this.#options.send(encodeFrame(toGuest.RESIZE, this.#stream.id, payload));
+  }
+
+  async wait(): Promise<ProcessExit> {
+    const { at: _, ...exit } = await this.#stream.ended;
+    this.#options.signal?.throwIfAborted();
+    return exit;
+  }
+
+  discardOutput(): void {
+    this.#stream.output.discard();
+  }
+
+  /** Lets the guest forget the process. One that still runs goes on unattended. */
+  release(): void {
+    this.#stream.release();
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<OutputEvent, undefined> {
+    return this.#stream.output[Symbol.asyncIterator]();
+  }
+}

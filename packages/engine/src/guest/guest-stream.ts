@@ -1,0 +1,171 @@
+import type { OutputEvent } from "../process/process.ts";
+import { encodeFrame, toGuest } from "./frames.ts";
+import { InputWindow } from "./input-window.ts";
+import type { ExitReport, GuestMessage, StreamEntry } from "./messages.ts";
+import { OutputQueue } from "./output-queue.ts";
+import { MalformedPayload, PayloadWriter } from "./wire.ts";
+
+/** What a reader has kept for good, per output. */
+export interface OutputPosition {
+  stdoutBytes: number;
+  stderrBytes: number;
+}
+
+export interface StreamOptions {
+  id: number;
+  windowBytes: number;
+  /** Where output begins: all zero for a new stream. */
+  from: OutputPosition;
+  inputOffset: number;
+  send: (frame: Buffer) => void;
+  /** Called once, when nothing more can happen on this stream. */
+  forget: () => void;
+}
+
+/** One stream as the host sees it: order and windows are checked here, for processes and connections alike. */
+export class GuestStream {
+  readonly id: number;
+  readonly output: OutputQueue;
+  readonly input: InputWindow;
+  readonly started: Promise<number>;
+  readonly ended: Promise<ExitReport>;
+  #options: StreamOptions;
+  #offsets: OutputPosition;
+  #onStarted!: (pid: number) => void;
+  #onStartFailed!: (error: unknown) => void;
+  #onEnded!: (exit: ExitReport) => void;
+  #onEndUnknown!: (error: unknown) => void;
+  #exit: ExitReport | undefined;
+  #outputEnded = false;
+  #isReleased = false;
+
+  constructor(options: StreamOptions) {
+    this.id = options.id;
+    this.#options = options;
+    this.#offsets = { ...options.from };
+    const at = options.from.stdoutBytes + options.from.stderrBytes;
+    this.output = new OutputQueue(at, options.windowBytes, (acked) => {
+      this.#sendOffset(toGuest.ACK, acked);
+    });
+    this.input = new InputWindow(options.id, options.inputOffset, options.send);
+    this.started = new Promise((resolve, reject) => {
+      this.#onStarted = resolve;
+      this.#onStartFailed = reject;
+    });
+    this.ended = new Promise((resolve, reject) => {
+      this.#onEnded = resolve;
+      this.#onEndUnknown = reject;
+    });
+    // Nobody has to wait for either: a failure reaches those who ask.
+    this.started.catch(() => undefined);
+    this.ended.catch(() => undefined);
+  }
+
+  get exit(): ExitReport | undefined {
+    return this.#exit;
+  }
+
+  /** Takes one message of this stream. Throws `MalformedPayload` when it contradicts what came before. */
+  take(message: GuestMessage): void {
+    switch (message.type) {
+      case "started":
+        return this.#onStarted(message.pid);
+      case "output":
+        return this.#takeOutput(message.output, message.at, message.offset, message.data);
+      case "stdinAck":
+        this.#checkInputOffset(message.offset);
+        return this.input.acknowledge(message.offset);
+      case "stdinClosed":
+        this.#checkInputOffset(message.offset);
+        this.input.acknowledge(message.offset);
+        return this.input.close("the reader closed its end");
+      case "exit":
+        return this.#takeExit(message.exit);
+      case "end":
+        return this.#takeEnd(message.at);
+      case "welcome":
+      case "failed":
+      case "connect":
+      case "done":
+      case "counted":
+      case "heldBy":
+      case "ready":
+      case "pong":
+        throw new MalformedPayload(`A stream cannot be told "${message.type}"`);
+    }
+  }
+
+  /** The guest could not start it. */
+  refuse(error: unknown): void {
+    this.#onStartFailed(error);
+    this.fail(error);
+    this.#options.forget();
+  }
+
+  /** The sandbox is gone, or the channel is: what has arrived stays readable, the end cannot be known any more. */
+  fail(error: unknown): void {
+    this.#onStartFailed(error);
+    if (this.#exit === undefined) {
+      this.output.fail(error);
+      this.#onEndUnknown(error);
+    }
+    this.input.close("the sandbox is gone");
+  }
+
+  /** After a greeting: asks for what the guest has beyond what arrived here, and sends what it has not received. */
+  reattach(entry: StreamEntry): void {
+    this.#sendOffset(toGuest.ATTACH, this.output.receivedAt);
+    if (entry.inputClosed) this.input.close("the reader closed its end");
+    else this.input.resend(entry.inputReceived);
+  }
+
+  release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    this.#options.send(encodeFrame(toGuest.RELEASE, this.id));
+    this.input.close("the stream was released");
+    this.#options.forget();
+  }
+
+  #takeOutput(output: 1 | 2, at: number, offset: number, data: Buffer): void {
+    const key = output === 1 ? "stdoutBytes" : "stderrBytes";
+    if (at !== this.output.receivedAt || offset !== this.#offsets[key] || this.#outputEnded) {
+      throw new MalformedPayload(`Output at ${at} of stream ${this.id} does not continue what came before`);
+    }
+    if (this.output.exceedsWindow(data.byteLength)) {
+      throw new MalformedPayload(`Stream ${this.id} sent more than its window`);
+    }
+    this.#offsets[key] += data.byteLength;
+    const event: OutputEvent = { stream: output === 1 ? "stdout" : "stderr", data, offset, at };
+    this.output.push(event);
+  }
+
+  #takeExit(exit: ExitReport): void {
+    if (this.#exit !== undefined) {
+      if (exit.exitCode === this.#exit.exitCode && exit.signal === this.#exit.signal) return;
+      throw new MalformedPayload(`Stream ${this.id} ended twice`);
+    }
+    if (exit.at > this.output.receivedAt) throw new MalformedPayload(`Stream ${this.id} ended before its output`);
+    this.#exit = exit;
+    this.input.close("the process has ended");
+    this.#onEnded(exit);
+  }
+
+  #takeEnd(at: number): void {
+    if (at !== this.output.receivedAt) throw new MalformedPayload(`Stream ${this.id} ends where no output ended`);
+    this.#outputEnded = true;
+    this.onOutputEnd();
+  }
+
+  /** Connections are over, in this direction, when their output is; processes when they exit. */
+  onOutputEnd: () => void = () => undefined;
+
+  #checkInputOffset(offset: number): void {
+    if (offset > this.input.sentOffset) throw new MalformedPayload(`Stream ${this.id} took input that was never sent`);
+  }
+
+  #sendOffset(type: typeof toGuest.ACK | typeof toGuest.ATTACH, at: number): void {
+    if (this.#isReleased) return;
+    this.#options.send(encodeFrame(type, this.id, new PayloadWriter().u64(at).finish()));
+  }
+}

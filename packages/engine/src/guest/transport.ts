@@ -1,0 +1,63 @@
+import { closeSync, constants, openSync } from "node:fs";
+import { Socket } from "node:net";
+
+export interface FifoPaths {
+  /** Host → guest. */
+  in: string;
+  /** Guest → host. */
+  out: string;
+}
+
+/**
+ * The host's end of a pair of FIFOs. The sandbox's side holds both open for reading and writing, so this end may come and go; opened one way
+ * each, it sees an end of file, or a broken pipe, exactly when the sandbox's last process is gone.
+ */
+export class FifoTransport {
+  #reader: Socket;
+  #writer: Socket;
+
+  /** Throws `ENXIO` when nothing holds the other side: the sandbox is gone. */
+  constructor(paths: FifoPaths) {
+    const writeFd = openSync(paths.in, constants.O_WRONLY | constants.O_NONBLOCK);
+    let readFd: number;
+    try {
+      readFd = openSync(paths.out, constants.O_RDONLY | constants.O_NONBLOCK);
+    } catch (error) {
+      closeSync(writeFd);
+      throw error;
+    }
+    this.#writer = new Socket({ fd: writeFd, readable: false, writable: true });
+    this.#reader = new Socket({ fd: readFd, readable: true, writable: false });
+  }
+
+  /** `onEnd` is called once, with the error if there was one. */
+  listen(onData: (chunk: Buffer) => void, onEnd: (error: Error | undefined) => void): void {
+    let ended = false;
+    const end = (error?: Error): void => {
+      if (ended) return;
+      ended = true;
+      this.close();
+      onEnd(error);
+    };
+    this.#reader.on("data", onData);
+    this.#reader.on("end", () => {
+      end();
+    });
+    this.#reader.on("error", end);
+    this.#reader.on("close", () => {
+      end();
+    });
+    // The sandbox's death is told by the reading side, after the last byte it wrote.
+    this.#writer.on("error", () => undefined);
+  }
+
+  /** Never blocks. What the FIFO has no room for waits in memory; windows keep that bounded. */
+  write(bytes: Uint8Array): void {
+    if (!this.#writer.destroyed) this.#writer.write(bytes);
+  }
+
+  close(): void {
+    this.#reader.destroy();
+    this.#writer.destroy();
+  }
+}

@@ -1,0 +1,12 @@
+import type { SandboxId } from "./ids.ts";
+import type { LimitName } from "./limits.ts";
+import type { EndReason } from "./sandbox.ts";
+import type { SandboxState } from "./lifecycle.ts";
+
+/** What happened to a sandbox, in the order in which it happened. */
+export type SandboxEventMessage = { sandboxId: SandboxId; atMs: number } & (
+  | { type: "state"; from: SandboxState | null; to: SandboxState; reason?: EndReason }
+  | { type: "limit.near"; limit: LimitName; used: number; allowed: number }
+  | { type: "limit.hit"; limit: LimitName; used: number; allowed: number; consequence: string }
+  | { type: "limit.eased"; limit: LimitName; used: number; allowed: number }
+);

@@ -1,0 +1,80 @@
+import { SandboxError } from "./errors.ts";
+
+/** `-ing` means that a side effect may be under way; the intent was stored before it began. */
+export const sandboxStates = [
+  "creating",
+  "running",
+  "pausing",
+  "paused",
+  "resuming",
+  "killing",
+  "killed",
+  "failed",
+] as const;
+export type SandboxState = (typeof sandboxStates)[number];
+
+/** Commands are imperative (`pause`), facts are past tense (`checkpointed`). */
+export const sandboxEvents = ["started", "pause", "checkpointed", "refused", "resume", "kill", "removed", "fault"] as const;
+export type SandboxEvent = (typeof sandboxEvents)[number];
+
+/** The whole machine. What is not in the table cannot happen. */
+export const transitions = {
+  creating: { started: "running", kill: "killing", fault: "failed" },
+  running: { pause: "pausing", kill: "killing", fault: "failed" },
+  pausing: { checkpointed: "paused", refused: "running", kill: "killing", fault: "failed" },
+  paused: { resume: "resuming", kill: "killing", fault: "failed" },
+  resuming: { started: "running", refused: "paused", kill: "killing", fault: "failed" },
+  killing: { removed: "killed", kill: "killing", fault: "failed" },
+  killed: {},
+  failed: { kill: "killing" },
+} as const satisfies Record<SandboxState, Partial<Record<SandboxEvent, SandboxState>>>;
+
+/** The state after `event`. An event that the table does not know here is our own mistake, not the user's. */
+export function nextState(state: SandboxState, event: SandboxEvent): SandboxState {
+  const row: Partial<Record<SandboxEvent, SandboxState>> = transitions[state];
+  const next = row[event];
+  if (next === undefined) throw new Error(`No transition: ${state} + ${event}`);
+  return next;
+}
+
+/** What a client may ask of a sandbox, and in which states. `kill` is accepted everywhere: ending what has ended is a success. */
+export const actions = {
+  "start a process in": ["running"],
+  "use files of": ["running"],
+  "open a port of": ["running"],
+  "read usage of": ["running"],
+  "change limits of": ["running"],
+  pause: ["running"],
+  resume: ["paused"],
+  kill: sandboxStates,
+} as const satisfies Record<string, readonly SandboxState[]>;
+export type SandboxAction = keyof typeof actions;
+
+/** The one guard, at the top of every operation. */
+export function assertAccepts(sandbox: { id: string; state: SandboxState }, action: SandboxAction): void {
+  const allowed: readonly SandboxState[] = actions[action];
+  if (allowed.includes(sandbox.state)) return;
+  throw new SandboxError("invalid_state", `Cannot ${action} sandbox ${sandbox.id}: it is ${sandbox.state}`, {
+    suggestion: `This needs a sandbox that is ${allowed.join(" or ")}. ${adviceFor(sandbox.state)}`,
+    details: { sandboxId: sandbox.id, state: sandbox.state, action, allowed: [...allowed] },
+  });
+}
+
+function adviceFor(state: SandboxState): string {
+  switch (state) {
+    case "creating":
+    case "resuming":
+      return "Wait until it is running.";
+    case "pausing":
+      return "Wait until it is paused, then resume it.";
+    case "running":
+      return "It is running.";
+    case "paused":
+      return "Resume it first.";
+    case "killing":
+    case "killed":
+      return "It has ended: create a new one.";
+    case "failed":
+      return "Its record says what happened and what survives; kill it to clean up.";
+  }
+}

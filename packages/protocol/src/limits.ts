@@ -1,0 +1,46 @@
+import { z } from "zod";
+
+const MiB = 1024 * 1024;
+
+/** What one sandbox may use. Enforced by the host's kernel or measured by the host, never by trusting the inside. */
+export const SandboxLimits = z.strictObject({
+  /** Memory of everything in the sandbox and of the runtime that runs it. */
+  memoryBytes: z
+    .int()
+    .min(64 * MiB)
+    .max(1024 * 1024 * MiB)
+    .default(1024 * MiB),
+  /** 1 is one core's worth of time. */
+  cpus: z.number().min(0.05).max(1024).default(2),
+  /** Processes and threads per user inside. */
+  processes: z.int().min(8).max(100_000).default(512),
+  /** Growth of the sandbox's own files over its template. */
+  diskBytes: z
+    .int()
+    .min(1 * MiB)
+    .max(64 * 1024 * 1024 * MiB)
+    .default(4096 * MiB),
+  /** The largest single file. */
+  fileBytes: z.int().min(4096).optional(),
+  /** `/tmp`, which is memory. */
+  tmpBytes: z
+    .int()
+    .min(1 * MiB)
+    .default(256 * MiB),
+  /** The sandbox is killed when it has lived this long. */
+  lifetimeMs: z.int().min(1).max(365 * 24 * 3_600_000).optional(),
+});
+export type SandboxLimits = z.output<typeof SandboxLimits>;
+export type SandboxLimitsInput = z.input<typeof SandboxLimits>;
+
+/** One reading. Processes are counted inside, the rest on the host. */
+export interface SandboxUsage {
+  readAtMs: number;
+  memoryBytes: number;
+  memoryPeakBytes: number;
+  cpuMs: number;
+  processes: number;
+  diskBytes: number;
+}
+
+export type LimitName = "memory" | "disk" | "processes" | "lifetime";

@@ -1,0 +1,72 @@
+import { z } from "zod";
+import { ContainerId, SandboxId, TemplateName } from "./ids.ts";
+import { SandboxLimits } from "./limits.ts";
+
+export const DriverName = z.enum(["gvisor", "local"]);
+export type DriverName = z.infer<typeof DriverName>;
+
+/** What a dead server leaves for the next one to find a container by. Process ids are reused; with the start time they are not. */
+export const ContainerRef = z.strictObject({
+  id: ContainerId,
+  pid: z.int().min(1),
+  /** Clock ticks since boot, field 22 of /proc/<pid>/stat. */
+  startTicks: z.int().min(0),
+  /** Process ids and start times mean something only within one boot. */
+  bootId: z.string(),
+});
+export type ContainerRef = z.infer<typeof ContainerRef>;
+
+const common = {
+  version: z.literal(1),
+  id: SandboxId,
+  driver: DriverName,
+  template: TemplateName,
+  limits: SandboxLimits,
+  createdAtMs: z.int(),
+  /** When the lifetime ends; absent: never. */
+  expiresAtMs: z.int().optional(),
+  labels: z.record(z.string(), z.string()),
+};
+
+/** Why a sandbox is `failed` or was ended, in words and in facts. */
+export const EndReason = z.strictObject({
+  kind: z.enum(["asked", "lifetime", "memory", "disk", "guest", "exited", "start", "server", "driver"]),
+  message: z.string(),
+});
+export type EndReason = z.infer<typeof EndReason>;
+
+/**
+ * The stored truth about one sandbox, one variant per state: a running one has a container, a failed one has a reason.
+ * Pausing and resuming rows hold what a crash in their middle needs to be repaired.
+ */
+export const SandboxRecord = z.discriminatedUnion("state", [
+  z.strictObject({ ...common, state: z.literal("creating"), containerId: ContainerId }),
+  z.strictObject({ ...common, state: z.literal("running"), container: ContainerRef }),
+  z.strictObject({ ...common, state: z.literal("pausing"), container: ContainerRef }),
+  z.strictObject({ ...common, state: z.literal("paused"), checkpoint: z.int().min(1) }),
+  z.strictObject({ ...common, state: z.literal("resuming"), checkpoint: z.int().min(1), containerId: ContainerId }),
+  z.strictObject({ ...common, state: z.literal("killing"), reason: EndReason }),
+  z.strictObject({ ...common, state: z.literal("killed"), reason: EndReason, endedAtMs: z.int() }),
+  z.strictObject({
+    ...common,
+    state: z.literal("failed"),
+    reason: EndReason,
+    endedAtMs: z.int(),
+    /** What is still there, for the user's eyes. */
+    survives: z.array(z.enum(["files"])),
+  }),
+]);
+export type SandboxRecord = z.infer<typeof SandboxRecord>;
+
+/** What `create` takes. */
+export const CreateRequest = z.strictObject({
+  template: TemplateName.default("host" as TemplateName),
+  driver: DriverName.default("gvisor"),
+  limits: SandboxLimits.prefault({}),
+  labels: z
+    .record(z.string().min(1).max(63), z.string().max(255))
+    .refine((labels) => Object.keys(labels).length <= 64, "at most 64 labels")
+    .default({}),
+});
+export type CreateRequest = z.output<typeof CreateRequest>;
+export type CreateRequestInput = z.input<typeof CreateRequest>;
