@@ -1,0 +1,43 @@
+/* The moment between vfork and exec. Everything is prepared before; the child makes only system calls. */
+#ifndef ATOLL_CHILD_H
+#define ATOLL_CHILD_H
+
+#include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#define CHILD_LIMITS 16
+#define CHILD_GROUPS 256
+
+enum child_step { STEP_NONE, STEP_SESSION, STEP_DESCRIPTORS, STEP_TERMINAL, STEP_LIMITS, STEP_USER, STEP_DIRECTORY, STEP_EXEC };
+
+struct child_plan {
+    int in_fd, out_fd, err_fd;
+    /* Descriptor of the terminal to control the session, or -1. */
+    int terminal;
+    /* Descriptor of the program, or -1: then `argv[0]` is looked for in `path` unless it has a slash. */
+    int program;
+    const char *path;
+    char **argv;
+    char **envp;
+    const char *directory;
+    /* Without it, `/` serves when the directory cannot be entered. */
+    bool directory_required;
+    /* Run as whoever the guest is; for a guest that is not root. */
+    bool same_user;
+    uid_t uid;
+    gid_t gid;
+    gid_t groups[CHILD_GROUPS];
+    size_t group_count;
+    bool limited[CHILD_LIMITS];
+    struct rlimit limits[CHILD_LIMITS];
+    /* What failed, and why; STEP_NONE after success. */
+    volatile enum child_step failed;
+    volatile int error;
+    volatile int limit_failed;
+};
+
+/* The process id, or -1 with errno when there is no process at all. A child that could not exec is reaped already. */
+pid_t child_start(struct child_plan *plan);
+
+#endif

@@ -1,0 +1,216 @@
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "in.h"
+#include "out.h"
+#include "process.h"
+#include "procfs.h"
+#include "spawn.h"
+#include "stream.h"
+
+/* How often streams that had more to give than was read are read again before the others are looked at. */
+#define HOT_ROUNDS 4
+#define FIXED_POLLS 3
+#define MOST_POLLS (FIXED_POLLS + ATOLL_MAX_STREAMS * 3)
+
+enum { FROM_HOST, TO_HOST, CHILDREN };
+enum { ROLE_OUTPUT_1, ROLE_OUTPUT_2, ROLE_INPUT };
+
+static struct pollfd polls[MOST_POLLS];
+static struct {
+    struct stream *stream;
+    int role;
+} owners[MOST_POLLS];
+static int poll_count;
+static int child_pipe[2] = {-1, -1};
+
+static void on_child(int signal) {
+    (void)signal;
+    int saved = errno;
+    /* A full pipe says the same already. */
+    if (write(child_pipe[1], "", 1) < 0)
+        errno = saved;
+    errno = saved;
+}
+
+static void on_other(int signal) {
+    (void)signal;
+}
+
+/* Handlers and not SIG_IGN, which exec would pass on to every process inside. */
+static void catch_signals(void) {
+    static const int harmless[] = {SIGPIPE, SIGHUP, SIGINT,  SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,   SIGALRM,
+                                   SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ, SIGXCPU, SIGPROF, SIGVTALRM, SIGPWR};
+    struct sigaction action = {.sa_handler = on_other, .sa_flags = SA_RESTART};
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++)
+        sigaction(harmless[i], &action, NULL);
+    action.sa_handler = on_child;
+    action.sa_flags = SA_NOCLDSTOP;
+    sigaction(SIGCHLD, &action, NULL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Root inside could write to the host's file through /proc/1/fd/2, so it must not be there. */
+static void leave_host_descriptors(void) {
+    int null = open("/dev/null", O_RDWR);
+    if (null < 0 || dup2(null, STDERR_FILENO) < 0)
+        close(STDERR_FILENO);
+    if (syscall(SYS_close_range, 3, ~0u, 0) == 0)
+        return;
+    struct rlimit limit;
+    int most = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536;
+    for (int fd = 3; fd < most; fd++)
+        close(fd);
+}
+
+static void set_up(void) {
+    leave_host_descriptors();
+    umask(022);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    /* The sandbox's users must not reach the channel through /proc. */
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    struct rlimit inherited = {1024, 4096};
+    getrlimit(RLIMIT_NOFILE, &inherited);
+    struct rlimit raised = {inherited.rlim_max, inherited.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &raised);
+    if (pipe2(child_pipe, O_CLOEXEC | O_NONBLOCK) != 0)
+        _exit(1);
+    catch_signals();
+    procfs_init();
+    spawn_init(&inherited);
+    in_init();
+    out_init();
+}
+
+static void watch(int fd, short events, struct stream *s, int role) {
+    owners[poll_count].stream = s;
+    owners[poll_count].role = role;
+    polls[poll_count++] = (struct pollfd){.fd = fd, .events = events};
+}
+
+static void watch_stream(struct stream *s) {
+    for (int i = 0; i < 2; i++)
+        if (s->out_fd[i] >= 0 && !ring_full(&s->out))
+            watch(s->out_fd[i], POLLIN, s, ROLE_OUTPUT_1 + i);
+    /* With no events asked for, poll still tells when the reader has gone. */
+    if (s->in_fd >= 0)
+        watch(s->in_fd, s->in.length > 0 ? POLLOUT : 0, s, ROLE_INPUT);
+}
+
+static void gather_polls(uint64_t now_ms) {
+    poll_count = 0;
+    watch(in_wants_poll(now_ms) ? STDIN_FILENO : -1, POLLIN, NULL, 0);
+    watch(out_wants_poll(now_ms) ? STDOUT_FILENO : -1, POLLOUT, NULL, 0);
+    watch(child_pipe[0], POLLIN, NULL, 0);
+    for (int i = 0; i < stream_count(); i++)
+        watch_stream(stream_nth(i));
+}
+
+static void serve_stream(struct stream *s, int role, short events) {
+    if (role == ROLE_INPUT) {
+        if (events & (POLLERR | POLLHUP | POLLNVAL))
+            stream_close_input(s);
+        else
+            stream_write(s);
+        return;
+    }
+    stream_read(s, role - ROLE_OUTPUT_1);
+}
+
+static void serve_streams(void) {
+    for (int i = FIXED_POLLS; i < poll_count; i++)
+        if (polls[i].revents != 0)
+            serve_stream(owners[i].stream, owners[i].role, polls[i].revents);
+}
+
+/* Exits that waited for output to be read. Backwards, because a released stream may go. */
+static void settle_streams(void) {
+    for (int i = stream_count() - 1; i >= 0; i--)
+        process_settle(stream_nth(i));
+}
+
+static bool read_hot(void) {
+    bool any = false;
+    for (int i = 0; i < stream_count(); i++) {
+        struct stream *s = stream_nth(i);
+        for (int output = 0; output < 2; output++) {
+            if (!s->hot[output])
+                continue;
+            stream_read(s, output);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static void reap(void) {
+    char bytes[64];
+    while (read(child_pipe[0], bytes, sizeof bytes) == sizeof bytes)
+        continue;
+    process_reap();
+}
+
+/* Milliseconds until something is due; -1 for never. */
+static int run_timers(void) {
+    uint64_t now = clock_ms(), next = 0;
+    for (int i = stream_count() - 1; i >= 0; i--) {
+        struct stream *s = stream_nth(i);
+        uint64_t due = s->kind == KIND_PROCESS ? process_tick(s, now) : 0;
+        if (due != 0 && (next == 0 || due < next))
+            next = due;
+    }
+    if (next == 0)
+        return -1;
+    return next <= now ? 0 : next - now > 60000 ? 60000 : (int)(next - now);
+}
+
+static int patience(uint64_t now_ms, int timers_ms) {
+    if (out_unfinished())
+        return 0;
+    /* Something is broken that only time can mend: a FIFO without another end. */
+    bool waiting = out_broken(now_ms) || (!out_throttled() && !in_wants_poll(now_ms));
+    if (waiting && (timers_ms < 0 || timers_ms > 1000))
+        return 1000;
+    return timers_ms;
+}
+
+void init_main(void) {
+    set_up();
+    for (;;) {
+        int timers = run_timers();
+        in_pump();
+        out_pump();
+        uint64_t now = clock_ms();
+        gather_polls(now);
+        if (poll(polls, (nfds_t)poll_count, patience(now, timers)) < 0)
+            /* Only an interrupting signal; what poll would have said is asked again. */
+            continue;
+        serve_streams();
+        if (polls[CHILDREN].revents != 0)
+            reap();
+        settle_streams();
+        if (polls[FROM_HOST].revents != 0) {
+            in_read();
+            in_pump();
+        }
+        for (int round = 0; round < HOT_ROUNDS; round++) {
+            out_pump();
+            if (!read_hot())
+                break;
+        }
+    }
+}

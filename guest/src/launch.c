@@ -1,0 +1,228 @@
+#include "launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define REPORT_FD 3
+#define FAILURE 125
+#define FIFO_MOST (1 << 20)
+#define FIFO_LEAST (1 << 12)
+
+/* What the child could not do, told to the launcher before the program runs. `errno` 0: it has entered its root. */
+struct message {
+    bool entering;
+    int error;
+    char what[200];
+};
+
+static struct launch_plan plan;
+static int in_fd, out_fd, err_fd;
+
+__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (length >= (int)sizeof line)
+        length = sizeof line - 1;
+    /* A reader that went away is no error. */
+    if (length > 0 && write(REPORT_FD, line, (size_t)length) < 0)
+        errno = 0;
+}
+
+__attribute__((noreturn)) static void fail(const char *step, int error, const char *what) {
+    tell("error %s %d %s: %s\n", step, error, what, strerror(error));
+    exit(FAILURE);
+}
+
+/* Descriptors 0 to 3 are always taken, so that nothing opened later is mistaken for one of them. */
+static void fill_low_descriptors(void) {
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= REPORT_FD)
+        continue;
+    if (fd > REPORT_FD)
+        close(fd);
+    fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC);
+}
+
+static const char *path_in(const char *name) {
+    static char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", plan.directory, name) >= (int)sizeof path)
+        fail("fifos", ENAMETOOLONG, name);
+    return path;
+}
+
+static int open_fifo(const char *name) {
+    const char *path = path_in(name);
+    struct stat info;
+    if (mkfifo(path, 0600) != 0 && errno != EEXIST)
+        fail("fifos", errno, path);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        fail("fifos", errno, path);
+    if (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode))
+        fail("fifos", EEXIST, path);
+    for (int size = FIFO_MOST; size > FIFO_LEAST && fcntl(fd, F_SETPIPE_SZ, size) < 0; size /= 2)
+        continue;
+    return fd;
+}
+
+static void make_fifos(void) {
+    unlink(path_in("exit"));
+    in_fd = open_fifo("in");
+    out_fd = open_fifo("out");
+    err_fd = open(path_in("stderr"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (err_fd < 0)
+        fail("fifos", errno, "stderr");
+    tell("fifos\n");
+}
+
+static void join_cgroups(void) {
+    for (int i = 0; i < plan.cgroup_count; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/cgroup.procs", plan.cgroups[i]);
+        int fd = open(path, O_WRONLY | O_CLOEXEC);
+        if (fd < 0 || write(fd, "0", 1) != 1)
+            fail("cgroup", errno, path);
+        close(fd);
+    }
+    tell("cgroup\n");
+}
+
+static void send_message(int fd, bool entering, int error, const char *what) {
+    struct message message = {.entering = entering, .error = error};
+    snprintf(message.what, sizeof message.what, "%s", what);
+    if (write(fd, &message, sizeof message) < 0)
+        _exit(FAILURE);
+}
+
+__attribute__((noreturn)) static void become_program(int report, pid_t launcher) {
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    /* 0 is what a parent outside of the PID namespace looks like. */
+    if (getppid() != launcher && getppid() != 0)
+        _exit(FAILURE);
+    if (plan.root != NULL) {
+        const char *failed = launch_enter(&plan);
+        send_message(report, true, failed != NULL ? errno : 0, failed != NULL ? failed : "");
+        if (failed != NULL)
+            _exit(FAILURE);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    if (dup2(in_fd, 0) >= 0 && dup2(out_fd, 1) >= 0 && dup2(err_fd, 2) >= 0)
+        execvp(plan.program[0], plan.program);
+    send_message(report, false, errno, plan.program[0]);
+    _exit(FAILURE);
+}
+
+/* Reads what the child has to say until exec closes its end. */
+static void follow_start(int report) {
+    struct message message;
+    while (read(report, &message, sizeof message) == (ssize_t)sizeof message) {
+        if (message.error != 0)
+            fail(message.entering ? "enter" : "program", message.error, message.what);
+        if (message.entering)
+            tell("enter\n");
+    }
+    close(report);
+}
+
+static pid_t start_program(void) {
+    int report[2];
+    if (plan.root != NULL && unshare(CLONE_NEWPID) != 0)
+        fail("enter", errno, "unshare the PID namespace");
+    if (pipe2(report, O_CLOEXEC) != 0)
+        fail("program", errno, "make a pipe");
+    pid_t launcher = getpid();
+    pid_t pid = fork();
+    if (pid < 0)
+        fail("program", errno, "fork");
+    if (pid == 0) {
+        close(report[0]);
+        become_program(report[1], launcher);
+    }
+    close(report[1]);
+    follow_start(report[0]);
+    tell("program %d\n", pid);
+    return pid;
+}
+
+/* The FIFO `out` must have its end of file when the container is gone, and no one should wait for this process's own stdio. */
+static void let_go(void) {
+    close(in_fd);
+    close(out_fd);
+    close(err_fd);
+    close(REPORT_FD);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; null >= 0 && fd <= 2; fd++)
+        dup2(null, fd);
+    close(null);
+}
+
+static int wait_for(pid_t pid, const sigset_t *signals) {
+    for (;;) {
+        int status, signal = 0;
+        pid_t ended = waitpid(-1, &status, WNOHANG);
+        if (ended == pid)
+            return status;
+        if (ended > 0)
+            continue;
+        if (sigwait(signals, &signal) == 0 && signal != SIGCHLD)
+            kill(pid, SIGKILL);
+    }
+}
+
+/* By a new name and a rename, so that a reader sees all of it or nothing. */
+static void write_exit(int status) {
+    char text[32], temporary[PATH_MAX];
+    bool signalled = WIFSIGNALED(status);
+    int length = snprintf(text, sizeof text, "%s %d\n", signalled ? "signal" : "exit",
+                          signalled ? WTERMSIG(status) : WEXITSTATUS(status));
+    snprintf(temporary, sizeof temporary, "%s", path_in(".exit"));
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    bool written = write(fd, text, (size_t)length) == length;
+    close(fd);
+    if (written)
+        rename(temporary, path_in("exit"));
+}
+
+int launch_main(int argc, char **argv) {
+    fill_low_descriptors();
+    if (!launch_parse(argc, argv, &plan))
+        return FAILURE;
+    signal(SIGPIPE, SIG_IGN);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    make_fifos();
+    join_cgroups();
+    const char *failed = launch_mounts(&plan);
+    if (failed != NULL)
+        fail("mounts", errno, failed);
+    tell("mounts\n");
+    pid_t pid = start_program();
+    let_go();
+    int status = wait_for(pid, &signals);
+    write_exit(status);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}

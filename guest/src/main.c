@@ -1,0 +1,23 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "init.h"
+#include "launch.h"
+#include "protocol.h"
+#include "tool.h"
+
+int main(int argc, char **argv) {
+    const char *role = argc > 1 ? argv[1] : "";
+    if (strcmp(role, "init") == 0)
+        init_main();
+    if (strcmp(role, "tool") == 0)
+        return tool_main(argc - 2, argv + 2);
+    if (strcmp(role, "launch") == 0)
+        return launch_main(argc - 2, argv + 2);
+    if (strcmp(role, "--version") == 0) {
+        printf("%d\n", ATOLL_VERSION);
+        return 0;
+    }
+    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | --version\n");
+    return 2;
+}

@@ -1,0 +1,143 @@
+/* How bytes pass between a stream's descriptors and its buffers. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "stream.h"
+
+#define READ_MOST 65536
+
+static bool again(int error) {
+    return error == EAGAIN || error == EINTR;
+}
+
+/* Input that comes before a connection stands, or before its verdict, is kept. */
+static bool input_reachable(const struct stream *s) {
+    return s->in_fd >= 0 && !s->connecting && s->asked == NULL;
+}
+
+/* A released process must not notice that nobody listens. */
+static void read_away(struct stream *s, int output) {
+    static uint8_t waste[READ_MOST];
+    ssize_t n = read(s->out_fd[output], waste, sizeof waste);
+    s->hot[output] = n == READ_MOST;
+    if (n == 0 || (n < 0 && !again(errno)))
+        stream_close_output(s, output);
+    else if (n < 0)
+        s->process.undrained[output] = 0;
+    else
+        s->process.undrained[output] -= (uint64_t)n < s->process.undrained[output] ? (uint64_t)n : s->process.undrained[output];
+}
+
+void stream_read(struct stream *s, int output) {
+    if (s->out_fd[output] < 0)
+        return;
+    if (s->released) {
+        read_away(s, output);
+        return;
+    }
+    struct iovec pieces[2];
+    int count = ring_space(&s->out, pieces, READ_MOST);
+    s->hot[output] = false;
+    if (count == 0)
+        return;
+    ssize_t n = readv(s->out_fd[output], pieces, count);
+    uint64_t *undrained = &s->process.undrained[output];
+    if (n > 0) {
+        size_t wanted = pieces[0].iov_len + (count > 1 ? pieces[1].iov_len : 0);
+        s->hot[output] = (size_t)n == wanted;
+        *undrained -= (uint64_t)n < *undrained ? (uint64_t)n : *undrained;
+        ring_commit(&s->out, (uint8_t)(output + 1), (size_t)n);
+    } else if (n == 0 || !again(errno)) {
+        /* EIO from a terminal means that nobody has its other side open any more. */
+        stream_close_output(s, output);
+    } else if (errno == EAGAIN) {
+        *undrained = 0;
+    }
+}
+
+/* A terminal has no end of file but the character that means it: one at the start of a line, two within it. */
+static void type_end(struct stream *s) {
+    struct termios mode;
+    char end = 4;
+    if (tcgetattr(s->in_fd, &mode) == 0)
+        end = (char)mode.c_cc[VEOF];
+    char text[2] = {end, end};
+    bool within = s->in_handed > 0 && s->in_last != '\n' && s->in_last != '\r';
+    /* If the terminal's queue is full the end is lost, as it would be for a person at a keyboard. */
+    if (write(s->in_fd, text, within ? 2 : 1) < 0)
+        return;
+}
+
+static void hand_end_on(struct stream *s) {
+    if (s->process.pty) {
+        type_end(s);
+    } else {
+        if (s->kind != KIND_PROCESS)
+            shutdown(s->in_fd, SHUT_WR);
+        close(s->in_fd);
+        s->in_fd = -1;
+    }
+    s->input = INPUT_ENDED;
+    inbuf_clear(&s->in);
+}
+
+/* Bytes taken; 0 when the reader is busy or gone, which then shows in `input`. */
+static size_t hand_on(struct stream *s, const uint8_t *data, size_t length) {
+    ssize_t n = s->kind == KIND_PROCESS ? write(s->in_fd, data, length) : send(s->in_fd, data, length, MSG_NOSIGNAL);
+    if (n < 0 && !again(errno))
+        stream_close_input(s);
+    if (n <= 0)
+        return 0;
+    s->in_last = data[n - 1];
+    s->in_handed += (uint64_t)n;
+    return (size_t)n;
+}
+
+void stream_write(struct stream *s) {
+    while (s->in.length > 0) {
+        size_t n = hand_on(s, s->in.data + s->in.start, s->in.length);
+        if (n == 0)
+            return;
+        inbuf_drop(&s->in, n);
+    }
+    if (s->input == INPUT_ENDING)
+        hand_end_on(s);
+}
+
+void stream_take_input(struct stream *s, uint64_t offset, const uint8_t *data, size_t length) {
+    if (s->input != INPUT_OPEN || offset > s->in_received || offset + length < offset)
+        return;
+    uint64_t known = s->in_received - offset;
+    if (known >= length)
+        return;
+    data += known;
+    length -= known;
+    uint64_t room = ATOLL_STDIN_WINDOW - (s->in_received - s->in_handed);
+    if (length > room)
+        length = room;
+    if (s->in.length == 0 && input_reachable(s)) {
+        size_t n = hand_on(s, data, length);
+        s->in_received += n;
+        data += n;
+        length -= n;
+    }
+    if (s->input != INPUT_OPEN || length == 0)
+        return;
+    /* Without memory the input ends here, and the host is told where. */
+    if (inbuf_add(&s->in, data, length))
+        s->in_received += length;
+    else
+        stream_close_input(s);
+}
+
+void stream_end_input(struct stream *s, uint64_t offset) {
+    if (s->input != INPUT_OPEN || offset != s->in_received)
+        return;
+    s->input = INPUT_ENDING;
+    if (s->in.length == 0 && input_reachable(s))
+        hand_end_on(s);
+}

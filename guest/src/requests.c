@@ -1,0 +1,117 @@
+#include "requests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cap.h"
+#include "holders.h"
+#include "out.h"
+#include "procfs.h"
+#include "protocol.h"
+#include "stream.h"
+
+#define ENTROPY_SIZE 32
+
+static void answer(uint32_t id, int error, const char *what) {
+    if (error == 0)
+        out_frame(ATOLL_FRAME_DONE, id, NULL, 0);
+    else
+        out_failed(id, error, "%s", what);
+}
+
+static bool count_one(pid_t pid, void *context) {
+    (void)pid;
+    uint32_t *count = context;
+    ++*count;
+    return true;
+}
+
+static void on_count(uint32_t id) {
+    uint32_t processes = 0;
+    procfs_each(count_one, &processes);
+    uint8_t payload[16];
+    uint8_t *to = put_u32(payload, processes);
+    to = put_u32(to, (uint32_t)stream_count());
+    put_u64(to, stream_memory());
+    out_frame(ATOLL_FRAME_COUNTED, id, payload, sizeof payload);
+}
+
+/* The kernel of a sandbox may refuse what is mixed in; it has randomness of its own then, so that is no failure. */
+static void mix_entropy(const uint8_t *bytes) {
+    int fd = open("/dev/urandom", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (write(fd, bytes, ENTROPY_SIZE) < 0)
+        errno = 0;
+    close(fd);
+}
+
+static int on_restored(const uint8_t *entropy, struct text hostname) {
+    mix_entropy(entropy);
+    if (hostname.length > 0 && sethostname(hostname.at, hostname.length) != 0)
+        return errno;
+    return 0;
+}
+
+static bool whole(const struct reader *r) {
+    return !r->bad && reader_left(r) == 0;
+}
+
+bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
+    switch (type) {
+    case ATOLL_FRAME_CAP: {
+        uint64_t bytes = read_u64(r);
+        if (whole(r)) {
+            answer(id, cap_set(bytes), "set the file size limit of a process");
+            return true;
+        }
+        break;
+    }
+    case ATOLL_FRAME_COUNT:
+        if (whole(r)) {
+            on_count(id);
+            return true;
+        }
+        break;
+    case ATOLL_FRAME_HOLDERS: {
+        struct text path = read_text(r);
+        if (whole(r)) {
+            holders_answer(id, path);
+            return true;
+        }
+        break;
+    }
+    case ATOLL_FRAME_PREPARE:
+        if (whole(r)) {
+            out_prepare(id);
+            return true;
+        }
+        break;
+    case ATOLL_FRAME_RESTORED: {
+        read_u64(r);
+        const uint8_t *entropy = read_bytes(r, ENTROPY_SIZE);
+        struct text hostname = read_text(r);
+        if (whole(r)) {
+            answer(id, on_restored(entropy, hostname), "set the host name");
+            return true;
+        }
+        break;
+    }
+    case ATOLL_FRAME_PING: {
+        size_t length = reader_left(r);
+        if (length <= ATOLL_MAX_PING) {
+            out_frame(ATOLL_FRAME_PONG, id, r->next, length);
+            return true;
+        }
+        break;
+    }
+    default:
+        return false;
+    }
+    out_failed(id, EBADMSG, "read the request");
+    return true;
+}
