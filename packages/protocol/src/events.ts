@@ -1,7 +1,7 @@
 import type { SandboxId } from "./ids.ts";
+import type { SandboxState } from "./lifecycle.ts";
 import type { LimitName } from "./limits.ts";
 import type { EndReason } from "./sandbox.ts";
-import type { SandboxState } from "./lifecycle.ts";
 
 /** What happened to a sandbox, in the order in which it happened. */
 export type SandboxEventMessage = { sandboxId: SandboxId; atMs: number } & (

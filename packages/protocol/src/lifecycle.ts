@@ -14,7 +14,16 @@ export const sandboxStates = [
 export type SandboxState = (typeof sandboxStates)[number];
 
 /** Commands are imperative (`pause`), facts are past tense (`checkpointed`). */
-export const sandboxEvents = ["started", "pause", "checkpointed", "refused", "resume", "kill", "removed", "fault"] as const;
+export const sandboxEvents = [
+  "started",
+  "pause",
+  "checkpointed",
+  "refused",
+  "resume",
+  "kill",
+  "removed",
+  "fault",
+] as const;
 export type SandboxEvent = (typeof sandboxEvents)[number];
 
 /** The whole machine. What is not in the table cannot happen. */

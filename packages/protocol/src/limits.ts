@@ -28,7 +28,11 @@ export const SandboxLimits = z.strictObject({
     .min(1 * MiB)
     .default(256 * MiB),
   /** The sandbox is killed when it has lived this long. */
-  lifetimeMs: z.int().min(1).max(365 * 24 * 3_600_000).optional(),
+  lifetimeMs: z
+    .int()
+    .min(1)
+    .max(365 * 24 * 3_600_000)
+    .optional(),
 });
 export type SandboxLimits = z.output<typeof SandboxLimits>;
 export type SandboxLimitsInput = z.input<typeof SandboxLimits>;

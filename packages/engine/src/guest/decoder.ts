@@ -1,4 +1,12 @@
-import { frameMagic, frameTrailer, headerBytes, protocolConstants, toHost, trailerBytes, type Frame } from "./frames.ts";
+import {
+  frameMagic,
+  frameTrailer,
+  headerBytes,
+  protocolConstants,
+  toHost,
+  trailerBytes,
+  type Frame,
+} from "./frames.ts";
 import { MalformedPayload } from "./wire.ts";
 
 /** `WELCOME` carries the nonce behind its header and the version. */
