@@ -20,6 +20,8 @@ export interface ChannelOptions {
   signal: AbortSignal;
   /** Without it every connection to the outside is refused. */
   onEgress?: EgressHandler | undefined;
+  /** Finds out why the sandbox is gone, before anybody is told that it is. */
+  explainEnd?: () => Promise<SandboxError>;
 }
 
 export interface AttachOptions {
@@ -60,7 +62,9 @@ export class GuestChannel {
         this.#receive(chunk);
       },
       (cause) => {
-        this.#finish(new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause }));
+        const unexplained = new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause });
+        const explained = options.explainEnd?.() ?? Promise.resolve(unexplained);
+        void explained.catch(() => unexplained).then((reason) => this.#finish(reason));
       },
     );
   }

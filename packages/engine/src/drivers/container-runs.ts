@@ -1,0 +1,143 @@
+import { mkdir, readFile, rm } from "node:fs/promises";
+import { SandboxError, type ContainerId, type ContainerRef } from "@atoll/protocol";
+import type { Cgroup, CgroupTree } from "../limits/cgroup.ts";
+import { isAlive } from "../process/proc-table.ts";
+import type { RunLayout, SandboxLayout } from "../store/layout.ts";
+import { Cleanup } from "../support/cleanup.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
+import type { Container, ContainerExit, LaunchSpec } from "./driver.ts";
+import { launch, type LauncherCommand } from "./launcher.ts";
+
+/** How long the kernel may take to let go of killed processes. */
+const killDeadlineMs = 20_000;
+/** The launcher writes the exit status right after the runtime's end. */
+const exitFileDeadlineMs = 5_000;
+const stderrTailBytes = 4096;
+
+export interface ContainerRunsOptions {
+  guestPath: string;
+  /** A directory with the guest at the place where sandboxes look for it; the top read-only layer of every root. */
+  guestLayer: string;
+  cgroups: CgroupTree;
+  /** Of the data directory; see `DataLayout`. */
+  namespace: string;
+}
+
+/** What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers only differ in what is launched. */
+export class ContainerRuns {
+  #options: ContainerRunsOptions;
+
+  constructor(options: ContainerRunsOptions) {
+    this.#options = options;
+  }
+
+  /** `plan` may write files into the run directory and names the program. */
+  async launch(
+    spec: LaunchSpec,
+    plan: (run: RunLayout) => Promise<Pick<LauncherCommand, "program" | "enter">>,
+    options: { signal: AbortSignal; pidsMax?: number },
+  ): Promise<Container> {
+    const run = spec.layout.run(spec.containerId);
+    await using undo = new Cleanup();
+    undo.defer(() => this.remove(spec.containerId, spec.layout));
+    const [planned, cgroup] = await Promise.all([
+      this.#makeRun(spec, run).then(() => plan(run)),
+      this.#options.cgroups.create(this.#cgroupName(spec.containerId), {
+        memoryBytes: spec.limits.memoryBytes,
+        cpus: spec.limits.cpus,
+        ...(options.pidsMax === undefined ? {} : { pidsMax: options.pidsMax }),
+      }),
+    ]);
+    options.signal.throwIfAborted();
+    const { ref, gone } = await launch(
+      {
+        guestPath: this.#options.guestPath,
+        runDir: run.dir,
+        cgroups: cgroup.directories,
+        overlays: this.#overlays(spec, run),
+        ...planned,
+      },
+      options.signal,
+    );
+    undo.release();
+    return this.#container({ id: spec.containerId, ...ref }, run, cgroup, gone);
+  }
+
+  async adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined> {
+    if (!(await isAlive(ref))) return undefined;
+    const cgroup = await this.#options.cgroups.open(this.#cgroupName(ref.id));
+    return this.#container(ref, layout.run(ref.id), cgroup, new Promise<void>(() => undefined));
+  }
+
+  async remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
+    const run = layout.run(id);
+    const cgroup = await this.#options.cgroups.open(this.#cgroupName(id));
+    await cgroup.killAll({ deadlineMs: killDeadlineMs });
+    await cgroup.remove();
+    await rm(run.dir, { recursive: true, force: true });
+  }
+
+  #container(ref: ContainerRef, run: RunLayout, cgroup: Cgroup, launcherGone: Promise<void>): Container {
+    return { ref, cgroup, launcherGone, fifos: run.fifos, findExit: () => findExit(run, cgroup) };
+  }
+
+  async #makeRun({ layout, template }: LaunchSpec, run: RunLayout): Promise<void> {
+    const layers = template.trees.flatMap((_, index) => Object.values(layout.layer(index)));
+    await Promise.all([...layers, run.rootfs, run.runtimeState].map((dir) => mkdir(dir, { recursive: true })));
+  }
+
+  #overlays({ layout, template }: LaunchSpec, run: RunLayout): LauncherCommand["overlays"] {
+    return template.trees.map(({ at, lower }, index) => {
+      const { upper, work } = layout.layer(index);
+      const layers = index === 0 ? [this.#options.guestLayer, ...lower] : lower;
+      return {
+        target: at === "/" ? run.rootfs : `${run.rootfs}${at}`,
+        options: `lowerdir=${layers.join(":")},upperdir=${upper},workdir=${work},redirect_dir=off,index=off,metacopy=off`,
+      };
+    });
+  }
+
+  #cgroupName(id: ContainerId): string {
+    return `${this.#options.namespace}/${id}`;
+  }
+}
+
+async function findExit(run: RunLayout, cgroup: Cgroup): Promise<ContainerExit> {
+  let line = "";
+  await pollUntil(
+    async () => {
+      line = await readFile(run.exitFile, "utf8").catch((error: unknown) => {
+        if (hasErrno(error, "ENOENT")) return "";
+        throw error;
+      });
+      return line !== "";
+    },
+    { deadlineMs: exitFileDeadlineMs },
+  );
+  const [kind, number] = line.trim().split(" ");
+  const stderr = await readFile(run.stderrFile, "utf8").catch(() => "");
+  return {
+    exitCode: kind === "exit" ? Number(number) : null,
+    signal: kind === "signal" ? `signal ${number}` : null,
+    outOfMemory: (await cgroup.oomKills()) > 0,
+    stderr: stderr.slice(-stderrTailBytes),
+  };
+}
+
+/** The error of a container that ended before its guest said hello. */
+export function startFailed(exit: ContainerExit, phase: string): SandboxError {
+  const how = exit.outOfMemory
+    ? "it ran out of memory"
+    : (exit.signal ?? (exit.exitCode === null ? "it is gone" : `exit code ${exit.exitCode}`));
+  return new SandboxError("start_failed", `Cannot start the container: ${how} while waiting for ${phase}`, {
+    suggestion: exit.outOfMemory ? "Raise limits.memoryBytes." : "The runtime's own words are in details.stderr.",
+    details: {
+      phase,
+      exitCode: exit.exitCode,
+      signal: exit.signal,
+      outOfMemory: exit.outOfMemory,
+      stderr: exit.stderr,
+    },
+  });
+}

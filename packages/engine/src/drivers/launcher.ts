@@ -1,0 +1,91 @@
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { SandboxError, type ContainerRef } from "@atoll/protocol";
+import { startHostProcess, type HostProcess } from "../process/host-process.ts";
+import { bootId, readStartTicks } from "../process/proc-table.ts";
+
+/** The steps of `atoll-guest launch`, in order. */
+export type LaunchStep = "fifos" | "cgroup" | "mounts" | "enter" | "program";
+
+export interface LauncherCommand {
+  /** The guest's binary, which is also the launcher. */
+  guestPath: string;
+  runDir: string;
+  cgroups: readonly string[];
+  overlays: { target: string; options: string }[];
+  /** Makes the program the init of new namespaces on this root; without it the program finds the host's. */
+  enter?: { root: string; hostname: string };
+  program: string[];
+}
+
+export interface Launched {
+  ref: Omit<ContainerRef, "id">;
+  gone: Promise<void>;
+}
+
+export function launcherArguments(command: LauncherCommand): string[] {
+  return [
+    "launch",
+    "--dir",
+    command.runDir,
+    ...command.cgroups.flatMap((directory) => ["--cgroup", directory]),
+    ...command.overlays.flatMap(({ target, options }) => ["--overlay", target, options]),
+    ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
+    "--",
+    ...command.program,
+  ];
+}
+
+/** Starts a container's parent and waits for the last step. It outlives this process. */
+export async function launch(command: LauncherCommand, signal: AbortSignal): Promise<Launched> {
+  const parent = await startHostProcess(command.guestPath, launcherArguments(command), {
+    signal,
+    detachedFromServer: true,
+    extraFds: ["pipe"],
+  });
+  const gone = parent.wait().then(
+    () => undefined,
+    () => undefined,
+  );
+  try {
+    await followSteps(parent, signal);
+    const startTicks = await readStartTicks(parent.pid);
+    if (startTicks === undefined) throw stepFailed("program", "the launcher ended at once");
+    return { ref: { pid: parent.pid, startTicks, bootId: await bootId() }, gone };
+  } catch (error) {
+    await parent.kill("SIGKILL");
+    await gone;
+    throw error;
+  }
+}
+
+async function followSteps(parent: HostProcess, signal: AbortSignal): Promise<void> {
+  const pipe = parent.readable(3);
+  const lines = createInterface({ input: pipe, crlfDelay: Infinity });
+  const abort = (): void => {
+    pipe.destroy();
+    lines.close();
+  };
+  signal.addEventListener("abort", abort, { once: true });
+  try {
+    for await (const line of lines) {
+      const [word = "", ...rest] = line.split(" ");
+      if (word === "error") throw stepFailed(rest[0] ?? "unknown", rest.slice(2).join(" "));
+      if (word === "program") return;
+    }
+    signal.throwIfAborted();
+    throw stepFailed("launcher", "it ended before the container was started");
+  } finally {
+    signal.removeEventListener("abort", abort);
+    lines.close();
+    pipe.destroy();
+    if (!pipe.closed) await once(pipe, "close");
+  }
+}
+
+function stepFailed(phase: string, text: string): SandboxError {
+  return new SandboxError("start_failed", `Cannot start the container: ${phase}: ${text}`, {
+    suggestion: "`atoll doctor` tells what this machine is missing.",
+    details: { phase, stderr: text },
+  });
+}

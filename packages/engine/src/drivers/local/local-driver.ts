@@ -1,0 +1,40 @@
+import type { ContainerId, ContainerRef } from "@atoll/protocol";
+import type { SandboxLayout } from "../../store/layout.ts";
+import type { ContainerRuns } from "../container-runs.ts";
+import type { Container, Driver, LaunchSpec } from "../driver.ts";
+import { guestInside } from "../gvisor/oci-spec.ts";
+
+/** Threads of the guest and of the tools that work for the host, beyond what users may have. */
+const reservedProcesses = 64;
+
+/**
+ * Containers as plain processes of the host's kernel, in namespaces of their own: same root, same guest, same network as under gVisor, and
+ * no boundary to speak of. For code that is trusted, and for tests.
+ */
+export class LocalDriver implements Driver {
+  readonly name = "local";
+  #runs: ContainerRuns;
+
+  constructor(options: { runs: ContainerRuns }) {
+    this.#runs = options.runs;
+  }
+
+  launch(spec: LaunchSpec, options: { signal: AbortSignal }): Promise<Container> {
+    return this.#runs.launch(
+      spec,
+      async (run) => ({
+        enter: { root: run.rootfs, hostname: spec.hostname },
+        program: [guestInside, "init"],
+      }),
+      { ...options, pidsMax: spec.limits.processes + reservedProcesses },
+    );
+  }
+
+  adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined> {
+    return this.#runs.adopt(ref, layout);
+  }
+
+  remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
+    return this.#runs.remove(id, layout);
+  }
+}

@@ -1,0 +1,74 @@
+import { SandboxError, type DriverName, type SandboxId } from "@atoll/protocol";
+import type { ContainerRuns } from "./drivers/container-runs.ts";
+import type { Driver } from "./drivers/driver.ts";
+import type { EgressHandler } from "./guest/egress-relay.ts";
+import type { EventLog } from "./lifecycle/event-log.ts";
+import type { RecordKeeper } from "./lifecycle/record-keeper.ts";
+import { SandboxLife } from "./lifecycle/sandbox-life.ts";
+import type { CgroupTree } from "./limits/cgroup.ts";
+import type { DataLayout } from "./store/layout.ts";
+import type { SandboxStore } from "./store/sandbox-store.ts";
+import type { TemplateLibrary } from "./templates/template-library.ts";
+import type { Template } from "./templates/template.ts";
+
+export interface EngineParts {
+  layout: DataLayout;
+  store: SandboxStore;
+  templates: TemplateLibrary;
+  cgroups: CgroupTree;
+  runs: ContainerRuns;
+  events: EventLog;
+  /** A driver, or the reason why this machine cannot have it. */
+  drivers: Record<DriverName, Driver | SandboxError>;
+  startTimeoutMs: number;
+}
+
+/** What the operations share: the parts of one engine, and its living sandboxes. */
+export class EngineContext {
+  readonly lives = new Map<SandboxId, SandboxLife>();
+  readonly layout: DataLayout;
+  readonly store: SandboxStore;
+  readonly templates: TemplateLibrary;
+  readonly cgroups: CgroupTree;
+  readonly runs: ContainerRuns;
+  readonly events: EventLog;
+  #parts: EngineParts;
+
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+    this.layout = parts.layout;
+    this.store = parts.store;
+    this.templates = parts.templates;
+    this.cgroups = parts.cgroups;
+    this.runs = parts.runs;
+    this.events = parts.events;
+  }
+
+  /** Never a weaker one than was asked for. */
+  driver(name: DriverName): Driver {
+    const driver = this.#parts.drivers[name];
+    if (driver instanceof SandboxError) throw driver;
+    return driver;
+  }
+
+  addLife(
+    keeper: RecordKeeper,
+    parts: { driver: Driver; template: Template; onEgress?: EgressHandler | undefined },
+  ): SandboxLife {
+    const { id } = keeper.record;
+    const life = new SandboxLife({
+      keeper,
+      layout: this.layout.sandbox(id),
+      driver: parts.driver,
+      template: parts.template,
+      events: this.events,
+      startTimeoutMs: this.#parts.startTimeoutMs,
+      onEgress: parts.onEgress,
+      onGone: () => {
+        this.lives.delete(id);
+      },
+    });
+    this.lives.set(id, life);
+    return life;
+  }
+}

@@ -1,0 +1,122 @@
+import { mkdir } from "node:fs/promises";
+import { SandboxError, type CreateRequestInput, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import { detectRunsc } from "./doctor/runsc-features.ts";
+import { ContainerRuns } from "./drivers/container-runs.ts";
+import { installGuest } from "./drivers/guest-layer.ts";
+import { GvisorDriver } from "./drivers/gvisor/gvisor-driver.ts";
+import { LocalDriver } from "./drivers/local/local-driver.ts";
+import { EngineContext } from "./engine-context.ts";
+import { EventLog } from "./lifecycle/event-log.ts";
+import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/reconcile.ts";
+import { detectCgroups } from "./limits/detect-cgroups.ts";
+import { createSandbox, type CreateOptions } from "./operations/create.ts";
+import { Sandbox } from "./sandbox.ts";
+import { EngineLock } from "./store/engine-lock.ts";
+import { DataLayout } from "./store/layout.ts";
+import { SandboxStore } from "./store/sandbox-store.ts";
+import { TemplateLibrary } from "./templates/template-library.ts";
+
+export interface EngineOptions extends ReconcileOptions {
+  /** Everything that the engine keeps is in here. One engine at a time uses it. */
+  dataDir: string;
+  /** The guest's binary, as set-up builds it. */
+  guestPath: string;
+  /** Where runsc is, if not on the PATH. */
+  runscPath?: string;
+  /** How long a sandbox may take to come up. */
+  startTimeoutMs?: number;
+}
+
+/** Runs the sandboxes of one data directory on this machine. Binds the operations to their parts; the work is theirs. */
+export class Engine {
+  /** What was found and done when this engine started. */
+  readonly repairs: readonly Repair[];
+  readonly templates: TemplateLibrary;
+  readonly events: EventLog;
+  #context: EngineContext;
+  #lock: EngineLock;
+
+  private constructor(context: EngineContext, lock: EngineLock, repairs: Repair[]) {
+    this.#context = context;
+    this.#lock = lock;
+    this.repairs = repairs;
+    this.templates = context.templates;
+    this.events = context.events;
+  }
+
+  /** Takes the data directory, puts it in order and takes over the sandboxes that run. */
+  static async open(options: EngineOptions): Promise<Engine> {
+    const layout = new DataLayout(options.dataDir);
+    await mkdir(layout.root, { recursive: true, mode: 0o700 });
+    const lock = await EngineLock.acquire(layout.lockFile);
+    try {
+      const context = await assemble(layout, options);
+      return new Engine(context, lock, await reconcile(context, options));
+    } catch (error) {
+      await lock.release();
+      throw error;
+    }
+  }
+
+  create(request: CreateRequestInput = {}, options: CreateOptions = {}): Promise<Sandbox> {
+    return createSandbox(this.#context, request, options);
+  }
+
+  get(id: SandboxId): Sandbox {
+    const life = this.#context.lives.get(id);
+    if (life !== undefined) return new Sandbox(life);
+    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
+      suggestion: "It never was, or it has been killed.",
+      details: { sandboxId: id },
+    });
+  }
+
+  list(): SandboxRecord[] {
+    return [...this.#context.lives.values()].map((life) => life.record);
+  }
+
+  /** True if it was there to be killed. Resolves when nothing of it is left, also if another asked first. */
+  async kill(id: SandboxId): Promise<boolean> {
+    const life = this.#context.lives.get(id);
+    if (life === undefined) return false;
+    await new Sandbox(life).kill();
+    return true;
+  }
+
+  /** Lets go of everything without ending it: the next engine on this data directory carries on. */
+  async close(): Promise<void> {
+    for (const life of this.#context.lives.values()) life.detach();
+    await this.#lock.release();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+async function assemble(layout: DataLayout, options: EngineOptions): Promise<EngineContext> {
+  const [guestLayer, cgroups] = await Promise.all([installGuest(options.guestPath, layout.guestDir), detectCgroups()]);
+  if (cgroups === undefined) {
+    throw new SandboxError("unsupported", "Cannot run sandboxes: this machine has no cgroups that we can write to", {
+      suggestion: "Run as root on a host with cgroup memory and cpu controllers mounted; `doctor` tells more.",
+    });
+  }
+  const runs = new ContainerRuns({ guestPath: options.guestPath, guestLayer, cgroups, namespace: layout.namespace });
+  const gvisor = await detectRunsc(options.runscPath).then(
+    ({ path, platforms }) => new GvisorDriver({ runs, runscPath: path, platform: platforms[0] ?? "ptrace" }),
+    (error: unknown) => {
+      if (error instanceof SandboxError) return error;
+      throw error;
+    },
+  );
+  return new EngineContext({
+    layout,
+    store: new SandboxStore(layout),
+    templates: new TemplateLibrary(layout.root),
+    cgroups,
+    runs,
+    events: new EventLog(),
+    drivers: { gvisor, local: new LocalDriver({ runs }) },
+    startTimeoutMs: options.startTimeoutMs ?? 30_000,
+  });
+}

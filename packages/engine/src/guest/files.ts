@@ -1,0 +1,225 @@
+import { SandboxError } from "@atoll/protocol";
+import type { GuestChannel } from "./channel.ts";
+import { fileError } from "./errno.ts";
+import type { GuestProcess } from "./guest-process.ts";
+import { parseEntry, parseEvent, readRecords, type FileEntry, type WatchEvent } from "./tool-records.ts";
+import { MalformedPayload } from "./wire.ts";
+
+export interface FileOptions {
+  /** On whose behalf: the sandbox's kernel checks that user's permissions. */
+  user?: string;
+  signal?: AbortSignal;
+}
+
+const maxMessageBytes = 4096;
+
+/**
+ * Files of one sandbox. Everything happens inside, by a tool of the guest that runs as the given user: no path that a sandbox prepares can make
+ * the host touch a file of its own.
+ */
+export class GuestFiles {
+  #channel: () => GuestChannel;
+
+  /** `channel` throws when the sandbox does not run. */
+  constructor(channel: () => GuestChannel) {
+    this.#channel = channel;
+  }
+
+  /** Does not follow `path` if it is a link. */
+  async stat(path: string, options: FileOptions = {}): Promise<FileEntry> {
+    const [entry] = await this.#entries(["stat", path], `stat ${path}`, options);
+    if (entry === undefined) throw new SandboxError("guest_violation", `Cannot stat ${path}: the guest told nothing`);
+    return entry;
+  }
+
+  async exists(path: string, options: FileOptions = {}): Promise<boolean> {
+    try {
+      await this.stat(path, options);
+      return true;
+    } catch (error) {
+      if (error instanceof SandboxError && error.code === "not_found") return false;
+      throw error;
+    }
+  }
+
+  /** Directories before their contents, names relative to `path`. Depth 1: what is in `path` itself. */
+  list(path: string, options: FileOptions & { depth?: number } = {}): Promise<FileEntry[]> {
+    return this.#entries(["list", path, String(options.depth ?? 1)], `list ${path}`, options);
+  }
+
+  /** The bytes as they come. A reader that stops early ends the read. */
+  async *read(
+    path: string,
+    options: FileOptions & { offset?: number; length?: number } = {},
+  ): AsyncGenerator<Buffer, void, void> {
+    const range = [String(options.offset ?? 0), String(options.length ?? -1)];
+    const tool = await this.#start(["read", path, ...range], options, false);
+    try {
+      for await (const { stream, data } of tool.process) {
+        if (stream === "stdout") yield data;
+        else tool.hear(data);
+      }
+    } finally {
+      await tool.process.kill("SIGKILL");
+    }
+    await tool.finish(`read ${path}`);
+  }
+
+  /** The whole file. For files that may be large use `read`: this holds all of it in memory. */
+  async readAll(path: string, options: FileOptions & { maxBytes?: number } = {}): Promise<Buffer> {
+    const maxBytes = options.maxBytes ?? 64 * 1024 * 1024;
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of this.read(path, options)) {
+      size += chunk.byteLength;
+      if (size > maxBytes) {
+        throw new SandboxError("limit_reached", `Cannot read ${path} at once: it has more than ${maxBytes} bytes`, {
+          suggestion: "Read it as a stream.",
+        });
+      }
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks);
+  }
+
+  /**
+   * Writes a file and makes missing directories above it. `replace` and `create` are atomic: others see the old file or the whole new one, and
+   * nothing is left when the source fails half-way. `create` refuses to replace.
+   */
+  async write(
+    path: string,
+    content: string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+    options: FileOptions & { mode?: number; how?: "replace" | "append" | "create" } = {},
+  ): Promise<void> {
+    const mode = (options.mode ?? 0o644).toString(8);
+    const tool = await this.#start(["write", path, mode, options.how ?? "replace"], options, true);
+    tool.listen();
+    try {
+      for await (const piece of pieces(content)) await tool.process.writeStdin(piece);
+      await tool.process.closeStdin();
+    } catch (error) {
+      // The tool went first: its own words say why. Otherwise the source failed, and nothing may be committed.
+      if (!(error instanceof SandboxError && error.code === "invalid_state")) {
+        await tool.process.kill("SIGKILL");
+        await tool.process.wait().catch(() => undefined);
+        throw error;
+      }
+    }
+    await tool.finish(`write ${path}`);
+  }
+
+  mkdir(path: string, options: FileOptions & { mode?: number; parents?: boolean } = {}): Promise<void> {
+    const mode = (options.mode ?? 0o755).toString(8);
+    const parents = (options.parents ?? true) ? "parents" : "one";
+    return this.#run(["mkdir", path, mode, parents], `make directory ${path}`, options);
+  }
+
+  rename(from: string, to: string, options: FileOptions & { replace?: boolean } = {}): Promise<void> {
+    const replace = (options.replace ?? true) ? "replace" : "keep";
+    return this.#run(["rename", from, to, replace], `rename ${from} to ${to}`, options);
+  }
+
+  remove(path: string, options: FileOptions & { recursive?: boolean } = {}): Promise<void> {
+    const how = (options.recursive ?? false) ? "recursive" : "one";
+    return this.#run(["remove", path, how], `remove ${path}`, options);
+  }
+
+  /** Changes as they happen, beginning with `watching`. Ends when `signal` aborts or the loop is left. */
+  async *watch(
+    path: string,
+    options: FileOptions & { recursive?: boolean } = {},
+  ): AsyncGenerator<WatchEvent, void, void> {
+    const how = (options.recursive ?? false) ? "recursive" : "flat";
+    const tool = await this.#start(["watch", path, how], options, false);
+    try {
+      for await (const record of readRecords(tool.stdout())) yield parsed(() => parseEvent(record));
+    } finally {
+      await tool.process.kill("SIGKILL");
+    }
+    if (options.signal?.aborted !== true) await tool.finish(`watch ${path}`);
+  }
+
+  async #entries(argv: string[], asked: string, options: FileOptions): Promise<FileEntry[]> {
+    const tool = await this.#start(argv, options, false);
+    const entries: FileEntry[] = [];
+    for await (const record of readRecords(tool.stdout())) entries.push(parsed(() => parseEntry(record)));
+    await tool.finish(asked);
+    return entries;
+  }
+
+  async #run(argv: string[], asked: string, options: FileOptions): Promise<void> {
+    const tool = await this.#start(argv, options, false);
+    tool.listen();
+    await tool.finish(asked);
+  }
+
+  async #start(argv: string[], options: FileOptions, stdin: boolean): Promise<ToolRun> {
+    if (argv.some((argument) => argument.includes("\0"))) {
+      throw new SandboxError("invalid_argument", "Cannot use a path with a NUL byte in it");
+    }
+    const process = await this.#channel().spawn(
+      { argv, env: {}, cwd: "/", user: options.user ?? "user", stdin, graceMs: 0, windowBytes: 256 * 1024, tool: true },
+      options.signal === undefined ? {} : { signal: options.signal },
+    );
+    return new ToolRun(process);
+  }
+}
+
+/** One run of a tool: its exit code is an errno, its stderr one line for people. */
+class ToolRun {
+  readonly process: GuestProcess;
+  #message = "";
+  #listening: Promise<void> = Promise.resolve();
+
+  constructor(process: GuestProcess) {
+    this.process = process;
+  }
+
+  hear(data: Buffer): void {
+    if (this.#message.length < maxMessageBytes) this.#message += data.toString("utf8");
+  }
+
+  /** For a tool that has nothing to say on stdout. */
+  listen(): void {
+    this.#listening = (async () => {
+      for await (const { stream, data } of this.process) if (stream === "stderr") this.hear(data);
+    })();
+    this.#listening.catch(() => undefined);
+  }
+
+  async *stdout(): AsyncGenerator<{ data: Buffer }, void, void> {
+    for await (const event of this.process) {
+      if (event.stream === "stdout") yield event;
+      else this.hear(event.data);
+    }
+  }
+
+  async finish(asked: string): Promise<void> {
+    const exit = await this.process.wait();
+    await this.#listening;
+    if (exit.exitCode === 0) return;
+    const details = { message: this.#message.trim() };
+    if (exit.exitCode !== null) throw fileError(exit.exitCode, asked, details);
+    if (exit.signal === "SIGXFSZ") {
+      throw new SandboxError("no_space", `Cannot ${asked}: the sandbox's disk quota is used up`, { details });
+    }
+    throw new SandboxError("file_error", `Cannot ${asked}: the operation was ended by ${exit.signal}`, { details });
+  }
+}
+
+function parsed<T>(parse: () => T): T {
+  try {
+    return parse();
+  } catch (cause) {
+    if (!(cause instanceof MalformedPayload)) throw cause;
+    throw new SandboxError("guest_violation", `Cannot use the guest's answer: ${cause.message}`, { cause });
+  }
+}
+
+async function* pieces(
+  content: string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+): AsyncGenerator<Uint8Array, void, void> {
+  if (typeof content === "string") yield Buffer.from(content);
+  else if (content instanceof Uint8Array) yield content;
+  else yield* content;
+}

@@ -1,0 +1,108 @@
+import { MalformedPayload, PayloadReader } from "./wire.ts";
+
+export type FileType = "file" | "directory" | "link" | "fifo" | "socket" | "character device" | "block device";
+
+/** A file as `stat` and `list` tell it. */
+export interface FileEntry {
+  /** Relative to what was asked for; the path itself for `stat`. */
+  name: string;
+  type: FileType;
+  /** Permission bits. */
+  mode: number;
+  uid: number;
+  gid: number;
+  links: number;
+  sizeBytes: number;
+  inode: bigint;
+  modifiedAtMs: number;
+  /** Where a link points to, as it is written in the link. */
+  target?: string;
+}
+
+const eventKinds = {
+  1: "created",
+  2: "written",
+  3: "attributes",
+  4: "removed",
+  5: "moved_away",
+  6: "moved_here",
+  7: "lost",
+  8: "watching",
+  9: "gone",
+} as const;
+
+/**
+ * A change under a watched path. `lost`: more happened than could be told, look again. `watching`: what happens from here on is told.
+ * `gone`: the watched path itself is no more.
+ */
+export interface WatchEvent {
+  /** Counts from 1 within one watch. */
+  cursor: number;
+  kind: (typeof eventKinds)[keyof typeof eventKinds];
+  isDirectory: boolean;
+  /** Joins `moved_away` and `moved_here`; 0 otherwise. */
+  cookie: number;
+  path: string;
+}
+
+const fileTypes: Record<string, FileType> = {
+  f: "file",
+  d: "directory",
+  l: "link",
+  p: "fifo",
+  s: "socket",
+  c: "character device",
+  b: "block device",
+};
+
+const maxPathBytes = 8192;
+/** No entry or event comes near this. */
+const maxRecordBytes = 3 * maxPathBytes;
+
+/** Cuts the output of a tool, which runs inside and may lie, into records. Holds at most one of them. */
+export async function* readRecords(chunks: AsyncIterable<{ data: Buffer }>): AsyncGenerator<Buffer, void, void> {
+  let held: Buffer = Buffer.alloc(0);
+  for await (const { data } of chunks) {
+    held = held.byteLength === 0 ? data : Buffer.concat([held, data]);
+    while (held.byteLength >= 4) {
+      const length = held.readUInt32LE(0);
+      if (length > maxRecordBytes) throw new MalformedPayload(`Record of ${length} bytes`);
+      if (held.byteLength < 4 + length) break;
+      const record = held.subarray(4, 4 + length);
+      held = held.subarray(4 + length);
+      yield record;
+    }
+  }
+  if (held.byteLength > 0) throw new MalformedPayload("The last record is cut off");
+}
+
+export function parseEntry(record: Buffer): FileEntry {
+  const reader = new PayloadReader(record);
+  const letter = String.fromCharCode(reader.u8());
+  const type = fileTypes[letter];
+  if (type === undefined) throw new MalformedPayload(`No file is of type ${letter}`);
+  const entry = {
+    type,
+    mode: reader.u32() & 0o7777,
+    uid: reader.u32(),
+    gid: reader.u32(),
+    links: reader.u32(),
+    sizeBytes: reader.u64(),
+    inode: reader.bigU64(),
+    modifiedAtMs: Number(BigInt.asIntN(64, reader.bigU64()) / 1_000_000n),
+    name: reader.str(maxPathBytes),
+  };
+  const target = reader.str(maxPathBytes);
+  reader.end();
+  return type === "link" ? { ...entry, target } : entry;
+}
+
+export function parseEvent(record: Buffer): WatchEvent {
+  const reader = new PayloadReader(record);
+  const cursor = reader.u64();
+  const kind = eventKinds[reader.u8() as keyof typeof eventKinds];
+  if (kind === undefined) throw new MalformedPayload("No event is of this kind");
+  const event = { cursor, kind, isDirectory: reader.u8() === 1, cookie: reader.u32(), path: reader.str(maxPathBytes) };
+  reader.end();
+  return event;
+}

@@ -1,0 +1,14 @@
+export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
+export { Engine, type EngineOptions } from "./engine.ts";
+export { GuestChannel, type AttachOptions, type ChannelOptions } from "./guest/channel.ts";
+export type { EgressAnswer, EgressAsk, EgressHandler } from "./guest/egress-relay.ts";
+export type { FileOptions, GuestFiles } from "./guest/files.ts";
+export type { GuestProcess } from "./guest/guest-process.ts";
+export type { OutputPosition } from "./guest/guest-stream.ts";
+export type { FileEntry, WatchEvent } from "./guest/tool-records.ts";
+export type { Repair } from "./lifecycle/reconcile.ts";
+export type { CreateOptions } from "./operations/create.ts";
+export { startHostProcess, type HostProcess, type HostProcessOptions } from "./process/host-process.ts";
+export type { OutputEvent, Process } from "./process/process.ts";
+export { run, type RunResult } from "./process/run.ts";
+export type { Sandbox } from "./sandbox.ts";

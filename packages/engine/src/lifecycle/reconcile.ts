@@ -1,0 +1,144 @@
+import { readdir, rm } from "node:fs/promises";
+import { ContainerId, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import type { EngineContext } from "../engine-context.ts";
+import type { EgressHandler } from "../guest/egress-relay.ts";
+import { hasErrno } from "../support/errno.ts";
+import { RecordKeeper } from "./record-keeper.ts";
+import { repairPlan } from "./repair-plan.ts";
+import type { SandboxLife } from "./sandbox-life.ts";
+import { removeStrayMounts, removeStrayProcesses } from "./strays.ts";
+
+/** A living sandbox that does not answer its new server within this is given up. */
+const adoptTimeoutMs = 15_000;
+
+/** What was found at start and what was done about it, one line each. */
+export interface Repair {
+  /** A sandbox, a directory, a cgroup, a mount or a process. */
+  what: string;
+  done: "adopted" | "kept" | "removed" | "failed" | "reported";
+  because: string;
+}
+
+export interface ReconcileOptions {
+  onEgress?: ((sandboxId: SandboxId) => EgressHandler | undefined) | undefined;
+}
+
+/**
+ * Puts a data directory in order after the server before this one, however it ended: living sandboxes are taken over, half-done ones are finished or
+ * undone, and whatever belongs to no sandbox is removed. What may be somebody's files is never removed on suspicion, only reported.
+ */
+export async function reconcile(context: EngineContext, options: ReconcileOptions = {}): Promise<Repair[]> {
+  const { records, unreadable, ownerless } = await context.store.load();
+  const repairs: Repair[] = unreadable.map(({ dir, because }) => ({ what: dir, done: "reported", because }));
+  repairs.push(...(await Promise.all(records.map((record) => repairOne(context, record, options)))));
+  for (const id of ownerless) {
+    await removeContainers(context, id, undefined);
+    await context.store.remove(id);
+    const because = "it has no record: its creation never began, or its removal was all but done";
+    repairs.push({ what: `sandbox ${id}`, done: "removed", because });
+  }
+  return [...repairs, ...(await removeStrays(context))];
+}
+
+async function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
+  const what = `sandbox ${record.id}`;
+  try {
+    return await carryOut(context, record, options);
+  } catch (error) {
+    // One sandbox that cannot be repaired, say because its driver is missing now, must not keep the others from their server.
+    return { what, done: "reported", because: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+async function carryOut(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
+  const plan = repairPlan(record);
+  const what = `sandbox ${record.id}`;
+  const keeper = RecordKeeper.hold(record, context.store, context.events.tell);
+  const life = await revive(context, keeper, options);
+  switch (plan.do) {
+    case "adopt":
+      return adoptOrFail(context, life, record, plan.because);
+    case "finish kill":
+    case "discard":
+      await removeContainers(context, record.id, undefined);
+      if (record.state === "killed") await context.store.remove(record.id);
+      else await life.kill({ kind: "server", message: plan.because });
+      context.lives.delete(record.id);
+      return { what, done: "removed", because: plan.because };
+    case "back to paused":
+      if (record.state !== "resuming") throw new Error(`A ${record.state} sandbox was never resumed`);
+      await removeContainers(context, record.id, undefined);
+      await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint: record.checkpoint }));
+      return { what, done: "kept", because: plan.because };
+    case "keep":
+      await removeContainers(context, record.id, undefined);
+      return { what, done: "kept", because: plan.because };
+  }
+}
+
+async function revive(context: EngineContext, keeper: RecordKeeper, options: ReconcileOptions): Promise<SandboxLife> {
+  const { id, driver, template } = keeper.record;
+  return context.addLife(keeper, {
+    driver: context.driver(driver),
+    template: await context.templates.get(template),
+    onEgress: options.onEgress?.(id),
+  });
+}
+
+async function adoptOrFail(
+  context: EngineContext,
+  life: SandboxLife,
+  record: SandboxRecord,
+  because: string,
+): Promise<Repair> {
+  const what = `sandbox ${record.id}`;
+  let problem = "its container is gone";
+  try {
+    if (await life.adopt(AbortSignal.timeout(adoptTimeoutMs))) {
+      const { record: adopted } = life;
+      await removeContainers(context, record.id, "container" in adopted ? adopted.container.id : undefined);
+      return { what, done: "adopted", because };
+    }
+  } catch (error) {
+    problem = error instanceof Error ? error.message : String(error);
+  }
+  await life.fail({ kind: "server", message: `${problem}; it was last seen by a server that has stopped` });
+  await removeContainers(context, record.id, undefined);
+  return { what, done: "failed", because: problem };
+}
+
+/** Removes every container that ever ran for the sandbox, but for one. */
+async function removeContainers(context: EngineContext, id: SandboxId, living: ContainerId | undefined): Promise<void> {
+  const layout = context.layout.sandbox(id);
+  const names = await readdir(layout.runsDir).catch((error: unknown) => {
+    if (hasErrno(error, "ENOENT")) return [];
+    throw error;
+  });
+  for (const name of names) {
+    const containerId = ContainerId.safeParse(name);
+    if (!containerId.success) await rm(`${layout.runsDir}/${name}`, { recursive: true, force: true });
+    else if (containerId.data !== living) await context.runs.remove(containerId.data, layout);
+  }
+}
+
+/** What is left on the host with our mark and belongs to no living sandbox. */
+async function removeStrays(context: EngineContext): Promise<Repair[]> {
+  const living = new Set<string>();
+  for (const { record } of context.lives.values()) {
+    if ("container" in record) living.add(record.container.id);
+  }
+  const because = "it belongs to no living sandbox";
+  const repairs: Repair[] = [];
+  const { namespace } = context.layout;
+  for (const name of await context.cgroups.list(namespace)) {
+    if (living.has(name.slice(namespace.length + 1))) continue;
+    const cgroup = await context.cgroups.open(name);
+    await cgroup.killAll({ deadlineMs: 10_000 });
+    await cgroup.remove();
+    repairs.push({ what: `cgroup ${name}`, done: "removed", because });
+  }
+  for (const what of await removeStrayProcesses(context.layout, living))
+    repairs.push({ what, done: "removed", because });
+  for (const what of await removeStrayMounts(context.layout)) repairs.push({ what, done: "removed", because });
+  return repairs;
+}

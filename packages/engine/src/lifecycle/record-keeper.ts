@@ -1,0 +1,91 @@
+import {
+  nextState,
+  type EndReason,
+  type SandboxEvent,
+  type SandboxEventMessage,
+  type SandboxRecord,
+} from "@atoll/protocol";
+import type { SandboxStore } from "../store/sandbox-store.ts";
+
+/** What every state knows about a sandbox. */
+export type CommonRecord = Pick<
+  SandboxRecord,
+  "version" | "id" | "driver" | "template" | "limits" | "createdAtMs" | "expiresAtMs" | "labels"
+>;
+
+/** The one place where a sandbox changes its state: checked against the table, stored, then told. */
+export class RecordKeeper {
+  #record: SandboxRecord;
+  #store: SandboxStore;
+  #tell: (event: SandboxEventMessage) => void;
+  #turn: Promise<void> = Promise.resolve();
+
+  private constructor(record: SandboxRecord, store: SandboxStore, tell: (event: SandboxEventMessage) => void) {
+    this.#record = record;
+    this.#store = store;
+    this.#tell = tell;
+  }
+
+  /** A sandbox that is stored already. */
+  static hold(record: SandboxRecord, store: SandboxStore, tell: (event: SandboxEventMessage) => void): RecordKeeper {
+    return new RecordKeeper(record, store, tell);
+  }
+
+  /** A new sandbox: its intent is stored before anything is done for it. */
+  static async create(
+    record: SandboxRecord & { state: "creating" },
+    store: SandboxStore,
+    tell: (event: SandboxEventMessage) => void,
+  ): Promise<RecordKeeper> {
+    await store.save(record);
+    tell({ type: "state", sandboxId: record.id, atMs: Date.now(), from: null, to: record.state });
+    return new RecordKeeper(record, store, tell);
+  }
+
+  get record(): SandboxRecord {
+    return this.#record;
+  }
+
+  get common(): CommonRecord {
+    const { version, id, driver, template, limits, createdAtMs, expiresAtMs, labels } = this.#record;
+    return {
+      version,
+      id,
+      driver,
+      template,
+      limits,
+      createdAtMs,
+      labels,
+      ...(expiresAtMs === undefined ? {} : { expiresAtMs }),
+    };
+  }
+
+  /** Changes are applied one after the other, in the order in which they were asked for. */
+  apply(event: SandboxEvent, build: (common: CommonRecord) => SandboxRecord): Promise<void> {
+    const turn = this.#turn.then(async () => {
+      const from = this.#record.state;
+      const next = build(this.common);
+      if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
+      await this.#store.save(next);
+      this.#record = next;
+      const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
+      const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state } as const;
+      this.#tell(reason === undefined ? message : { ...message, reason });
+    });
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  /** The end of everything: nothing of the sandbox is left, not even its record. */
+  forget(reason: EndReason): Promise<void> {
+    const turn = this.#turn.then(async () => {
+      const from = this.#record.state;
+      if (nextState(from, "removed") !== "killed") throw new Error(`${from} is not the state before the end`);
+      await this.#store.remove(this.#record.id);
+      this.#record = { ...this.common, state: "killed", reason, endedAtMs: Date.now() };
+      this.#tell({ type: "state", sandboxId: this.#record.id, atMs: Date.now(), from, to: "killed", reason });
+    });
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+}

@@ -1,0 +1,31 @@
+import type { SandboxRecord } from "@atoll/protocol";
+
+/** What a server that starts does about a sandbox that it finds. */
+export type RepairPlan =
+  | { do: "adopt"; because: string }
+  | { do: "discard"; because: string }
+  | { do: "finish kill"; because: string }
+  | { do: "keep"; because: string }
+  | { do: "back to paused"; because: string };
+
+/** Every state has a case: a new one does not compile without. */
+export function repairPlan(record: SandboxRecord): RepairPlan {
+  switch (record.state) {
+    case "creating":
+      return { do: "discard", because: "the server stopped while it was being created, and nobody has got it" };
+    case "running":
+      return { do: "adopt", because: "it runs" };
+    case "pausing":
+      return { do: "adopt", because: "the server stopped while it was being paused; nothing was taken from it" };
+    case "resuming":
+      return { do: "back to paused", because: "the server stopped while it was being resumed" };
+    case "killing":
+      return { do: "finish kill", because: "the server stopped while it was being killed" };
+    case "killed":
+      return { do: "discard", because: "it has ended" };
+    case "paused":
+      return { do: "keep", because: "it is paused" };
+    case "failed":
+      return { do: "keep", because: "it has failed, and its files are kept until it is killed" };
+  }
+}

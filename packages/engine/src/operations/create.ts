@@ -1,0 +1,53 @@
+import { CreateRequest, type CreateRequestInput, type SandboxRecord } from "@atoll/protocol";
+import type { EngineContext } from "../engine-context.ts";
+import type { EgressHandler } from "../guest/egress-relay.ts";
+import { RecordKeeper } from "../lifecycle/record-keeper.ts";
+import { Sandbox } from "../sandbox.ts";
+import { newContainerId, newSandboxId } from "../support/ids.ts";
+import { parseRequest } from "../support/parse-request.ts";
+
+export interface CreateOptions {
+  signal?: AbortSignal;
+  /** Answers each connection that something inside wants to the outside. Without it none is allowed. */
+  onEgress?: EgressHandler;
+}
+
+/** Creates a sandbox and waits until it runs. When it rejects, nothing is left: no process, mount, cgroup, directory or record. */
+export async function createSandbox(
+  context: EngineContext,
+  request: CreateRequestInput,
+  options: CreateOptions = {},
+): Promise<Sandbox> {
+  const {
+    driver: driverName,
+    template: templateName,
+    limits,
+    labels,
+  } = parseRequest(CreateRequest, request, "create a sandbox");
+  options.signal?.throwIfAborted();
+  const driver = context.driver(driverName);
+  const template = await context.templates.get(templateName);
+  const createdAtMs = Date.now();
+  const containerId = newContainerId();
+  const record: SandboxRecord & { state: "creating" } = {
+    version: 1,
+    id: newSandboxId(),
+    driver: driverName,
+    template: templateName,
+    limits,
+    createdAtMs,
+    ...(limits.lifetimeMs === undefined ? {} : { expiresAtMs: createdAtMs + limits.lifetimeMs }),
+    labels,
+    state: "creating",
+    containerId,
+  };
+  const keeper = await RecordKeeper.create(record, context.store, context.events.tell);
+  const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
+  try {
+    await life.start(containerId, options.signal ?? new AbortController().signal);
+    return new Sandbox(life);
+  } catch (error) {
+    await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
+    throw error;
+  }
+}

@@ -1,0 +1,101 @@
+import {
+  assertAccepts,
+  SandboxError,
+  SpawnRequest,
+  type EndReason,
+  type SandboxId,
+  type SandboxRecord,
+  type SandboxState,
+  type SandboxUsage,
+  type SpawnRequestInput,
+} from "@atoll/protocol";
+import type { AttachOptions, GuestChannel } from "./guest/channel.ts";
+import { GuestFiles } from "./guest/files.ts";
+import type { GuestConnection } from "./guest/guest-connection.ts";
+import type { GuestProcess } from "./guest/guest-process.ts";
+import type { OutputPosition } from "./guest/guest-stream.ts";
+import type { StreamEntry } from "./guest/messages.ts";
+import { rlimits } from "./guest/requests.ts";
+import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
+import { parseRequest } from "./support/parse-request.ts";
+
+/** One sandbox, as its owner holds it. Every operation asks the lifecycle first. */
+export class Sandbox {
+  readonly files: GuestFiles;
+  #life: SandboxLife;
+
+  constructor(life: SandboxLife) {
+    this.#life = life;
+    this.files = new GuestFiles(() => {
+      assertAccepts(life.record, "use files of");
+      return life.channel;
+    });
+  }
+
+  get id(): SandboxId {
+    return this.#life.record.id;
+  }
+
+  get state(): SandboxState {
+    return this.#life.record.state;
+  }
+
+  get record(): SandboxRecord {
+    return this.#life.record;
+  }
+
+  /** Starts a process. It is its own: it goes on when nobody listens, until it ends or is killed. */
+  async spawn(request: SpawnRequestInput, options: AttachOptions = {}): Promise<GuestProcess> {
+    const spawn = parseRequest(SpawnRequest, request, "start a process");
+    const { limits } = this.#channelFor("start a process in").record;
+    const fileBytes = limits.fileBytes ?? limits.diskBytes;
+    const processLimits = [
+      { resource: rlimits.NPROC, soft: limits.processes, hard: limits.processes },
+      { resource: rlimits.FSIZE, soft: fileBytes, hard: fileBytes },
+    ];
+    return this.#life.channel.spawn({ ...spawn, limits: processLimits }, options);
+  }
+
+  /** Processes that a server before this one started and that nobody has attached to yet. */
+  get inherited(): readonly StreamEntry[] {
+    return this.#channelFor("start a process in").channel.inherited;
+  }
+
+  /** Takes over a process that a server before this one started; output comes from `from` on. */
+  attach(streamId: number, from: OutputPosition, options: AttachOptions = {}): GuestProcess {
+    return this.#channelFor("start a process in").channel.attach(streamId, from, options);
+  }
+
+  /** Connects to a port on the sandbox's loopback. */
+  async dial(port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<GuestConnection> {
+    if (!Number.isInteger(port) || port < 1 || port > 65_535) {
+      throw new SandboxError("invalid_argument", `Cannot connect to port ${port}: ports are 1 to 65535`);
+    }
+    return this.#channelFor("open a port of").channel.dial(port, options);
+  }
+
+  /** Starts the proxy inside through which its processes reach what the host allows. */
+  async startProxy(port: number, options: { signal: AbortSignal }): Promise<void> {
+    await this.#channelFor("open a port of").channel.startProxy(port, options.signal);
+  }
+
+  async usage(): Promise<SandboxUsage> {
+    assertAccepts(this.record, "read usage of");
+    return this.#life.readUsage();
+  }
+
+  /** Idempotent: resolves when nothing of the sandbox is left, whoever asked first. */
+  async kill(reason: EndReason = { kind: "asked", message: "it was killed on request" }): Promise<void> {
+    assertAccepts(this.record, "kill");
+    await this.#life.kill(reason);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+
+  #channelFor(action: Parameters<typeof assertAccepts>[1]): { channel: GuestChannel; record: SandboxRecord } {
+    assertAccepts(this.record, action);
+    return { channel: this.#life.channel, record: this.record };
+  }
+}

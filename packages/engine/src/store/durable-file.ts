@@ -1,0 +1,21 @@
+import { open, rename } from "node:fs/promises";
+import { dirname } from "node:path";
+
+/** Replaces a file so that a crash at any moment, also of the machine, leaves the old content or the new one. */
+export async function writeDurably(path: string, content: string): Promise<void> {
+  const temporary = `${path}.new`;
+  const file = await open(temporary, "w", 0o600);
+  try {
+    await file.writeFile(content);
+    await file.datasync();
+  } finally {
+    await file.close();
+  }
+  await rename(temporary, path);
+  const directory = await open(dirname(path), "r");
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}

@@ -1,0 +1,102 @@
+import { createHash } from "node:crypto";
+import { isAbsolute, join, normalize } from "node:path";
+import { SandboxError, type ContainerId, type SandboxId } from "@atoll/protocol";
+
+/** The only place that knows where things lie in a data directory. */
+export class DataLayout {
+  readonly root: string;
+
+  constructor(dataDir: string) {
+    // Overlayfs separates its options with ',' and its layers with ':'.
+    if (!isAbsolute(dataDir) || /[,:\\"\s]/.test(dataDir)) {
+      throw new SandboxError("invalid_argument", `Cannot use ${dataDir} as the data directory`, {
+        suggestion: "Give an absolute path without spaces, quotes, commas, colons and backslashes.",
+      });
+    }
+    this.root = normalize(dataDir);
+  }
+
+  /** Tells the cgroups of one data directory from those of another on the same machine. */
+  get namespace(): string {
+    return createHash("sha256").update(this.root).digest("hex").slice(0, 12);
+  }
+
+  get lockFile(): string {
+    return join(this.root, "engine.lock");
+  }
+
+  get guestDir(): string {
+    return join(this.root, "guest");
+  }
+
+  get sandboxesDir(): string {
+    return join(this.root, "sandboxes");
+  }
+
+  sandbox(id: SandboxId): SandboxLayout {
+    return new SandboxLayout(join(this.sandboxesDir, id));
+  }
+}
+
+export class SandboxLayout {
+  readonly dir: string;
+
+  constructor(dir: string) {
+    this.dir = dir;
+  }
+
+  get recordFile(): string {
+    return join(this.dir, "record.json");
+  }
+
+  /** What the sandbox wrote: one pair of overlay directories per tree of its template. */
+  get layersDir(): string {
+    return join(this.dir, "layers");
+  }
+
+  layer(index: number): { upper: string; work: string } {
+    const dir = join(this.layersDir, String(index));
+    return { upper: join(dir, "upper"), work: join(dir, "work") };
+  }
+
+  get runsDir(): string {
+    return join(this.dir, "run");
+  }
+
+  run(id: ContainerId): RunLayout {
+    return new RunLayout(join(this.runsDir, id));
+  }
+}
+
+/** The files of one container: everything here goes with it. */
+export class RunLayout {
+  readonly dir: string;
+
+  constructor(dir: string) {
+    this.dir = dir;
+  }
+
+  get fifos(): { in: string; out: string } {
+    return { in: join(this.dir, "in"), out: join(this.dir, "out") };
+  }
+
+  get rootfs(): string {
+    return join(this.dir, "rootfs");
+  }
+
+  get specFile(): string {
+    return join(this.dir, "config.json");
+  }
+
+  get runtimeState(): string {
+    return join(this.dir, "state");
+  }
+
+  get stderrFile(): string {
+    return join(this.dir, "stderr");
+  }
+
+  get exitFile(): string {
+    return join(this.dir, "exit");
+  }
+}
