@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,6 +93,9 @@ IN_CHILD static void become(struct child_plan *plan) {
         syscall(SYS_dup3, plan->err_fd, 2, 0) < 0)
         give_up(plan, STEP_DESCRIPTORS);
     set_limits(plan);
+    for (int i = 0; i < plan->withheld_count; i++)
+        if (syscall(SYS_prctl, PR_CAPBSET_DROP, plan->withheld[i], 0, 0, 0) != 0)
+            give_up(plan, STEP_CAPABILITIES);
     if (!plan->same_user && (syscall(SYS_setgroups, plan->group_count, plan->groups) != 0 ||
                              syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) != 0 ||
                              syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) != 0))

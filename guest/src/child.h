@@ -8,8 +8,19 @@
 
 #define CHILD_LIMITS 16
 #define CHILD_GROUPS 256
+#define CHILD_WITHHELD 4
 
-enum child_step { STEP_NONE, STEP_SESSION, STEP_DESCRIPTORS, STEP_TERMINAL, STEP_LIMITS, STEP_USER, STEP_DIRECTORY, STEP_EXEC };
+enum child_step {
+    STEP_NONE,
+    STEP_SESSION,
+    STEP_DESCRIPTORS,
+    STEP_TERMINAL,
+    STEP_LIMITS,
+    STEP_CAPABILITIES,
+    STEP_USER,
+    STEP_DIRECTORY,
+    STEP_EXEC,
+};
 
 struct child_plan {
     int in_fd, out_fd, err_fd;
@@ -29,6 +40,9 @@ struct child_plan {
     gid_t gid;
     gid_t groups[CHILD_GROUPS];
     size_t group_count;
+    /* Capabilities that no exec may give back. */
+    int withheld[CHILD_WITHHELD];
+    int withheld_count;
     bool limited[CHILD_LIMITS];
     struct rlimit limits[CHILD_LIMITS];
     /* What failed, and why; STEP_NONE after success. */

@@ -42,10 +42,7 @@ static void on_hello(struct reader *r) {
             stream_free(s);
     }
     for (int i = 0; version == ATOLL_VERSION && i < stream_count(); i++) {
-        struct stream *s = stream_nth(i);
-        if (s->released)
-            continue;
-        to = stream_entry(s, to);
+        to = stream_entry(stream_nth(i), to);
         count++;
     }
     put_u32(count_at, count);

@@ -60,14 +60,17 @@ bool procfs_info(pid_t pid, struct proc_info *info) {
     if (length <= 0)
         return false;
     text[length] = 0;
-    /* The command stands in parentheses and may hold any character, so the fields are found from its end. */
-    char *after = strrchr(text, ')');
-    char state;
-    int parent, group, session;
-    if (after == NULL || sscanf(after + 1, " %c %d %d %d", &state, &parent, &group, &session) != 4)
+    /* The command stands in parentheses and may hold any character, so the fields are found from its end: ") S 1 2 3 ". */
+    char *next = strrchr(text, ')');
+    if (next == NULL || strlen(next) < 4)
         return false;
-    *info = (struct proc_info){pid, parent, group, session, state == 'Z' || state == 'X'};
-    return true;
+    info->pid = pid;
+    info->zombie = next[2] == 'Z' || next[2] == 'X';
+    next += 3;
+    info->parent = (pid_t)strtol(next, &next, 10);
+    info->group = (pid_t)strtol(next, &next, 10);
+    info->session = (pid_t)strtol(next, &next, 10);
+    return *next == ' ';
 }
 
 uint32_t procfs_stream(pid_t pid) {

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "cap.h"
@@ -39,8 +41,14 @@ static struct user user;
 static struct rlimit files;
 static int null_fd = -1, self_fd = -1;
 
+/* What root inside must not have, but the guest needs: to set the host name and other processes' limits. */
+static const int withheld[] = {CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
+
 void spawn_init(const struct rlimit *inherited_files) {
     files = *inherited_files;
+    for (size_t i = 0; i < sizeof withheld / sizeof withheld[0]; i++)
+        if (geteuid() == 0 && prctl(PR_CAPBSET_READ, withheld[i], 0, 0, 0) == 1)
+            plan.withheld[plan.withheld_count++] = withheld[i];
     null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     self_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 }
@@ -185,6 +193,9 @@ static void answer_failed_step(uint32_t id, const struct request *request) {
     case STEP_USER:
         out_failed(id, error, "become user %s", request->user);
         break;
+    case STEP_CAPABILITIES:
+        out_failed(id, error, "give capabilities up");
+        break;
     case STEP_LIMITS:
         out_failed(id, error, "set limit %d", plan.limit_failed);
         break;
@@ -257,7 +268,7 @@ static int parse(uint32_t id, struct reader *r, struct request *request) {
     plan.argv = strings;
     plan.program = tool ? self_fd : -1;
     if (user_find(request->user, &user) != 0) {
-        out_failed(id, ENOENT, "user %s is unknown", request->user);
+        out_failed(id, ENOENT, "find user %s", request->user);
         return ENOENT;
     }
     complete_environment(environment, environment_count, id);

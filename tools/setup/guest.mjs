@@ -5,7 +5,7 @@ import { cacheRoot, repositoryRoot } from "./paths.mjs";
 import { run, tail } from "./run.mjs";
 
 const sourceDir = join(repositoryRoot, "guest", "src");
-const warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror"];
+const warnings = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const releaseFlags = ["-static", "-O2", ...warnings];
 const sanitizeFlags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", ...warnings];
 
