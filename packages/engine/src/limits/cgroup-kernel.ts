@@ -1,0 +1,64 @@
+import { constants } from "node:fs";
+import { mkdir, open, readdir, readFile, rmdir } from "node:fs/promises";
+import { hasErrno } from "../support/errno.ts";
+
+/** What cgroups need of the kernel. In tests it is played by a fake that knows the rules of both versions. */
+export interface CgroupKernel {
+  /** Undefined when there is no such file or group. */
+  read(path: string): Promise<string | undefined>;
+  /** Rejects with ENOENT when there is no such file: a controller's files are there or not, nobody makes them. */
+  write(path: string, value: string): Promise<void>;
+  makeDirectory(path: string): Promise<void>;
+  removeDirectory(path: string): Promise<void>;
+  /** Names of the groups directly below; none when the group is not there. */
+  children(path: string): Promise<string[]>;
+  kill(pid: number): void;
+}
+
+export const hostCgroupKernel: CgroupKernel = {
+  async read(path) {
+    try {
+      return await readFile(path, "utf8");
+    } catch (error) {
+      // ENODEV: the group was removed between open and read.
+      if (hasErrno(error, "ENOENT", "ENODEV")) return undefined;
+      throw error;
+    }
+  },
+
+  async write(path, value) {
+    // The kernel takes each write as one value, and some files can only be written.
+    const file = await open(path, constants.O_WRONLY);
+    try {
+      await file.write(value);
+    } finally {
+      await file.close();
+    }
+  },
+
+  async makeDirectory(path) {
+    await mkdir(path);
+  },
+
+  async removeDirectory(path) {
+    await rmdir(path);
+  },
+
+  async children(path) {
+    try {
+      const entries = await readdir(path, { withFileTypes: true });
+      return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+    } catch (error) {
+      if (hasErrno(error, "ENOENT", "ENODEV")) return [];
+      throw error;
+    }
+  },
+
+  kill(pid) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch (error) {
+      if (!hasErrno(error, "ESRCH")) throw error;
+    }
+  },
+};

@@ -1,0 +1,230 @@
+import { join } from "node:path";
+import { SandboxError } from "@atoll/protocol";
+import { Cleanup } from "../support/cleanup.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
+import {
+  assertRoom,
+  cannotCreate,
+  makeGroupDirectory,
+  notFrozen,
+  pidsOf,
+  removeGroupDirectories,
+  stillAlive,
+  valueOf,
+} from "./cgroup-directory.ts";
+import type { CgroupKernel } from "./cgroup-kernel.ts";
+import {
+  assertGroupName,
+  treeDirectory,
+  type Cgroup,
+  type CgroupLimits,
+  type CgroupTree,
+  type CgroupUsage,
+} from "./cgroup.ts";
+
+const periodUs = 100_000;
+const freezeDeadlineMs = 2_000;
+
+/** Where each controller that we use is mounted. Some may share a mount. */
+export interface V1Mounts {
+  memory: string;
+  cpu: string;
+  cpuacct?: string;
+  freezer?: string;
+  pids?: string;
+}
+type Controller = keyof V1Mounts;
+
+/** The older kind: each controller is a tree of its own, and a group is a directory of the same name in each. */
+export class CgroupV1Tree implements CgroupTree {
+  readonly version = 1;
+  readonly #kernel: CgroupKernel;
+  readonly #mounts: V1Mounts;
+
+  constructor(kernel: CgroupKernel, mounts: V1Mounts) {
+    this.#kernel = kernel;
+    this.#mounts = mounts;
+  }
+
+  async create(name: string, limits: CgroupLimits): Promise<Cgroup> {
+    assertGroupName(name);
+    const { pids, ...always } = this.#mounts;
+    if (limits.pidsMax !== undefined && pids === undefined) {
+      throw new SandboxError("unsupported", `Cannot create cgroup ${name}: the pids controller is not mounted`);
+    }
+    const group = this.#group(name, limits.pidsMax === undefined ? always : this.#mounts);
+    await using undo = new Cleanup();
+    try {
+      undo.defer(await this.#makeDirectories(group));
+      await group.setLimits(limits);
+    } catch (error) {
+      throw cannotCreate(name, error);
+    }
+    undo.release();
+    return group;
+  }
+
+  async open(name: string): Promise<Cgroup> {
+    assertGroupName(name);
+    const found = await Promise.all(
+      Object.entries(this.#mounts).map(async ([controller, mount]: [string, string]) => {
+        const members = await this.#kernel.read(join(mount, treeDirectory, name, "cgroup.procs"));
+        return members === undefined ? [] : [[controller, mount]];
+      }),
+    );
+    return this.#group(name, Object.fromEntries(found.flat()));
+  }
+
+  async list(namespace: string): Promise<string[]> {
+    const roots = new Set(Object.values(this.#mounts));
+    const found = await Promise.all(
+      [...roots].map((mount: string) => this.#kernel.children(join(mount, treeDirectory, namespace))),
+    );
+    return [...new Set(found.flat())].map((name) => `${namespace}/${name}`);
+  }
+
+  #group(name: string, mounts: Partial<V1Mounts>): CgroupV1 {
+    return new CgroupV1(this.#kernel, name, mounts);
+  }
+
+  /** All or none. Gives back the step that undoes it. */
+  async #makeDirectories({ name, directories }: Cgroup): Promise<() => Promise<void>> {
+    const made: string[] = [];
+    const results = await Promise.allSettled(
+      directories.map(async (directory) => {
+        await makeGroupDirectory(this.#kernel, directory);
+        made.push(directory);
+      }),
+    );
+    const undo = (): Promise<void> => removeGroupDirectories(this.#kernel, name, made);
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure === undefined) return undo;
+    await undo();
+    throw failure.reason;
+  }
+}
+
+class CgroupV1 implements Cgroup {
+  readonly name: string;
+  readonly directories: string[];
+  readonly #kernel: CgroupKernel;
+  readonly #mounts: Partial<V1Mounts>;
+
+  constructor(kernel: CgroupKernel, name: string, mounts: Partial<V1Mounts>) {
+    this.#kernel = kernel;
+    this.name = name;
+    this.#mounts = mounts;
+    // A mount that several controllers share is one directory.
+    this.directories = [...new Set(Object.values(mounts))].map((mount) => join(mount, treeDirectory, name));
+  }
+
+  async usage(): Promise<CgroupUsage> {
+    const [used, peak, memory, cpu] = await Promise.all([
+      this.#read("memory", "memory.usage_in_bytes"),
+      this.#read("memory", "memory.max_usage_in_bytes"),
+      this.#read("memory", "memory.stat"),
+      this.#read("cpuacct", "cpuacct.usage"),
+    ]);
+    return {
+      memoryBytes: Math.max(0, Number(used ?? 0) - (valueOf(memory, "total_inactive_file") ?? 0)),
+      memoryPeakBytes: Number(peak ?? 0),
+      cpuMs: Math.round(Number(cpu ?? 0) / 1_000_000),
+    };
+  }
+
+  async oomKills(): Promise<number> {
+    return valueOf(await this.#read("memory", "memory.oom_control"), "oom_kill") ?? 0;
+  }
+
+  pids(): Promise<number[]> {
+    return pidsOf(this.#kernel, this.directories);
+  }
+
+  async setLimits({ memoryBytes, cpus, pidsMax }: Partial<CgroupLimits>): Promise<void> {
+    await Promise.all([
+      memoryBytes === undefined ? undefined : this.#limitMemory(memoryBytes),
+      cpus === undefined ? undefined : this.#limitCpu(cpus),
+      pidsMax === undefined ? undefined : this.#write("pids", "pids.max", String(pidsMax)),
+    ]);
+  }
+
+  async freeze(): Promise<void> {
+    const isFrozen = async (): Promise<boolean> => {
+      // Told again each time: one that forks while it is being frozen can leave the group half frozen.
+      await this.#write("freezer", "freezer.state", "FROZEN");
+      return (await this.#read("freezer", "freezer.state"))?.trim() === "FROZEN";
+    };
+    if (await pollUntil(isFrozen, { deadlineMs: freezeDeadlineMs })) return;
+    await this.thaw();
+    throw notFrozen(this.name);
+  }
+
+  thaw(): Promise<void> {
+    return this.#write("freezer", "freezer.state", "THAWED");
+  }
+
+  async killAll({ deadlineMs }: { deadlineMs: number }): Promise<void> {
+    let round = 0;
+    const isEmpty = await pollUntil(() => this.#killOnce(round++), { deadlineMs });
+    if (!isEmpty) throw stillAlive(this.name, await this.pids());
+  }
+
+  remove(): Promise<void> {
+    return removeGroupDirectories(this.#kernel, this.name, this.directories);
+  }
+
+  /**
+   * True when nobody was left. Who forks faster than we kill is made to stand still from the second round on. A frozen process takes its
+   * SIGKILL when it is thawed, before it runs again.
+   */
+  async #killOnce(round: number): Promise<boolean> {
+    if ((await this.pids()).length === 0) return true;
+    const hasFreezer = this.#mounts.freezer !== undefined;
+    if (hasFreezer && round > 0) await this.#write("freezer", "freezer.state", "FROZEN");
+    for (const pid of await this.pids()) this.#kernel.kill(pid);
+    if (hasFreezer) await this.thaw();
+    return false;
+  }
+
+  /** The limit may never be above the one with swap: raising begins with the one, lowering with the other. */
+  async #limitMemory(bytes: number): Promise<void> {
+    const before = Number(await this.#read("memory", "memory.limit_in_bytes"));
+    const limit = async (): Promise<void> => {
+      try {
+        await this.#write("memory", "memory.limit_in_bytes", String(bytes));
+      } catch (error) {
+        if (!hasErrno(error, "EBUSY")) throw error;
+        assertRoom(this.name, bytes, (await this.usage()).memoryBytes);
+        throw error;
+      }
+    };
+    const limitWithSwap = (): Promise<void> =>
+      this.#write("memory", "memory.memsw.limit_in_bytes", String(bytes)).catch((error: unknown) => {
+        // A kernel without swap accounting has no such file.
+        if (!hasErrno(error, "ENOENT")) throw error;
+      });
+    for (const step of bytes > before ? [limitWithSwap, limit] : [limit, limitWithSwap]) await step();
+  }
+
+  async #limitCpu(cpus: number): Promise<void> {
+    await this.#write("cpu", "cpu.cfs_period_us", String(periodUs));
+    await this.#write("cpu", "cpu.cfs_quota_us", String(Math.round(cpus * periodUs)));
+  }
+
+  async #read(controller: Controller, file: string): Promise<string | undefined> {
+    const mount = this.#mounts[controller];
+    return mount === undefined ? undefined : this.#kernel.read(join(mount, treeDirectory, this.name, file));
+  }
+
+  async #write(controller: Controller, file: string, value: string): Promise<void> {
+    const mount = this.#mounts[controller];
+    if (mount === undefined) {
+      throw new SandboxError(
+        "invalid_state",
+        `Cannot set ${file} of cgroup ${this.name}: it has no ${controller} part`,
+      );
+    }
+    await this.#kernel.write(join(mount, treeDirectory, this.name, file), value);
+  }
+}

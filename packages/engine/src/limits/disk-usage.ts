@@ -1,0 +1,146 @@
+import { constants, type Stats } from "node:fs";
+import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
+import { hasErrno } from "../support/errno.ts";
+
+/** Directories at one time. Node has four threads for file calls; a few more keep those busy. */
+const concurrency = 8;
+
+/** Entries of one directory that are looked at together, and most that are in memory. */
+const chunkSize = 256;
+
+/**
+ * Files with several names whose inode is remembered, so that they count once. Beyond it every further name counts again: a tree that is made to
+ * use up our memory is told as larger than it is, never as smaller.
+ */
+const mostLinkedFiles = 100_000;
+
+/** A path is opened in parts no longer than this; the kernel takes 4096 bytes, and trees can be deeper. */
+const longestPart = 2_000;
+
+interface Directory {
+  /** The root has none, and its name is its path. */
+  parent: Directory | undefined;
+  name: string;
+  inode: number;
+}
+
+/**
+ * Bytes allocated on disk for a directory and everything in it on the same filesystem; 0 when it is not there. Whoever writes in it meanwhile is
+ * taken for hostile: links are never followed, not even one that takes a directory's place, and what disappears does not count. Entries
+ * are read as a stream and only the names of directories wait in memory.
+ */
+export async function measureTree(path: string, { signal }: { signal: AbortSignal }): Promise<number> {
+  return new TreeWalk(signal).measure(path);
+}
+
+class TreeWalk {
+  readonly #signal: AbortSignal;
+  readonly #waiting: Directory[] = [];
+  readonly #linkedFiles = new Set<number>();
+  #device = 0;
+  #bytes = 0;
+
+  constructor(signal: AbortSignal) {
+    this.#signal = signal;
+  }
+
+  async measure(path: string): Promise<number> {
+    this.#signal.throwIfAborted();
+    const stats = await statsOf(path);
+    if (stats === undefined) return 0;
+    this.#device = stats.dev;
+    this.#add({ parent: undefined, name: path, inode: stats.ino }, stats);
+    while (this.#waiting.length > 0) {
+      // The last come first: depth before breadth keeps the list short.
+      const next = this.#waiting.splice(-concurrency);
+      await Promise.all(next.map((directory) => this.#measureEntries(directory)));
+    }
+    return this.#bytes;
+  }
+
+  async #measureEntries(directory: Directory): Promise<void> {
+    const handle = await openDirectory(directory);
+    if (handle === undefined) return;
+    try {
+      // Names below this path are looked up in the very directory that was opened.
+      const path = `/proc/self/fd/${handle.fd}`;
+      let names: string[] = [];
+      for await (const { name } of await opendir(path, { bufferSize: chunkSize })) {
+        names.push(name);
+        if (names.length < chunkSize) continue;
+        await this.#addAll(directory, path, names);
+        names = [];
+      }
+      await this.#addAll(directory, path, names);
+    } finally {
+      await handle.close();
+    }
+  }
+
+  async #addAll(parent: Directory, path: string, names: string[]): Promise<void> {
+    this.#signal.throwIfAborted();
+    await Promise.all(
+      names.map(async (name) => {
+        const stats = await statsOf(`${path}/${name}`);
+        if (stats?.dev === this.#device) this.#add({ parent, name, inode: stats.ino }, stats);
+      }),
+    );
+  }
+
+  #add(entry: Directory, stats: Stats): void {
+    if (stats.isDirectory()) this.#waiting.push(entry);
+    else if (stats.nlink > 1 && this.#isKnown(stats.ino)) return;
+    // The unit of st_blocks is 512 bytes, whatever the filesystem's own is.
+    this.#bytes += stats.blocks * 512;
+  }
+
+  #isKnown(inode: number): boolean {
+    if (this.#linkedFiles.has(inode)) return true;
+    if (this.#linkedFiles.size < mostLinkedFiles) this.#linkedFiles.add(inode);
+    return false;
+  }
+}
+
+const hasDisappeared = (error: unknown): boolean => hasErrno(error, "ENOENT", "ENOTDIR", "ELOOP", "ESTALE");
+
+async function statsOf(path: string): Promise<Stats | undefined> {
+  try {
+    return await lstat(path);
+  } catch (error) {
+    if (hasDisappeared(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Undefined when it is not any more the directory that was found: a link in the path leads elsewhere, or it is gone. */
+async function openDirectory(directory: Directory): Promise<FileHandle | undefined> {
+  let handle: FileHandle | undefined;
+  try {
+    for (const part of partsOf(directory)) {
+      const base: FileHandle | undefined = handle;
+      const path = base === undefined ? part : `/proc/self/fd/${base.fd}/${part}`;
+      handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+      await base?.close();
+    }
+    if (handle !== undefined && (await handle.stat()).ino === directory.inode) return handle;
+  } catch (error) {
+    if (!hasDisappeared(error)) throw error;
+  }
+  await handle?.close();
+  return undefined;
+}
+
+function partsOf(directory: Directory): string[] {
+  const names: string[] = [];
+  for (let at: Directory | undefined = directory; at !== undefined; at = at.parent) names.unshift(at.name);
+  const parts: string[] = [];
+  let part = "";
+  for (const name of names) {
+    if (part !== "" && part.length + name.length > longestPart) {
+      parts.push(part);
+      part = "";
+    }
+    part = part === "" ? name : `${part}/${name}`;
+  }
+  return [...parts, part];
+}

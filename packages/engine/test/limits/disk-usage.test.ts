@@ -1,0 +1,100 @@
+import { execFileSync } from "node:child_process";
+import { link, mkdir, mkdtemp, rename, rm, symlink, truncate, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { measureTree } from "../../src/limits/disk-usage.ts";
+
+const KiB = 1024;
+let root: string;
+beforeEach(async () => {
+  root = await mkdtemp(join(tmpdir(), "atoll-disk-"));
+});
+afterEach(() => {
+  // Node's own rm cannot remove what is deeper than a path may be long.
+  execFileSync("rm", ["-rf", root]);
+});
+
+const measure = (path = root): Promise<number> => measureTree(path, { signal: new AbortController().signal });
+
+/** What the system's own program says. */
+const du = (path = root): number => Number(execFileSync("du", ["-sx", "-B1", path]).toString().split("\t")[0]);
+
+describe("a tree's size", () => {
+  test("is what du says, for files, directories and links of all kinds", async () => {
+    await mkdir(join(root, "a/b/c"), { recursive: true });
+    await writeFile(join(root, "a/file"), Buffer.alloc(100 * KiB, 1));
+    await writeFile(join(root, "a/b/file"), "x");
+    await link(join(root, "a/file"), join(root, "a/b/same"));
+    await symlink("/usr", join(root, "a/b/c/usr"));
+    await symlink("/nowhere", join(root, "dangling"));
+    execFileSync("mkfifo", [join(root, "fifo")]);
+    expect(await measure()).toBe(du());
+    expect(await measure()).toBeGreaterThanOrEqual(100 * KiB);
+    expect(await measure()).toBeLessThan(200 * KiB);
+  });
+
+  test("counts what is allocated, not what a sparse file claims", async () => {
+    await writeFile(join(root, "sparse"), "");
+    await truncate(join(root, "sparse"), 10 * 1024 ** 3);
+    expect(await measure()).toBeLessThan(100 * KiB);
+  });
+
+  test("counts every entry of a large directory", async () => {
+    await Promise.all(Array.from({ length: 2000 }, (_, index) => writeFile(join(root, `f${index}`), "x")));
+    expect(await measure()).toBe(du());
+  });
+
+  test("reaches what lies deeper than a path may be long", async () => {
+    // 40 levels of 200 characters; 4096 is the longest path.
+    const script = `cd "$1" && for i in $(seq 40); do mkdir "$2" && cd "$2" || exit 1; done; head -c 200000 /dev/zero > file`;
+    execFileSync("bash", ["-c", script, "bash", root, "d".repeat(200)]);
+    expect(await measure()).toBe(du());
+    expect(await measure()).toBeGreaterThan(200_000);
+  });
+
+  test("is 0 for a directory that is not there", async () => {
+    expect(await measure(join(root, "gone"))).toBe(0);
+  });
+
+  test("does not leave the tree when links take the place of directories", async () => {
+    await mkdir(join(root, "inside/dir"), { recursive: true });
+    await mkdir(join(root, "tree"));
+    await writeFile(join(root, "inside/dir/large"), Buffer.alloc(1024 * KiB, 1));
+    await Promise.all(Array.from({ length: 500 }, (_, index) => mkdir(join(root, `tree/d${index}`))));
+    await symlink(join(root, "inside"), join(root, "link"));
+    const empty = await measure(join(root, "tree"));
+    const done = new AbortController();
+    const swap = async (): Promise<void> => {
+      for (let index = 0; !done.signal.aborted; index = (index + 1) % 500) {
+        const path = join(root, `tree/d${index}`);
+        await rename(path, join(root, "aside"));
+        await symlink(join(root, "inside"), path);
+        await rm(path);
+        await rename(join(root, "aside"), path);
+      }
+    };
+    const swapping = swap();
+    for (let round = 0; round < 5; round++) expect(await measure(join(root, "tree"))).toBeLessThanOrEqual(empty);
+    done.abort();
+    await swapping;
+  });
+
+  test("can be asked for while everything is being removed", async () => {
+    await Promise.all(
+      Array.from({ length: 200 }, async (_, index) => {
+        await mkdir(join(root, `d${index}/e`), { recursive: true });
+        await writeFile(join(root, `d${index}/e/f`), "x");
+      }),
+    );
+    const [size] = await Promise.all([measure(), rm(root, { recursive: true })]);
+    expect(size).toBeGreaterThan(0);
+    expect(await measure()).toBe(0);
+  });
+
+  test("an abort ends the walk with its own reason", async () => {
+    await mkdir(join(root, "a"));
+    const measured = measureTree(root, { signal: AbortSignal.abort(new Error("enough")) });
+    await expect(measured).rejects.toThrow("enough");
+  });
+});
