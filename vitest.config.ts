@@ -12,6 +12,9 @@ const onRealSandboxes = {
   retry: 0,
 } as const;
 
+/** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
+process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
+
 export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
@@ -40,6 +43,14 @@ export default defineConfig({
           include: ["tests/e2e/**/*.test.ts"],
           sequence: { groupOrder: 2 },
           ...onRealSandboxes,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: "aftermath",
+          include: ["tests/aftermath/**/*.test.ts"],
+          sequence: { groupOrder: 3 },
         },
       },
     ],

@@ -1,0 +1,53 @@
+import type { Bar } from "./bar.ts";
+import type { Lab } from "./lab.ts";
+import type { Direction } from "./statistics.ts";
+
+/** Something besides the bar that has to hold. */
+export interface Check {
+  /** What was looked at and what was found, for the table. */
+  text: string;
+  isMet: boolean;
+}
+
+export interface Samples {
+  ours: number[];
+  rival: number[];
+}
+
+export interface Measurement extends Samples {
+  checks: Check[];
+  /** Worth knowing, without a say in the verdict. */
+  notes?: string[];
+}
+
+export interface Benchmark {
+  /** `area.what`; `--only` selects by prefix. */
+  name: string;
+  title: string;
+  unit: "ms" | "MiB" | "MiB/s";
+  better: Direction;
+  bar: Bar;
+  rounds: { full: number; quick: number };
+  run(lab: Lab, rounds: number): Promise<Measurement>;
+}
+
+/**
+ * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before and is not counted:
+ * page cache and lazily made things are warm for both.
+ */
+export async function takeTurns(
+  lab: Lab,
+  rounds: number,
+  sides: { ours: () => Promise<number>; rival: () => Promise<number> },
+): Promise<Samples> {
+  const samples: Samples = { ours: [], rival: [] };
+  await sides.ours();
+  await sides.rival();
+  for (let round = 1; round <= rounds; round++) {
+    lab.signal.throwIfAborted();
+    lab.progress.tell(`round ${round} of ${rounds}`);
+    samples.ours.push(await sides.ours());
+    samples.rival.push(await sides.rival());
+  }
+  return samples;
+}

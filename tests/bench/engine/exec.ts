@@ -1,0 +1,57 @@
+import type { Sandbox } from "@atoll/engine";
+import { takeTurns, type Benchmark } from "../benchmark.ts";
+import { withIdlePair } from "../idle-pair.ts";
+import type { Lab } from "../lab.ts";
+import type { RawBundle } from "../raw-runsc.ts";
+
+const argv = ["/bin/true"];
+const concurrency = 16;
+
+/** One process at a time in a sandbox that is there. */
+export const exec: Benchmark = {
+  name: "engine.exec",
+  title: "run /bin/true in a sandbox, start to exit code; rival: `runsc exec`",
+  unit: "ms",
+  better: "lower",
+  bar: { of: "ratio", is: "at most", value: 0.35 },
+  rounds: { full: 100, quick: 10 },
+  run: (lab, rounds) => measure(lab, rounds, 1),
+};
+
+/** Many at once: until the last has ended. */
+export const execConcurrent: Benchmark = {
+  name: "engine.exec_concurrent",
+  title: `run ${concurrency} times /bin/true at once in one sandbox, until all have exited; rival: \`runsc exec\``,
+  unit: "ms",
+  better: "lower",
+  bar: { of: "ratio", is: "at most", value: 0.4 },
+  rounds: { full: 30, quick: 10 },
+  run: (lab, rounds) => measure(lab, rounds, concurrency),
+};
+
+function measure(lab: Lab, rounds: number, count: number): ReturnType<Benchmark["run"]> {
+  return withIdlePair(lab, async ({ sandbox, bundle }) => {
+    const samples = await takeTurns(lab, rounds, {
+      ours: () => timeAll(lab, count, () => execOurs(sandbox)),
+      rival: () => timeAll(lab, count, () => execRival(lab, bundle)),
+    });
+    return { ...samples, checks: [] };
+  });
+}
+
+async function timeAll(lab: Lab, count: number, runOne: () => Promise<void>): Promise<number> {
+  const startMs = performance.now();
+  await lab.until(Promise.all(Array.from({ length: count }, runOne)), "end of /bin/true");
+  return performance.now() - startMs;
+}
+
+async function execOurs(sandbox: Sandbox): Promise<void> {
+  const process = await sandbox.spawn({ argv, cwd: "/" });
+  process.discardOutput();
+  const { exitCode } = await process.wait();
+  if (exitCode !== 0) throw new Error(`/bin/true ended with ${exitCode}`);
+}
+
+function execRival(lab: Lab, bundle: RawBundle): Promise<void> {
+  return bundle.exec(argv, lab.rival.user);
+}

@@ -1,0 +1,64 @@
+import { writeFile } from "node:fs/promises";
+import { helpText, parseArguments, UsageError, type Arguments } from "./arguments.ts";
+import type { Benchmark } from "./benchmark.ts";
+import { coldStart } from "./engine/cold-start.ts";
+import { density } from "./engine/density.ts";
+import { exec, execConcurrent } from "./engine/exec.ts";
+import { kill } from "./engine/kill.ts";
+import { throughput } from "./engine/throughput.ts";
+import { readCommit, readMachine } from "./machine.ts";
+import { Progress } from "./progress.ts";
+import { formatReport, type Report } from "./report.ts";
+import { runBenchmark } from "./run-benchmark.ts";
+
+const benchmarks: readonly Benchmark[] = [coldStart, exec, execConcurrent, throughput, density, kill];
+
+const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;
+const interrupted = new AbortController();
+
+async function main(): Promise<void> {
+  const names = benchmarks.map(({ name }) => name);
+  const options = parseArguments(process.argv.slice(2), names);
+  if (options.wantsHelp) {
+    console.log(helpText(benchmarks));
+    return;
+  }
+  const report = await runAll(options, listenForInterrupt());
+  console.log(formatReport(report));
+  if (options.jsonFile !== undefined) await writeFile(options.jsonFile, `${JSON.stringify(report, null, 2)}\n`);
+  if (report.results.some(({ ok }) => !ok)) process.exitCode = exitCodes.missed;
+}
+
+async function runAll({ only, isQuick }: Arguments, signal: AbortSignal): Promise<Report> {
+  const progress = new Progress();
+  const [machine, commit] = await Promise.all([readMachine(), readCommit()]);
+  const report: Report = { machine, commit, startedAt: new Date().toISOString(), isQuick, results: [] };
+  for (const benchmark of benchmarks.filter(({ name }) => name.startsWith(only))) {
+    report.results.push(await runBenchmark(benchmark, { isQuick, progress, signal }));
+  }
+  return report;
+}
+
+/** The first interrupt ends the measurement and cleans up; a second one does not wait for that. */
+function listenForInterrupt(): AbortSignal {
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(name, () => {
+      if (interrupted.signal.aborted) process.exit(exitCodes.interrupted);
+      console.error("\nInterrupted: cleaning up. Once more to leave at once.");
+      interrupted.abort(new Error("The benchmark was interrupted"));
+    });
+  }
+  return interrupted.signal;
+}
+
+function whyEnded(error: unknown): keyof typeof exitCodes {
+  if (interrupted.signal.aborted) return "interrupted";
+  return error instanceof UsageError ? "usage" : "failed";
+}
+
+try {
+  await main();
+} catch (error) {
+  console.error(`bench: ${error instanceof Error ? error.message : String(error)}`);
+  process.exitCode = exitCodes[whyEnded(error)];
+}

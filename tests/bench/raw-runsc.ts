@@ -1,0 +1,180 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { closeSync, constants, openSync } from "node:fs";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { Socket } from "node:net";
+import { join } from "node:path";
+import { exitCodeOf, hostEnvironment, outputOf } from "./host-command.ts";
+import { readLauncherCommand, type LauncherCommand } from "./launcher-command.ts";
+
+export interface UserIds {
+  uid: number;
+  gid: number;
+}
+
+interface OciSpec {
+  process: { args: string[]; user: UserIds; cwd: string };
+  root: { path: string };
+}
+
+/**
+ * The rival: `runsc` by hand. Everything that it is given is copied from a living sandbox of ours: the program and its flags, the trees of the root
+ * filesystem, the specification. What it does without is ours: guest, channel, records, cgroups, launcher.
+ */
+export class RawRunsc {
+  readonly user: UserIds;
+  #dir: string;
+  #command: LauncherCommand;
+  #spec: OciSpec;
+  #bundles = new Set<RawBundle>();
+
+  constructor(options: { dir: string; command: LauncherCommand; spec: OciSpec; user: UserIds }) {
+    this.#dir = options.dir;
+    this.#command = options.command;
+    this.#spec = options.spec;
+    this.user = options.user;
+  }
+
+  /** `user` is who processes run as. */
+  static async copyOf(launcherPid: number, options: { dir: string; user: UserIds }): Promise<RawRunsc> {
+    const command = await readLauncherCommand(launcherPid);
+    const spec = JSON.parse(await readFile(join(command.runDir, "config.json"), "utf8")) as OciSpec;
+    return new RawRunsc({ ...options, command, spec });
+  }
+
+  get runtime(): readonly string[] {
+    return this.#command.runtime;
+  }
+
+  /** A container that is ready to be started: root filesystem mounted, nothing running. */
+  async prepare(argv: string[]): Promise<RawBundle> {
+    const id = `bench-${randomBytes(8).toString("hex")}`;
+    const dir = join(this.#dir, id);
+    const bundle = new RawBundle({ id, dir, runtime: this.#command.runtime });
+    this.#bundles.add(bundle);
+    bundle.onRemoved = () => this.#bundles.delete(bundle);
+    await bundle.mount(this.#command.overlays);
+    await bundle.specify({
+      ...this.#spec,
+      process: { ...this.#spec.process, args: argv, user: this.user, cwd: "/" },
+      root: { ...this.#spec.root, path: bundle.rootfs },
+    });
+    return bundle;
+  }
+
+  /** Ends and removes every container that is still there. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const bundle of this.#bundles) await bundle[Symbol.asyncDispose]();
+  }
+}
+
+export class RawBundle implements AsyncDisposable {
+  readonly id: string;
+  readonly rootfs: string;
+  onRemoved: () => void = () => undefined;
+  #dir: string;
+  #runtime: string[];
+  #mounts: string[] = [];
+  #child: ChildProcess | undefined;
+
+  constructor(options: { id: string; dir: string; runtime: readonly string[] }) {
+    this.id = options.id;
+    this.#dir = options.dir;
+    this.rootfs = join(options.dir, "rootfs");
+    this.#runtime = replaceRoot(options.runtime, join(options.dir, "state"));
+  }
+
+  /** Of `runsc run`, the parent of everything else. */
+  get pid(): number {
+    if (this.#child?.pid === undefined) throw new Error(`Container ${this.id} was not started`);
+    return this.#child.pid;
+  }
+
+  async mount(overlays: LauncherCommand["overlays"]): Promise<void> {
+    await mkdir(this.rootfs, { recursive: true });
+    for (const [index, { at, options }] of overlays.entries()) {
+      const upper = join(this.#dir, `upper-${index}`);
+      const work = join(this.#dir, `work-${index}`);
+      await Promise.all([mkdir(upper), mkdir(work)]);
+      const target = at === "/" ? this.rootfs : `${this.rootfs}${at}`;
+      const ownLayers = options
+        .replace(/upperdir=[^,]*/, `upperdir=${upper}`)
+        .replace(/workdir=[^,]*/, `workdir=${work}`);
+      await outputOf("mount", ["-t", "overlay", "overlay", "-o", ownLayers, target]);
+      this.#mounts.push(target);
+    }
+  }
+
+  async specify(spec: OciSpec): Promise<void> {
+    await writeFile(join(this.#dir, "config.json"), JSON.stringify(spec));
+    await outputOf("mkfifo", [join(this.#dir, "stdout")]);
+  }
+
+  /** Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. */
+  start(): Socket {
+    const fifo = join(this.#dir, "stdout");
+    const readFd = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
+    const writeFd = openSync(fifo, constants.O_WRONLY);
+    const errorFd = openSync(join(this.#dir, "stderr"), "a");
+    const [program = "", ...flags] = this.#runtime;
+    this.#child = spawn(program, [...flags, "run", "--bundle", this.#dir, this.id], {
+      env: hostEnvironment,
+      stdio: ["ignore", writeFd, errorFd],
+      detached: true,
+    });
+    closeSync(writeFd);
+    closeSync(errorFd);
+    return new Socket({ fd: readFd, readable: true, writable: false });
+  }
+
+  /** Settles when `runsc run` has ended. */
+  async exited(): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    await once(child, "exit");
+  }
+
+  async stderr(): Promise<string> {
+    return readFile(join(this.#dir, "stderr"), "utf8").catch(() => "");
+  }
+
+  /** `runsc exec` to its end. */
+  async exec(argv: readonly string[], user: UserIds): Promise<void> {
+    const exitCode = await this.#call("exec", "--user", `${user.uid}:${user.gid}`, "--cwd", "/", this.id, ...argv);
+    if (exitCode !== 0) throw new Error(`runsc exec ${argv.join(" ")} ended with ${exitCode}`);
+  }
+
+  /** By the book: kill, wait for the foreground process, delete. */
+  async kill(): Promise<void> {
+    await this.#call("kill", this.id, "KILL");
+    await this.exited();
+    await this.#call("delete", "--force", this.id);
+  }
+
+  /** Idempotent: container, mounts and files. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#child !== undefined) {
+      await this.#call("delete", "--force", this.id);
+      await this.exited();
+    }
+    for (let target = this.#mounts.pop(); target !== undefined; target = this.#mounts.pop()) {
+      // A process that is just going may still be in it: it then goes with the last of them.
+      if ((await exitCodeOf("umount", [target])) !== 0) await exitCodeOf("umount", ["--lazy", target]);
+    }
+    await rm(this.#dir, { recursive: true, force: true });
+    this.onRemoved();
+  }
+
+  #call(...args: string[]): Promise<number> {
+    const [program = "", ...flags] = this.#runtime;
+    return exitCodeOf(program, [...flags, ...args]);
+  }
+}
+
+/** The same flags with a state directory of one's own. */
+function replaceRoot(runtime: readonly string[], state: string): string[] {
+  const index = runtime.indexOf("--root");
+  if (index < 0) throw new Error(`Cannot copy ${runtime.join(" ")}: it has no --root`);
+  return runtime.with(index + 1, state);
+}

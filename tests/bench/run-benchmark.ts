@@ -1,0 +1,53 @@
+import { describeBar, judge } from "./bar.ts";
+import type { Benchmark } from "./benchmark.ts";
+import { Lab } from "./lab.ts";
+import { awaitQuiet } from "./load.ts";
+import type { Progress } from "./progress.ts";
+import type { Result } from "./report.ts";
+import { summarize } from "./statistics.ts";
+
+export interface RunOptions {
+  isQuick: boolean;
+  progress: Progress;
+  signal: AbortSignal;
+}
+
+/** A benchmark that breaks is a result too: the others go on. Only an interrupt is thrown. */
+export async function runBenchmark(benchmark: Benchmark, options: RunOptions): Promise<Result> {
+  const { name, unit, better, bar } = benchmark;
+  const { progress, signal, isQuick } = options;
+  progress.start(name);
+  const load = await awaitQuiet(signal, (text) => progress.tell(text));
+  const result: Result = {
+    name,
+    unit,
+    better,
+    ours: null,
+    rival: null,
+    ratio: null,
+    bar: describeBar(bar, unit),
+    ok: false,
+    n: 0,
+    checks: [],
+    notes: [],
+    error: null,
+    load,
+  };
+  try {
+    // A lab of its own: nothing that one benchmark leaves in memory or on disk is there for the next.
+    await using lab = await Lab.open({ progress, signal });
+    const measured = await benchmark.run(lab, isQuick ? benchmark.rounds.quick : benchmark.rounds.full);
+    const ours = summarize(measured.ours, better);
+    const rival = summarize(measured.rival, better);
+    const { ratio, isMet } = judge(bar, ours, rival);
+    const { checks, notes = [] } = measured;
+    const ok = isMet && checks.every((check) => check.isMet);
+    Object.assign(result, { ours, rival, ratio, ok, n: measured.ours.length, checks, notes });
+  } catch (error) {
+    signal.throwIfAborted();
+    result.error = error instanceof Error ? error.message : String(error);
+  } finally {
+    progress.end();
+  }
+  return result;
+}

@@ -1,0 +1,29 @@
+/** Longer than any single step takes on a machine that works. */
+const stepDeadlineMs = 120_000;
+
+/** Waits, but not past an interrupt and not for ever: what hangs is left to the clean-up. */
+export async function until<T>(promise: Promise<T>, signal: AbortSignal, what: string): Promise<T> {
+  const deadline = AbortSignal.timeout(stepDeadlineMs);
+  const stop = AbortSignal.any([signal, deadline]);
+  const { promise: stopped, listener } = rejectionOf(stop);
+  try {
+    return await Promise.race([promise, stopped]);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw deadline.aborted
+      ? new Error(`Cannot go on: no ${what} within ${stepDeadlineMs} ms`, { cause: error })
+      : error;
+  } finally {
+    stop.removeEventListener("abort", listener);
+  }
+}
+
+function rejectionOf(signal: AbortSignal): { promise: Promise<never>; listener: () => void } {
+  let listener = (): void => undefined;
+  const promise = new Promise<never>((_, reject) => {
+    listener = () => reject(signal.reason as Error);
+    signal.addEventListener("abort", listener, { once: true });
+    if (signal.aborted) listener();
+  });
+  return { promise, listener };
+}

@@ -1,0 +1,48 @@
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { startHostProcess } from "@atoll/engine";
+import { expect, test } from "vitest";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { repositoryRoot } from "../../tools/setup/paths.mjs";
+import { finish } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+/** The code blocks of a page as one program: imports first, the rest as it stands. */
+function programOf(page: string, globals: Record<string, string>): string {
+  const blocks = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = ""]) => code);
+  const lines = blocks.join("\n").split("\n");
+  const imports = lines.filter((text) => text.startsWith("import "));
+  const body = lines.filter((text) => !text.startsWith("import "));
+  const constants = Object.entries(globals).map(([name, value]) => `const ${name} = ${JSON.stringify(value)};`);
+  return [...imports, ...constants, ...body].join("\n");
+}
+
+/** What the comments behind `console.log` promise. */
+function promises(page: string): string[] {
+  return [...page.matchAll(/console\.log\(.*\);? \/\/ (.*)$/gm)].map(([, text = ""]) => text);
+}
+
+test("the blocks of docs/engine.md run, and print what their comments say", async () => {
+  const dataDir = await makeDataDir();
+  const page = await readFile(join(repositoryRoot, "docs", "engine.md"), "utf8");
+  // Beside the sources, so that the packages are found.
+  const script = join(repositoryRoot, "tests", "e2e", `.engine-page-${process.pid}.ts`);
+  await writeFile(script, programOf(page, { dataDir, guestPath: guestBinaryPath() }));
+  try {
+    const program = await startHostProcess(process.execPath, ["--conditions=source", "--import", "tsx", script], {
+      signal: AbortSignal.timeout(60_000),
+      cwd: repositoryRoot,
+    });
+    const { exitCode, stdout, stderr } = await finish(program);
+    expect(stderr.toString()).toBe("");
+    expect(exitCode).toBe(0);
+    const printed = stdout
+      .toString()
+      .split("\n")
+      .map((text) => text.trim());
+    expect(printed.filter((text) => text !== "")).toEqual(promises(page));
+  } finally {
+    await rm(script, { force: true });
+    await rm(dataDir, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,3 @@
+import { fileContract } from "../support/file-contract.ts";
+
+fileContract("gvisor");

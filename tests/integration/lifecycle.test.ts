@@ -1,0 +1,178 @@
+import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Engine } from "@atoll/engine";
+import { actions, type DriverName, type SandboxId } from "@atoll/protocol";
+import { describe, expect, test } from "vitest";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { hostLeftovers } from "../support/host-leftovers.ts";
+import { openTestEngine, runIn } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+/** A stand-in for runsc that does as its body says, for failures that the real one cannot be made to have on order. */
+async function fakeRunsc(dataDir: string, body: string): Promise<string> {
+  const path = join(dataDir, "runsc");
+  const script = [
+    "#!/bin/sh",
+    'for word in "$@"; do',
+    'if [ "$word" = run ]; then',
+    body,
+    "fi",
+    "done",
+    'exec runsc "$@"',
+    "",
+  ];
+  await writeFile(path, script.join("\n"));
+  await chmod(path, 0o755);
+  return path;
+}
+
+describe.each<DriverName>(["gvisor", "local"])("a sandbox under %s", (driver) => {
+  test("kill ends everything it had, twice or at the same time with the same result", async () => {
+    const host = await openTestEngine();
+    const sandbox = await host.engine.create({ driver });
+    await sandbox.spawn({ argv: ["bash", "-c", "setsid sleep 1000 & setsid sleep 1000 & sleep 1000"] });
+    expect((await hostLeftovers(host.dataDir)).processes.length).toBeGreaterThan(0);
+    await Promise.all([sandbox.kill(), sandbox.kill(), host.engine.kill(sandbox.id)]);
+    await sandbox.kill();
+    expect(await host.engine.kill(sandbox.id)).toBe(false);
+    expect(sandbox.state).toBe("killed");
+    expect(await hostLeftovers(host.dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
+    await host.dispose();
+  });
+
+  test("kill while it starts ends the start and leaves nothing", async () => {
+    const host = await openTestEngine();
+    for (const moment of ["creating", "launched"]) {
+      const seen = new Promise<SandboxId>((resolve) => {
+        const stop = host.engine.events.listen((event) => {
+          stop();
+          resolve(event.sandboxId);
+        });
+      });
+      const outcome = host.engine.create({ driver }).catch((error: unknown) => error);
+      const id = await seen;
+      if (moment === "launched") {
+        await expect
+          .poll(async () => (await hostLeftovers(host.dataDir)).processes.length, { interval: 1 })
+          .toBeGreaterThan(0);
+      }
+      await host.engine.kill(id);
+      expect(await outcome).toMatchObject({ code: "sandbox_ended" });
+      expect(await hostLeftovers(host.dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
+    }
+    await host.dispose();
+  });
+
+  test("an aborted create leaves nothing and rejects with the abort's reason", async () => {
+    const host = await openTestEngine();
+    const abort = new AbortController();
+    host.engine.events.listen(() => abort.abort(new Error("not any more")));
+    await expect(host.engine.create({ driver }, { signal: abort.signal })).rejects.toThrow("not any more");
+    expect(await hostLeftovers(host.dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
+    await host.dispose();
+  });
+
+  test("what is asked in the wrong state is refused by name", async () => {
+    const host = await openTestEngine();
+    const sandbox = await host.engine.create({ driver });
+    await sandbox.kill();
+    const signal = AbortSignal.timeout(1_000);
+    const refusals = [
+      () => sandbox.spawn({ argv: ["true"] }),
+      () => sandbox.files.list("/"),
+      () => sandbox.dial(80, { signal }),
+      () => sandbox.usage(),
+    ];
+    for (const ask of refusals) {
+      await expect((async () => ask())()).rejects.toMatchObject({
+        code: "invalid_state",
+        message: expect.stringMatching(/^Cannot .* sandbox [a-z0-9]{20}: it is killed$/) as string,
+        details: { state: "killed", allowed: ["running"] },
+      });
+    }
+    expect(Object.keys(actions)).toContain("pause");
+    await host.dispose();
+  });
+
+  test("files outlive the death of the sandbox, until it is killed", async () => {
+    const host = await openTestEngine();
+    const sandbox = await host.engine.create({ driver });
+    await sandbox.files.write("/home/user/kept", "precious");
+    const [pid] = (await hostLeftovers(host.dataDir)).processes;
+    process.kill(pid ?? 0, "SIGKILL");
+    await expect
+      .poll(() => sandbox.record, { timeout: 20_000 })
+      .toMatchObject({ state: "failed", survives: ["files"] });
+    const layers = join(host.dataDir, "sandboxes", sandbox.id, "layers");
+    await expect.poll(async () => (await hostLeftovers(host.dataDir)).processes).toEqual([]);
+    expect(await readdir(join(layers, "0", "upper", "home", "user"))).toContain("kept");
+    await host.dispose();
+  });
+
+  test("two engines cannot have one data directory", async () => {
+    const host = await openTestEngine();
+    await expect(Engine.open({ dataDir: host.dataDir, guestPath: guestBinaryPath() })).rejects.toMatchObject({
+      code: "in_use",
+      message: expect.stringContaining(String(process.pid)) as string,
+    });
+    await host.dispose();
+  });
+
+  test("a closed engine leaves its sandboxes running, and the next one carries on", async () => {
+    const first = await openTestEngine();
+    const { id } = await first.engine.create({ driver });
+    await first.engine.close();
+    const second = await openTestEngine({ dataDir: first.dataDir });
+    expect(second.engine.repairs).toEqual([{ what: `sandbox ${id}`, done: "adopted", because: "it runs" }]);
+    expect((await runIn(second.engine.get(id), "echo still")).output).toBe("still\n");
+    await second.dispose();
+  });
+});
+
+describe("a start that fails", () => {
+  test.for([
+    [
+      "ends at once",
+      "echo 'runsc: no such luck' >&2; exit 42",
+      { details: { exitCode: 42, phase: "the guest's hello", stderr: "runsc: no such luck\n" } },
+    ],
+    ["is killed", "kill -9 $$", { details: { signal: "signal 9" } }],
+    ["never answers", "exec sleep 1000", { message: expect.stringContaining("no answer within 1500 ms") as string }],
+  ] as const)("a runtime that %s is told as it is, with nothing left", async ([, body, error]) => {
+    const dataDir = await makeDataDir();
+    const runscPath = await fakeRunsc(dataDir, body);
+    const host = await openTestEngine({ dataDir, runscPath, startTimeoutMs: 1_500 });
+    await expect(host.engine.create()).rejects.toMatchObject({ code: "start_failed", ...error });
+    expect(await hostLeftovers(dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
+    await host.dispose();
+  });
+
+  test("kill while the driver hangs ends it", async () => {
+    const dataDir = await makeDataDir();
+    const runscPath = await fakeRunsc(dataDir, "trap '' TERM INT HUP; while :; do sleep 1; done");
+    const host = await openTestEngine({ dataDir, runscPath });
+    const outcome = host.engine.create().catch((error: unknown) => error);
+    await expect.poll(async () => (await hostLeftovers(dataDir)).processes.length).toBeGreaterThan(1);
+    const [record] = host.engine.list();
+    if (record === undefined) throw new Error("The sandbox is not listed while it starts");
+    await host.engine.kill(record.id);
+    expect(await outcome).toMatchObject({ code: "sandbox_ended" });
+    expect(await hostLeftovers(dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
+    await host.dispose();
+  });
+
+  test("leftovers of a dead server are removed at the next start, and strange things reported", async () => {
+    const host = await openTestEngine();
+    const { dataDir } = host;
+    await host.engine.close();
+    await mkdir(join(dataDir, "sandboxes", "aaaaaaaaaaaaaaaaaaaa", "layers", "0", "upper"), { recursive: true });
+    await mkdir(join(dataDir, "sandboxes", "bbbbbbbbbbbbbbbbbbbb"), { recursive: true });
+    await writeFile(join(dataDir, "sandboxes", "bbbbbbbbbbbbbbbbbbbb", "record.json"), "{ torn");
+    const next = await openTestEngine({ dataDir });
+    expect(next.engine.repairs.map(({ what, done }) => [what.replace(/.*[/ ]/, ""), done])).toEqual([
+      ["bbbbbbbbbbbbbbbbbbbb", "reported"],
+      ["aaaaaaaaaaaaaaaaaaaa", "removed"],
+    ]);
+    await next.dispose();
+  });
+});

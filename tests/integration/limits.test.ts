@@ -1,0 +1,165 @@
+import type { Sandbox } from "@atoll/engine";
+import { SandboxError, type SandboxEventMessage } from "@atoll/protocol";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+const MiB = 1024 * 1024;
+
+/** Real gVisor sandboxes that misbehave, each beside a neighbour that must not notice. */
+describe("a sandbox that takes too much", () => {
+  let host: TestEngine;
+  let neighbour: Sandbox;
+  const events: SandboxEventMessage[] = [];
+
+  beforeAll(async () => {
+    host = await openTestEngine();
+    host.engine.events.listen((event) => events.push(event));
+    neighbour = await host.engine.create();
+  });
+  beforeEach(() => {
+    events.length = 0;
+  });
+  afterAll(async () => {
+    await host.dispose();
+  });
+
+  const expectNeighbourUnharmed = async (): Promise<void> => {
+    expect(neighbour.state).toBe("running");
+    expect((await runIn(neighbour, "echo fine")).output).toBe("fine\n");
+  };
+
+  test("memory: it ends, and whoever waits is told that memory was the reason", async () => {
+    const sandbox = await host.engine.create({ limits: { memoryBytes: 128 * MiB } });
+    const hog = await sandbox.spawn({ argv: ["python3", "-c", "b=[]\nwhile True: b.append(bytearray(4<<20))"] });
+    const end = await finish(hog).then(
+      (exit) => exit,
+      (error: unknown) => error,
+    );
+    expect(end).toBeInstanceOf(SandboxError);
+    expect(end).toMatchObject({ code: "sandbox_ended", details: { outOfMemory: true } });
+    await expect
+      .poll(() => sandbox.record)
+      .toMatchObject({ state: "failed", reason: { kind: "memory" }, survives: ["files"] });
+    await expect(sandbox.spawn({ argv: ["true"] })).rejects.toMatchObject({ code: "invalid_state" });
+    await expectNeighbourUnharmed();
+    await sandbox.kill();
+  });
+
+  test.for(["user", "root"])(
+    "processes: a fork bomb of %s meets EAGAIN, and the sandbox stays usable",
+    async (user) => {
+      const sandbox = await host.engine.create({ limits: { processes: 40 } });
+      const bomb = [
+        "import os,time,sys",
+        "n=0",
+        "try:",
+        "  while n<500:",
+        "    if os.fork()==0: time.sleep(600); os._exit(0)",
+        "    n+=1",
+        "except OSError as e: print(n, e.errno, flush=True)",
+        "else: print(n, 'unlimited', flush=True)",
+        "time.sleep(600)",
+      ].join("\n");
+      const process = await sandbox.spawn({ argv: ["python3", "-c", bomb], user });
+      const said = await new Conversation(process).until(/\n/);
+      const [count, errno] = said.trim().split(" ");
+      expect(errno).toBe("11");
+      expect(Number(count)).toBeLessThan(41);
+      await expectNeighbourUnharmed();
+      expect((await sandbox.files.list("/", { user })).length).toBeGreaterThan(3);
+      await process.kill("SIGKILL");
+      await process.wait();
+      expect((await runIn(sandbox, "echo again", { user })).output).toBe("again\n");
+      await sandbox.kill();
+    },
+  );
+
+  test.for(["user", "root"])(
+    "disk: %s is stopped from growing and told why, and may go on after cleaning up",
+    async (user) => {
+      const sandbox = await host.engine.create({ limits: { diskBytes: 32 * MiB } });
+      const home = user === "root" ? "/root" : "/home/user";
+      const filler = await sandbox.spawn({
+        argv: [
+          "bash",
+          "-c",
+          "i=0; while head -c 1M /dev/zero > fill$i; do i=$((i+1)); sleep 0.005; done; echo stopped $?",
+        ],
+        user,
+      });
+      const { output } = await finish(filler);
+      expect(output).toMatch(/stopped (1|153)/);
+      expect(events).toContainEqual(expect.objectContaining({ type: "limit.hit", limit: "disk" }));
+      const { diskBytes } = await sandbox.usage();
+      expect(diskBytes).toBeLessThan(32 * MiB * 1.25 + 64 * MiB);
+      await expect(sandbox.files.write(`${home}/more`, Buffer.alloc(4096), { user })).rejects.toMatchObject({
+        code: "no_space",
+      });
+      await runIn(sandbox, "rm -f fill*", { user });
+      await expect.poll(() => events.some(({ type }) => type === "limit.eased"), { timeout: 20_000 }).toBe(true);
+      await sandbox.files.write(`${home}/more`, Buffer.alloc(4096), { user });
+      await expectNeighbourUnharmed();
+      await sandbox.kill();
+    },
+  );
+
+  test("file size: no file grows beyond the limit", async () => {
+    const sandbox = await host.engine.create({ limits: { fileBytes: 1 * MiB } });
+    const { output } = await runIn(sandbox, "trap '' XFSZ; head -c 3M /dev/zero > big; stat -c %s big");
+    expect(output).toMatch(new RegExp(`${MiB}\n$`));
+    await sandbox.kill();
+  });
+
+  test("/tmp: it is memory, and has a limit", async () => {
+    const sandbox = await host.engine.create({ limits: { tmpBytes: 2 * MiB } });
+    const { output } = await runIn(sandbox, "head -c 5M /dev/zero > /tmp/x; stat -c %s /tmp/x");
+    expect(output).toMatch(/No space left/);
+    await sandbox.kill();
+  });
+
+  test("CPU: a hog gets its share and no more, and a neighbour still answers", async () => {
+    const sandbox = await host.engine.create({ limits: { cpus: 0.25 } });
+    const hogs = await Promise.all([1, 2, 3].map(() => sandbox.spawn({ argv: ["sh", "-c", "while :; do :; done"] })));
+    const first = await sandbox.usage();
+    await expect
+      .poll(async () => (await sandbox.usage()).readAtMs - first.readAtMs, { timeout: 20_000 })
+      .toBeGreaterThan(2_000);
+    const second = await sandbox.usage();
+    expect((second.cpuMs - first.cpuMs) / (second.readAtMs - first.readAtMs)).toBeLessThan(0.5);
+    await expectNeighbourUnharmed();
+    for (const hog of hogs) await hog.kill("SIGKILL");
+    await sandbox.kill();
+  });
+
+  test("endless output that nobody reads waits, and the rest of the sandbox does not", async () => {
+    const sandbox = await host.engine.create();
+    const endless = await Promise.all([1, 2, 3, 4].map(() => sandbox.spawn({ argv: ["yes"] })));
+    expect((await runIn(sandbox, "echo still here")).output).toBe("still here\n");
+    await expectNeighbourUnharmed();
+    expect((await sandbox.usage()).memoryBytes).toBeLessThan(256 * MiB);
+    for (const process of endless) {
+      await process.kill("SIGKILL");
+      process.discardOutput();
+      expect((await process.wait()).signal).toBe("SIGKILL");
+    }
+    await sandbox.kill();
+  });
+
+  test("time: the sandbox is killed at the end of its lifetime, and the reason is told", async () => {
+    const sandbox = await host.engine.create({ limits: { lifetimeMs: 1_500 } });
+    await expect.poll(() => sandbox.state, { timeout: 20_000 }).toBe("killed");
+    expect(sandbox.record).toMatchObject({ reason: { kind: "lifetime" } });
+    expect(events).toContainEqual(expect.objectContaining({ type: "limit.hit", limit: "lifetime" }));
+  });
+
+  test("usage is told in numbers, and a limit that comes near is told before it is hit", async () => {
+    const sandbox = await host.engine.create({ limits: { diskBytes: 20 * MiB } });
+    await sandbox.files.write("/home/user/file", Buffer.alloc(19 * MiB));
+    const usage = await sandbox.usage();
+    expect(usage.diskBytes).toBeGreaterThan(18 * MiB);
+    expect(usage.memoryBytes).toBeGreaterThan(1 * MiB);
+    expect(usage.cpuMs).toBeGreaterThan(0);
+    await expect.poll(() => events.some(({ type }) => type === "limit.near"), { timeout: 20_000 }).toBe(true);
+    await sandbox.kill();
+  });
+});

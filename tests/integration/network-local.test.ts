@@ -1,0 +1,3 @@
+import { networkContract } from "../support/network-contract.ts";
+
+networkContract("local");

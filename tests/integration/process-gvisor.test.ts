@@ -1,0 +1,3 @@
+import { processContract } from "../support/process-contract.ts";
+
+processContract("gvisor");

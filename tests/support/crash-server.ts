@@ -1,0 +1,64 @@
+/**
+ * A server to be killed: opens an engine, does one thing and says on stdout how far it is, a JSON line each. Run as
+ * `crash-server.ts <dataDir> <what> [argument…]`.
+ */
+import { closeSync, openSync, writeSync } from "node:fs";
+import { Engine } from "@atoll/engine";
+import type { DriverName } from "@atoll/protocol";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+
+const [dataDir = "", what = "", ...words] = process.argv.slice(2);
+
+function say(fact: Record<string, unknown>): void {
+  writeSync(1, `${JSON.stringify(fact)}\n`);
+}
+
+/** Starts a process and keeps its output in a file, event by event, before it asks for the next: what is acknowledged is kept. */
+async function follow(engine: Engine, driver: DriverName, logFile: string, command: string): Promise<void> {
+  const sandbox = await engine.create({ driver });
+  const started = await sandbox.spawn(
+    { argv: ["bash", "-c", command], stdin: true, windowBytes: 65_536 },
+    { keep: true },
+  );
+  say({ sandboxId: sandbox.id, streamId: started.streamId });
+  const log = openSync(logFile, "a");
+  let bytes = 0;
+  for await (const { stream, data } of started) {
+    if (stream !== "stdout") continue;
+    writeSync(log, data);
+    bytes += data.byteLength;
+    say({ bytes });
+  }
+  closeSync(log);
+  say({ exit: await started.wait() });
+}
+
+const engine = await Engine.open({ dataDir, guestPath: guestBinaryPath() });
+engine.events.listen((event) => {
+  if (event.type === "state") say({ state: event.to, sandboxId: event.sandboxId });
+});
+say({ repairs: engine.repairs });
+switch (what) {
+  case "follow": {
+    const [driver = "gvisor", logFile = "", command = ""] = words;
+    await follow(engine, driver as DriverName, logFile, command);
+    break;
+  }
+  case "create": {
+    const sandbox = await engine.create({ driver: (words[0] ?? "gvisor") as DriverName });
+    say({ created: sandbox.id });
+    break;
+  }
+  case "create-and-kill": {
+    const sandbox = await engine.create({ driver: (words[0] ?? "gvisor") as DriverName });
+    say({ created: sandbox.id });
+    await sandbox.kill();
+    say({ killed: sandbox.id });
+    break;
+  }
+  default:
+    throw new Error(`Nothing is called ${what}`);
+}
+say({ done: true });
+// Stays, as a server does, until it is killed.
+setInterval(() => undefined, 1_000_000);

@@ -1,0 +1,53 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+export interface Fact {
+  sandboxId?: string;
+  streamId?: number;
+  bytes?: number;
+  state?: string;
+  created?: string;
+  killed?: string;
+  exit?: unknown;
+  done?: boolean;
+}
+
+/** A `crash-server.ts` in a process of its own, to be killed without mercy when it says the right thing. */
+export class DoomedServer {
+  #child: ChildProcess;
+  #facts: AsyncIterator<string>;
+  readonly seen: Fact[] = [];
+  #stderr = "";
+
+  constructor(dataDir: string, ...words: string[]) {
+    const script = fileURLToPath(new URL("crash-server.ts", import.meta.url));
+    this.#child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, dataDir, ...words], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const { stdout, stderr } = this.#child;
+    if (stdout === null || stderr === null) throw new Error("The server has no output");
+    stderr.on("data", (data: Buffer) => {
+      this.#stderr += data.toString();
+    });
+    this.#facts = createInterface({ input: stdout })[Symbol.asyncIterator]();
+  }
+
+  /** The first fact that fits. */
+  async until(fits: (fact: Fact) => boolean): Promise<Fact> {
+    for (;;) {
+      const { done, value } = await this.#facts.next();
+      if (done === true) throw new Error(`The server ended: ${this.#stderr}`);
+      const fact = JSON.parse(value) as Fact;
+      this.seen.push(fact);
+      if (fits(fact)) return fact;
+    }
+  }
+
+  async killHard(): Promise<void> {
+    const gone = once(this.#child, "exit");
+    this.#child.kill("SIGKILL");
+    await gone;
+  }
+}

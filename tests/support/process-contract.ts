@@ -1,0 +1,225 @@
+import { createHash, randomBytes } from "node:crypto";
+import type { Sandbox } from "@atoll/engine";
+import { signalNumbers, type DriverName } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
+
+/** What a process in a sandbox must do under every driver. */
+export function processContract(driver: DriverName): void {
+  describe(`processes under ${driver}`, () => {
+    let host: TestEngine;
+    let sandbox: Sandbox;
+
+    beforeAll(async () => {
+      host = await openTestEngine();
+      sandbox = await host.engine.create({ driver });
+    });
+    afterAll(async () => {
+      await host.dispose();
+    });
+
+    test("every exit code from 0 to 255 is told as it is", async () => {
+      const told: (number | null)[] = [];
+      for (let first = 0; first < 256; first += 16) {
+        const codes = Array.from({ length: 16 }, (_, index) => first + index);
+        const exits = await Promise.all(codes.map((code) => runIn(sandbox, ["sh", "-c", `exit ${code}`])));
+        told.push(...exits.map(({ exitCode }) => exitCode));
+      }
+      expect(told).toEqual(Array.from({ length: 256 }, (_, code) => code));
+    });
+
+    // Those that stop, continue or are ignored by default do not end a process.
+    const harmless = ["SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"];
+    const deadly = Object.keys(signalNumbers).filter((name) => !harmless.includes(name));
+    test.for(deadly)("a death by %s is told as that signal", async (name) => {
+      const exit = await runIn(sandbox, ["bash", "-c", `ulimit -c 0; kill -${name.slice(3)} $$; exit 7`]);
+      expect({ exitCode: exit.exitCode, signal: exit.signal }).toEqual({ exitCode: null, signal: name });
+    });
+
+    test("a process that cannot be started says why and has no exit code", async () => {
+      await expect(sandbox.spawn({ argv: ["/no/such/program"] })).rejects.toMatchObject({
+        code: "spawn_failed",
+        details: { errno: "ENOENT" },
+      });
+      await expect(sandbox.spawn({ argv: ["/etc/passwd"] })).rejects.toMatchObject({ details: { errno: "EACCES" } });
+      await expect(sandbox.spawn({ argv: ["true"], cwd: "/nowhere" })).rejects.toThrow(/nowhere/);
+      await expect(sandbox.spawn({ argv: ["true"], user: "nobody-knows" })).rejects.toThrow(/nobody-knows/);
+    });
+
+    test("a process has the given user, directory and environment, and nothing of the host's", async () => {
+      const asked = { cwd: "/var/tmp", env: { GREETING: "hello world" } };
+      const { output } = await runIn(sandbox, 'id -un; id -u; pwd; echo "$GREETING $HOME $USER"; env | wc -l', asked);
+      const [name, uid, directory, words, variables] = output.split("\n");
+      expect([name, uid, directory, words]).toEqual(["user", "1000", "/var/tmp", "hello world /home/user user"]);
+      expect(Number(variables)).toBeLessThan(14);
+      expect((await runIn(sandbox, "id -u; pwd", { user: "root" })).output).toBe("0\n/root\n");
+    });
+
+    test("stdout and stderr come in the order in which they were written, with offsets", async () => {
+      const script = "for i in 1 2 3 4 5; do echo out$i; sleep 0.02; echo err$i >&2; sleep 0.02; done";
+      const process = await sandbox.spawn({ argv: ["bash", "-c", script] });
+      const next = { at: 0, stdout: 0, stderr: 0 };
+      let text = "";
+      for await (const event of process) {
+        expect({ at: event.at, offset: event.offset }).toEqual({ at: next.at, offset: next[event.stream] });
+        next.at += event.data.byteLength;
+        next[event.stream] += event.data.byteLength;
+        text += event.data.toString();
+      }
+      expect(text).toBe("out1\nerr1\nout2\nerr2\nout3\nerr3\nout4\nerr4\nout5\nerr5\n");
+      expect((await process.wait()).exitCode).toBe(0);
+    });
+
+    test("a hundred processes run at once, each with its own output and exit code", async () => {
+      const started = await Promise.all(
+        Array.from({ length: 100 }, (_, index) =>
+          sandbox.spawn({ argv: ["bash", "-c", `read line; echo "${index} $line"; exit ${index}`], stdin: true }),
+        ),
+      );
+      for (const process of started) await process.writeStdin("go\n");
+      const ended = await Promise.all(started.map((process) => finish(process)));
+      expect(ended.map(({ exitCode, output }) => `${exitCode}: ${output}`)).toEqual(
+        Array.from({ length: 100 }, (_, index) => `${index}: ${index} go\n`),
+      );
+    });
+
+    test("50 MB of stdin arrive whole and in order", async () => {
+      const block = randomBytes(1024 * 1024);
+      const sent = createHash("sha256");
+      const process = await sandbox.spawn({ argv: ["sha256sum"], stdin: true });
+      const result = finish(process);
+      for (let index = 0; index < 50; index += 1) {
+        block.writeUInt32LE(index);
+        sent.update(block);
+        await process.writeStdin(block);
+      }
+      await process.closeStdin();
+      expect((await result).output).toBe(`${sent.digest("hex")}  -\n`);
+    });
+
+    test("a write to a process that no longer reads is refused, not lost in silence", async () => {
+      const process = await sandbox.spawn({
+        argv: ["bash", "-c", "exec 0<&-; read -t 30 x < <(sleep 30)"],
+        stdin: true,
+      });
+      process.discardOutput();
+      const flood = async (): Promise<void> => {
+        for (;;) await process.writeStdin(Buffer.alloc(64 * 1024));
+      };
+      await expect(flood()).rejects.toMatchObject({ code: "invalid_state" });
+      await process.kill("SIGKILL");
+      expect((await process.wait()).signal).toBe("SIGKILL");
+    });
+
+    test("binary output is byte-exact", async () => {
+      const script =
+        "import sys,random; r=random.Random(7); sys.stdout.buffer.write(r.randbytes(3000017)); sys.stderr.buffer.write(bytes(range(256))*33)";
+      const hash =
+        "import sys,random,hashlib; r=random.Random(7); print(hashlib.sha256(r.randbytes(3000017)).hexdigest())";
+      const binary = await runIn(sandbox, ["python3", "-c", script]);
+      const expected = await runIn(sandbox, ["python3", "-c", hash]);
+      expect(binary.stdout.byteLength).toBe(3_000_017);
+      expect(createHash("sha256").update(binary.stdout).digest("hex")).toBe(expected.output.trim());
+      expect(
+        binary.stderr.equals(
+          Buffer.concat(Array.from({ length: 33 }, () => Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)))),
+        ),
+      ).toBe(true);
+    });
+
+    test("a terminal has a size, takes a new one, and Ctrl-C interrupts what runs in it", async () => {
+      const process = await sandbox.spawn({
+        argv: ["bash", "--norc", "-i"],
+        pty: { rows: 31, cols: 97 },
+        env: { PS1: "$ " },
+      });
+      const terminal = new Conversation(process);
+      await process.writeStdin("stty size\n");
+      await terminal.until(/31 97/);
+      await process.resize({ rows: 40, cols: 120 });
+      await process.writeStdin("stty size; tty\n");
+      expect(await terminal.until(/\/dev\/pts\/\d+/)).toMatch(/40 120/);
+      await process.writeStdin("sleep 600; echo code=$?\n");
+      await terminal.until(/sleep 600/);
+      await process.writeStdin("echo sleeping\n");
+      await terminal.until(/echo sleeping/);
+      await process.writeStdin("\u0003");
+      await process.writeStdin("echo after=$?; exit 5\n");
+      expect(await terminal.toEnd()).toMatch(/after=130/);
+      expect((await process.wait()).exitCode).toBe(5);
+    });
+
+    test("output faster than its reader makes the process wait, and no memory grows", async () => {
+      const process = await sandbox.spawn({
+        argv: ["sh", "-c", "yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"],
+      });
+      let bytes = 0;
+      const iterator = process[Symbol.asyncIterator]();
+      const before = globalThis.process.memoryUsage();
+      for (let events = 0; events < 50; events += 1) {
+        const { value } = await iterator.next();
+        bytes += value?.data.byteLength ?? 0;
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      const after = globalThis.process.memoryUsage();
+      expect(bytes).toBeGreaterThan(0);
+      expect(after.arrayBuffers - before.arrayBuffers).toBeLessThan(16 * 1024 * 1024);
+      await process.kill("SIGKILL");
+      process.discardOutput();
+      expect((await process.wait()).signal).toBe("SIGKILL");
+    });
+
+    test("a process that ignores SIGTERM and forks away is gone after its time limit, with all it started", async () => {
+      const script =
+        "trap '' TERM; (trap '' TERM; setsid sh -c \"trap '' TERM; sleep 777\" &) ; while :; do sleep 1; done";
+      const process = await sandbox.spawn({ argv: ["bash", "-c", script], timeoutMs: 300, graceMs: 100 });
+      process.discardOutput();
+      expect(await process.wait()).toMatchObject({ signal: "SIGKILL", exitCode: null, timedOut: true });
+      const left = await runIn(sandbox, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 77[7]'");
+      expect(left.output.trim()).toBe("0");
+    });
+
+    test("a signal reaches the whole process group", async () => {
+      const process = await sandbox.spawn({ argv: ["bash", "-c", "sleep 555 & sleep 555 & echo ready; wait"] });
+      const talk = new Conversation(process);
+      await talk.until(/ready/);
+      await process.kill("SIGTERM");
+      expect((await process.wait()).signal).toBe("SIGTERM");
+      await expect
+        .poll(async () =>
+          (
+            await runIn(sandbox, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 55[5]'")
+          ).output.trim(),
+        )
+        .toBe("0");
+    });
+
+    test("what a process leaves in the background neither holds up its end nor dies with it", async () => {
+      const { exitCode, output } = await runIn(sandbox, "sleep 444 & echo started");
+      expect({ exitCode, output }).toEqual({ exitCode: 0, output: "started\n" });
+      const left = await runIn(sandbox, "pkill -x -f 'sleep 444'; echo $?");
+      expect(left.output).toBe("0\n");
+    });
+
+    test("an abort kills the process, and the wait rejects with the abort's reason", async () => {
+      const abort = new AbortController();
+      const process = await sandbox.spawn({ argv: ["sleep", "333"] }, { signal: abort.signal });
+      process.discardOutput();
+      abort.abort(new Error("changed my mind"));
+      await expect(process.wait()).rejects.toThrow("changed my mind");
+    });
+
+    test("orphans are reaped: no zombie is left", async () => {
+      await runIn(sandbox, "for i in 1 2 3 4 5 6 7 8; do (sleep 0.05 &) ; done; sleep 0.3");
+      const states = await runIn(sandbox, "grep -h '^State' /proc/[0-9]*/status | grep -c Z");
+      expect(states.output.trim()).toBe("0");
+    });
+
+    test("arguments and environment beyond what a frame holds are refused with a way out", async () => {
+      await expect(sandbox.spawn({ argv: ["echo", "x".repeat(300_000)] })).rejects.toMatchObject({
+        code: "invalid_argument",
+        suggestion: expect.stringContaining("file") as string,
+      });
+    });
+  });
+}

@@ -1,0 +1,83 @@
+import { rm } from "node:fs/promises";
+import { Engine, type EngineOptions, type Process, type Sandbox } from "@atoll/engine";
+import type { ProcessExit, SpawnRequestInput } from "@atoll/protocol";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { makeDataDir } from "./test-root.ts";
+
+/** An engine on a data directory of its own. `dispose` kills every sandbox and removes the directory. */
+export interface TestEngine {
+  engine: Engine;
+  dataDir: string;
+  dispose(): Promise<void>;
+}
+
+export async function openTestEngine(options: Partial<EngineOptions> = {}): Promise<TestEngine> {
+  const dataDir = options.dataDir ?? (await makeDataDir());
+  const engine = await Engine.open({ guestPath: guestBinaryPath(), ...options, dataDir });
+  return {
+    engine,
+    dataDir,
+    dispose: async () => {
+      await Promise.all(engine.list().map(({ id }) => engine.kill(id)));
+      await engine.close();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+export interface Finished extends ProcessExit {
+  stdout: Buffer;
+  stderr: Buffer;
+  /** Both, in the order in which they came. */
+  output: string;
+}
+
+/** Reads a process to its end. */
+export async function finish(process: Process): Promise<Finished> {
+  const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
+  let output = "";
+  for await (const { stream, data } of process) {
+    chunks[stream].push(data);
+    if (output.length < 1_000_000) output += data.toString("latin1");
+  }
+  const exit = await process.wait();
+  return { ...exit, stdout: Buffer.concat(chunks.stdout), stderr: Buffer.concat(chunks.stderr), output };
+}
+
+export async function runIn(
+  sandbox: Sandbox,
+  command: string | string[],
+  request: Partial<SpawnRequestInput> = {},
+): Promise<Finished> {
+  const argv = typeof command === "string" ? ["bash", "-c", command] : command;
+  return finish(await sandbox.spawn({ ...request, argv }));
+}
+
+/** Reads a process's output piece by piece, as a conversation needs it. */
+export class Conversation {
+  #events: AsyncIterator<{ data: Buffer }, unknown>;
+
+  constructor(process: Process) {
+    this.#events = process[Symbol.asyncIterator]();
+  }
+
+  /** What came from the last call on up to and with a match of `pattern`. */
+  async until(pattern: RegExp): Promise<string> {
+    let seen = "";
+    while (!pattern.test(seen)) {
+      const result = await this.#events.next();
+      if (result.done === true) throw new Error(`Output ended before ${pattern}: ${seen}`);
+      seen += result.value.data.toString("utf8");
+    }
+    return seen;
+  }
+
+  async toEnd(): Promise<string> {
+    let seen = "";
+    for (;;) {
+      const result = await this.#events.next();
+      if (result.done === true) return seen;
+      seen += result.value.data.toString("utf8");
+    }
+  }
+}
