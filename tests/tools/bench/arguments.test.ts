@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+import { nearest, parseArguments, UsageError } from "../../bench/arguments.ts";
+
+const names = ["engine.cold_start", "engine.exec", "engine.kill"];
+const parse = (...argv: string[]) => parseArguments(argv, names);
+
+test("without arguments everything is run in full", () => {
+  expect(parse()).toEqual({ only: "", isQuick: false, jsonFile: undefined, wantsHelp: false });
+});
+
+test("all options can stand together", () => {
+  expect(parse("--only", "engine.e", "--quick", "--json=out.json", "-h")).toEqual({
+    only: "engine.e",
+    isQuick: true,
+    jsonFile: "out.json",
+    wantsHelp: true,
+  });
+});
+
+test.for([
+  [["--quik"], "Cannot use --quik: there is no such option. Did you mean --quick?"],
+  [["--jsno", "x"], "Cannot use --jsno: there is no such option. Did you mean --json?"],
+  [["--rounds", "3"], "Cannot use --rounds: there is no such option. See --help."],
+  [["--only", "engine.kil_"], 'Cannot select "engine.kil_": no benchmark begins so. Did you mean engine.kill?'],
+  [["--only"], "Cannot use --only without a value"],
+  [["--only="], "Cannot use --only without a value"],
+  [["--quick=yes"], "Cannot use --quick with a value: it takes none"],
+  [["engine.exec"], 'Cannot use "engine.exec": choose benchmarks with --only <prefix>'],
+] as const)("%j is refused", ([argv, message]) => {
+  expect(() => parse(...argv)).toThrow(new UsageError(message));
+});
+
+test("a word that is far from everything has no nearest", () => {
+  expect(nearest("x", ["only", "quick"])).toBeUndefined();
+});
