@@ -14,7 +14,7 @@ export interface Samples {
   rival: number[];
 }
 
-export interface Measurement extends Samples {
+interface Measurement extends Samples {
   checks: Check[];
   /** Worth knowing, without a say in the verdict. */
   notes?: string[];
