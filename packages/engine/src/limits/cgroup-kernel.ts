@@ -55,6 +55,8 @@ export const hostCgroupKernel: CgroupKernel = {
   },
 
   kill(pid) {
+    // The kernel lists a process that is just leaving its PID namespace as 0; a signal to 0 would end ourselves and our whole group.
+    if (pid <= 0) return;
     try {
       process.kill(pid, "SIGKILL");
     } catch (error) {
