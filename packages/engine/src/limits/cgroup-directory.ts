@@ -123,10 +123,9 @@ const refusals = [
   },
 ];
 
-/** Refuses a memory limit below what is in use and cannot be dropped. */
-export function assertRoom(name: string, limitBytes: number, usedBytes: number): void {
-  if (limitBytes >= usedBytes) return;
-  throw new SandboxError("in_use", `Cannot limit cgroup ${name} to ${limitBytes} bytes: it uses ${usedBytes}`, {
+/** The error of a memory limit below what is in use and cannot be dropped. */
+export function noRoom(name: string, limitBytes: number, usedBytes: number): SandboxError {
+  return new SandboxError("in_use", `Cannot limit cgroup ${name} to ${limitBytes} bytes: it uses ${usedBytes}`, {
     details: { limitBytes, usedBytes },
   });
 }

@@ -4,9 +4,9 @@ import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
 import {
-  assertRoom,
   cannotCreate,
   makeGroupDirectory,
+  noRoom,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -194,8 +194,8 @@ class CgroupV1 implements Cgroup {
       try {
         await this.#write("memory", "memory.limit_in_bytes", String(bytes));
       } catch (error) {
-        if (!hasErrno(error, "EBUSY")) throw error;
-        assertRoom(this.name, bytes, (await this.usage()).memoryBytes);
+        // Nothing that could be dropped is left.
+        if (hasErrno(error, "EBUSY")) throw noRoom(this.name, bytes, (await this.usage()).memoryBytes);
         throw error;
       }
     };

@@ -3,9 +3,9 @@ import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
 import {
-  assertRoom,
   cannotCreate,
   makeGroupDirectory,
+  noRoom,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -167,7 +167,8 @@ class CgroupV2 implements Cgroup {
 
   async #limitMemory(bytes: number): Promise<void> {
     // The kernel would make room by killing.
-    assertRoom(this.name, bytes, (await this.usage()).memoryBytes);
+    const { memoryBytes: usedBytes } = await this.usage();
+    if (bytes < usedBytes) throw noRoom(this.name, bytes, usedBytes);
     await this.#write("memory.max", String(bytes));
     await this.#write("memory.swap.max", "0").catch((error: unknown) => {
       // A kernel without swap accounting has no such file.

@@ -41,7 +41,7 @@ describe("a tree's size", () => {
   });
 
   test("counts every entry of a large directory", async () => {
-    await Promise.all(Array.from({ length: 2000 }, (_, index) => writeFile(join(root, `f${index}`), "x")));
+    await Promise.all(Array.from({ length: 600 }, (_, index) => writeFile(join(root, `f${index}`), "x")));
     expect(await measure()).toBe(du());
   });
 
@@ -61,21 +61,25 @@ describe("a tree's size", () => {
     await mkdir(join(root, "inside/dir"), { recursive: true });
     await mkdir(join(root, "tree"));
     await writeFile(join(root, "inside/dir/large"), Buffer.alloc(1024 * KiB, 1));
-    await Promise.all(Array.from({ length: 500 }, (_, index) => mkdir(join(root, `tree/d${index}`))));
+    await Promise.all(
+      Array.from({ length: 200 }, (_, index) => mkdir(join(root, `tree/d${index}/dir`), { recursive: true })),
+    );
     await symlink(join(root, "inside"), join(root, "link"));
     const empty = await measure(join(root, "tree"));
     const done = new AbortController();
+    const path = (index: number): string => join(root, `tree/d${index % 200}`);
+    // At any time a stretch of the directories is replaced by links; the stretch moves along.
     const swap = async (): Promise<void> => {
-      for (let index = 0; !done.signal.aborted; index = (index + 1) % 500) {
-        const path = join(root, `tree/d${index}`);
-        await rename(path, join(root, "aside"));
-        await symlink(join(root, "inside"), path);
-        await rm(path);
-        await rename(join(root, "aside"), path);
+      for (let index = 0; !done.signal.aborted; index++) {
+        await rename(path(index), join(root, `aside${index % 200}`));
+        await symlink(join(root, "inside"), path(index));
+        if (index < 40) continue;
+        await rm(path(index - 40));
+        await rename(join(root, `aside${(index - 40) % 200}`), path(index - 40));
       }
     };
     const swapping = swap();
-    for (let round = 0; round < 5; round++) expect(await measure(join(root, "tree"))).toBeLessThanOrEqual(empty);
+    for (let round = 0; round < 6; round++) expect(await measure(join(root, "tree"))).toBeLessThanOrEqual(empty);
     done.abort();
     await swapping;
   });

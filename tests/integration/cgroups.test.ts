@@ -1,0 +1,162 @@
+import { readdir, readFile } from "node:fs/promises";
+import { afterEach, beforeAll, describe, expect, test } from "vitest";
+import type { Cgroup, CgroupLimits, CgroupTree } from "../../packages/engine/src/limits/cgroup.ts";
+import { detectCgroups } from "../../packages/engine/src/limits/detect-cgroups.ts";
+import { type HostProcess, startHostProcess } from "../../packages/engine/src/process/host-process.ts";
+
+const MiB = 1024 * 1024;
+const namespace = `test-${process.pid}`;
+const started: HostProcess[] = [];
+let tree: CgroupTree;
+let count = 0;
+
+beforeAll(async () => {
+  const found = await detectCgroups();
+  if (found === undefined) throw new Error("This machine has no cgroups that can limit memory and CPU time");
+  tree = found;
+});
+
+afterEach(async () => {
+  for (const name of await tree.list(namespace)) {
+    const group = await tree.open(name);
+    await group.killAll({ deadlineMs: 10_000 });
+    await group.remove();
+  }
+  for (const process of started.splice(0)) await process.wait();
+});
+
+const create = (limits: Partial<CgroupLimits> = {}): Promise<Cgroup> =>
+  tree.create(`${namespace}/g${count++}`, { memoryBytes: 256 * MiB, cpus: 1, ...limits });
+
+/** Starts a shell that joins the group and then runs the script. */
+async function startIn(group: Cgroup, script: string): Promise<HostProcess> {
+  const join = group.directories.map((directory) => `echo $$ > ${directory}/cgroup.procs`).join(" && ");
+  const process = await startHostProcess("bash", ["-c", `${join} || exit 99\n${script}`], {
+    signal: new AbortController().signal,
+  });
+  started.push(process);
+  return process;
+}
+
+async function textOf(process: HostProcess): Promise<string> {
+  let text = "";
+  for await (const { data } of process) text += data.toString();
+  return text;
+}
+
+async function firstLine(process: HostProcess): Promise<string> {
+  for await (const { data } of process) return data.toString().trim();
+  throw new Error("There was no output");
+}
+
+describe("memory", () => {
+  test("a process that wants more than is allowed is killed, and the kill is counted", async () => {
+    const group = await create({ memoryBytes: 64 * MiB });
+    const hog = await startIn(group, `exec ${process.execPath} -e "Buffer.alloc(300 * 1024 * 1024, 1)"`);
+    hog.discardOutput();
+    expect(await hog.wait()).toMatchObject({ signal: "SIGKILL" });
+    expect(await group.oomKills()).toBe(1);
+    expect((await group.usage()).memoryPeakBytes).toBeLessThanOrEqual(64 * MiB);
+  });
+
+  test("a process that stays below lives, and its use is told", async () => {
+    const group = await create({ memoryBytes: 128 * MiB });
+    const process = await startIn(group, "x=$(head -c 30M /dev/zero | tr '\\0' x); echo up; sleep 1000; echo $x");
+    expect(await firstLine(process)).toBe("up");
+    expect(await group.oomKills()).toBe(0);
+    const { memoryBytes } = await group.usage();
+    expect(memoryBytes).toBeGreaterThan(25 * MiB);
+    expect(memoryBytes).toBeLessThan(128 * MiB);
+  });
+
+  test("the limit can be changed while it is in force", async () => {
+    const group = await create({ memoryBytes: 32 * MiB });
+    await group.setLimits({ memoryBytes: 256 * MiB });
+    const process = await startIn(group, "x=$(head -c 60M /dev/zero | tr '\\0' x); echo up; sleep 1000; echo $x");
+    expect(await firstLine(process)).toBe("up");
+    expect(await group.oomKills()).toBe(0);
+    await expect(group.setLimits({ memoryBytes: 32 * MiB })).rejects.toMatchObject({ code: "in_use" });
+  });
+});
+
+describe("CPU time", () => {
+  test("who wants more than is allowed is held back", async () => {
+    const group = await create({ cpus: 0.1 });
+    const process = await startIn(group, "while :; do :; done");
+    process.discardOutput();
+    const throttled = async (): Promise<number> => {
+      const stats = await Promise.all(
+        group.directories.map((directory) => readFile(`${directory}/cpu.stat`, "utf8").catch(() => "")),
+      );
+      return Number(/^nr_throttled (\d+)$/m.exec(stats.join("\n"))?.[1]);
+    };
+    await expect.poll(throttled, { timeout: 20_000 }).toBeGreaterThan(2);
+    expect((await group.usage()).cpuMs).toBeGreaterThan(0);
+  });
+});
+
+describe("tasks", () => {
+  test("there are no more than are allowed", async () => {
+    const group = await create({ pidsMax: 10 });
+    const fork = "my $pid = fork(); die $! unless defined $pid; unless ($pid) { sleep 1000; exit }";
+    const process = await startIn(group, `exec perl -e 'for (1..30) { ${fork} }'`);
+    expect(await textOf(process)).toContain("Resource temporarily unavailable");
+    expect((await group.pids()).length).toBe(9);
+  });
+});
+
+describe("the end", () => {
+  test("processes that fork as fast as they can are all gone", async () => {
+    const group = await create({ pidsMax: 100, cpus: 2 });
+    // Each starts two of itself and goes on, whether or not its parent lives.
+    const bomb = await startIn(group, "b() { b & b & wait; b; }; trap '' TERM HUP; b 2>/dev/null");
+    bomb.discardOutput();
+    await expect.poll(async () => (await group.pids()).length, { timeout: 20_000 }).toBeGreaterThan(50);
+    await group.killAll({ deadlineMs: 20_000 });
+    expect(await group.pids()).toEqual([]);
+  });
+
+  test("frozen processes die when they are killed", async () => {
+    const group = await create();
+    const process = await startIn(group, "echo up; while :; do :; done");
+    await firstLine(process);
+    await group.freeze();
+    await group.killAll({ deadlineMs: 10_000 });
+    expect(await process.wait()).toMatchObject({ signal: "SIGKILL" });
+  });
+
+  test("frozen processes stand still until they are thawed", async () => {
+    const group = await create();
+    const process = await startIn(group, "trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done");
+    await firstLine(process);
+    await group.freeze();
+    await process.kill("SIGTERM");
+    expect(await group.pids()).toContain(process.pid);
+    await group.thaw();
+    expect(await process.wait()).toMatchObject({ exitCode: 9 });
+  });
+
+  test("a group in use is not removed, an empty one leaves nothing", async () => {
+    const group = await create({ pidsMax: 50 });
+    const process = await startIn(group, "sleep 1000 & echo up; wait");
+    await firstLine(process);
+    await expect(group.remove()).rejects.toMatchObject({ code: "in_use" });
+    await group.killAll({ deadlineMs: 10_000 });
+    await group.remove();
+    await group.remove();
+    for (const directory of group.directories) {
+      await expect(readdir(directory)).rejects.toMatchObject({ code: "ENOENT" });
+      await expect(readdir(directory.replace(/\/[^/]*$/, ""))).rejects.toMatchObject({ code: "ENOENT" });
+    }
+  });
+
+  test("a group is found again by its name", async () => {
+    const group = await create({ pidsMax: 50 });
+    const process = await startIn(group, "echo up; sleep 1000");
+    await firstLine(process);
+    expect(await tree.list(namespace)).toEqual([group.name]);
+    const opened = await tree.open(group.name);
+    expect(opened.directories).toEqual(group.directories);
+    expect(await opened.pids()).toContain(process.pid);
+  });
+});
