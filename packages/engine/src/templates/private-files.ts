@@ -1,0 +1,113 @@
+import { createHash, randomUUID } from "node:crypto";
+import { lstat, readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError } from "@atoll/protocol";
+import { z } from "zod";
+import { run } from "../process/run.ts";
+import { hasErrno } from "../support/errno.ts";
+
+/**
+ * Files that not everybody on the host may read, in a tree that sandboxes are shown. Root in a sandbox passes every permission check of the files
+ * that it sees, so these must not be seen.
+ *
+ * Looking at all of /usr takes seconds on a cold machine. So the result is kept, together with a stamp of what changes when packages are
+ * installed or somebody adds a directory near the top. `local`, where administrators put things by hand, is looked at each time.
+ */
+export async function findPrivateFiles(tree: string, cacheFile: string, signal: AbortSignal): Promise<string[]> {
+  const stamp = await stampOf(tree);
+  const kept = await readScan(cacheFile);
+  const byHand = await scan(join(tree, "local"), signal);
+  const local = byHand.map((path) => join("local", path));
+  if (kept?.stamp === stamp && kept.tree === tree) return [...kept.paths, ...local];
+  const paths = (await scan(tree, signal)).filter((path) => !path.startsWith("local/"));
+  await writeScan(cacheFile, { version: 1, tree, stamp, paths });
+  return [...paths, ...local];
+}
+
+const Scan = z.strictObject({
+  version: z.literal(1),
+  tree: z.string(),
+  stamp: z.string(),
+  paths: z.array(z.string()),
+});
+type Scan = z.infer<typeof Scan>;
+
+const scanTimeoutMs = 300_000;
+const mostOutputBytes = 16 * 1024 * 1024;
+
+async function readScan(cacheFile: string): Promise<Scan | undefined> {
+  try {
+    return Scan.safeParse(JSON.parse(await readFile(cacheFile, "utf8"))).data;
+  } catch (error) {
+    if (hasErrno(error, "ENOENT") || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+async function writeScan(cacheFile: string, result: Scan): Promise<void> {
+  const temporary = `${cacheFile}.${randomUUID()}`;
+  await writeFile(temporary, JSON.stringify(result));
+  await rename(temporary, cacheFile);
+}
+
+/** Paths relative to the tree. Of a private directory only the directory itself. */
+async function scan(tree: string, signal: AbortSignal): Promise<string[]> {
+  const isPrivate = ["(", "!", "-type", "l", "!", "-perm", "-o=r", "-o", "-type", "d", "!", "-perm", "-o=x", ")"];
+  const result = await run("find", [tree, "-xdev", ...isPrivate, "-printf", "%P\\0", "-prune"], {
+    signal,
+    timeoutMs: scanTimeoutMs,
+    maxOutputBytes: mostOutputBytes,
+  });
+  if (result.exitCode !== 0 || result.truncated) {
+    // What vanishes while it is looked at also ends with 1, and with this line.
+    const complaints = result.stderr
+      .split("\n")
+      .filter((line) => line !== "" && !line.endsWith("No such file or directory"));
+    if (result.truncated || complaints.length > 0) {
+      throw new SandboxError("unsupported", `Cannot tell which files below ${tree} are private`, {
+        suggestion: "Run the engine as root, or use a template of your own instead of the host's files.",
+        details: { complaints: complaints.slice(0, 10), truncated: result.truncated },
+      });
+    }
+  }
+  return result.stdout.split("\0").filter((path) => path !== "");
+}
+
+/** Records of the common package managers: each installation and removal changes one of these. */
+const packageRecords = [
+  "/var/lib/dpkg/status",
+  "/var/lib/rpm/rpmdb.sqlite",
+  "/lib/apk/db/installed",
+  "/var/lib/pacman/local",
+];
+
+async function stampOf(tree: string): Promise<string> {
+  const hash = createHash("sha256");
+  const names = (await readdir(tree)).toSorted();
+  const below = await Promise.all(names.map((name) => namesIn(join(tree, name))));
+  for (const path of [tree, ...names.map((name) => join(tree, name)), ...below.flat(), ...packageRecords]) {
+    hash.update(`${path}\0${await describe(path)}\n`);
+  }
+  return hash.digest("hex");
+}
+
+async function namesIn(directory: string): Promise<string[]> {
+  try {
+    const entries = await readdir(directory, { withFileTypes: true });
+    const directories = entries.filter((entry) => entry.isDirectory());
+    return directories.map((entry) => join(directory, entry.name)).toSorted();
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENOTDIR", "EACCES")) return [];
+    throw error;
+  }
+}
+
+async function describe(path: string): Promise<string> {
+  try {
+    const { ino, mode, ctimeNs } = await lstat(path, { bigint: true });
+    return `${ino} ${mode} ${ctimeNs}`;
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENOTDIR", "EACCES")) return "absent";
+    throw error;
+  }
+}
