@@ -54,6 +54,7 @@ export const toHost = {
 export const spawnFlags = { SPAWN_PTY: 1, SPAWN_STDIN: 2, SPAWN_TOOL: 4 } as const;
 
 export const frameMagic = 0x4c4f_5441;
+export const typeOffset = 8;
 export const headerBytes = 16;
 export const trailerBytes = 4;
 

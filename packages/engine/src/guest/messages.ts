@@ -57,7 +57,7 @@ export function parseGuestFrame(frame: Frame): GuestMessage {
 function parseBody({ type, id }: Frame, reader: PayloadReader): GuestMessage {
   switch (type) {
     case toHost.WELCOME:
-      return readWelcome(reader);
+      return readWelcome(id, reader);
     case toHost.STARTED:
       return { type: "started", id, pid: reader.u32() };
     case toHost.FAILED:
@@ -112,7 +112,8 @@ function readConnect(id: number, reader: PayloadReader): GuestMessage {
   return { type: "connect", id, protocol, host, port };
 }
 
-function readWelcome(reader: PayloadReader): GuestMessage {
+function readWelcome(id: number, reader: PayloadReader): GuestMessage {
+  if (id !== 0) throw new MalformedPayload(`Welcome with id ${id}`);
   const version = reader.u32();
   reader.bytes(16);
   // A guest of another version may write its list in another form: it is not looked at.
@@ -128,8 +129,8 @@ function readEntry(reader: PayloadReader): StreamEntry {
   const kind = oneOf(reader.u8(), { 1: "process", 2: "dialled", 3: "asked" } as const);
   const state = oneOf(reader.u8(), { 1: "living", 2: "exited", 3: "waiting" } as const);
   const flags = reader.u8();
-  reader.u8();
-  return {
+  if (id === 0 || flags > 7 || reader.u8() !== 0) throw new MalformedPayload(`Entry of stream ${id} has no such form`);
+  const entry = {
     id,
     kind,
     state,
@@ -143,13 +144,26 @@ function readEntry(reader: PayloadReader): StreamEntry {
     inputHandedOn: reader.u64(),
     exit: state === "exited" ? readExit(reader) : (reader.bytes(40), undefined),
   };
+  const heldOutput = entry.producedAt - entry.ackedAt;
+  const heldInput = entry.inputReceived - entry.inputHandedOn;
+  const isGuestId = id >= protocolConstants.GUEST_ID_BIT;
+  if (
+    heldOutput < 0 ||
+    heldOutput > protocolConstants.WINDOW_MAX ||
+    heldInput < 0 ||
+    heldInput > protocolConstants.STDIN_WINDOW ||
+    isGuestId !== (kind === "asked")
+  ) {
+    throw new MalformedPayload(`Entry of stream ${id} contradicts itself`);
+  }
+  return entry;
 }
 
 function readExit(reader: PayloadReader): ExitReport {
   const kind = reader.u8();
   const flags = reader.u8();
-  reader.u8();
-  reader.u8();
+  const dumpedCore = reader.u8();
+  if (flags > 1 || dumpedCore > 1 || reader.u8() !== 0) throw new MalformedPayload("End of a process has no such form");
   const code = reader.u32();
   if (kind > 1 || (kind === 0 && code > 255) || (kind === 1 && (code === 0 || code > 64))) {
     throw new MalformedPayload(`No process can end with ${kind === 0 ? "code" : "signal"} ${code}`);

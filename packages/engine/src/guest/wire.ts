@@ -84,7 +84,9 @@ export class PayloadReader {
   str(maxBytes: number): string {
     const length = this.u32();
     if (length > maxBytes) throw new MalformedPayload(`String of ${length} bytes where at most ${maxBytes} may stand`);
-    return this.bytes(length).toString("utf8");
+    const bytes = this.bytes(length);
+    if (bytes.includes(0)) throw new MalformedPayload("String with a NUL in it");
+    return bytes.toString("utf8");
   }
 
   rest(): Buffer {
