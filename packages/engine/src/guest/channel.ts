@@ -1,13 +1,13 @@
 import { randomBytes } from "node:crypto";
-import { SandboxError } from "@atoll/protocol";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
 import { Answers } from "./answers.ts";
 import { FrameDecoder } from "./decoder.ts";
 import { EgressRelay, type EgressHandler } from "./egress-relay.ts";
 import { errnoName, errnoText } from "./errno.ts";
-import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuestType } from "./frames.ts";
+import { encodeFrame, protocolConstants, toGuest, tornFramePadding, typeOffset, type ToGuestType } from "./frames.ts";
 import { GuestConnection } from "./guest-connection.ts";
 import { GuestProcess } from "./guest-process.ts";
-import { GuestStream, type OutputPosition } from "./guest-stream.ts";
+import { GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
 import { parseGuestFrame, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
 import { encodeHello, encodeRestored, encodeSpawn, type GuestSpawn } from "./requests.ts";
 import { FifoTransport, type FifoPaths } from "./transport.ts";
@@ -34,6 +34,14 @@ export interface AttachOptions {
 /** Requests and streams share one sequence of ids; the greeting is the request that has none. */
 const greetingId = 0;
 
+/** What we send because of what the guest does. */
+const replies: ReadonlySet<number> = new Set([toGuest.ACK, toGuest.VERDICT, toGuest.RELEASE]);
+
+/**
+ * A guest that goes on talking and leaves this much of our replies unread wants our memory. Windows bound everything else that waits to be sent.
+ */
+const mostUnreadReplyBytes = 1024 * 1024;
+
 /**
  * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the sandbox: closing
  * it leaves everything inside running, and a new channel on the same FIFOs carries on.
@@ -48,6 +56,8 @@ export class GuestChannel {
   #answers = new Answers();
   #egress: EgressRelay;
   #lastId = greetingId;
+  #isGreeting = false;
+  #unreadReplyBytes = 0;
   #end: { reason: SandboxError | undefined } | undefined;
   #onClosed!: (reason: SandboxError | undefined) => void;
 
@@ -55,7 +65,7 @@ export class GuestChannel {
     this.closed = new Promise((resolve) => {
       this.#onClosed = resolve;
     });
-    this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, {}));
+    this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, "connection", {}));
     this.#transport = new FifoTransport(options.paths);
     this.#transport.listen(
       (chunk) => {
@@ -91,6 +101,7 @@ export class GuestChannel {
   async greet(signal: AbortSignal): Promise<void> {
     const nonce = randomBytes(16);
     this.#decoder.expectWelcome(nonce);
+    this.#isGreeting = true;
     const message = await this.#ask(greetingId, encodeHello(nonce), signal);
     if (message.type !== "welcome") throw new Error(`Greeting answered with ${message.type}`);
     if (message.version !== protocolConstants.VERSION) {
@@ -101,13 +112,15 @@ export class GuestChannel {
   }
 
   async spawn(spawn: GuestSpawn, options: AttachOptions = {}): Promise<GuestProcess> {
-    options.signal?.throwIfAborted();
-    const id = this.#nextId();
-    const frame = encodeSpawn(id, spawn);
-    const stream = this.#addStream(id, { windowBytes: spawn.windowBytes });
-    if (!spawn.stdin && spawn.pty === undefined) stream.input.close("the process was started without stdin");
-    this.#send(frame);
-    return this.#process(stream, await stream.started, options);
+    const [stream, pid] = await this.#start(options.signal, () => {
+      const id = this.#nextId();
+      const frame = encodeSpawn(id, spawn);
+      const stream = this.#addStream(id, "process", { windowBytes: spawn.windowBytes });
+      if (!spawn.stdin && spawn.pty === undefined) stream.input.close("the process was started without stdin");
+      this.#send(frame);
+      return stream;
+    });
+    return this.#process(stream, pid, options);
   }
 
   /** Takes over a process of a predecessor; output comes from `from` on. */
@@ -125,8 +138,11 @@ export class GuestChannel {
       );
     }
     this.#inherited.delete(id);
-    const windowBytes = protocolConstants.WINDOW_MAX;
-    const stream = this.#addStream(id, { windowBytes, from, inputOffset: entry.inputReceived });
+    const stream = this.#addStream(id, "process", {
+      windowBytes: protocolConstants.WINDOW_MAX,
+      from,
+      input: { receivedOffset: entry.inputReceived, handedOnOffset: entry.inputHandedOn },
+    });
     stream.reattach(entry);
     return this.#process(stream, entry.pid, options);
   }
@@ -138,23 +154,15 @@ export class GuestChannel {
 
   /** Connects to a port on the sandbox's loopback. */
   async dial(port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<GuestConnection> {
-    options.signal.throwIfAborted();
-    const id = this.#nextId();
-    const windowBytes = protocolConstants.WINDOW_DEFAULT;
-    const stream = this.#addStream(id, { windowBytes });
-    const abort = (): void => {
-      stream.release();
-      stream.fail(options.signal.reason);
-    };
-    options.signal.addEventListener("abort", abort, { once: true });
-    const payload = new PayloadWriter().u16(port).u8(options.family ?? 4);
-    this.#send(encodeFrame(toGuest.DIAL, id, payload.u32(windowBytes).finish()));
-    try {
-      await stream.started;
-      return new GuestConnection(stream);
-    } finally {
-      options.signal.removeEventListener("abort", abort);
-    }
+    const [stream] = await this.#start(options.signal, () => {
+      const id = this.#nextId();
+      const windowBytes = protocolConstants.WINDOW_DEFAULT;
+      const stream = this.#addStream(id, "connection", { windowBytes });
+      const payload = new PayloadWriter().u16(port).u8(options.family ?? 4);
+      this.#send(encodeFrame(toGuest.DIAL, id, payload.u32(windowBytes).finish()));
+      return stream;
+    });
+    return new GuestConnection(stream);
   }
 
   async ping(signal: AbortSignal): Promise<void> {
@@ -210,17 +218,45 @@ export class GuestChannel {
     return answer;
   }
 
+  /** Waits for the guest to start what `ask` asks for. After an abort nothing is left of it, whether or not the guest answers. */
+  async #start(signal: AbortSignal | undefined, ask: () => GuestStream): Promise<[GuestStream, number]> {
+    for (let refused = 0; ; refused += 1) {
+      signal?.throwIfAborted();
+      const stream = ask();
+      const abort = (): void => {
+        stream.fail(signal?.reason);
+        stream.signal("SIGKILL");
+        stream.release();
+      };
+      signal?.addEventListener("abort", abort, { once: true });
+      try {
+        return [stream, await stream.started];
+      } catch (error) {
+        // A predecessor released what has this number, so the greeting does not list it, and it still runs.
+        const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
+        if (!isTaken || refused === protocolConstants.MAX_STREAMS) throw error;
+      } finally {
+        signal?.removeEventListener("abort", abort);
+      }
+    }
+  }
+
   #process(stream: GuestStream, pid: number, options: AttachOptions): GuestProcess {
     return new GuestProcess(stream, { pid, send: this.#send, keep: options.keep ?? false, signal: options.signal });
   }
 
-  #addStream(id: number, from: { windowBytes?: number; from?: OutputPosition; inputOffset?: number }): GuestStream {
-    if (this.#streams.has(id)) throw new MalformedPayload(`Stream ${id} exists already`);
+  #addStream(
+    id: number,
+    kind: StreamOptions["kind"],
+    options: Partial<Pick<StreamOptions, "windowBytes" | "from" | "input">>,
+  ): GuestStream {
     const stream = new GuestStream({
       id,
-      windowBytes: from.windowBytes ?? protocolConstants.WINDOW_DEFAULT,
-      from: from.from ?? { stdoutBytes: 0, stderrBytes: 0 },
-      inputOffset: from.inputOffset ?? 0,
+      kind,
+      windowBytes: protocolConstants.WINDOW_DEFAULT,
+      from: { stdoutBytes: 0, stderrBytes: 0 },
+      input: { receivedOffset: 0, handedOnOffset: 0 },
+      ...options,
       send: this.#send,
       forget: () => {
         this.#streams.delete(id);
@@ -238,12 +274,7 @@ export class GuestChannel {
       }
     } catch (error) {
       if (!(error instanceof MalformedPayload)) throw error;
-      this.#finish(
-        new SandboxError("guest_violation", `Cannot trust the sandbox any further: ${error.message}`, {
-          suggestion: "Something inside broke the protocol between host and guest. The sandbox is ended.",
-          cause: error,
-        }),
-      );
+      this.#finish(violation(error.message));
     }
   }
 
@@ -273,13 +304,19 @@ export class GuestChannel {
   }
 
   #takeWelcome(message: GuestMessage & { type: "welcome" }): void {
+    if (!this.#isGreeting) throw new MalformedPayload("Welcome that nobody asked for");
+    this.#isGreeting = false;
     const entries = new Map(message.streams.map((entry) => [entry.id, entry]));
+    if (entries.size !== message.streams.length) throw new MalformedPayload("Welcome tells of a stream twice");
     for (const [id, stream] of this.#streams) {
       const entry = entries.get(id);
-      if (entry === undefined) stream.fail(new SandboxError("not_found", `Cannot go on: the guest lost stream ${id}`));
+      if (entry === undefined)
+        stream.refuse(new SandboxError("not_found", `Cannot go on: the guest lost stream ${id}`));
       else stream.reattach(entry);
       entries.delete(id);
     }
+    this.#egress.abandonAsks();
+    this.#inherited.clear();
     for (const [id, entry] of entries) {
       if (id < protocolConstants.GUEST_ID_BIT) this.#lastId = Math.max(this.#lastId, id);
       if (entry.kind === "process") this.#inherited.set(id, entry);
@@ -299,7 +336,9 @@ export class GuestChannel {
 
   #nextId(): number {
     this.#assertOpen();
-    this.#lastId += 1;
+    do {
+      this.#lastId = (this.#lastId + 1) % protocolConstants.GUEST_ID_BIT;
+    } while (this.#lastId === greetingId || this.#streams.has(this.#lastId) || this.#inherited.has(this.#lastId));
     return this.#lastId;
   }
 
@@ -308,20 +347,33 @@ export class GuestChannel {
   }
 
   #send = (frame: Buffer): void => {
-    if (this.#end === undefined) this.#transport.write(frame);
+    if (this.#end !== undefined) return;
+    if (!replies.has(frame.readUInt8(typeOffset))) return this.#transport.write(frame);
+    const { byteLength } = frame;
+    this.#unreadReplyBytes += byteLength;
+    this.#transport.write(frame, () => {
+      this.#unreadReplyBytes -= byteLength;
+    });
+    if (this.#unreadReplyBytes > mostUnreadReplyBytes) this.#finish(violation("It does not read what it is answered"));
   };
 
   #finish(reason: SandboxError | undefined): void {
     if (this.#end !== undefined) return;
     this.#end = { reason };
     this.#transport.close();
-    this.#egress.close();
+    this.#egress.abandonAsks();
     const error = reason ?? new SandboxError("sandbox_ended", "Cannot go on: the channel to the sandbox was closed");
     this.#answers.rejectAll(error);
     for (const stream of this.#streams.values()) stream.fail(error);
     this.#streams.clear();
     this.#onClosed(reason);
   }
+}
+
+function violation(what: string): SandboxError {
+  return new SandboxError("guest_violation", `Cannot trust the sandbox any further: ${what}`, {
+    suggestion: "Something inside broke the protocol between host and guest. The sandbox is ended.",
+  });
 }
 
 function wrongAnswer(message: GuestMessage): never {

@@ -28,8 +28,10 @@ export class EgressRelay {
   #handler: EgressHandler | undefined;
   #send: (frame: Buffer) => void;
   #addStream: (id: number) => GuestStream;
-  #pendingAsks = 0;
-  #isOver = false;
+  /** Asked and not answered yet. */
+  #asked = new Set<number>();
+  /** Allowed and not closed yet. */
+  #relayed = new Set<number>();
 
   constructor(
     handler: EgressHandler | undefined,
@@ -42,50 +44,65 @@ export class EgressRelay {
   }
 
   take(message: GuestMessage & { type: "connect" }): void {
-    if (message.id < protocolConstants.GUEST_ID_BIT) throw new MalformedPayload(`Asked with id ${message.id}`);
+    const { id } = message;
+    const isNew = id >= protocolConstants.GUEST_ID_BIT && !this.#asked.has(id) && !this.#relayed.has(id);
+    if (!isNew) throw new MalformedPayload(`Connection asked with id ${id}`);
+    if (this.#asked.size + this.#relayed.size >= protocolConstants.MAX_STREAMS) {
+      throw new MalformedPayload("More connections asked than a guest can have");
+    }
     const handler = this.#handler;
     if (handler === undefined) {
-      this.#refuse(message.id, "refused", "no connection to the outside is allowed");
-    } else if (this.#pendingAsks >= maxPendingAsks) {
-      this.#refuse(message.id, "refused", "too many connections are waiting for an answer");
+      this.#sendVerdict(id, "refused", "no connection to the outside is allowed");
+    } else if (this.#asked.size >= maxPendingAsks) {
+      this.#sendVerdict(id, "refused", "too many connections are waiting for an answer");
     } else {
-      void this.#ask(handler, message);
+      this.#asked.add(id);
+      void this.#answer(message, askOf(handler, message));
     }
   }
 
-  close(): void {
-    this.#isOver = true;
+  /** Whatever is answered from now on to what was asked until now comes too late: after a greeting, and at the end. */
+  abandonAsks(): void {
+    this.#asked = new Set();
   }
 
-  async #ask(handler: EgressHandler, message: GuestMessage & { type: "connect" }): Promise<void> {
-    const { id, host, port, protocol } = message;
-    this.#pendingAsks += 1;
-    try {
-      const answer = await handler({ host, port, protocol });
-      if (answer.verdict !== "allowed") this.#refuse(id, answer.verdict, answer.reason);
-      else if (this.#isOver) answer.socket.destroy();
-      else this.#relay(id, answer.socket);
-    } catch (error) {
-      this.#refuse(id, "unreachable", error instanceof Error ? error.message : String(error));
-    } finally {
-      this.#pendingAsks -= 1;
+  async #answer({ id }: GuestMessage & { type: "connect" }, asked: Promise<EgressAnswer>): Promise<void> {
+    const round = this.#asked;
+    const answer = await asked;
+    round.delete(id);
+    const isLate = round !== this.#asked;
+    if (answer.verdict !== "allowed") {
+      if (!isLate) this.#sendVerdict(id, answer.verdict, answer.reason);
+    } else if (isLate || answer.socket.destroyed) {
+      answer.socket.destroy();
+      if (!isLate) this.#sendVerdict(id, "unreachable", "the connection was closed at once");
+    } else {
+      this.#relay(id, answer.socket);
     }
   }
 
   #relay(id: number, socket: Duplex): void {
+    this.#relayed.add(id);
     const connection = new GuestConnection(this.#addStream(id));
+    connection.on("close", () => {
+      this.#relayed.delete(id);
+    });
     this.#sendVerdict(id, "allowed", "");
     joinStreams(connection, socket);
     joinStreams(socket, connection);
   }
 
-  #refuse(id: number, verdict: Exclude<keyof typeof verdicts, "allowed">, reason: string): void {
-    this.#sendVerdict(id, verdict, reason);
-  }
-
   #sendVerdict(id: number, verdict: keyof typeof verdicts, reason: string): void {
     const payload = new PayloadWriter().u8(verdicts[verdict]).str(reason.slice(0, 512)).finish();
     this.#send(encodeFrame(toGuest.VERDICT, id, payload));
+  }
+}
+
+async function askOf(handler: EgressHandler, { host, port, protocol }: EgressAsk): Promise<EgressAnswer> {
+  try {
+    return await handler({ host, port, protocol });
+  } catch (error) {
+    return { verdict: "unreachable", reason: error instanceof Error ? error.message : String(error) };
   }
 }
 
@@ -98,4 +115,9 @@ function joinStreams(from: Duplex, to: Duplex): void {
     if (!from.readableEnded) to.destroy();
   });
   from.pipe(to);
+  // Who has hung up in both directions hears no more. What is still said is thrown away, so that its end is noticed; after `pipe`, whose
+  // own listener makes `from` stand still.
+  to.on("close", () => {
+    from.resume();
+  });
 }

@@ -1,8 +1,8 @@
-import { SandboxError } from "@atoll/protocol";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { GuestChannel } from "./channel.ts";
 import { fileError } from "./errno.ts";
 import type { GuestProcess } from "./guest-process.ts";
-import { parseEntry, parseEvent, readRecords, type FileEntry, type WatchEvent } from "./tool-records.ts";
+import { parseEntry, parseEvent, readRecords, RecordCutOff, type FileEntry, type WatchEvent } from "./tool-records.ts";
 import { MalformedPayload } from "./wire.ts";
 
 export interface FileOptions {
@@ -12,6 +12,10 @@ export interface FileOptions {
 }
 
 const maxMessageBytes = 4096;
+
+/** Of a whole listing, which is held in memory; an entry counts as its record and what the host needs to keep it. */
+const maxListingBytes = 64 * 1024 * 1024;
+const entryOverheadBytes = 256;
 
 /**
  * Files of one sandbox. Everything happens inside, by a tool of the guest that runs as the given user: no path that a sandbox prepares can make
@@ -94,18 +98,21 @@ export class GuestFiles {
     const mode = (options.mode ?? 0o644).toString(8);
     const tool = await this.#start(["write", path, mode, options.how ?? "replace"], options, true);
     tool.listen();
+    let isWhole = true;
     try {
-      for await (const piece of pieces(content)) await tool.process.writeStdin(piece);
+      for await (const piece of pieces(content)) {
+        isWhole = await tool.feed(piece);
+        if (!isWhole) break;
+      }
       await tool.process.closeStdin();
     } catch (error) {
-      // The tool went first: its own words say why. Otherwise the source failed, and nothing may be committed.
-      if (!(error instanceof SandboxError && error.code === "invalid_state")) {
-        await tool.process.kill("SIGKILL");
-        await tool.process.wait().catch(() => undefined);
-        throw error;
-      }
+      // The source failed: nothing may be committed.
+      await tool.process.kill("SIGKILL");
+      await tool.process.wait().catch(() => undefined);
+      throw error;
     }
     await tool.finish(`write ${path}`);
+    if (!isWhole) throw violation(new MalformedPayload(`All is well with ${path}, and not all of it was taken`));
   }
 
   mkdir(path: string, options: FileOptions & { mode?: number; parents?: boolean } = {}): Promise<void> {
@@ -132,18 +139,26 @@ export class GuestFiles {
     const how = (options.recursive ?? false) ? "recursive" : "flat";
     const tool = await this.#start(["watch", path, how], options, false);
     try {
-      for await (const record of readRecords(tool.stdout())) yield parsed(() => parseEvent(record));
-    } finally {
-      await tool.process.kill("SIGKILL");
+      for await (const record of tool.records(`watch ${path}`)) yield parsed(() => parseEvent(record));
+    } catch (error) {
+      if (error !== options.signal?.reason) throw error;
     }
-    if (options.signal?.aborted !== true) await tool.finish(`watch ${path}`);
   }
 
   async #entries(argv: string[], asked: string, options: FileOptions): Promise<FileEntry[]> {
     const tool = await this.#start(argv, options, false);
     const entries: FileEntry[] = [];
-    for await (const record of readRecords(tool.stdout())) entries.push(parsed(() => parseEntry(record)));
-    await tool.finish(asked);
+    let size = 0;
+    for await (const record of tool.records(asked)) {
+      size += record.byteLength + entryOverheadBytes;
+      if (size > maxListingBytes) {
+        throw new SandboxError("limit_reached", `Cannot ${asked}: there are more than ${entries.length} entries`, {
+          suggestion: "List its directories one by one.",
+          details: { entries: entries.length },
+        });
+      }
+      entries.push(parsed(() => parseEntry(record)));
+    }
     return entries;
   }
 
@@ -187,7 +202,31 @@ class ToolRun {
     this.#listening.catch(() => undefined);
   }
 
-  async *stdout(): AsyncGenerator<{ data: Buffer }, void, void> {
+  /** False when the tool does not listen any more: its end says why. */
+  async feed(data: Uint8Array): Promise<boolean> {
+    try {
+      await this.process.writeStdin(data);
+      return true;
+    } catch (error) {
+      if (isSandboxError(error, "invalid_state")) return false;
+      throw error;
+    }
+  }
+
+  /** What the tool tells, to its end, which has to be a good one. A reader that stops early ends the tool. */
+  async *records(asked: string): AsyncGenerator<Buffer, void, void> {
+    try {
+      yield* readRecords(this.#stdout());
+    } catch (error) {
+      if (error instanceof RecordCutOff) await this.finish(asked);
+      throw error instanceof MalformedPayload ? violation(error) : error;
+    } finally {
+      await this.process.kill("SIGKILL");
+    }
+    await this.finish(asked);
+  }
+
+  async *#stdout(): AsyncGenerator<{ data: Buffer }, void, void> {
     for await (const event of this.process) {
       if (event.stream === "stdout") yield event;
       else this.hear(event.data);
@@ -211,9 +250,12 @@ function parsed<T>(parse: () => T): T {
   try {
     return parse();
   } catch (cause) {
-    if (!(cause instanceof MalformedPayload)) throw cause;
-    throw new SandboxError("guest_violation", `Cannot use the guest's answer: ${cause.message}`, { cause });
+    throw cause instanceof MalformedPayload ? violation(cause) : cause;
   }
+}
+
+function violation(cause: MalformedPayload): SandboxError {
+  return new SandboxError("guest_violation", `Cannot use the guest's answer: ${cause.message}`, { cause });
 }
 
 async function* pieces(

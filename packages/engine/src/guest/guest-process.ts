@@ -1,11 +1,8 @@
-import { signalNumbers, type ProcessExit, type SignalName } from "@atoll/protocol";
+import type { ProcessExit, SignalName } from "@atoll/protocol";
 import type { OutputEvent, Process } from "../process/process.ts";
 import { encodeFrame, toGuest } from "./frames.ts";
 import type { GuestStream } from "./guest-stream.ts";
 import { PayloadWriter } from "./wire.ts";
-
-/** Whom a signal reaches besides the process group. */
-const scopes = { group: 0, everythingStarted: 1 } as const;
 
 export interface GuestProcessOptions {
   pid: number;
@@ -20,12 +17,15 @@ export class GuestProcess implements Process {
   readonly pid: number;
   #stream: GuestStream;
   #options: GuestProcessOptions;
+  #wasAborted = false;
 
   constructor(stream: GuestStream, options: GuestProcessOptions) {
     this.pid = options.pid;
     this.#stream = stream;
     this.#options = options;
     const abort = (): void => {
+      if (stream.exit !== undefined) return;
+      this.#wasAborted = true;
       void this.kill("SIGKILL");
     };
     options.signal?.addEventListener("abort", abort, { once: true });
@@ -56,10 +56,7 @@ export class GuestProcess implements Process {
   }
 
   async kill(signal: SignalName = "SIGTERM"): Promise<void> {
-    if (this.#stream.exit !== undefined) return;
-    const scope = signal === "SIGKILL" ? scopes.everythingStarted : scopes.group;
-    const payload = new PayloadWriter().u32(signalNumbers[signal]).u32(scope).finish();
-    this.#options.send(encodeFrame(toGuest.SIGNAL, this.#stream.id, payload));
+    this.#stream.signal(signal);
   }
 
   /** Only a process with a terminal has a size to change; for others this does nothing. */
@@ -69,9 +66,10 @@ export class GuestProcess implements Process {
     this.#options.send(encodeFrame(toGuest.RESIZE, this.#stream.id, payload));
   }
 
+  /** Rejects with the reason of the signal if that ended the process. */
   async wait(): Promise<ProcessExit> {
     const { at: _, ...exit } = await this.#stream.ended;
-    this.#options.signal?.throwIfAborted();
+    if (this.#wasAborted) throw this.#options.signal?.reason;
     return exit;
   }
 

@@ -1,9 +1,13 @@
+import { SandboxError, signalNumbers, type SignalName } from "@atoll/protocol";
 import type { OutputEvent } from "../process/process.ts";
 import { encodeFrame, toGuest } from "./frames.ts";
-import { InputWindow } from "./input-window.ts";
+import { InputWindow, type InputPosition } from "./input-window.ts";
 import type { ExitReport, GuestMessage, StreamEntry } from "./messages.ts";
 import { OutputQueue } from "./output-queue.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
+
+/** Whom a signal reaches besides the process group. */
+const scopes = { group: 0, everythingStarted: 1 } as const;
 
 /** What a reader has kept for good, per output. */
 export interface OutputPosition {
@@ -13,10 +17,11 @@ export interface OutputPosition {
 
 export interface StreamOptions {
   id: number;
+  kind: "process" | "connection";
   windowBytes: number;
   /** Where output begins: all zero for a new stream. */
   from: OutputPosition;
-  inputOffset: number;
+  input: InputPosition;
   send: (frame: Buffer) => void;
   /** Called once, when nothing more can happen on this stream. */
   forget: () => void;
@@ -47,7 +52,7 @@ export class GuestStream {
     this.output = new OutputQueue(at, options.windowBytes, (acked) => {
       this.#sendOffset(toGuest.ACK, acked);
     });
-    this.input = new InputWindow(options.id, options.inputOffset, options.send);
+    this.input = new InputWindow(options.id, options.input, options.send);
     this.started = new Promise((resolve, reject) => {
       this.#onStarted = resolve;
       this.#onStartFailed = reject;
@@ -105,30 +110,48 @@ export class GuestStream {
   /** The sandbox is gone, or the channel is: what has arrived stays readable, the end cannot be known any more. */
   fail(error: unknown): void {
     this.#onStartFailed(error);
-    if (this.#exit === undefined) {
-      this.output.fail(error);
-      this.#onEndUnknown(error);
-    }
+    this.#failEnd(error);
     this.input.close("the sandbox is gone");
   }
 
   /** After a greeting: asks for what the guest has beyond what arrived here, and sends what it has not received. */
   reattach(entry: StreamEntry): void {
+    // What said so may have been dropped by the greeting.
+    this.#onStarted(entry.pid);
     this.#sendOffset(toGuest.ATTACH, this.output.receivedAt);
     if (entry.inputClosed) this.input.close("the reader closed its end");
-    else this.input.resend(entry.inputReceived);
+    else this.input.resend({ receivedOffset: entry.inputReceived, handedOnOffset: entry.inputHandedOn });
   }
 
+  /** Only to a process, and only while it lives. SIGKILL also reaches what has left the process group. */
+  signal(name: SignalName): void {
+    if (this.#options.kind !== "process" || this.#exit !== undefined) return;
+    const scope = name === "SIGKILL" ? scopes.everythingStarted : scopes.group;
+    const payload = new PayloadWriter().u32(signalNumbers[name]).u32(scope).finish();
+    this.#options.send(encodeFrame(toGuest.SIGNAL, this.id, payload));
+  }
+
+  /** Nothing is heard of it from now on: whoever still waits for its output or its end is told so. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
     this.#options.send(encodeFrame(toGuest.RELEASE, this.id));
+    this.#failEnd(new SandboxError("invalid_state", `Cannot follow stream ${this.id}: it was released`));
     this.input.close("the stream was released");
     this.#options.forget();
   }
 
+  #failEnd(error: unknown): void {
+    if (this.#exit !== undefined) return;
+    this.output.fail(error);
+    this.#onEndUnknown(error);
+  }
+
   #takeOutput(output: 1 | 2, at: number, offset: number, data: Buffer): void {
     const key = output === 1 ? "stdoutBytes" : "stderrBytes";
+    if (output === 2 && this.#options.kind === "connection") {
+      throw new MalformedPayload(`Connection ${this.id} has one output`);
+    }
     if (at !== this.output.receivedAt || offset !== this.#offsets[key] || this.#outputEnded) {
       throw new MalformedPayload(`Output at ${at} of stream ${this.id} does not continue what came before`);
     }
@@ -141,6 +164,7 @@ export class GuestStream {
   }
 
   #takeExit(exit: ExitReport): void {
+    if (this.#options.kind === "connection") throw new MalformedPayload(`Connection ${this.id} cannot exit`);
     if (this.#exit !== undefined) {
       if (exit.exitCode === this.#exit.exitCode && exit.signal === this.#exit.signal) return;
       throw new MalformedPayload(`Stream ${this.id} ended twice`);

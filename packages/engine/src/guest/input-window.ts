@@ -2,6 +2,14 @@ import { SandboxError } from "@atoll/protocol";
 import { encodeFrame, protocolConstants, toGuest } from "./frames.ts";
 import { PayloadWriter } from "./wire.ts";
 
+/** How far the guest is with the input of a stream. */
+export interface InputPosition {
+  /** It has everything below. */
+  receivedOffset: number;
+  /** The reader has taken everything below; what lies between the two fills the window. */
+  handedOnOffset: number;
+}
+
 /**
  * The input side of one stream. Keeps what the guest has not acknowledged, so that it can be sent again after a greeting, and makes
  * writers wait while a whole window is on its way.
@@ -9,8 +17,10 @@ import { PayloadWriter } from "./wire.ts";
 export class InputWindow {
   #id: number;
   #send: (frame: Buffer) => void;
-  /** Sent and not acknowledged, in order; the first byte stands at `#ackedOffset`. */
+  /** Sent and not acknowledged, in order; the last byte stands before `#sentOffset`. */
   #unacked: Buffer[] = [];
+  #unackedBytes = 0;
+  /** Below `#sentOffset` by at most a window, and by more than is unacked where a predecessor has sent. */
   #ackedOffset: number;
   #sentOffset: number;
   #state: "open" | "ending" | "closed" = "open";
@@ -19,11 +29,11 @@ export class InputWindow {
   /** Writers take turns: the bytes of one call stay together. */
   #turn: Promise<void> = Promise.resolve();
 
-  constructor(id: number, startOffset: number, send: (frame: Buffer) => void) {
+  constructor(id: number, start: InputPosition, send: (frame: Buffer) => void) {
     this.#id = id;
     this.#send = send;
-    this.#ackedOffset = startOffset;
-    this.#sentOffset = startOffset;
+    this.#ackedOffset = start.handedOnOffset;
+    this.#sentOffset = start.receivedOffset;
   }
 
   get sentOffset(): number {
@@ -53,14 +63,9 @@ export class InputWindow {
   }
 
   acknowledge(offset: number): void {
-    while (this.#unacked.length > 0 && this.#ackedOffset < offset) {
-      const first = this.#unacked[0];
-      if (first === undefined) break;
-      const gone = Math.min(first.byteLength, offset - this.#ackedOffset);
-      this.#ackedOffset += gone;
-      if (gone === first.byteLength) this.#unacked.shift();
-      else this.#unacked[0] = first.subarray(gone);
-    }
+    this.#ackedOffset = Math.max(this.#ackedOffset, Math.min(offset, this.#sentOffset));
+    const unackedFrom = this.#sentOffset - this.#unackedBytes;
+    this.#drop(Math.max(0, this.#ackedOffset - unackedFrom));
     this.#notify();
   }
 
@@ -69,17 +74,18 @@ export class InputWindow {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#closedBecause = because;
-    this.#unacked = [];
+    this.#drop(this.#unackedBytes);
     this.#notify();
   }
 
-  /** After a greeting: the guest has everything below `receivedOffset`, the rest may have been lost on the way. */
-  resend(receivedOffset: number): void {
+  /** After a greeting: what the guest has not received may have been lost on the way. */
+  resend(position: InputPosition): void {
     if (this.#state === "closed") return;
-    this.acknowledge(receivedOffset);
-    let offset = this.#ackedOffset;
+    this.acknowledge(position.handedOnOffset);
+    let offset = this.#sentOffset - this.#unackedBytes;
     for (const piece of this.#unacked) {
-      this.#sendData(offset, piece);
+      const received = Math.max(0, position.receivedOffset - offset);
+      if (received < piece.byteLength) this.#sendData(offset + received, piece.subarray(received));
       offset += piece.byteLength;
     }
     if (this.#state === "ending") this.#sendEnd();
@@ -101,8 +107,19 @@ export class InputWindow {
       });
     }
     this.#unacked.push(piece);
+    this.#unackedBytes += piece.byteLength;
     this.#sendData(this.#sentOffset, piece);
     this.#sentOffset += piece.byteLength;
+  }
+
+  #drop(bytes: number): void {
+    this.#unackedBytes -= bytes;
+    let left = bytes;
+    for (let first = this.#unacked[0]; first !== undefined && left > 0; first = this.#unacked[0]) {
+      if (left < first.byteLength) this.#unacked[0] = first.subarray(left);
+      else this.#unacked.shift();
+      left -= Math.min(left, first.byteLength);
+    }
   }
 
   #sendData(offset: number, piece: Buffer): void {

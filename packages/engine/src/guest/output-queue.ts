@@ -7,11 +7,19 @@ import type { OutputEvent } from "../process/process.ts";
 const idleAckBytes = 1024;
 
 /**
+ * Pieces below this are copied together. A piece is a view of what was read from the channel at once, up to 64 KiB of all streams: one byte that
+ * nobody reads must not keep all of that.
+ */
+const packBytes = 16 * 1024;
+
+/**
  * The output of one stream between the channel and its one reader. Holds no more than the guest's window, because the guest
  * sends no more before it is acknowledged.
  */
 export class OutputQueue implements AsyncIterable<OutputEvent> {
   #events: OutputEvent[] = [];
+  /** The last event that was packed, and the memory that it grows into. */
+  #pack: { event: OutputEvent; room: Buffer } | undefined;
   #receivedAt: number;
   #takenAt: number;
   #ackedAt: number;
@@ -43,10 +51,11 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   push(event: OutputEvent): void {
     this.#receivedAt = event.at + event.data.byteLength;
     if (this.#state === "open") {
-      this.#events.push(event);
+      if (event.data.byteLength < packBytes) this.#pushPacked(event);
+      else this.#events.push(event);
       this.#notify();
     } else if (this.#events.length === 0) {
-      this.#take(this.#receivedAt);
+      this.#drop();
     }
   }
 
@@ -56,9 +65,9 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     this.#notify();
   }
 
-  /** The reader gets what has arrived, then `error`. */
+  /** The reader gets what has arrived, then `error`; unless the end is known already. */
   fail(error: unknown): void {
-    if (this.#state === "discarding") return;
+    if (this.#state !== "open") return;
     this.#state = "failed";
     this.#error = error;
     this.#notify();
@@ -67,7 +76,7 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   discard(): void {
     if (this.#state !== "failed") this.#state = "discarding";
     this.#events = [];
-    this.#take(this.#receivedAt);
+    this.#drop();
     this.#notify();
   }
 
@@ -103,6 +112,28 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     };
   }
 
+  #pushPacked(event: OutputEvent): void {
+    const pack = this.#pack;
+    const used = pack?.event.data.byteLength ?? 0;
+    const size = used + event.data.byteLength;
+    const isQueued = pack !== undefined && pack.event === this.#events.at(-1);
+    if (isQueued && pack.event.stream === event.stream && size <= packBytes) {
+      if (size > pack.room.byteLength) pack.room = copyOf(pack.event.data, Math.min(packBytes, 2 * size));
+      pack.room.set(event.data, used);
+      pack.event.data = pack.room.subarray(0, size);
+    } else {
+      const room = copyOf(event.data, event.data.byteLength);
+      this.#pack = { event: { ...event, data: room }, room };
+      this.#events.push(this.#pack.event);
+    }
+  }
+
+  /** Nobody will read what has arrived. */
+  #drop(): void {
+    this.#takenAt = this.#receivedAt;
+    this.#acknowledgeFrom(idleAckBytes);
+  }
+
   #take(at: number): void {
     this.#takenAt = at;
     this.#acknowledgeFrom(this.#windowBytes / 4);
@@ -119,4 +150,11 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     this.#wake = undefined;
     wake?.();
   }
+}
+
+/** In memory of its own, not in a part of the pool that others share. */
+function copyOf(data: Buffer, capacity: number): Buffer {
+  const copy = Buffer.allocUnsafeSlow(capacity);
+  copy.set(data);
+  return copy;
 }

@@ -59,6 +59,9 @@ const maxPathBytes = 8192;
 /** No entry or event comes near this. */
 const maxRecordBytes = 3 * maxPathBytes;
 
+/** The tool ended in the middle of a record: how it ended may say why. */
+export class RecordCutOff extends MalformedPayload {}
+
 /** Cuts the output of a tool, which runs inside and may lie, into records. Holds at most one of them. */
 export async function* readRecords(chunks: AsyncIterable<{ data: Buffer }>): AsyncGenerator<Buffer, void, void> {
   let held: Buffer = Buffer.alloc(0);
@@ -73,7 +76,7 @@ export async function* readRecords(chunks: AsyncIterable<{ data: Buffer }>): Asy
       yield record;
     }
   }
-  if (held.byteLength > 0) throw new MalformedPayload("The last record is cut off");
+  if (held.byteLength > 0) throw new RecordCutOff("The last record is cut off");
 }
 
 export function parseEntry(record: Buffer): FileEntry {

@@ -51,9 +51,9 @@ export class FifoTransport {
     this.#writer.on("error", () => undefined);
   }
 
-  /** Never blocks. What the FIFO has no room for waits in memory; windows keep that bounded. */
-  write(bytes: Uint8Array): void {
-    if (!this.#writer.destroyed) this.#writer.write(bytes);
+  /** Never blocks. What the FIFO has no room for waits in memory; `onTaken` is called when it has gone into the FIFO. */
+  write(bytes: Uint8Array, onTaken?: () => void): void {
+    if (!this.#writer.destroyed) this.#writer.write(bytes, onTaken);
   }
 
   close(): void {
