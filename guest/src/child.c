@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -107,6 +108,19 @@ IN_CHILD static void become(struct child_plan *plan) {
     give_up(plan, STEP_EXEC);
 }
 
+/*
+ * gVisor does not wake a process for a signal that came while it stood still in vfork, and drops the ones after it as pending
+ * already: the end of one child during the start of another would leave the guest asleep for ever. Taking SIGCHLD out of
+ * the mask makes the kernel look again.
+ */
+static void notice_children(void) {
+    sigset_t child, before;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child, &before);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 IN_CHILD pid_t child_start(struct child_plan *plan) {
     plan->failed = STEP_NONE;
     plan->error = 0;
@@ -114,6 +128,7 @@ IN_CHILD pid_t child_start(struct child_plan *plan) {
     pid_t pid = vfork();
     if (pid == 0)
         become(plan);
+    notice_children();
     if (pid > 0 && plan->failed != STEP_NONE)
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
             continue;
