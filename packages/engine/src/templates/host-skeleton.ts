@@ -56,6 +56,19 @@ alias ls='ls --color=auto'
 alias ll='ls -alF'
 `;
 
+/** Root may become anyone; nobody else can, because no account has a password. */
+const becomeUser = `auth sufficient pam_rootok.so
+auth required pam_unix.so
+account sufficient pam_rootok.so
+account required pam_unix.so
+session required pam_unix.so
+`;
+const refuseAll = `auth required pam_deny.so
+account required pam_deny.so
+session required pam_deny.so
+password required pam_deny.so
+`;
+
 /**
  * Everything of a sandbox's root that does not come from the host. There is no name server on purpose: names are resolved by the proxy, outside.
  */
@@ -85,6 +98,9 @@ export const ownEntries: readonly SkeletonEntry[] = [
   ),
   file("etc/fstab", ""),
   link("etc/mtab", "/proc/mounts"),
+  directory("etc/pam.d"),
+  ...["su", "su-l", "runuser", "runuser-l"].map((name) => file(`etc/pam.d/${name}`, becomeUser)),
+  file("etc/pam.d/other", refuseAll),
   file("etc/profile", profile),
   directory("etc/profile.d"),
   file("etc/bash.bashrc", bashrc),

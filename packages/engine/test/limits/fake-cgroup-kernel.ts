@@ -148,7 +148,7 @@ export class FakeCgroupKernel implements CgroupKernel {
     if (pid <= 0) throw new Error("SIGKILL to ourselves");
     this.onKill(pid);
     if (this.immortal.has(pid)) return;
-    if (this.#version === 1 && this.#isFrozen(pid)) this.#pending.add(pid);
+    if (this.#version === 1 && this.isFrozen(pid)) this.#pending.add(pid);
     else for (const { pids } of this.#groups.values()) pids.delete(pid);
   }
 
@@ -190,7 +190,7 @@ export class FakeCgroupKernel implements CgroupKernel {
     }
   }
 
-  #isFrozen(pid: number): boolean {
+  isFrozen(pid: number): boolean {
     return [...this.#groups.values()].some(
       ({ files, pids }) => pids.has(pid) && files.get("freezer.state") === "FROZEN",
     );
@@ -198,7 +198,7 @@ export class FakeCgroupKernel implements CgroupKernel {
 
   #deliverPending(): void {
     for (const pid of this.#pending)
-      if (!this.#isFrozen(pid)) for (const { pids } of this.#groups.values()) pids.delete(pid);
+      if (!this.isFrozen(pid)) for (const { pids } of this.#groups.values()) pids.delete(pid);
   }
 
   #assertMemoryOrder(group: string, name: string, bytes: number): void {
