@@ -1,10 +1,77 @@
 #include "asked.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "proxy.h"
+#include "proxy_reply.h"
+
+static uint32_t last_id;
+
+static uint32_t next_id(void) {
+    do
+        last_id = (last_id + 1) & ~ATOLL_GUEST_ID_BIT;
+    while (last_id == 0 || stream_find(last_id | ATOLL_GUEST_ID_BIT) != NULL);
+    return last_id | ATOLL_GUEST_ID_BIT;
+}
+
+int asked_new(int fd, const struct asked *wanted, const void *early, size_t length) {
+    struct stream *s = stream_new(next_id(), KIND_ASKED, 0);
+    if (s == NULL)
+        return errno;
+    s->asked = malloc(sizeof *s->asked);
+    int second = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (s->asked == NULL || second < 0 || !ring_append(&s->out, 1, early, length)) {
+        if (second >= 0)
+            close(second);
+        stream_free(s);
+        return ENOMEM;
+    }
+    *s->asked = *wanted;
+    s->asked->told = false;
+    s->out_fd[0] = fd;
+    s->in_fd = second;
+    return 0;
+}
+
 void asked_emit(struct stream *s, struct batch *b) {
-    (void)s;
-    (void)b;
+    uint8_t payload[1 + 2 + 4 + ASKED_HOST_MOST];
+    if (s->asked->told)
+        return;
+    uint8_t *to = put_u8(payload, (uint8_t)s->asked->protocol);
+    to = put_u16(to, s->asked->port);
+    to = put_text(to, s->asked->host, strlen(s->asked->host));
+    batch_frame(b, ATOLL_FRAME_CONNECT, s->id, payload, (size_t)(to - payload));
+    s->asked->told = true;
+}
+
+void asked_verdict(struct stream *s, uint8_t verdict, struct text reason) {
+    struct reply reply;
+    int on = 1;
+    if (s->asked == NULL)
+        return;
+    reply_to_verdict(&reply, s->asked, verdict, reason);
+    if (verdict != VERDICT_ALLOWED) {
+        proxy_part(s->out_fd[0], &reply);
+        s->out_fd[0] = -1;
+        stream_free(s);
+        return;
+    }
+    setsockopt(s->in_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    asked_free(s);
+    /* The first bytes to a client always fit; if they do not, it has gone. */
+    if (reply.length > 0 && send(s->in_fd, reply.bytes, reply.length, MSG_NOSIGNAL) != (ssize_t)reply.length)
+        stream_close_input(s);
+    stream_write(s);
 }
 
 void asked_free(struct stream *s) {
-    (void)s;
+    free(s->asked);
+    s->asked = NULL;
 }

@@ -91,7 +91,8 @@ IN_CHILD static void become(struct child_plan *plan) {
     if (plan->terminal >= 0 && syscall(SYS_ioctl, plan->terminal, TIOCSCTTY, 0) != 0)
         give_up(plan, STEP_TERMINAL);
     if (syscall(SYS_dup3, plan->in_fd, 0, 0) < 0 || syscall(SYS_dup3, plan->out_fd, 1, 0) < 0 ||
-        syscall(SYS_dup3, plan->err_fd, 2, 0) < 0)
+        syscall(SYS_dup3, plan->err_fd, 2, 0) < 0 ||
+        (plan->extra_fd >= 0 && syscall(SYS_dup3, plan->extra_fd, 3, 0) < 0))
         give_up(plan, STEP_DESCRIPTORS);
     set_limits(plan);
     for (int i = 0; i < plan->withheld_count; i++)

@@ -24,6 +24,8 @@ enum child_step {
 
 struct child_plan {
     int in_fd, out_fd, err_fd;
+    /* Becomes descriptor 3; -1: none. */
+    int extra_fd;
     /* Descriptor of the terminal to control the session, or -1. */
     int terminal;
     /* Descriptor of the program, or -1: then `argv[0]` is looked for in `path` unless it has a slash. */

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "asked.h"
+#include "dial.h"
 #include "in.h"
 #include "out.h"
 #include "process.h"
@@ -92,7 +94,13 @@ static void on_resize(struct stream *s, uint32_t id, struct reader *r) {
 }
 
 static void on_release(struct stream *s, uint32_t id, struct reader *r) {
-    if (whole(id, r) && s != NULL && !s->released)
+    struct text reason = {"", 0};
+    if (!whole(id, r) || s == NULL || s->released)
+        return;
+    if (s->asked != NULL)
+        /* The client is told, as after a refusal. */
+        asked_verdict(s, VERDICT_UNREACHABLE, reason);
+    else
         stream_release(s);
 }
 
@@ -104,6 +112,13 @@ static void on_attach(struct stream *s, uint32_t id, struct reader *r) {
         out_failed(id, ESRCH, "attach to stream %u", id);
     else if (!stream_attach(s, at))
         out_failed(id, EINVAL, "attach at %llu", (unsigned long long)at);
+}
+
+static void on_verdict(struct stream *s, uint32_t id, struct reader *r) {
+    uint8_t verdict = read_u8(r);
+    struct text reason = read_text(r);
+    if (whole(id, r) && s != NULL)
+        asked_verdict(s, verdict, reason);
 }
 
 static bool dispatch_stream_frame(uint8_t type, uint32_t id, struct reader *r) {
@@ -131,6 +146,9 @@ static bool dispatch_stream_frame(uint8_t type, uint32_t id, struct reader *r) {
     case ATOLL_FRAME_ATTACH:
         on_attach(s, id, r);
         return true;
+    case ATOLL_FRAME_VERDICT:
+        on_verdict(s, id, r);
+        return true;
     default:
         return false;
     }
@@ -142,6 +160,8 @@ void dispatch_frame(uint8_t type, uint32_t id, const uint8_t *payload, size_t le
         on_hello(&r);
     else if (type == ATOLL_FRAME_SPAWN)
         spawn_frame(id, payload, length);
+    else if (type == ATOLL_FRAME_DIAL)
+        dial_frame(id, &r);
     else if (!dispatch_stream_frame(type, id, &r) && !request_frame(type, id, &r))
         out_failed(id, ENOSYS, "understand frame type 0x%02x", type);
 }

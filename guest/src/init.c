@@ -13,27 +13,22 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "dial.h"
 #include "in.h"
 #include "out.h"
+#include "pollset.h"
 #include "process.h"
 #include "procfs.h"
+#include "proxy.h"
 #include "spawn.h"
 #include "stream.h"
 
 /* How often streams that had more to give than was read are read again before the others are looked at. */
 #define HOT_ROUNDS 4
-#define FIXED_POLLS 3
-#define MOST_POLLS (FIXED_POLLS + ATOLL_MAX_STREAMS * 3)
 
-enum { FROM_HOST, TO_HOST, CHILDREN };
-enum { ROLE_OUTPUT_1, ROLE_OUTPUT_2, ROLE_INPUT };
+enum { ROLE_OUTPUT_1, ROLE_OUTPUT_2, ROLE_INPUT, ROLE_CONNECTING };
 
-static struct pollfd polls[MOST_POLLS];
-static struct {
-    struct stream *stream;
-    int role;
-} owners[MOST_POLLS];
-static int poll_count;
+static bool host_spoke, child_ended;
 static int child_pipe[2] = {-1, -1};
 
 static void on_child(int signal) {
@@ -96,45 +91,60 @@ static void set_up(void) {
     out_init();
 }
 
-static void watch(int fd, short events, struct stream *s, int role) {
-    owners[poll_count].stream = s;
-    owners[poll_count].role = role;
-    polls[poll_count++] = (struct pollfd){.fd = fd, .events = events};
+static void serve_stream(void *subject, int role, short events) {
+    struct stream *s = subject;
+    switch (role) {
+    case ROLE_OUTPUT_1:
+    case ROLE_OUTPUT_2:
+        stream_read(s, role - ROLE_OUTPUT_1);
+        break;
+    case ROLE_CONNECTING:
+        dial_ready(s);
+        break;
+    case ROLE_INPUT:
+        if (!(events & (POLLERR | POLLHUP | POLLNVAL)))
+            stream_write(s);
+        else if (!stream_keep_terminal(s))
+            stream_close_input(s);
+        break;
+    }
 }
 
 static void watch_stream(struct stream *s) {
-    for (int i = 0; i < 2; i++)
-        if (s->out_fd[i] >= 0 && !ring_full(&s->out))
-            watch(s->out_fd[i], POLLIN, s, ROLE_OUTPUT_1 + i);
-    /* With no events asked for, poll still tells when the reader has gone. */
-    if (s->in_fd >= 0)
-        watch(s->in_fd, s->in.length > 0 ? POLLOUT : 0, s, ROLE_INPUT);
-}
-
-static void gather_polls(uint64_t now_ms) {
-    poll_count = 0;
-    watch(in_wants_poll(now_ms) ? STDIN_FILENO : -1, POLLIN, NULL, 0);
-    watch(out_wants_poll(now_ms) ? STDOUT_FILENO : -1, POLLOUT, NULL, 0);
-    watch(child_pipe[0], POLLIN, NULL, 0);
-    for (int i = 0; i < stream_count(); i++)
-        watch_stream(stream_nth(i));
-}
-
-static void serve_stream(struct stream *s, int role, short events) {
-    if (role == ROLE_INPUT) {
-        if (events & (POLLERR | POLLHUP | POLLNVAL))
-            stream_close_input(s);
-        else
-            stream_write(s);
+    if (s->connecting) {
+        pollset_add(s->in_fd, POLLOUT, serve_stream, s, ROLE_CONNECTING);
         return;
     }
-    stream_read(s, role - ROLE_OUTPUT_1);
+    /* Until its verdict a client is neither read nor written. */
+    if (s->asked != NULL || s->process.hung_until != 0)
+        return;
+    for (int i = 0; i < 2; i++)
+        if (!ring_full(&s->out))
+            pollset_add(s->out_fd[i], POLLIN, serve_stream, s, ROLE_OUTPUT_1 + i);
+    /* With no events asked for, poll still tells when the reader has gone. */
+    pollset_add(s->in_fd, s->in.length > 0 ? POLLOUT : 0, serve_stream, s, ROLE_INPUT);
 }
 
-static void serve_streams(void) {
-    for (int i = FIXED_POLLS; i < poll_count; i++)
-        if (polls[i].revents != 0)
-            serve_stream(owners[i].stream, owners[i].role, polls[i].revents);
+static void serve_flag(void *subject, int role, short events) {
+    (void)role;
+    (void)events;
+    bool *flag = subject;
+    *flag = true;
+}
+
+/* What the host wants is done after everything else, because it may free any stream. */
+static void gather_polls(uint64_t now_ms) {
+    static bool writable;
+    pollset_clear();
+    host_spoke = child_ended = false;
+    if (in_wants_poll(now_ms))
+        pollset_add(STDIN_FILENO, POLLIN, serve_flag, &host_spoke, 0);
+    if (out_wants_poll(now_ms))
+        pollset_add(STDOUT_FILENO, POLLOUT, serve_flag, &writable, 0);
+    pollset_add(child_pipe[0], POLLIN, serve_flag, &child_ended, 0);
+    for (int i = 0; i < stream_count(); i++)
+        watch_stream(stream_nth(i));
+    proxy_watch(now_ms);
 }
 
 /* Exits that waited for output to be read. Backwards, because a released stream may go. */
@@ -166,7 +176,8 @@ static void reap(void) {
 
 /* Milliseconds until something is due; -1 for never. */
 static int run_timers(void) {
-    uint64_t now = clock_ms(), next = 0;
+    uint64_t now = clock_ms();
+    uint64_t next = proxy_tick(now);
     for (int i = stream_count() - 1; i >= 0; i--) {
         struct stream *s = stream_nth(i);
         uint64_t due = s->kind == KIND_PROCESS ? process_tick(s, now) : 0;
@@ -193,17 +204,16 @@ void init_main(void) {
     for (;;) {
         int timers = run_timers();
         in_pump();
+        settle_streams();
         out_pump();
         uint64_t now = clock_ms();
         gather_polls(now);
-        if (poll(polls, (nfds_t)poll_count, patience(now, timers)) < 0)
-            /* Only an interrupting signal; what poll would have said is asked again. */
+        if (!pollset_wait(patience(now, timers)))
             continue;
-        serve_streams();
-        if (polls[CHILDREN].revents != 0)
+        pollset_serve();
+        if (child_ended)
             reap();
-        settle_streams();
-        if (polls[FROM_HOST].revents != 0) {
+        if (host_spoke) {
             in_read();
             in_pump();
         }

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "followers.h"
 #include "out.h"
+#include "undo.h"
 
 #define CHECK_FIRST_MS 5
 #define CHECK_MOST_MS 250
@@ -64,7 +65,7 @@ void process_reap(void) {
         if (s == NULL)
             continue;
         s->process.reaped = true;
-        s->process.limit_at = 0;
+        s->process.limit_at = s->process.hung_until = 0;
         note_exit(&s->process, status, &usage);
         process_settle(s);
     }
@@ -77,9 +78,10 @@ static void signal_group(struct process *p, int signal) {
 
 void process_signal(struct stream *s, int signal, uint32_t scope) {
     struct process *p = &s->process;
-    signal_group(p, signal);
+    /* Before the group: what has left it is found through its parents while they live. */
     if (scope == 1)
         followers_signal(s->id, p->pid, signal);
+    signal_group(p, signal);
     if (signal == SIGKILL && !p->exited) {
         enum hold hold = scope == 1 ? HOLD_FOLLOWERS : HOLD_GROUP;
         if (hold > p->hold)
@@ -110,6 +112,15 @@ static void measure_pipes(struct stream *s) {
     }
 }
 
+/* Only a tool that was killed leaves anything; one that ends by itself has tidied up. */
+static void undo_leftovers(struct process *p) {
+    bool killed = p->exit[0] == 1;
+    if (p->undo != NULL && killed)
+        undo_run(p->undo);
+    undo_free(p->undo);
+    p->undo = NULL;
+}
+
 void process_settle(struct stream *s) {
     struct process *p = &s->process;
     if (!p->reaped)
@@ -125,8 +136,10 @@ void process_settle(struct stream *s) {
             return;
         }
         p->check_at = p->kill_at = 0;
-        if (!p->draining)
+        if (!p->draining) {
             measure_pipes(s);
+            undo_leftovers(p);
+        }
         p->draining = true;
         for (int i = 0; i < 2; i++)
             while (p->undrained[i] > 0 && !ring_full(&s->out))
@@ -166,7 +179,9 @@ uint64_t process_tick(struct stream *s, uint64_t now_ms) {
         p->kill_at = 0;
         process_signal(s, SIGKILL, 1);
     }
-    uint64_t next = sooner(p->limit_at, p->kill_at);
+    if (p->hung_until != 0 && now_ms >= p->hung_until)
+        p->hung_until = 0;
+    uint64_t next = sooner(sooner(p->limit_at, p->kill_at), p->hung_until);
     if (p->check_at == 0)
         return next;
     if (now_ms < p->check_at)

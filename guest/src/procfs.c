@@ -19,6 +19,19 @@ int procfs_fd(void) {
     return proc_fd;
 }
 
+/* A guest that is not PID 1 shares /proc with others, and only its own offspring is its business; as their subreaper it keeps them all. */
+static bool concerns_guest(pid_t pid, pid_t self) {
+    struct proc_info info;
+    if (self == 1)
+        return true;
+    while (pid > 1 && procfs_info(pid, &info)) {
+        if (info.parent == self)
+            return true;
+        pid = info.parent;
+    }
+    return false;
+}
+
 void procfs_each(bool (*visit)(pid_t pid, void *context), void *context) {
     int fd = openat(proc_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *directory = fd < 0 ? NULL : fdopendir(fd);
@@ -32,7 +45,7 @@ void procfs_each(bool (*visit)(pid_t pid, void *context), void *context) {
     while ((entry = readdir(directory)) != NULL) {
         char *end;
         long pid = strtol(entry->d_name, &end, 10);
-        if (pid <= 0 || *end != 0 || pid == self)
+        if (pid <= 0 || *end != 0 || pid == self || !concerns_guest((pid_t)pid, self))
             continue;
         if (!visit((pid_t)pid, context))
             break;

@@ -19,13 +19,19 @@ static bool input_reachable(const struct stream *s) {
     return s->in_fd >= 0 && !s->connecting && s->asked == NULL;
 }
 
+/* EIO from a terminal means that nobody has its other side open. */
+static void end_output(struct stream *s, int output) {
+    if (!stream_keep_terminal(s))
+        stream_close_output(s, output);
+}
+
 /* A released process must not notice that nobody listens. */
 static void read_away(struct stream *s, int output) {
     static uint8_t waste[READ_MOST];
     ssize_t n = read(s->out_fd[output], waste, sizeof waste);
     s->hot[output] = n == READ_MOST;
     if (n == 0 || (n < 0 && !again(errno)))
-        stream_close_output(s, output);
+        end_output(s, output);
     else if (n < 0)
         s->process.undrained[output] = 0;
     else
@@ -52,8 +58,7 @@ void stream_read(struct stream *s, int output) {
         *undrained -= (uint64_t)n < *undrained ? (uint64_t)n : *undrained;
         ring_commit(&s->out, (uint8_t)(output + 1), (size_t)n);
     } else if (n == 0 || !again(errno)) {
-        /* EIO from a terminal means that nobody has its other side open any more. */
-        stream_close_output(s, output);
+        end_output(s, output);
     } else if (errno == EAGAIN) {
         *undrained = 0;
     }
@@ -88,7 +93,7 @@ static void hand_end_on(struct stream *s) {
 /* Bytes taken; 0 when the reader is busy or gone, which then shows in `input`. */
 static size_t hand_on(struct stream *s, const uint8_t *data, size_t length) {
     ssize_t n = s->kind == KIND_PROCESS ? write(s->in_fd, data, length) : send(s->in_fd, data, length, MSG_NOSIGNAL);
-    if (n < 0 && !again(errno))
+    if (n < 0 && !again(errno) && !stream_keep_terminal(s))
         stream_close_input(s);
     if (n <= 0)
         return 0;

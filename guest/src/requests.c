@@ -11,6 +11,7 @@
 #include "holders.h"
 #include "out.h"
 #include "procfs.h"
+#include "proxy.h"
 #include "protocol.h"
 #include "stream.h"
 
@@ -63,6 +64,14 @@ static bool whole(const struct reader *r) {
 
 bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
     switch (type) {
+    case ATOLL_FRAME_PROXY: {
+        uint16_t port = read_u16(r);
+        if (whole(r)) {
+            answer(id, proxy_listen(port), "listen on the proxy's port");
+            return true;
+        }
+        break;
+    }
     case ATOLL_FRAME_CAP: {
         uint64_t bytes = read_u64(r);
         if (whole(r)) {

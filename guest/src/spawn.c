@@ -15,6 +15,7 @@
 #include "protocol.h"
 #include "pty.h"
 #include "stream.h"
+#include "undo.h"
 #include "user.h"
 #include "wire.h"
 
@@ -161,7 +162,12 @@ static int open_terminal(struct stream *s, const struct request *request) {
 
 static int open_descriptors(struct stream *s, const struct request *request) {
     plan.in_fd = null_fd;
-    plan.out_fd = plan.err_fd = plan.terminal = -1;
+    plan.out_fd = plan.err_fd = plan.terminal = plan.extra_fd = -1;
+    if ((request->flags & ATOLL_SPAWN_TOOL) && strcmp(strings[2], "write") == 0) {
+        s->process.undo = undo_new(&user, &plan.extra_fd);
+        if (s->process.undo == NULL)
+            return errno;
+    }
     if (request->flags & ATOLL_SPAWN_PTY)
         return open_terminal(s, request);
     int error = open_pipe(&s->out_fd[0], &plan.out_fd, false);
@@ -179,6 +185,8 @@ static void close_theirs(void) {
         close(plan.out_fd);
     if (plan.err_fd >= 0 && plan.err_fd != plan.out_fd)
         close(plan.err_fd);
+    if (plan.extra_fd >= 0)
+        close(plan.extra_fd);
 }
 
 static void answer_failed_step(uint32_t id, const struct request *request) {

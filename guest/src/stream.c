@@ -7,8 +7,13 @@
 #include <unistd.h>
 
 #include "asked.h"
+#include "clock.h"
 #include "out.h"
+#include "pollset.h"
 #include "pty.h"
+#include "undo.h"
+
+#define HUNG_MS 100
 
 static struct stream *streams[ATOLL_MAX_STREAMS];
 static int count;
@@ -73,7 +78,9 @@ void stream_free(struct stream *s) {
         count--;
         break;
     }
+    pollset_forget(s);
     asked_free(s);
+    undo_free(s->process.undo);
     close_fd(&s->out_fd[0]);
     close_fd(&s->out_fd[1]);
     close_fd(&s->in_fd);
@@ -113,13 +120,19 @@ void stream_close_output(struct stream *s, int output) {
 }
 
 void stream_close_input(struct stream *s) {
-    if (stream_input_done(s))
-        return;
     if (s->kind != KIND_PROCESS && s->in_fd >= 0)
         shutdown(s->in_fd, SHUT_WR);
     close_fd(&s->in_fd);
     inbuf_clear(&s->in);
-    s->input = INPUT_CLOSED;
+    if (!stream_input_done(s))
+        s->input = INPUT_CLOSED;
+}
+
+bool stream_keep_terminal(struct stream *s) {
+    if (!s->process.pty || s->process.reaped)
+        return false;
+    s->process.hung_until = clock_ms() + HUNG_MS;
+    return true;
 }
 
 void stream_detach(struct stream *s) {
@@ -133,6 +146,8 @@ bool stream_attach(struct stream *s, uint64_t at) {
         return false;
     s->attached = true;
     s->exit_told = s->end_told = false;
+    if (s->asked != NULL)
+        s->asked->told = false;
     return true;
 }
 

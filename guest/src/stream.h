@@ -25,6 +25,8 @@ enum input_state {
     INPUT_CLOSED,
 };
 
+struct undo;
+
 /* What holds the EXIT of a reaped process back. */
 enum hold { HOLD_NONE, HOLD_GROUP, HOLD_FOLLOWERS };
 
@@ -42,9 +44,13 @@ struct process {
     uint8_t exit[ATOLL_EXIT_SIZE];
     /* Milliseconds of the monotonic clock; 0: none. */
     uint64_t limit_at, kill_at, check_at;
+    /* Nobody has the terminal open, but its process lives: not looked at before then. */
+    uint64_t hung_until;
     uint32_t grace_ms, check_ms;
     /* What SPAWN asked for as RLIMIT_FSIZE. */
     uint64_t file_size_limit;
+    /* Only of a tool that may leave something behind. */
+    struct undo *undo;
 };
 
 struct asked;
@@ -86,6 +92,11 @@ bool stream_input_done(const struct stream *s);
 bool stream_over(const struct stream *s);
 void stream_close_output(struct stream *s, int output);
 void stream_close_input(struct stream *s);
+/*
+ * The other side of a terminal is closed. While the process lives the terminal is kept: to close it would kill, by SIGHUP, a process that is
+ * just about to end by itself, and it may be opened again. False when there is no reason to keep it.
+ */
+bool stream_keep_terminal(struct stream *s);
 
 /* Reads once from output 0 or 1 into the ring; sets `hot` when there is likely more. */
 void stream_read(struct stream *s, int output);

@@ -1,0 +1,17 @@
+/* The proxy on 127.0.0.1 inside, through which alone the outside can be reached: its clients until what they want is known. */
+#ifndef ATOLL_PROXY_H
+#define ATOLL_PROXY_H
+
+#include <stdint.h>
+
+#include "proxy_reply.h"
+
+/* 0 or an errno. On the port that it has already this does nothing; on another it moves. */
+int proxy_listen(uint16_t port);
+void proxy_watch(uint64_t now_ms);
+/* Gives up clients that take too long; returns when that is due next, 0 for never. */
+uint64_t proxy_tick(uint64_t now_ms);
+/* Sends a last answer, and closes when the client has read it or after a while. Takes `fd`. */
+void proxy_part(int fd, const struct reply *reply);
+
+#endif

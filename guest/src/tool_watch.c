@@ -1,0 +1,270 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tool.h"
+#include "walk.h"
+#include "watch_nodes.h"
+#include "watch_seen.h"
+#include "wire.h"
+
+#define EVENTS_SIZE 65536
+#define CHANGES (IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+#define OWN (IN_DELETE_SELF | IN_MOVE_SELF)
+/* Long enough for the kernel to fold repeated writes into one event and to hand out both halves of a move together. */
+#define GATHER_MS 5
+
+enum kind { CREATED = 1, WRITTEN, ATTRIBUTES, REMOVED, MOVED_AWAY, MOVED_HERE, LOST, BEGUN, GONE };
+
+static const char *root;
+static bool recursive, over, lost_told;
+static int inotify = -1;
+static uint64_t cursor;
+/* The last event of this round, which is not told twice in a row. */
+static struct {
+    enum kind kind;
+    char path[PATH_MAX];
+} last;
+
+static void tell(enum kind kind, bool directory, uint32_t cookie, const char *path) {
+    size_t length = strlen(path);
+    if (kind == WRITTEN && last.kind == kind && strcmp(last.path, path) == 0)
+        return;
+    last.kind = kind;
+    memcpy(last.path, path, length + 1);
+    uint8_t *to = record_start(8 + 1 + 1 + 4 + 4 + length);
+    to = put_u64(to, ++cursor);
+    to = put_u8(to, (uint8_t)kind);
+    to = put_u8(to, directory ? 1 : 0);
+    to = put_u32(to, cookie);
+    put_text(to, path, length);
+}
+
+/* Something is not watched that should be. The reader has to look for itself, once told that. */
+static void cannot_watch(const char *path, int error) {
+    if (lost_told)
+        return;
+    lost_told = true;
+    tool_fail(error, "watch %s and what else is too much", path);
+    tell(LOST, false, 0, "");
+}
+
+static void forget(int watch) {
+    inotify_rm_watch(inotify, watch);
+}
+
+static bool full_path(uint32_t node, char path[PATH_MAX]) {
+    int length = snprintf(path, PATH_MAX, "%s/", root);
+    return length < PATH_MAX && nodes_path(node, NULL, path + length, PATH_MAX - (size_t)length);
+}
+
+/* Watches directory `name` of `parent`. The node, old or new, or NODE_NONE when that was not possible. */
+static uint32_t add_directory(uint32_t parent, const char *name) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/", root);
+    if (length >= PATH_MAX || !nodes_path(parent, name, path + length, PATH_MAX - (size_t)length)) {
+        cannot_watch(name, ENAMETOOLONG);
+        return NODE_NONE;
+    }
+    int watch = inotify_add_watch(inotify, path, CHANGES | IN_ONLYDIR | IN_DONT_FOLLOW);
+    if (watch < 0) {
+        /* Gone again, or not for this user: neither is a loss that looking again would make good. */
+        if (errno == ENOSPC || errno == ENOMEM)
+            cannot_watch(path, errno);
+        return NODE_NONE;
+    }
+    uint32_t node = nodes_of_watch(watch);
+    if (node != NODE_NONE) {
+        /* Known by another name: it was renamed and the news of that has not come yet. */
+        nodes_move(node, parent, name);
+        return node;
+    }
+    node = nodes_add(watch, parent, name);
+    if (node == NODE_NONE) {
+        forget(watch);
+        cannot_watch(path, ENOSPC);
+    }
+    return node;
+}
+
+static bool is_directory(int parent, const struct walk_entry *entry) {
+    struct stat info;
+    if (entry->type != DT_UNKNOWN)
+        return entry->type == DT_DIR;
+    return fstatat(parent, entry->name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* Watches everything below `top`, which is watched already. With `telling`, what is found there is told as created. */
+static void scan(uint32_t top, bool telling) {
+    char path[PATH_MAX];
+    if (!full_path(top, path))
+        return;
+    struct level *level = walk_into(NULL, AT_FDCWD, path, top == 0);
+    if (level == NULL)
+        return;
+    level->path_length = top;
+    while (level != NULL) {
+        struct walk_entry entry;
+        uint32_t node = (uint32_t)level->path_length;
+        if (walk_next(level, &entry) <= 0) {
+            level = walk_out(level);
+            continue;
+        }
+        bool directory = is_directory(level->fd, &entry);
+        if (telling && nodes_path(node, entry.name, path, sizeof path)) {
+            tell(CREATED, directory, 0, path);
+            seen_add(node, entry.name);
+        }
+        uint32_t child = directory ? add_directory(node, entry.name) : NODE_NONE;
+        struct level *below = child == NODE_NONE ? NULL : walk_into(level, level->fd, entry.name, false);
+        if (below == NULL)
+            continue;
+        below->path_length = child;
+        level = below;
+    }
+}
+
+/* 0 or an errno. */
+static int begin(void) {
+    nodes_clear();
+    seen_clear();
+    if (inotify >= 0)
+        close(inotify);
+    inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (inotify < 0)
+        return errno;
+    int watch = inotify_add_watch(inotify, root, CHANGES | OWN);
+    if (watch < 0)
+        return errno;
+    if (nodes_add(watch, 0, "") == NODE_NONE)
+        return ENOMEM;
+    if (recursive)
+        scan(0, false);
+    return 0;
+}
+
+/* Events were dropped: what is watched may be wrong in any way, so it is built anew before the reader looks. */
+static void start_over(void) {
+    if (begin() != 0) {
+        tell(GONE, true, 0, "");
+        over = true;
+        return;
+    }
+    tell(LOST, false, 0, "");
+}
+
+static void directory_came(uint32_t parent, const char *name, uint32_t cookie) {
+    uint32_t known = cookie != 0 ? nodes_detached(cookie) : NODE_NONE;
+    if (known != NODE_NONE) {
+        nodes_move(known, parent, name);
+        return;
+    }
+    uint32_t node = add_directory(parent, name);
+    if (node != NODE_NONE)
+        scan(node, true);
+}
+
+static void directory_left(uint32_t parent, const char *name, uint32_t cookie) {
+    uint32_t node = nodes_child(parent, name);
+    if (node != NODE_NONE)
+        nodes_detach(node, cookie);
+}
+
+static void take_change(uint32_t node, const struct inotify_event *event, const char *name) {
+    static const struct {
+        uint32_t mask;
+        enum kind kind;
+    } kinds[] = {
+        {IN_CREATE, CREATED}, {IN_MODIFY, WRITTEN},         {IN_CLOSE_WRITE, WRITTEN},  {IN_ATTRIB, ATTRIBUTES},
+        {IN_DELETE, REMOVED}, {IN_MOVED_FROM, MOVED_AWAY}, {IN_MOVED_TO, MOVED_HERE},
+    };
+    char path[PATH_MAX];
+    bool directory = event->mask & IN_ISDIR;
+    if (!nodes_path(node, name, path, sizeof path))
+        return;
+    if ((event->mask & IN_CREATE) && seen_take(node, name))
+        return;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (event->mask & kinds[i].mask)
+            tell(kinds[i].kind, directory, event->cookie, path);
+    if (!recursive || !directory || name[0] == 0)
+        return;
+    if (event->mask & IN_MOVED_FROM)
+        directory_left(node, name, event->cookie);
+    if (event->mask & (IN_CREATE | IN_MOVED_TO))
+        directory_came(node, name, event->cookie);
+}
+
+static void take_event(const struct inotify_event *event) {
+    if (event->mask & IN_Q_OVERFLOW) {
+        start_over();
+        return;
+    }
+    uint32_t node = nodes_of_watch(event->wd);
+    if (node == NODE_NONE)
+        return;
+    if (node == 0 && (event->mask & (OWN | IN_IGNORED | IN_UNMOUNT))) {
+        tell(GONE, event->mask & IN_ISDIR, 0, "");
+        over = true;
+    } else if (event->mask & IN_IGNORED) {
+        nodes_drop(node);
+    } else if (!nodes_is_detached(node)) {
+        take_change(node, event, event->len > 0 ? event->name : "");
+    }
+}
+
+/* True when there was something to read. */
+static bool take_events(void) {
+    static _Alignas(8) char buffer[EVENTS_SIZE];
+    ssize_t length = read(inotify, buffer, sizeof buffer);
+    int reading = inotify;
+    for (ssize_t at = 0; at < length && !over;) {
+        const struct inotify_event *event = (const struct inotify_event *)(buffer + at);
+        at += (ssize_t)(sizeof *event + event->len);
+        take_event(event);
+        /* What is left in the buffer speaks of watches that are no more. */
+        if (reading != inotify || (event->mask & IN_Q_OVERFLOW))
+            break;
+    }
+    return length > 0;
+}
+
+/* Until the kernel has nothing more to say; only then is it certain what was moved out of the tree. */
+static void take_all_events(void) {
+    last.kind = 0;
+    while (!over && take_events())
+        continue;
+    nodes_drop_detached(forget);
+    seen_clear();
+}
+
+int tool_watch(char **arguments) {
+    root = arguments[0];
+    recursive = strcmp(arguments[1], "recursive") == 0;
+    if (!recursive && strcmp(arguments[1], "flat") != 0)
+        return tool_fail(EINVAL, "watch %s", arguments[1]);
+    walk_allow_depth();
+    int error = begin();
+    if (error != 0)
+        return tool_fail(error, "watch %s", root);
+    tell(BEGUN, false, 0, "");
+    while (!over && (error = record_flush()) == 0) {
+        struct pollfd polls[2] = {{.fd = inotify, .events = POLLIN}, {.fd = STDOUT_FILENO}};
+        if (poll(polls, 2, -1) < 0 && errno != EINTR)
+            return tool_fail(errno, "watch %s", root);
+        if (polls[1].revents != 0)
+            return EPIPE;
+        poll(NULL, 0, GATHER_MS);
+        take_all_events();
+    }
+    if (error == 0)
+        error = record_flush();
+    return error;
+}

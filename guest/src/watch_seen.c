@@ -1,0 +1,51 @@
+#include "watch_seen.h"
+
+#include <string.h>
+
+/* A power of two. */
+#define SLOTS 65536
+#define PROBES 16
+
+/* Fingerprints; 0 is empty. */
+static uint64_t slots[SLOTS];
+static bool dirty;
+
+static uint64_t fingerprint(uint32_t node, const char *name) {
+    uint64_t hash = 14695981039346656037u ^ node;
+    for (const char *c = name; *c != 0; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    hash ^= hash >> 29;
+    return hash != 0 ? hash : 1;
+}
+
+void seen_clear(void) {
+    if (dirty)
+        memset(slots, 0, sizeof slots);
+    dirty = false;
+}
+
+void seen_add(uint32_t node, const char *name) {
+    uint64_t hash = fingerprint(node, name);
+    dirty = true;
+    for (int i = 0; i < PROBES; i++) {
+        uint64_t *slot = &slots[(hash + (uint64_t)i) & (SLOTS - 1)];
+        if (*slot == 0 || *slot == hash) {
+            *slot = hash;
+            return;
+        }
+    }
+}
+
+bool seen_take(uint32_t node, const char *name) {
+    if (!dirty)
+        return false;
+    uint64_t hash = fingerprint(node, name);
+    for (int i = 0; i < PROBES; i++) {
+        uint64_t *slot = &slots[(hash + (uint64_t)i) & (SLOTS - 1)];
+        if (*slot == hash) {
+            *slot = 0;
+            return true;
+        }
+    }
+    return false;
+}
