@@ -67,10 +67,15 @@ export class FakeGuest implements Disposable {
   }
 
   /** The next frame of the host, which has to be this one. */
-  async next(name: HostFrameName): Promise<HostFrame> {
+  next(name: HostFrameName): Promise<HostFrame> {
+    return this.nextOf(name);
+  }
+
+  /** The next frame of the host, which has to be one of these. */
+  async nextOf(...names: HostFrameName[]): Promise<HostFrame> {
     const frame = await this.#shift();
-    if (frame.name !== name) throw new Error(`The host said ${frame.name} where ${name} was expected`);
-    return frame;
+    if (names.includes(frame.name)) return frame;
+    throw new Error(`The host said ${frame.name} where ${names.join(" or ")} was expected`);
   }
 
   /** The next frame of this name; what comes before it is passed over. */
