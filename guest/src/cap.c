@@ -1,34 +1,24 @@
 #include "cap.h"
 
 #include <errno.h>
-#include <linux/capability.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "clock.h"
 #include "procfs.h"
 #include "stream.h"
 
 /* Processes that are born while the others are visited inherit the old limit, so visits are repeated until all is quiet. */
 #define ROUNDS 16
+#define LOOK_MS 1000
 
 static uint64_t cap = UINT64_MAX;
+static bool hard;
+static uint64_t look_at;
 
 struct visit {
+    /* The cap that was in force until now. */
     uint64_t before;
-    bool hard;
-    bool streams_limited;
-    int changed;
-    int error;
+    int changed, error;
 };
-
-/* A hard limit that could not be raised again would outlive the cap, so without the right to do that only the soft one is set. */
-static bool may_raise(void) {
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
-    if (syscall(SYS_capget, &header, data) != 0)
-        return false;
-    return data[CAP_TO_INDEX(CAP_SYS_RESOURCE)].effective & CAP_TO_MASK(CAP_SYS_RESOURCE);
-}
 
 static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
@@ -41,7 +31,7 @@ void cap_apply(bool *limited, struct rlimit *limit) {
         *limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
     *limited = true;
     limit->rlim_cur = least(limit->rlim_cur, cap);
-    if (may_raise())
+    if (hard)
         limit->rlim_max = least(limit->rlim_max, cap);
 }
 
@@ -51,34 +41,38 @@ static uint64_t own_limit(pid_t pid) {
     return s == NULL ? UINT64_MAX : s->process.file_size_limit;
 }
 
+static bool change(pid_t pid, const struct rlimit *now, uint64_t soft, uint64_t most) {
+    struct rlimit limit = {least(soft, most), most};
+    if (limit.rlim_cur == now->rlim_cur && limit.rlim_max == now->rlim_max)
+        return false;
+    return prlimit(pid, RLIMIT_FSIZE, &limit, NULL) == 0;
+}
+
 static bool visit_process(pid_t pid, void *context) {
     struct visit *visit = context;
     struct rlimit now;
+    errno = 0;
     if (prlimit(pid, RLIMIT_FSIZE, NULL, &now) != 0)
         return true;
-    uint64_t hard = now.rlim_max;
-    /* A limit that is neither the old cap nor above the new one is the process's own wish and stays. */
-    if (visit->hard && hard == visit->before)
-        hard = visit->streams_limited ? least(cap, own_limit(pid)) : cap;
-    if (visit->hard)
-        hard = least(hard, cap);
-    uint64_t soft = least(now.rlim_cur == visit->before ? hard : now.rlim_cur, least(hard, cap));
-    if (hard == now.rlim_max && soft == now.rlim_cur)
-        return true;
-    struct rlimit limit = {soft, hard};
-    if (prlimit(pid, RLIMIT_FSIZE, &limit, NULL) == 0)
+    bool capped = visit->before != UINT64_MAX;
+    /* A soft limit that is not the old cap is the process's own wish and stays, as far as the new cap lets it. */
+    bool lift = capped && now.rlim_cur == visit->before;
+    uint64_t most = hard ? least(now.rlim_max, cap) : now.rlim_max;
+    /* A hard limit can be lifted where the kernel lets root do that. */
+    if (capped && now.rlim_max == visit->before && change(pid, &now, cap, least(cap, own_limit(pid)))) {
         visit->changed++;
-    else if (errno != ESRCH)
+        return true;
+    }
+    errno = 0;
+    if (change(pid, &now, least(lift ? most : now.rlim_cur, cap), most))
+        visit->changed++;
+    else if (errno != 0 && errno != ESRCH)
         visit->error = errno;
     return true;
 }
 
-int cap_set(uint64_t bytes) {
-    struct visit visit = {.before = cap, .hard = may_raise()};
-    cap = bytes;
-    for (int i = 0; i < stream_count(); i++)
-        if (stream_nth(i)->process.file_size_limit != UINT64_MAX)
-            visit.streams_limited = true;
+static int visit_all(uint64_t before) {
+    struct visit visit = {.before = before};
     for (int round = 0; round < ROUNDS; round++) {
         visit.changed = visit.error = 0;
         procfs_each(visit_process, &visit);
@@ -86,4 +80,32 @@ int cap_set(uint64_t bytes) {
             break;
     }
     return visit.error;
+}
+
+int cap_set(uint64_t bytes) {
+    uint64_t before = cap;
+    cap = bytes;
+    hard = hard && cap != UINT64_MAX;
+    look_at = cap == UINT64_MAX || hard ? 0 : clock_ms() + LOOK_MS;
+    return before == cap ? 0 : visit_all(before);
+}
+
+static bool look_for_raised(pid_t pid, void *context) {
+    bool *raised = context;
+    struct rlimit now;
+    *raised = prlimit(pid, RLIMIT_FSIZE, NULL, &now) == 0 && now.rlim_cur > cap;
+    return !*raised;
+}
+
+uint64_t cap_tick(uint64_t now_ms) {
+    bool raised = false;
+    if (look_at == 0 || now_ms < look_at)
+        return look_at;
+    procfs_each(look_for_raised, &raised);
+    look_at = raised ? 0 : now_ms + LOOK_MS;
+    if (raised) {
+        hard = true;
+        visit_all(UINT64_MAX);
+    }
+    return look_at;
 }

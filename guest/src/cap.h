@@ -1,4 +1,8 @@
-/* The largest file that processes inside may write, set by the host while the disk runs short. */
+/*
+ * The largest file that processes inside may write, set by the host while the disk runs short. It is a soft limit, because no kernel that
+ * matters lets a hard one of another process be raised again. A process may raise its own soft limit; once one is seen to have
+ * done that, everything that runs gets a hard limit, which some of it may then have to keep.
+ */
 #ifndef ATOLL_CAP_H
 #define ATOLL_CAP_H
 
@@ -10,5 +14,7 @@
 void cap_apply(bool *limited, struct rlimit *limit);
 /* Sets every process but the guest; UINT64_MAX lifts the cap. 0 or an errno. */
 int cap_set(uint64_t bytes);
+/* Looks for processes that raised their limit; returns when to look next, 0 for never. */
+uint64_t cap_tick(uint64_t now_ms);
 
 #endif

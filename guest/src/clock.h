@@ -11,4 +11,9 @@ static inline uint64_t clock_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
+/* The earlier of two times of which 0 means never. */
+static inline uint64_t sooner(uint64_t a, uint64_t b) {
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
 #endif

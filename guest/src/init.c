@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "cap.h"
 #include "clock.h"
 #include "dial.h"
 #include "in.h"
@@ -177,12 +178,11 @@ static void reap(void) {
 /* Milliseconds until something is due; -1 for never. */
 static int run_timers(void) {
     uint64_t now = clock_ms();
-    uint64_t next = proxy_tick(now);
+    uint64_t next = sooner(proxy_tick(now), cap_tick(now));
     for (int i = stream_count() - 1; i >= 0; i--) {
         struct stream *s = stream_nth(i);
-        uint64_t due = s->kind == KIND_PROCESS ? process_tick(s, now) : 0;
-        if (due != 0 && (next == 0 || due < next))
-            next = due;
+        if (s->kind == KIND_PROCESS)
+            next = sooner(next, process_tick(s, now));
     }
     if (next == 0)
         return -1;

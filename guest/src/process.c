@@ -167,10 +167,6 @@ static void limit_reached(struct stream *s, uint64_t now_ms) {
     p->kill_at = now_ms + p->grace_ms;
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b) {
-    return a == 0 || (b != 0 && b < a) ? b : a;
-}
-
 uint64_t process_tick(struct stream *s, uint64_t now_ms) {
     struct process *p = &s->process;
     if (p->limit_at != 0 && now_ms >= p->limit_at)
