@@ -63,12 +63,12 @@ export class Lab implements AsyncDisposable {
   }
 }
 
+/** Tries each sandbox, whatever becomes of the others. */
 async function closeEngine(engine: Engine): Promise<void> {
-  try {
-    for (const { id } of engine.list()) await engine.kill(id);
-  } finally {
-    await engine.close();
-  }
+  const outcomes = await Promise.allSettled(engine.list().map(({ id }) => engine.kill(id)));
+  await engine.close();
+  const failures = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));
+  if (failures.length > 0) throw new AggregateError(failures, `Cannot remove ${failures.length} sandboxes`);
 }
 
 async function copyRival(engine: Engine, dir: string, signal: AbortSignal): Promise<RawRunsc> {

@@ -5,6 +5,8 @@ export interface ProcessEntry {
   parentPid: number;
   /** Clock ticks since boot: with the id it means one process for ever. */
   startTicks: number;
+  /** Spent on the processors so far, a hundred to the second. */
+  cpuTicks: number;
 }
 
 /** All processes at one moment. */
@@ -36,7 +38,7 @@ export class ProcessTable {
     return self === undefined ? below : [self, ...below];
   }
 
-  has({ pid, startTicks }: ProcessEntry): boolean {
+  has({ pid, startTicks }: Pick<ProcessEntry, "pid" | "startTicks">): boolean {
     return this.#entries.get(pid)?.startTicks === startTicks;
   }
 }
@@ -46,9 +48,15 @@ export function parseEntry(line: string): ProcessEntry | undefined {
   // The command, in parentheses, may itself hold any character.
   const end = line.lastIndexOf(")");
   const [state, parentPid, ...rest] = line.slice(end + 2).split(" ");
-  const startTicks = Number(rest[17]);
-  if (end < 0 || state === "Z" || state === "X" || Number.isNaN(startTicks)) return undefined;
-  return { pid: Number.parseInt(line, 10), parentPid: Number(parentPid), startTicks };
+  const [userTicks, systemTicks, startTicks] = [9, 10, 17].map((index) => Number(rest[index]));
+  if (end < 0 || state === "Z" || state === "X") return undefined;
+  if (userTicks === undefined || systemTicks === undefined || startTicks === undefined) return undefined;
+  return {
+    pid: Number.parseInt(line, 10),
+    parentPid: Number(parentPid),
+    startTicks,
+    cpuTicks: userTicks + systemTicks,
+  };
 }
 
 /** Proportional memory: a page that k processes share counts 1/k in each. 0 for a process that has ended. */

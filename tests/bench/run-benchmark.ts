@@ -44,6 +44,8 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
     const ok = isMet && checks.every((check) => check.isMet);
     Object.assign(result, { ours, rival, ratio, ok, n: measured.ours.length, checks, notes });
   } catch (error) {
+    progress.end();
+    if (error !== signal.reason) console.error(error);
     signal.throwIfAborted();
     result.error = error instanceof Error ? error.message : String(error);
   } finally {

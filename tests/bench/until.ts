@@ -1,5 +1,5 @@
 /** Longer than any single step takes on a machine that works. */
-const stepDeadlineMs = 120_000;
+const stepDeadlineMs = 60_000;
 
 /** Waits, but not past an interrupt and not for ever: what hangs is left to the clean-up. */
 export async function until<T>(promise: Promise<T>, signal: AbortSignal, what: string): Promise<T> {

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Sandbox } from "@atoll/engine";
 import type { Benchmark } from "../benchmark.ts";
 import { startIdleRival } from "../idle-pair.ts";
 import { launcherPid, readOutput, type Lab } from "../lab.ts";
@@ -7,14 +8,17 @@ import { ProcessTable, pssBytes } from "../process-tree.ts";
 const MiB = 1024 * 1024;
 const crowd = 100;
 /** Started at one time: more would only wait for each other. */
-const starters = 4;
-/** What a start has used and does not need any more is given back in this time. */
-const settleMs = 3_000;
+const atOnce = 4;
+/** What a start has used and does not need any more is given back in this time; what is spent in it is spent on nothing. */
+const idleMs = 5_000;
+const ticksPerSecond = 100;
 
 interface Crowd {
   /** One per sandbox. */
   mib: number[];
   processes: number;
+  /** Share of one core that an idle one takes. */
+  idleShare: number;
 }
 
 /** A hundred at once, idle: what one more costs the host. */
@@ -28,97 +32,107 @@ export const density: Benchmark = {
   async run(lab, rounds) {
     const rssBefore = process.memoryUsage.rss();
     const ours = await crowdOurs(lab, rounds);
-    const ownGrowth = (ours.ownRss - rssBefore) / rounds / MiB;
     const rival = await crowdRival(lab, rounds);
+    const ownMib = (ours.ownRss - rssBefore) / rounds / MiB;
     return {
       ours: ours.mib,
       rival: rival.mib,
       checks: [
-        { text: `${ours.answered} of ${rounds} sandboxes answered while all lived`, isMet: ours.answered === rounds },
+        { text: `${ours.answered} of ${rounds} started and answered while all lived`, isMet: ours.answered === rounds },
       ],
       notes: [
-        `processes per sandbox: ours ${ours.processes / rounds}, rival ${rival.processes / rounds}`,
-        `our own process grew by ${ownGrowth.toFixed(2)} MiB per sandbox, not counted above`,
+        `processes of each: ours ${perOne(ours.processes, rounds)}, rival ${perOne(rival.processes, rounds)}`,
+        `processor time of each while idle: ours ${percent(ours.idleShare)}, rival ${percent(rival.idleShare)} of a core`,
+        `our own process grew by ${ownMib.toFixed(2)} MiB for each, not counted above`,
+        ...ours.failures,
       ],
     };
   },
 };
 
-async function crowdOurs(lab: Lab, count: number): Promise<Crowd & { answered: number; ownRss: number }> {
-  const sandboxes = await startAll(lab, count, "our sandboxes started", () => lab.create());
-  try {
-    const answers = await startAll(lab, count, "our sandboxes answered", async (index) => {
-      const sandbox = sandboxes[index];
-      return (
-        sandbox !== undefined && (await readOutput(await sandbox.spawn({ argv: ["/bin/echo", "ready"], cwd: "/" })))
-      );
+async function crowdOurs(
+  lab: Lab,
+  count: number,
+): Promise<Crowd & { answered: number; ownRss: number; failures: string[] }> {
+  const failures = new Set<string>();
+  const attempt = <T>(work: Promise<T>): Promise<T | undefined> =>
+    work.catch((error: unknown) => {
+      lab.signal.throwIfAborted();
+      failures.add(error instanceof Error ? error.message : String(error));
+      return undefined;
     });
-    await sleep(settleMs, undefined, { signal: lab.signal });
-    return {
-      ...(await weigh(sandboxes.map(launcherPid))),
-      answered: answers.filter((answer) => answer === "ready\n").length,
-      ownRss: process.memoryUsage.rss(),
-    };
-  } finally {
-    lab.progress.tell("removing our sandboxes");
-    await startAll(
-      lab,
-      sandboxes.length,
-      "our sandboxes removed",
-      async (index) => sandboxes[index]?.kill(),
-      "to the end",
-    );
-  }
+  const started = await inTurns(lab, count, "our sandboxes started", () => attempt(lab.create()));
+  const sandboxes = started.filter((sandbox) => sandbox !== undefined);
+  const answers = await inTurns(lab, sandboxes.length, "our sandboxes answered", (index) =>
+    attempt(ask(sandboxes[index])),
+  );
+  const weight = await weigh(lab, sandboxes.map(launcherPid));
+  const answered = answers.filter((answer) => answer === "ready\n").length;
+  const ownRss = process.memoryUsage.rss();
+  await inTurns(lab, sandboxes.length, "our sandboxes removed", async (index) => sandboxes[index]?.kill());
+  return { ...weight, answered, ownRss, failures: [...failures] };
+}
+
+async function ask(sandbox: Sandbox | undefined): Promise<string> {
+  return sandbox === undefined ? "" : readOutput(await sandbox.spawn({ argv: ["/bin/echo", "ready"], cwd: "/" }));
 }
 
 async function crowdRival(lab: Lab, count: number): Promise<Crowd> {
-  const bundles = await startAll(lab, count, "raw containers started", () => startIdleRival(lab));
-  try {
-    await sleep(settleMs, undefined, { signal: lab.signal });
-    return await weigh(bundles.map(({ pid }) => pid));
-  } finally {
-    await startAll(
-      lab,
-      bundles.length,
-      "raw containers removed",
-      async (index) => bundles[index]?.[Symbol.asyncDispose](),
-      "to the end",
-    );
-  }
+  const bundles = await inTurns(lab, count, "raw containers started", () => startIdleRival(lab));
+  const weight = await weigh(
+    lab,
+    bundles.map(({ pid }) => pid),
+  );
+  await inTurns(lab, count, "raw containers removed", async (index) => bundles[index]?.[Symbol.asyncDispose]());
+  return weight;
 }
 
-async function weigh(roots: readonly number[]): Promise<Crowd> {
+/** Each with all that is below it. */
+async function weigh(lab: Lab, roots: readonly number[]): Promise<Crowd> {
+  const before = await ProcessTable.read();
+  await sleep(idleMs, undefined, { signal: lab.signal });
   const table = await ProcessTable.read();
-  const families = roots.map((pid) => table.family(pid));
+  const ticks = (at: ProcessTable): number =>
+    roots.flatMap((pid) => at.family(pid)).reduce((sum, { cpuTicks }) => sum + cpuTicks, 0);
   const mib: number[] = [];
-  for (const family of families) {
-    const sizes = await Promise.all(family.map(({ pid }) => pssBytes(pid)));
+  for (const root of roots) {
+    const sizes = await Promise.all(table.family(root).map(({ pid }) => pssBytes(pid)));
     mib.push(sizes.reduce((sum, size) => sum + size, 0) / MiB);
   }
-  return { mib, processes: families.flat().length };
+  return {
+    mib,
+    processes: roots.flatMap((pid) => table.family(pid)).length,
+    idleShare: (ticks(table) - ticks(before)) / ticksPerSecond / (idleMs / 1000) / roots.length,
+  };
 }
 
-/** `starters` at a time; results in order. An interrupt stops it between two, unless it has to go on to the end. */
-async function startAll<T>(
-  lab: Lab,
-  count: number,
-  what: string,
-  start: (index: number) => Promise<T>,
-  stop: "on interrupt" | "to the end" = "on interrupt",
-): Promise<T[]> {
+/** A few at a time; results in order. After a failure or an interrupt no more are begun, and what is left is the lab's to remove. */
+async function inTurns<T>(lab: Lab, count: number, what: string, work: (index: number) => Promise<T>): Promise<T[]> {
   const results: T[] = [];
+  const failures: unknown[] = [];
   let next = 0;
   let done = 0;
-  const work = async (): Promise<void> => {
-    while (next < count) {
-      if (stop === "on interrupt") lab.signal.throwIfAborted();
+  const takeTurn = async (): Promise<void> => {
+    while (next < count && failures.length === 0 && !lab.signal.aborted) {
       const index = next++;
-      results[index] = await start(index);
+      try {
+        results[index] = await work(index);
+      } catch (error) {
+        failures.push(error);
+      }
       lab.progress.tell(`${++done} of ${count} ${what}`);
     }
   };
-  const workers = await Promise.allSettled(Array.from({ length: starters }, work));
-  const failure = workers.find(({ status }) => status === "rejected");
-  if (failure?.status === "rejected") throw failure.reason;
+  await Promise.all(Array.from({ length: atOnce }, takeTurn));
+  lab.signal.throwIfAborted();
+  if (failures.length > 0) throw failures[0];
   return results;
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+function perOne(total: number, count: number): string {
+  return (total / count).toFixed(1);
 }
