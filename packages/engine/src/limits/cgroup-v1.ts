@@ -47,6 +47,11 @@ export class CgroupV1Tree implements CgroupTree {
     this.#mounts = mounts;
   }
 
+  get roots(): string[] {
+    const mounts: string[] = Object.values(this.#mounts);
+    return [...new Set(mounts)];
+  }
+
   async create(name: string, limits: CgroupLimits): Promise<Cgroup> {
     assertGroupName(name);
     const { pids, ...always } = this.#mounts;
@@ -77,9 +82,8 @@ export class CgroupV1Tree implements CgroupTree {
   }
 
   async list(namespace: string): Promise<string[]> {
-    const roots = new Set(Object.values(this.#mounts));
     const found = await Promise.all(
-      [...roots].map((mount: string) => this.#kernel.children(join(mount, treeDirectory, namespace))),
+      this.roots.map((mount) => this.#kernel.children(join(mount, treeDirectory, namespace))),
     );
     return [...new Set(found.flat())].map((name) => `${namespace}/${name}`);
   }

@@ -37,6 +37,10 @@ export class CgroupV2Tree implements CgroupTree {
     this.#mount = mount;
   }
 
+  get roots(): string[] {
+    return [this.#mount];
+  }
+
   async create(name: string, limits: CgroupLimits): Promise<Cgroup> {
     assertGroupName(name);
     const group = this.#group(name);

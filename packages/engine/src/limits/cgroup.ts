@@ -42,6 +42,8 @@ export interface Cgroup {
  */
 export interface CgroupTree {
   readonly version: 1 | 2;
+  /** The directories that groups are made below. */
+  readonly roots: string[];
   create(name: string, limits: CgroupLimits): Promise<Cgroup>;
   /** Also for a name that is not there. */
   open(name: string): Promise<Cgroup>;

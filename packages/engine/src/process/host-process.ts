@@ -9,7 +9,7 @@ import { killGroup, signalGroup, waitForGroupEnd } from "./process-group.ts";
 import type { OutputEvent, Process } from "./process.ts";
 
 /** All that a host program sees of our environment: secrets of the server stay in the server. */
-const defaultEnvironment = {
+export const defaultEnvironment = {
   PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
   LANG: "C.UTF-8",
 };

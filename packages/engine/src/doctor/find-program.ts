@@ -1,0 +1,17 @@
+import { constants } from "node:fs";
+import { access } from "node:fs/promises";
+import { delimiter, join } from "node:path";
+import { defaultEnvironment } from "../process/host-process.ts";
+
+/** Where a program is that we would start by this name; undefined when there is none. */
+export async function findProgram(name: string): Promise<string | undefined> {
+  for (const directory of defaultEnvironment.PATH.split(delimiter)) {
+    const path = join(directory, name);
+    const isProgram = await access(path, constants.X_OK).then(
+      () => true,
+      () => false,
+    );
+    if (isProgram) return path;
+  }
+  return undefined;
+}

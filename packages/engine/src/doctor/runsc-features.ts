@@ -1,0 +1,111 @@
+import { stat } from "node:fs/promises";
+import { SandboxError } from "@atoll/protocol";
+import { run } from "../process/run.ts";
+import { hasErrno } from "../support/errno.ts";
+import { findProgram } from "./find-program.ts";
+
+/** The first release with the systrap platform, a working statx and checkpoints of a container whose root is an overlay of the host. */
+export const minimumRunscDate = 20_240_729;
+
+/** The better first. KVM is left out: it hangs where virtual machines cannot be nested, and cannot be told from working without a start. */
+const usablePlatforms = ["systrap", "ptrace"] as const;
+export type RunscPlatform = (typeof usablePlatforms)[number];
+
+const neededFlags = ["root", "platform", "network", "overlay2", "ignore-cgroups"];
+
+const askTimeoutMs = 20_000;
+
+/** What a runsc can do, asked of the program itself. */
+export interface Runsc {
+  path: string;
+  version: string;
+  /** As YYYYMMDD; undefined for a build without a release. */
+  date: number | undefined;
+  /** At least one, the best first. */
+  platforms: RunscPlatform[];
+  flags: ReadonlySet<string>;
+}
+
+const known = new Map<string, { stamp: string; runsc: Promise<Runsc> }>();
+
+/**
+ * Finds runsc, on the usual paths unless one is given, and asks it for its features; once for each program, until that changes. Rejects with `unsupported`, saying what
+ * to do, when there is none or one that cannot do what we need.
+ */
+export async function detectRunsc(path?: string): Promise<Runsc> {
+  const found = path ?? (await findProgram("runsc"));
+  if (found === undefined) throw unusable("runsc is not installed");
+  const stamp = await stampOf(found);
+  const before = known.get(found);
+  if (before?.stamp === stamp) return before.runsc;
+  const runsc = ask(found);
+  known.set(found, { stamp, runsc });
+  // An answer that did not come may come the next time.
+  runsc.catch(() => known.delete(found));
+  return runsc;
+}
+
+async function stampOf(path: string): Promise<string> {
+  try {
+    const { ino, size, mtimeMs } = await stat(path);
+    return `${ino} ${size} ${mtimeMs}`;
+  } catch (cause) {
+    if (hasErrno(cause, "ENOENT", "ENOTDIR", "EACCES")) throw unusable(`there is no runsc at ${path}`, cause);
+    throw cause;
+  }
+}
+
+async function ask(path: string): Promise<Runsc> {
+  const [version, flags, platforms] = await Promise.all([
+    output(path, ["--version"]),
+    output(path, ["flags"]),
+    output(path, ["help", "platforms"]),
+  ]);
+  return parseRunsc(path, { version, flags, platforms });
+}
+
+async function output(path: string, args: string[]): Promise<string> {
+  const signal = AbortSignal.timeout(askTimeoutMs);
+  try {
+    const { stdout, stderr } = await run(path, args, { signal, timeoutMs: askTimeoutMs });
+    // It prints its flags to one or the other, depending on the release.
+    return `${stdout}\n${stderr}`;
+  } catch (cause) {
+    throw unusable(`${path} does not run`, cause);
+  }
+}
+
+/** Judges what runsc has said of itself: its `--version`, `flags` and `help platforms`. */
+export function parseRunsc(path: string, said: { version: string; flags: string; platforms: string }): Runsc {
+  const version = /^runsc version (\S+)/m.exec(said.version)?.[1];
+  if (version === undefined) throw unusable(`${path} is something else`);
+  const date = dateOf(version);
+  if (date !== undefined && date < minimumRunscDate) {
+    throw unusable(`${path} is of ${date}, and ${minimumRunscDate} or newer is needed`);
+  }
+  const flags = new Set([...said.flags.matchAll(/^\s+--?([\w-]+)/gm)].flatMap(([, name]) => name ?? []));
+  const lacking = neededFlags.filter((name) => !flags.has(name));
+  if (lacking.length > 0) throw unusable(`${path} does not know ${lacking.map((name) => `--${name}`).join(", ")}`);
+  const words = new Set(said.platforms.split(/\s+/));
+  const platforms = usablePlatforms.filter((name) => words.has(name));
+  // A build without a date is judged by what came with the first good release.
+  const isTooOld = platforms.length === 0 || (date === undefined && !platforms.includes("systrap"));
+  if (isTooOld) throw unusable(`${path} has no platform that we can use`);
+  return { path, version, date, platforms, flags };
+}
+
+/** In the forms `release-20240729.0` and Debian's `0.0~20240729.0`. */
+function dateOf(version: string): number | undefined {
+  const digits = /(?:release-|\d~)(\d{8})\b/.exec(version)?.[1];
+  return digits === undefined ? undefined : Number(digits);
+}
+
+function unusable(reason: string, cause?: unknown): SandboxError {
+  return new SandboxError("unsupported", `Cannot run sandboxes under gVisor: ${reason}`, {
+    cause,
+    suggestion: installRunsc,
+    details: { minimumDate: minimumRunscDate },
+  });
+}
+
+export const installRunsc = "npm run setup (on Debian and Ubuntu; elsewhere see gVisor's installation page)";
