@@ -152,7 +152,9 @@ describe("a start that fails", () => {
     const runscPath = await fakeRunsc(dataDir, "trap '' TERM INT HUP; while :; do sleep 1; done");
     const host = await openTestEngine({ dataDir, runscPath });
     const outcome = host.engine.create().catch((error: unknown) => error);
-    await expect.poll(async () => (await hostLeftovers(dataDir)).processes.length).toBeGreaterThan(1);
+    await expect
+      .poll(async () => (await hostLeftovers(dataDir)).processes.length, { timeout: 20_000 })
+      .toBeGreaterThan(1);
     const [record] = host.engine.list();
     if (record === undefined) throw new Error("The sandbox is not listed while it starts");
     await host.engine.kill(record.id);

@@ -30,7 +30,7 @@ describe("a sandbox that takes too much", () => {
 
   test("memory: it ends, and whoever waits is told that memory was the reason", async () => {
     const sandbox = await host.engine.create({ limits: { memoryBytes: 128 * MiB } });
-    const hog = await sandbox.spawn({ argv: ["python3", "-c", "b=[]\nwhile True: b.append(bytearray(4<<20))"] });
+    const hog = await sandbox.spawn({ argv: ["python3", "-c", "b=[]\nwhile True: b.append(b'x'*(4<<20))"] });
     const end = await finish(hog).then(
       (exit) => exit,
       (error: unknown) => error,
@@ -88,7 +88,7 @@ describe("a sandbox that takes too much", () => {
         user,
       });
       const { output } = await finish(filler);
-      expect(output).toMatch(/stopped (1|153)/);
+      expect(output).toMatch(/(File size limit exceeded|File too large)[^]*stopped/);
       expect(events).toContainEqual(expect.objectContaining({ type: "limit.hit", limit: "disk" }));
       const { diskBytes } = await sandbox.usage();
       expect(diskBytes).toBeLessThan(32 * MiB * 1.25 + 64 * MiB);

@@ -135,12 +135,10 @@ export function fileContract(driver: DriverName): void {
           signal: abort.signal,
         })) {
           events.push(event);
-          if (event.kind === "watching") {
-            await runIn(
-              sandbox,
-              "cd watched; echo 1 > old/a; mkdir -p new/deep; echo 2 > new/deep/b; mv old/a new/c; rm new/c; touch done",
-            );
-          }
+          if (event.kind === "watching")
+            await runIn(sandbox, "cd watched; echo 1 > old/a; mkdir -p new/deep; echo 2 > new/deep/b");
+          if (event.path === "new/deep/b" && event.kind === "created")
+            await runIn(sandbox, "cd watched; mv old/a new/c; rm new/c; touch done");
           if (event.path === "done") abort.abort();
         }
       })();

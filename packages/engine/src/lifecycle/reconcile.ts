@@ -53,7 +53,7 @@ async function repairOne(context: EngineContext, record: SandboxRecord, options:
 async function carryOut(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
   const plan = repairPlan(record);
   const what = `sandbox ${record.id}`;
-  const keeper = RecordKeeper.hold(record, context.store, context.events.tell);
+  const keeper = new RecordKeeper(record, context.store, context.events.tell);
   const life = await revive(context, keeper, options);
   switch (plan.do) {
     case "adopt":

@@ -20,26 +20,20 @@ export class RecordKeeper {
   #tell: (event: SandboxEventMessage) => void;
   #turn: Promise<void> = Promise.resolve();
 
-  private constructor(record: SandboxRecord, store: SandboxStore, tell: (event: SandboxEventMessage) => void) {
+  constructor(record: SandboxRecord, store: SandboxStore, tell: (event: SandboxEventMessage) => void) {
     this.#record = record;
     this.#store = store;
     this.#tell = tell;
   }
 
-  /** A sandbox that is stored already. */
-  static hold(record: SandboxRecord, store: SandboxStore, tell: (event: SandboxEventMessage) => void): RecordKeeper {
-    return new RecordKeeper(record, store, tell);
-  }
-
-  /** A new sandbox: its intent is stored before anything is done for it. */
-  static async create(
-    record: SandboxRecord & { state: "creating" },
-    store: SandboxStore,
-    tell: (event: SandboxEventMessage) => void,
-  ): Promise<RecordKeeper> {
-    await store.save(record);
-    tell({ type: "state", sandboxId: record.id, atMs: Date.now(), from: null, to: record.state });
-    return new RecordKeeper(record, store, tell);
+  /** For a new sandbox: its intent is stored before anything is done for it. */
+  begin(): Promise<void> {
+    return this.#inTurn(async () => {
+      const { id, state } = this.#record;
+      if (state !== "creating") throw new Error(`A sandbox does not begin as ${state}`);
+      await this.#store.save(this.#record);
+      this.#tell({ type: "state", sandboxId: id, atMs: Date.now(), from: null, to: state });
+    });
   }
 
   get record(): SandboxRecord {
@@ -62,7 +56,7 @@ export class RecordKeeper {
 
   /** Changes are applied one after the other, in the order in which they were asked for. */
   apply(event: SandboxEvent, build: (common: CommonRecord) => SandboxRecord): Promise<void> {
-    const turn = this.#turn.then(async () => {
+    return this.#inTurn(async () => {
       const from = this.#record.state;
       const next = build(this.common);
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
@@ -72,19 +66,21 @@ export class RecordKeeper {
       const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state } as const;
       this.#tell(reason === undefined ? message : { ...message, reason });
     });
-    this.#turn = turn.catch(() => undefined);
-    return turn;
   }
 
   /** The end of everything: nothing of the sandbox is left, not even its record. */
   forget(reason: EndReason): Promise<void> {
-    const turn = this.#turn.then(async () => {
+    return this.#inTurn(async () => {
       const from = this.#record.state;
       if (nextState(from, "removed") !== "killed") throw new Error(`${from} is not the state before the end`);
       await this.#store.remove(this.#record.id);
       this.#record = { ...this.common, state: "killed", reason, endedAtMs: Date.now() };
       this.#tell({ type: "state", sandboxId: this.#record.id, atMs: Date.now(), from, to: "killed", reason });
     });
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#turn.then(work);
     this.#turn = turn.catch(() => undefined);
     return turn;
   }

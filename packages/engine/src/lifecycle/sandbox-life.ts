@@ -58,6 +58,7 @@ export class SandboxLife {
 
   /** From `creating` to `running`. When it rejects, nothing of the container is left. */
   async start(containerId: ContainerId, signal: AbortSignal): Promise<void> {
+    this.#killRequested.signal.throwIfAborted();
     this.#containerId = containerId;
     const work = this.#start(containerId, AbortSignal.any([signal, this.#killRequested.signal]));
     this.#starting = work.catch(() => undefined);

@@ -41,8 +41,12 @@ export async function createSandbox(
     state: "creating",
     containerId,
   };
-  const keeper = await RecordKeeper.create(record, context.store, context.events.tell);
+  const keeper = new RecordKeeper(record, context.store, context.events.tell);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
+  await keeper.begin().catch((error: unknown) => {
+    context.lives.delete(record.id);
+    throw error;
+  });
   try {
     await life.start(containerId, options.signal ?? new AbortController().signal);
     return new Sandbox(life);
