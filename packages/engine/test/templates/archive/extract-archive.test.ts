@@ -100,6 +100,7 @@ describe("tricks that lead out of the directory", () => {
   const escape = { path: "link", type: "2", linkPath: ".." };
   test.for([
     { trick: "..", entries: [{ path: "../outside", content: "!" }] },
+    { trick: "a directory ..", entries: [{ path: "..", type: "5", mode: 0o777 }] },
     {
       trick: ".. in the middle",
       entries: [
