@@ -9,7 +9,7 @@ export const minimumRunscDate = 20_240_729;
 
 /** The better first. KVM is left out: it hangs where virtual machines cannot be nested, and cannot be told from working without a start. */
 const usablePlatforms = ["systrap", "ptrace"] as const;
-export type RunscPlatform = (typeof usablePlatforms)[number];
+type RunscPlatform = (typeof usablePlatforms)[number];
 
 const neededFlags = ["root", "platform", "network", "overlay2", "ignore-cgroups"];
 

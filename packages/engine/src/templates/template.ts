@@ -1,7 +1,7 @@
 import type { TemplateName } from "@atoll/protocol";
 
 /** A directory of the sandbox and the read-only host directories that make it up, the topmost first. */
-export interface TemplateTree {
+interface TemplateTree {
   /** Absolute, as seen in the sandbox. */
   at: string;
   lower: string[];

@@ -58,21 +58,23 @@ describe("finding runsc", () => {
   });
   afterEach(() => rm(directory, { recursive: true }));
 
-  /** Counts its calls in a file. */
+  /** A program that reads out what lies beside it. */
   async function fake(version: string): Promise<string> {
     const path = join(directory, "runsc");
-    const answers = `case $1 in --version) echo "runsc version ${version}";; flags) cat ${directory}/flags >&2;; help) echo systrap;; esac`;
+    await writeFile(join(directory, "version"), `runsc version ${version}\n`);
     await writeFile(join(directory, "flags"), flags);
-    await writeFile(path, `#!/bin/sh\n${answers}\n`);
+    const script = `cd ${directory}; case $1 in --version) cat version;; flags) cat flags >&2;; help) echo systrap;; esac`;
+    await writeFile(path, `#!/bin/sh\n${script}\n`);
     await chmod(path, 0o755);
     return path;
   }
+  const say = (version: string): Promise<void> => writeFile(join(directory, "version"), `runsc version ${version}\n`);
 
   test("what it said is remembered until the program changes", async () => {
     const path = await fake("release-20250101.0");
     const first = await detectRunsc(path);
+    await say("release-20260101.0");
     expect(await detectRunsc(path)).toBe(first);
-    await fake("release-20260101.0");
     await utimes(path, 1, 1);
     expect(await detectRunsc(path)).toMatchObject({ date: 20_260_101, platforms: ["systrap"] });
   });
@@ -80,7 +82,7 @@ describe("finding runsc", () => {
   test("a refusal is not remembered", async () => {
     const path = await fake("release-20200101.0");
     await expect(detectRunsc(path)).rejects.toSatisfy((error) => isSandboxError(error, "unsupported"));
-    await fake("release-20250101.0");
+    await say("release-20250101.0");
     expect(await detectRunsc(path)).toMatchObject({ date: 20_250_101 });
   });
 

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { link, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { link, mkdir, mkdtemp, rm, symlink, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -72,7 +72,8 @@ describe("archives of the system's own tar", () => {
   });
 
   test("sparse files are refused", async () => {
-    execFileSync("truncate", ["-s", "10M", join(root, "sparse")]);
+    await writeFile(join(root, "sparse"), "");
+    await truncate(join(root, "sparse"), 10_000_000);
     for (const format of ["gnu", "pax"]) {
       const archive = execFileSync("tar", ["-cSf", "-", `--format=${format}`, "-C", root, "sparse"]);
       await expect(list(archive)).rejects.toThrow("sparse");
