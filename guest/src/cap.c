@@ -97,15 +97,18 @@ static bool look_for_raised(pid_t pid, void *context) {
     return !*raised;
 }
 
-uint64_t cap_tick(uint64_t now_ms) {
+uint64_t cap_due(void) {
+    return look_at;
+}
+
+void cap_tick(uint64_t now_ms) {
     bool raised = false;
     if (look_at == 0 || now_ms < look_at)
-        return look_at;
+        return;
     procfs_each(look_for_raised, &raised);
     look_at = raised ? 0 : now_ms + LOOK_MS;
     if (raised) {
         hard = true;
         visit_all(UINT64_MAX);
     }
-    return look_at;
 }

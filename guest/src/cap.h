@@ -14,7 +14,8 @@
 void cap_apply(bool *limited, struct rlimit *limit);
 /* Sets every process but the guest; UINT64_MAX lifts the cap. 0 or an errno. */
 int cap_set(uint64_t bytes);
-/* Looks for processes that raised their limit; returns when to look next, 0 for never. */
-uint64_t cap_tick(uint64_t now_ms);
+/* Looks, when it is time, for processes that raised their limit. */
+void cap_tick(uint64_t now_ms);
+uint64_t cap_due(void);
 
 #endif

@@ -44,7 +44,10 @@ static void on_hello(struct reader *r) {
             stream_free(s);
     }
     for (int i = 0; version == ATOLL_VERSION && i < stream_count(); i++) {
-        to = stream_entry(stream_nth(i), to);
+        struct stream *s = stream_nth(i);
+        if (s->released)
+            continue;
+        to = stream_entry(s, to);
         count++;
     }
     put_u32(count_at, count);

@@ -26,6 +26,10 @@
 
 /* How often streams that had more to give than was read are read again before the others are looked at. */
 #define HOT_ROUNDS 4
+#define BROKEN_MS 1000
+#define LONGEST_MS 60000
+/* Ended children are looked for that often even if no signal told of them: a process whose end nobody noticed would seem to run for ever. */
+#define LOST_SIGNAL_MS 10000
 
 enum { ROLE_OUTPUT_1, ROLE_OUTPUT_2, ROLE_INPUT, ROLE_CONNECTING };
 
@@ -145,7 +149,7 @@ static void gather_polls(uint64_t now_ms) {
     pollset_add(child_pipe[0], POLLIN, serve_flag, &child_ended, 0);
     for (int i = 0; i < stream_count(); i++)
         watch_stream(stream_nth(i));
-    proxy_watch(now_ms);
+    proxy_watch();
 }
 
 /* Exits that waited for output to be read. Backwards, because a released stream may go. */
@@ -175,44 +179,46 @@ static void reap(void) {
     process_reap();
 }
 
-/* Milliseconds until something is due; -1 for never. */
-static int run_timers(void) {
-    uint64_t now = clock_ms();
-    uint64_t next = sooner(proxy_tick(now), cap_tick(now));
-    for (int i = stream_count() - 1; i >= 0; i--) {
-        struct stream *s = stream_nth(i);
-        if (s->kind == KIND_PROCESS)
-            next = sooner(next, process_tick(s, now));
-    }
-    if (next == 0)
-        return -1;
-    return next <= now ? 0 : next - now > 60000 ? 60000 : (int)(next - now);
+/* Backwards, because a released stream may go. */
+static void run_timers(uint64_t now_ms) {
+    proxy_tick(now_ms);
+    cap_tick(now_ms);
+    for (int i = stream_count() - 1; i >= 0; i--)
+        process_tick(stream_nth(i), now_ms);
 }
 
-static int patience(uint64_t now_ms, int timers_ms) {
+/* Milliseconds to wait at most. */
+static int patience(uint64_t now_ms) {
     if (out_unfinished())
         return 0;
-    /* Something is broken that only time can mend: a FIFO without another end. */
-    bool waiting = out_broken(now_ms) || (!out_throttled() && !in_wants_poll(now_ms));
-    if (waiting && (timers_ms < 0 || timers_ms > 1000))
-        return 1000;
-    return timers_ms;
+    uint64_t due = sooner(proxy_due(), cap_due());
+    for (int i = 0; i < stream_count(); i++)
+        due = sooner(due, process_due(stream_nth(i)));
+    /* A FIFO without another end is something that only time can mend. */
+    if (out_broken(now_ms) || (!out_throttled() && !in_wants_poll(now_ms)))
+        due = sooner(due, now_ms + BROKEN_MS);
+    if (stream_count() > 0)
+        due = sooner(due, now_ms + LOST_SIGNAL_MS);
+    return due == 0 ? -1 : due <= now_ms ? 0 : due - now_ms > LONGEST_MS ? LONGEST_MS : (int)(due - now_ms);
 }
 
 void init_main(void) {
+    uint64_t reaped_at = 0;
     set_up();
     for (;;) {
-        int timers = run_timers();
+        run_timers(clock_ms());
         in_pump();
         settle_streams();
         out_pump();
         uint64_t now = clock_ms();
         gather_polls(now);
-        if (!pollset_wait(patience(now, timers)))
+        if (!pollset_wait(patience(now)))
             continue;
         pollset_serve();
-        if (child_ended)
+        if (child_ended || now - reaped_at >= LOST_SIGNAL_MS) {
             reap();
+            reaped_at = now;
+        }
         if (host_spoke) {
             in_read();
             in_pump();

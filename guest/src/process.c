@@ -167,7 +167,7 @@ static void limit_reached(struct stream *s, uint64_t now_ms) {
     p->kill_at = now_ms + p->grace_ms;
 }
 
-uint64_t process_tick(struct stream *s, uint64_t now_ms) {
+void process_tick(struct stream *s, uint64_t now_ms) {
     struct process *p = &s->process;
     if (p->limit_at != 0 && now_ms >= p->limit_at)
         limit_reached(s, now_ms);
@@ -177,12 +177,11 @@ uint64_t process_tick(struct stream *s, uint64_t now_ms) {
     }
     if (p->hung_until != 0 && now_ms >= p->hung_until)
         p->hung_until = 0;
-    uint64_t next = sooner(sooner(p->limit_at, p->kill_at), p->hung_until);
-    if (p->check_at == 0)
-        return next;
-    if (now_ms < p->check_at)
-        return sooner(next, p->check_at);
-    /* May free the stream. */
-    process_settle(s);
-    return now_ms + 1;
+    if (p->check_at != 0 && now_ms >= p->check_at)
+        process_settle(s);
+}
+
+uint64_t process_due(const struct stream *s) {
+    const struct process *p = &s->process;
+    return sooner(sooner(p->limit_at, p->kill_at), sooner(p->hung_until, p->check_at));
 }

@@ -12,8 +12,10 @@ void process_started(struct stream *s, pid_t pid, uint32_t limit_ms, uint32_t gr
 void process_reap(void);
 /* `scope` as in SIGNAL. */
 void process_signal(struct stream *s, int signal, uint32_t scope);
-/* Does what is due and returns when something is due next, 0 for never. May free a released stream. */
-uint64_t process_tick(struct stream *s, uint64_t now_ms);
+/* Does what is due. May free a released stream. */
+void process_tick(struct stream *s, uint64_t now_ms);
+/* When something is due next, 0 for never. */
+uint64_t process_due(const struct stream *s);
 /* To be called when output was read: an exit may have waited for it. May free a released stream. */
 void process_settle(struct stream *s);
 

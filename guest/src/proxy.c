@@ -224,20 +224,24 @@ static void serve_listener(void *subject, int role, short events) {
     }
 }
 
-void proxy_watch(uint64_t now_ms) {
-    if (client_count < CLIENTS_MOST && now_ms >= accept_after)
+void proxy_watch(void) {
+    if (client_count < CLIENTS_MOST && accept_after == 0)
         pollset_add(listener, POLLIN, serve_listener, &listener, 0);
     for (int i = 0; i < client_count; i++)
         pollset_add(clients[i]->fd, POLLIN, serve_client, clients[i], 0);
 }
 
-uint64_t proxy_tick(uint64_t now_ms) {
-    uint64_t next = now_ms < accept_after ? accept_after : 0;
-    for (int i = client_count - 1; i >= 0; i--) {
+void proxy_tick(uint64_t now_ms) {
+    if (now_ms >= accept_after)
+        accept_after = 0;
+    for (int i = client_count - 1; i >= 0; i--)
         if (now_ms >= clients[i]->deadline)
             close_client(clients[i]);
-        else if (next == 0 || clients[i]->deadline < next)
-            next = clients[i]->deadline;
-    }
+}
+
+uint64_t proxy_due(void) {
+    uint64_t next = accept_after;
+    for (int i = 0; i < client_count; i++)
+        next = sooner(next, clients[i]->deadline);
     return next;
 }

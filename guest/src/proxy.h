@@ -8,9 +8,10 @@
 
 /* 0 or an errno. On the port that it has already this does nothing; on another it moves. */
 int proxy_listen(uint16_t port);
-void proxy_watch(uint64_t now_ms);
-/* Gives up clients that take too long; returns when that is due next, 0 for never. */
-uint64_t proxy_tick(uint64_t now_ms);
+void proxy_watch(void);
+/* Gives up clients that take too long. */
+void proxy_tick(uint64_t now_ms);
+uint64_t proxy_due(void);
 /* Sends a last answer, and closes when the client has read it or after a while. Takes `fd`. */
 void proxy_part(int fd, const struct reply *reply);
 
