@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process";
-import { once } from "node:events";
+import { once, setMaxListeners } from "node:events";
 import { constants } from "node:os";
 import type { Readable } from "node:stream";
 import { type ProcessExit, SandboxError, signalName, type SignalName } from "@atoll/protocol";
@@ -186,6 +186,8 @@ export class HostProcess implements Process {
   }
 
   #listen(signal: AbortSignal): void {
+    // One signal may stand over any number of processes; each takes its listener away when it ends.
+    setMaxListeners(0, signal);
     signal.addEventListener("abort", () => this.#end("abort"), { signal: this.#gone.signal });
   }
 

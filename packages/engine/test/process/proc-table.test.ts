@@ -62,10 +62,8 @@ describe("identity", () => {
   });
 
   test("a process that waits to be reaped is not alive, and in no group", async () => {
-    // The shell's child ends while the shell, which has become a program that never reaps, still runs.
-    const parent = await startHostProcess("sh", ["-c", "sleep 0 & echo $!; exec sleep 1000"], {
-      signal: new AbortController().signal,
-    });
+    const neverReaps = 'my $child = fork(); exit unless $child; $| = 1; print "$child\\n"; sleep 1000';
+    const parent = await startHostProcess("perl", ["-e", neverReaps], { signal: new AbortController().signal });
     let pid = 0;
     for await (const { data } of parent) {
       pid = Number(data.toString());
