@@ -1,6 +1,6 @@
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";
-export { GuestChannel, type AttachOptions, type ChannelOptions } from "./guest/channel.ts";
+export { GuestChannel, type ChannelOptions } from "./guest/channel.ts";
 export type { EgressAnswer, EgressAsk, EgressHandler } from "./guest/egress-relay.ts";
 export type { FileOptions, GuestFiles } from "./guest/files.ts";
 export type { GuestProcess } from "./guest/guest-process.ts";
@@ -11,4 +11,4 @@ export type { CreateOptions } from "./operations/create.ts";
 export { startHostProcess, type HostProcess, type HostProcessOptions } from "./process/host-process.ts";
 export type { OutputEvent, Process } from "./process/process.ts";
 export { run, type RunResult } from "./process/run.ts";
-export type { Sandbox } from "./sandbox.ts";
+export type { ProcessOptions, Sandbox } from "./sandbox.ts";

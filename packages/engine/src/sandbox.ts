@@ -19,6 +19,8 @@ import { rlimits } from "./guest/requests.ts";
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
 import { parseRequest } from "./support/parse-request.ts";
 
+export type ProcessOptions = Omit<AttachOptions, "ranOutOfMemory">;
+
 /** One sandbox, as its owner holds it. Every operation asks the lifecycle first. */
 export class Sandbox {
   readonly files: GuestFiles;
@@ -45,7 +47,7 @@ export class Sandbox {
   }
 
   /** Starts a process. It is its own: it goes on when nobody listens, until it ends or is killed. */
-  async spawn(request: SpawnRequestInput, options: AttachOptions = {}): Promise<GuestProcess> {
+  async spawn(request: SpawnRequestInput, options: ProcessOptions = {}): Promise<GuestProcess> {
     const spawn = parseRequest(SpawnRequest, request, "start a process");
     const { limits } = this.#channelFor("start a process in").record;
     const fileBytes = limits.fileBytes ?? limits.diskBytes;
@@ -53,7 +55,8 @@ export class Sandbox {
       { resource: rlimits.NPROC, soft: limits.processes, hard: limits.processes },
       { resource: rlimits.FSIZE, soft: fileBytes, hard: fileBytes },
     ];
-    return this.#life.channel.spawn({ ...spawn, limits: processLimits }, options);
+    const ranOutOfMemory = this.#life.watchForOutOfMemory();
+    return this.#life.channel.spawn({ ...spawn, limits: processLimits }, { ...options, ranOutOfMemory });
   }
 
   /** Processes that a server before this one started and that nobody has attached to yet. */
@@ -62,8 +65,9 @@ export class Sandbox {
   }
 
   /** Takes over a process that a server before this one started; output comes from `from` on. */
-  attach(streamId: number, from: OutputPosition, options: AttachOptions = {}): GuestProcess {
-    return this.#channelFor("start a process in").channel.attach(streamId, from, options);
+  attach(streamId: number, from: OutputPosition, options: ProcessOptions = {}): GuestProcess {
+    const { channel } = this.#channelFor("start a process in");
+    return channel.attach(streamId, from, { ...options, ranOutOfMemory: this.#life.watchForOutOfMemory() });
   }
 
   /** Connects to a port on the sandbox's loopback. */

@@ -29,6 +29,8 @@ export interface AttachOptions {
   keep?: boolean;
   /** Kills the process when it aborts. */
   signal?: AbortSignal;
+  /** Whether the sandbox ran out of memory since this moment. */
+  ranOutOfMemory?: () => Promise<boolean>;
 }
 
 /** Requests and streams share one sequence of ids; the greeting is the request that has none. */
@@ -242,7 +244,8 @@ export class GuestChannel {
   }
 
   #process(stream: GuestStream, pid: number, options: AttachOptions): GuestProcess {
-    return new GuestProcess(stream, { pid, send: this.#send, keep: options.keep ?? false, signal: options.signal });
+    const { keep = false, signal, ranOutOfMemory = async () => false } = options;
+    return new GuestProcess(stream, { pid, send: this.#send, keep, signal, ranOutOfMemory });
   }
 
   #addStream(

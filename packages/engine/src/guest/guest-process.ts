@@ -10,6 +10,8 @@ export interface GuestProcessOptions {
   /** The guest keeps the record of the end until `release` is called, for a server that stores it first; otherwise it goes at the end. */
   keep: boolean;
   signal?: AbortSignal | undefined;
+  /** Whether the sandbox ran out of memory since the process was started; asked when it did not end well. */
+  ranOutOfMemory: () => Promise<boolean>;
 }
 
 /** A process in a sandbox. */
@@ -24,7 +26,6 @@ export class GuestProcess implements Process {
     this.#stream = stream;
     this.#options = options;
     const abort = (): void => {
-      if (stream.exit !== undefined) return;
       this.#wasAborted = true;
       void this.kill("SIGKILL");
     };
@@ -70,7 +71,7 @@ export class GuestProcess implements Process {
   async wait(): Promise<ProcessExit> {
     const { at: _, ...exit } = await this.#stream.ended;
     if (this.#wasAborted) throw this.#options.signal?.reason;
-    return exit;
+    return { ...exit, outOfMemory: exit.exitCode !== 0 && (await this.#options.ranOutOfMemory()) };
   }
 
   discardOutput(): void {

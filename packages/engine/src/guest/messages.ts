@@ -18,7 +18,8 @@ export interface StreamEntry {
   exit: ExitReport | undefined;
 }
 
-export interface ExitReport extends ProcessExit {
+/** Memory is the host's to judge. */
+export interface ExitReport extends Omit<ProcessExit, "outOfMemory"> {
   /** All output below was produced before the end. */
   at: number;
 }

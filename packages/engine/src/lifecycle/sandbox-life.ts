@@ -86,6 +86,13 @@ export class SandboxLife {
     return this.#monitor.read();
   }
 
+  /** Asked of the result later: whether memory has run out since now. */
+  watchForOutOfMemory(): () => Promise<boolean> {
+    const monitor = this.#monitor;
+    const before = monitor?.oomKills ?? 0;
+    return async () => monitor !== undefined && (await monitor.lookForOom()) > before;
+  }
+
   /** Idempotent; the first reason counts. */
   kill(reason: EndReason): Promise<void> {
     this.#killing ??= this.#kill(reason);

@@ -1,5 +1,5 @@
 const shortestDelayMs = 100;
-const longestDelayMs = 5_000;
+const longestDelayMs = 1_000;
 
 /** Measuring may take a tenth of one core at most. */
 const mostShareOfTime = 0.1;

@@ -88,7 +88,7 @@ export class UsageMonitor {
     const usage = await cgroup.usage();
     const isIdle = usage.cpuMs - this.#cpuMsAtLastLook < idleCpuMs;
     this.#cpuMsAtLastLook = usage.cpuMs;
-    await this.#lookForOom(usage.memoryBytes);
+    await this.lookForOom();
     if (isIdle) {
       this.#disk.growthPerMs = 0;
       return;
@@ -100,12 +100,20 @@ export class UsageMonitor {
     this.#compare("processes", await channel.countProcesses(signal), limits.processes);
   }
 
-  async #lookForOom(memoryBytes: number): Promise<void> {
-    const kills = await this.#options.cgroup.oomKills();
+  /** Processes of the sandbox that the kernel has killed for memory, as of the last look. */
+  get oomKills(): number {
+    return this.#oomKills;
+  }
+
+  /** Looks now, and tells what it finds. */
+  async lookForOom(): Promise<number> {
+    const { cgroup, limits } = this.#options;
+    const [kills, { memoryPeakBytes }] = await Promise.all([cgroup.oomKills(), cgroup.usage()]);
     if (kills > this.#oomKills) {
-      this.#hit("memory", memoryBytes, this.#options.limits.memoryBytes, "the kernel killed a process of the sandbox");
+      this.#oomKills = kills;
+      this.#hit("memory", memoryPeakBytes, limits.memoryBytes, "the kernel killed a process of the sandbox");
     }
-    this.#oomKills = kills;
+    return this.#oomKills;
   }
 
   async #measureDisk(): Promise<void> {

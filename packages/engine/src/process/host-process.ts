@@ -218,6 +218,7 @@ export class HostProcess implements Process {
       exitCode,
       signal: signal === null ? null : signalName(constants.signals[signal]),
       timedOut: this.#endReason === "timeout",
+      outOfMemory: false,
       cpuUserMs: 0,
       cpuSystemMs: 0,
       peakMemoryBytes: 0,

@@ -126,6 +126,7 @@ describe("a process", () => {
       exitCode: 3,
       signal: null,
       timedOut: false,
+      outOfMemory: false,
       cpuUserMs: 2,
       cpuSystemMs: 1,
       peakMemoryBytes: 10_240,

@@ -5,23 +5,23 @@ const MiB = 1024 * 1024;
 
 describe("when the disk is measured again", () => {
   test.for([
-    { what: "one that does not grow", usedBytes: 0, growthBytesPerMs: 0, lastDurationMs: 1, delayMs: 5_000 },
+    { what: "one that does not grow", usedBytes: 0, growthBytesPerMs: 0, lastDurationMs: 1, delayMs: 1_000 },
     {
       what: "one that is full and does not grow",
       usedBytes: 100 * MiB,
       growthBytesPerMs: 0,
       lastDurationMs: 1,
-      delayMs: 5_000,
+      delayMs: 1_000,
     },
     {
-      what: "one that fills in 4 s",
+      what: "one that fills in 1 s",
       usedBytes: 60 * MiB,
-      growthBytesPerMs: MiB / 100,
+      growthBytesPerMs: MiB / 25,
       lastDurationMs: 1,
-      delayMs: 2_000,
+      delayMs: 500,
     },
     { what: "one that fills in 40 ms", usedBytes: 60 * MiB, growthBytesPerMs: MiB, lastDurationMs: 1, delayMs: 100 },
-    { what: "one that fills in a day", usedBytes: 0, growthBytesPerMs: 1, lastDurationMs: 1, delayMs: 5_000 },
+    { what: "one that fills in a day", usedBytes: 0, growthBytesPerMs: 1, lastDurationMs: 1, delayMs: 1_000 },
     {
       what: "one over its limit that grows",
       usedBytes: 200 * MiB,
