@@ -64,16 +64,19 @@ describe("identity", () => {
   test("a process that waits to be reaped is not alive, and in no group", async () => {
     const neverReaps = 'my $child = fork(); exit unless $child; $| = 1; print "$child\\n"; sleep 1000';
     const parent = await startHostProcess("perl", ["-e", neverReaps], { signal: new AbortController().signal });
-    let pid = 0;
-    for await (const { data } of parent) {
-      pid = Number(data.toString());
-      break;
+    try {
+      let pid = 0;
+      for await (const { data } of parent) {
+        pid = Number(data.toString());
+        break;
+      }
+      await expect.poll(async () => (await readProcessStat(pid))?.state).toBe("Z");
+      const startTicks = (await readStartTicks(pid)) ?? -1;
+      expect(await isAlive({ pid, startTicks, bootId: await bootId() })).toBe(false);
+      expect(await groupMembers(parent.pid)).toEqual([parent.pid]);
+    } finally {
+      await parent.kill("SIGKILL");
+      await parent.wait();
     }
-    await expect.poll(async () => (await readProcessStat(pid))?.state).toBe("Z");
-    const startTicks = (await readStartTicks(pid)) ?? -1;
-    expect(await isAlive({ pid, startTicks, bootId: await bootId() })).toBe(false);
-    expect(await groupMembers(parent.pid)).toEqual([parent.pid]);
-    await parent.kill("SIGKILL");
-    await parent.wait();
   });
 });
