@@ -33,7 +33,8 @@ async function inTemplate(script: string): Promise<string> {
     `mount --rbind /dev ${root}/dev`,
     `exec chroot ${root} /bin/bash -lc "$1"`,
   ];
-  const { stdout, stderr, status } = spawnSync("unshare", ["-m", "bash", "-c", commands.join(" && "), "bash", script]);
+  const inNamespace = 'exec unshare -m bash -c "$0" bash "$1"';
+  const { stdout, stderr, status } = spawnSync("sh", ["-c", inNamespace, commands.join(" && "), script]);
   expect(stderr.toString()).toBe("");
   expect(status).toBe(0);
   return stdout.toString().trim();
