@@ -29,3 +29,31 @@ export {
   SandboxRecord,
   type CreateRequestInput,
 } from "./sandbox.ts";
+export { ApiEvent } from "./api-event.ts";
+export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
+export {
+  CommandId,
+  CommandInfo,
+  CommandLine,
+  CommandResult,
+  CommandState,
+  RunCommand,
+  RunOnce,
+  type RunCommandInput,
+  type RunOnceInput,
+} from "./command.ts";
+export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
+export { FileInfo, WatchMessage } from "./file.ts";
+export type { Route } from "./routes/route.ts";
+export { routes, type RouteName } from "./routes/routes.ts";
+export {
+  CreateSandbox,
+  SandboxInfo,
+  SandboxTimeouts,
+  type CreateSandboxInput,
+  type PortInfo,
+  type SandboxCreated,
+  type SandboxPage,
+  type UpdateSandboxInput,
+} from "./sandbox-api.ts";
+export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

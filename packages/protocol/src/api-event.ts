@@ -1,0 +1,59 @@
+import { z } from "zod";
+import { SandboxId } from "./ids.ts";
+import { sandboxStates } from "./lifecycle.ts";
+import { EndReason } from "./sandbox.ts";
+
+const base = { cursor: z.int(), atMs: z.int() };
+const onSandbox = { ...base, sandboxId: SandboxId };
+const limitFields = {
+  limit: z.enum(["memory", "disk", "processes", "lifetime"]),
+  used: z.number(),
+  allowed: z.number(),
+};
+
+/** One ordered stream; `cursor` grows by one with every event and never starts again, also after a restart of the server. */
+export const ApiEvent = z.discriminatedUnion("type", [
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("sandbox.state"),
+    from: z.enum(sandboxStates).nullable(),
+    to: z.enum(sandboxStates),
+    reason: EndReason.optional(),
+  }),
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("command.started"),
+    commandId: z.string(),
+    argv: z.array(z.string()),
+  }),
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("command.ended"),
+    commandId: z.string(),
+    exitCode: z.int().nullable(),
+    signal: z.string().nullable(),
+    timedOut: z.boolean(),
+  }),
+  z.strictObject({ ...onSandbox, type: z.literal("command.lost"), commandId: z.string(), because: z.string() }),
+  z.strictObject({ ...onSandbox, type: z.literal("limit.near"), ...limitFields }),
+  z.strictObject({ ...onSandbox, type: z.literal("limit.hit"), ...limitFields, consequence: z.string() }),
+  z.strictObject({ ...onSandbox, type: z.literal("limit.eased"), ...limitFields }),
+  z.strictObject({ ...onSandbox, type: z.literal("egress.allowed"), host: z.string(), port: z.int() }),
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("egress.refused"),
+    host: z.string(),
+    port: z.int(),
+    because: z.string(),
+  }),
+  z.strictObject({
+    ...base,
+    type: z.literal("security.refused"),
+    what: z.string(),
+    because: z.string(),
+    key: z.string().optional(),
+  }),
+  /** Events before this cursor are no longer kept. */
+  z.strictObject({ ...base, type: z.literal("events.lost"), before: z.int() }),
+]);
+export type ApiEvent = z.infer<typeof ApiEvent>;

@@ -1,0 +1,41 @@
+import { z } from "zod";
+import { TemplateName } from "./ids.ts";
+
+/** What a key may do. `admin` is everything, keys included. */
+export const keyVerbs = ["admin", "sandboxes", "read", "commands", "files", "ports", "templates", "events"] as const;
+export const KeyVerb = z.enum(keyVerbs);
+export type KeyVerb = z.infer<typeof KeyVerb>;
+
+export const CreateKey = z.strictObject({
+  name: z.string().min(1).max(63),
+  verbs: z
+    .array(KeyVerb)
+    .min(1)
+    .max(keyVerbs.length)
+    .default(["sandboxes", "read", "commands", "files", "ports", "events"]),
+  /** Absent: all templates. */
+  templates: z.array(TemplateName).max(256).optional(),
+  /** Sees and touches only the sandboxes that it created. */
+  ownOnly: z.boolean().default(true),
+  maxSandboxes: z.int().min(0).max(100_000).optional(),
+  requestsPerMinute: z.int().min(1).max(10_000_000).optional(),
+});
+export type CreateKey = z.output<typeof CreateKey>;
+export type CreateKeyInput = z.input<typeof CreateKey>;
+
+export const KeyInfo = z.strictObject({
+  id: z.string(),
+  name: z.string(),
+  verbs: z.array(KeyVerb),
+  templates: z.array(z.string()).optional(),
+  ownOnly: z.boolean(),
+  maxSandboxes: z.int().optional(),
+  requestsPerMinute: z.int().optional(),
+  createdAtMs: z.int(),
+  lastUsedAtMs: z.int().optional(),
+});
+export type KeyInfo = z.infer<typeof KeyInfo>;
+
+/** The secret is told once, here, and stored only as a hash. */
+export const KeyCreated = z.strictObject({ key: KeyInfo, secret: z.string() });
+export type KeyCreated = z.infer<typeof KeyCreated>;

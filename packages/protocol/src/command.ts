@@ -1,0 +1,145 @@
+import { z } from "zod";
+import { SandboxId } from "./ids.ts";
+import { signalNumbers } from "./process.ts";
+
+export const CommandId = z
+  .string()
+  .regex(/^cmd[a-z0-9]{20}$/, "a command id is cmd and 20 characters of a-z and 0-9")
+  .brand<"CommandId">();
+export type CommandId = z.infer<typeof CommandId>;
+
+const text = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
+
+export const RunCommand = z
+  .strictObject({
+    /** Program and arguments, started directly. */
+    argv: z.array(text).min(1).max(4096).optional(),
+    /** A line for `bash -c`, or `sh -c` where there is no bash. */
+    shell: text.min(1).optional(),
+    name: z.string().min(1).max(63).optional(),
+    cwd: text.default(""),
+    env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
+    user: text.default("user"),
+    /** Ends the command, and all that it started, after this. Absent: never. */
+    timeoutMs: z.int().min(1).max(0xffff_ffff).optional(),
+    pty: z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) }).optional(),
+    stdin: z.boolean().default(false),
+    /** Answer as soon as it has started; otherwise the answer comes with its end. */
+    background: z.boolean().default(false),
+    /** The sandbox is not idle while this command runs, whatever it does. */
+    keepAlive: z.boolean().default(false),
+    tags: z.record(z.string().min(1).max(63), z.string().max(255)).default({}),
+    /** Bytes of output that are kept: a quarter of them from the beginning, the rest from the end. */
+    logBytes: z
+      .int()
+      .min(64 * 1024)
+      .max(1024 * 1024 * 1024)
+      .default(16 * 1024 * 1024),
+  })
+  .refine(({ argv, shell }) => (argv === undefined) !== (shell === undefined), "give either argv or shell");
+export type RunCommand = z.output<typeof RunCommand>;
+export type RunCommandInput = z.input<typeof RunCommand>;
+
+/** `lost`: how it ended cannot be known, and `lostBecause` says why. No exit code is ever made up. */
+export const CommandState = z.enum(["running", "exited", "lost"]);
+
+export const CommandInfo = z.strictObject({
+  id: CommandId,
+  sandboxId: SandboxId,
+  name: z.string().optional(),
+  argv: z.array(z.string()),
+  cwd: z.string(),
+  user: z.string(),
+  hasPty: z.boolean(),
+  hasStdin: z.boolean(),
+  keepAlive: z.boolean(),
+  tags: z.record(z.string(), z.string()),
+  pid: z.int().optional(),
+  state: CommandState,
+  exitCode: z.int().nullable(),
+  signal: z.string().nullable(),
+  timedOut: z.boolean(),
+  lostBecause: z.string().optional(),
+  startedAtMs: z.int(),
+  endedAtMs: z.int().optional(),
+  /** Bytes produced so far, and those of them that the log no longer has. */
+  stdoutBytes: z.int(),
+  stderrBytes: z.int(),
+  droppedBytes: z.int(),
+  /** Input bytes that have been accepted: where the next `stdin` goes on. */
+  stdinBytes: z.int(),
+});
+export type CommandInfo = z.infer<typeof CommandInfo>;
+
+/** What a finished command gives at once: its end, and its output as far as the log has it. */
+export const CommandResult = z.strictObject({
+  command: CommandInfo,
+  stdout: z.string(),
+  stderr: z.string(),
+  /** Bytes that are missing from the middle of the two together. */
+  droppedBytes: z.int(),
+});
+export type CommandResult = z.infer<typeof CommandResult>;
+
+/**
+ * A line of a streamed command. `at` counts bytes of both streams in their common order: reading on later starts from
+ * `at` plus the bytes of the last line. Output is `text` where it is whole UTF-8, `base64` otherwise.
+ */
+export const CommandLine = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("started"), command: CommandInfo }),
+  z.strictObject({
+    type: z.enum(["stdout", "stderr"]),
+    at: z.int(),
+    offset: z.int(),
+    text: z.string().optional(),
+    base64: z.string().optional(),
+  }),
+  /** These bytes are no longer in the log. */
+  z.strictObject({ type: z.literal("dropped"), at: z.int(), bytes: z.int() }),
+  z.strictObject({ type: z.literal("heartbeat"), atMs: z.int() }),
+  /** The server goes away: ask again, from where this stream ends. */
+  z.strictObject({ type: z.literal("shutdown") }),
+  z.strictObject({ type: z.literal("ended"), command: CommandInfo }),
+]);
+export type CommandLine = z.infer<typeof CommandLine>;
+
+export const SendSignal = z.strictObject({
+  signal: z
+    .enum(Object.keys(signalNumbers) as [keyof typeof signalNumbers, ...(keyof typeof signalNumbers)[]])
+    .default("SIGTERM"),
+});
+export const ResizeTerminal = z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) });
+export const StdinAccepted = z.strictObject({ stdinBytes: z.int() });
+
+/** A one-off run: a sandbox that lives for one command. */
+export const RunOnce = z
+  .strictObject({
+    language: z.enum(["python", "javascript", "typescript", "bash"]).optional(),
+    code: z
+      .string()
+      .max(1024 * 1024)
+      .optional(),
+    argv: z.array(text).min(1).max(4096).optional(),
+    template: z.string().optional(),
+    env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
+    /** Written into the home directory before the run. */
+    files: z.record(z.string().min(1).max(1024), z.string()).default({}),
+    stdin: z
+      .string()
+      .max(16 * 1024 * 1024)
+      .optional(),
+    timeoutMs: z
+      .int()
+      .min(1)
+      .max(24 * 3_600_000)
+      .default(60_000),
+  })
+  .refine(
+    ({ language, code, argv }) =>
+      argv === undefined ? language !== undefined && code !== undefined : language === undefined,
+    {
+      message: "give language and code, or argv",
+    },
+  );
+export type RunOnce = z.output<typeof RunOnce>;
+export type RunOnceInput = z.input<typeof RunOnce>;

@@ -1,0 +1,21 @@
+import type { z } from "zod";
+import type { KeyVerb } from "../auth.ts";
+
+/** One endpoint. Handlers, SDK calls and the OpenAPI document are derived from it. */
+export interface Route {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** `:name` is a parameter. */
+  path: string;
+  summary: string;
+  /** The verb that a key needs; a sandbox's own token has `read`, `commands`, `files` and `ports` on that sandbox. `public`: nobody is asked. */
+  verb: KeyVerb | "public";
+  params?: z.ZodObject;
+  query?: z.ZodObject;
+  /** A schema for JSON; `bytes` is a stream of any length. */
+  body?: z.ZodType | "bytes" | "tar";
+  /** A schema for JSON; the others are streams. */
+  reply: z.ZodType | "bytes" | "tar" | "ndjson" | "sse" | "text" | "empty";
+  status?: 200 | 201 | 202 | 204;
+  /** Honours `Idempotency-Key`: the same key and body give the same answer and happen once. */
+  isIdempotent?: true;
+}

@@ -1,0 +1,8 @@
+import { commandRoutes } from "./command-routes.ts";
+import { fileRoutes } from "./file-routes.ts";
+import { sandboxRoutes } from "./sandbox-routes.ts";
+import { serverRoutes } from "./server-routes.ts";
+
+/** The whole HTTP interface. */
+export const routes = { ...sandboxRoutes, ...commandRoutes, ...fileRoutes, ...serverRoutes } as const;
+export type RouteName = keyof typeof routes;

@@ -1,0 +1,105 @@
+import { z } from "zod";
+import { EgressPolicy } from "../egress.ts";
+import {
+  CreateSandbox,
+  ListSandboxes,
+  SandboxCreated,
+  SandboxInfo,
+  SandboxPage,
+  UpdateSandbox,
+  UsageInfo,
+} from "../sandbox-api.ts";
+import { Id } from "./params.ts";
+import type { Route } from "./route.ts";
+
+export const sandboxRoutes = {
+  createSandbox: {
+    method: "POST",
+    path: "/sandboxes",
+    summary: "Create a sandbox and wait until it runs",
+    verb: "sandboxes",
+    body: CreateSandbox,
+    reply: SandboxCreated,
+    status: 201,
+    isIdempotent: true,
+  },
+  listSandboxes: {
+    method: "GET",
+    path: "/sandboxes",
+    summary: "List sandboxes",
+    verb: "read",
+    query: ListSandboxes,
+    reply: SandboxPage,
+  },
+  getSandbox: {
+    method: "GET",
+    path: "/sandboxes/:id",
+    summary: "Tell about one sandbox",
+    verb: "read",
+    params: Id,
+    reply: SandboxInfo,
+  },
+  updateSandbox: {
+    method: "PATCH",
+    path: "/sandboxes/:id",
+    summary: "Change timeouts or labels",
+    verb: "sandboxes",
+    params: Id,
+    body: UpdateSandbox,
+    reply: SandboxInfo,
+  },
+  killSandbox: {
+    method: "DELETE",
+    path: "/sandboxes/:id",
+    summary: "End a sandbox and remove everything of it",
+    verb: "sandboxes",
+    params: Id,
+    reply: z.strictObject({ killed: z.boolean() }),
+  },
+  getUsage: {
+    method: "GET",
+    path: "/sandboxes/:id/usage",
+    summary: "Read memory, CPU, processes and disk",
+    verb: "read",
+    params: Id,
+    reply: UsageInfo,
+  },
+  holdSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/hold",
+    summary: "Have a sandbox exclusively",
+    verb: "commands",
+    params: Id,
+    body: z.strictObject({
+      holder: z.string().min(1).max(63),
+      ttlMs: z.int().min(1_000).max(3_600_000).default(60_000),
+    }),
+    reply: SandboxInfo,
+  },
+  unholdSandbox: {
+    method: "DELETE",
+    path: "/sandboxes/:id/hold",
+    summary: "Share it again",
+    verb: "commands",
+    params: Id,
+    query: z.strictObject({ holder: z.string().min(1).max(63) }),
+    reply: SandboxInfo,
+  },
+  getEgress: {
+    method: "GET",
+    path: "/sandboxes/:id/egress",
+    summary: "Tell what it may reach",
+    verb: "read",
+    params: Id,
+    reply: EgressPolicy,
+  },
+  setEgress: {
+    method: "PUT",
+    path: "/sandboxes/:id/egress",
+    summary: "Change what it may reach, from now on",
+    verb: "sandboxes",
+    params: Id,
+    body: EgressPolicy,
+    reply: EgressPolicy,
+  },
+} as const satisfies Record<string, Route>;

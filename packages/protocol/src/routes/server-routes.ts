@@ -1,0 +1,116 @@
+import { z } from "zod";
+import { CreateKey, KeyCreated, KeyInfo } from "../auth.ts";
+import { SandboxId, TemplateName } from "../ids.ts";
+import { PortInfo, TemplateInfo } from "../sandbox-api.ts";
+import { Port } from "./params.ts";
+import type { Route } from "./route.ts";
+
+export const serverRoutes = {
+  getPort: {
+    method: "GET",
+    path: "/sandboxes/:id/ports/:port",
+    summary: "The URL of a port inside",
+    verb: "ports",
+    params: Port,
+    reply: PortInfo,
+  },
+  setPort: {
+    method: "PUT",
+    path: "/sandboxes/:id/ports/:port",
+    summary: "Make a port public, or guarded again",
+    verb: "ports",
+    params: Port,
+    body: z.strictObject({ isPublic: z.boolean() }),
+    reply: PortInfo,
+  },
+  waitForPort: {
+    method: "POST",
+    path: "/sandboxes/:id/ports/:port/wait",
+    summary: "Wait until something listens",
+    verb: "ports",
+    params: Port,
+    body: z.strictObject({ timeoutMs: z.int().min(1).max(60_000).default(30_000) }),
+    reply: PortInfo,
+  },
+  listTemplates: {
+    method: "GET",
+    path: "/templates",
+    summary: "List templates",
+    verb: "read",
+    reply: z.strictObject({ templates: z.array(TemplateInfo) }),
+  },
+  importTemplate: {
+    method: "PUT",
+    path: "/templates/:name",
+    summary: "Make a template from a root filesystem archive",
+    verb: "templates",
+    params: z.strictObject({ name: TemplateName }),
+    body: "tar",
+    reply: TemplateInfo,
+    status: 201,
+  },
+  removeTemplate: {
+    method: "DELETE",
+    path: "/templates/:name",
+    summary: "Remove a template that no sandbox uses",
+    verb: "templates",
+    params: z.strictObject({ name: TemplateName }),
+    reply: "empty",
+    status: 204,
+  },
+  createKey: {
+    method: "POST",
+    path: "/keys",
+    summary: "Make an API key",
+    verb: "admin",
+    body: CreateKey,
+    reply: KeyCreated,
+    status: 201,
+  },
+  listKeys: {
+    method: "GET",
+    path: "/keys",
+    summary: "List API keys",
+    verb: "admin",
+    reply: z.strictObject({ keys: z.array(KeyInfo) }),
+  },
+  revokeKey: {
+    method: "DELETE",
+    path: "/keys/:keyId",
+    summary: "Revoke an API key",
+    verb: "admin",
+    params: z.strictObject({ keyId: z.string().min(1).max(63) }),
+    reply: "empty",
+    status: 204,
+  },
+  followEvents: {
+    method: "GET",
+    path: "/events",
+    summary: "Follow events from a cursor, as server-sent events",
+    verb: "events",
+    query: z.strictObject({ cursor: z.coerce.number().int().min(0).optional(), sandboxId: SandboxId.optional() }),
+    reply: "sse",
+  },
+  showConfig: {
+    method: "GET",
+    path: "/config",
+    summary: "What is in force, and from where",
+    verb: "admin",
+    reply: z.looseObject({}),
+  },
+  healthz: {
+    method: "GET",
+    path: "/healthz",
+    summary: "The process lives",
+    verb: "public",
+    reply: z.strictObject({ status: z.literal("ok") }),
+  },
+  readyz: {
+    method: "GET",
+    path: "/readyz",
+    summary: "The server takes work",
+    verb: "public",
+    reply: z.strictObject({ status: z.enum(["ready", "starting", "stopping"]) }),
+  },
+  metrics: { method: "GET", path: "/metrics", summary: "Prometheus metrics", verb: "public", reply: "text" },
+} as const satisfies Record<string, Route>;

@@ -1,0 +1,97 @@
+import { z } from "zod";
+import { EgressPolicy } from "./egress.ts";
+import { SandboxId, TemplateName } from "./ids.ts";
+import { sandboxStates } from "./lifecycle.ts";
+import { SandboxLimits } from "./limits.ts";
+import { DriverName, EndReason } from "./sandbox.ts";
+
+const longestMs = 365 * 24 * 3_600_000;
+
+/** When a sandbox ends by itself. */
+export const SandboxTimeouts = z.strictObject({
+  /** Idle: no running command, no open connection to a port, no request. Absent: it may be idle for ever. */
+  idleMs: z.int().min(1_000).max(longestMs).optional(),
+  /** From creation on, whatever it does. */
+  lifetimeMs: z.int().min(1_000).max(longestMs).optional(),
+  /** What happens at either. */
+  onTimeout: z.enum(["kill", "pause"]).default("kill"),
+});
+export type SandboxTimeouts = z.output<typeof SandboxTimeouts>;
+
+const Labels = z
+  .record(z.string().min(1).max(63), z.string().max(255))
+  .refine((labels) => Object.keys(labels).length <= 64, "at most 64 labels");
+
+export const CreateSandbox = z.strictObject({
+  template: TemplateName.default("host" as TemplateName),
+  driver: DriverName.default("gvisor"),
+  limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),
+  labels: Labels.default({}),
+  timeouts: SandboxTimeouts.prefault({ idleMs: 15 * 60_000 }),
+  egress: EgressPolicy.prefault({}),
+  /** In the environment of every command. */
+  env: z.record(z.string().regex(/^[^=\0]+$/), z.string()).default({}),
+});
+export type CreateSandbox = z.output<typeof CreateSandbox>;
+export type CreateSandboxInput = z.input<typeof CreateSandbox>;
+
+export const UpdateSandbox = z.strictObject({
+  timeouts: SandboxTimeouts.optional(),
+  labels: Labels.optional(),
+});
+export type UpdateSandboxInput = z.input<typeof UpdateSandbox>;
+
+export const SandboxInfo = z.strictObject({
+  id: SandboxId,
+  state: z.enum(sandboxStates),
+  template: z.string(),
+  driver: DriverName,
+  limits: SandboxLimits,
+  labels: z.record(z.string(), z.string()),
+  timeouts: SandboxTimeouts,
+  egress: EgressPolicy,
+  createdAtMs: z.int(),
+  /** When it will end if nothing happens; absent: never. */
+  endsAtMs: z.int().optional(),
+  /** The key that created it. */
+  owner: z.string(),
+  /** Set while one client has it for itself. */
+  heldBy: z.string().optional(),
+  reason: EndReason.optional(),
+  runningCommands: z.int(),
+});
+export type SandboxInfo = z.infer<typeof SandboxInfo>;
+
+/** The token attaches to this sandbox without a key. It is told once, here, and stored only as a hash. */
+export const SandboxCreated = z.strictObject({ sandbox: SandboxInfo, token: z.string() });
+export type SandboxCreated = z.infer<typeof SandboxCreated>;
+
+export const ListSandboxes = z.strictObject({
+  state: z.enum(sandboxStates).optional(),
+  /** `name=value`; several are joined with commas, all must match. */
+  label: z.string().max(2000).optional(),
+  limit: z.coerce.number().int().min(1).max(1000).default(100),
+  /** The `next` of the page before. */
+  cursor: z.string().max(200).optional(),
+});
+export const SandboxPage = z.strictObject({ sandboxes: z.array(SandboxInfo), next: z.string().optional() });
+export type SandboxPage = z.infer<typeof SandboxPage>;
+
+export const UsageInfo = z.strictObject({
+  readAtMs: z.int(),
+  memoryBytes: z.int(),
+  memoryPeakBytes: z.int(),
+  cpuMs: z.number(),
+  processes: z.int(),
+  diskBytes: z.int(),
+});
+
+export const PortInfo = z.strictObject({
+  url: z.string(),
+  port: z.int(),
+  isPublic: z.boolean(),
+  token: z.string().optional(),
+});
+export type PortInfo = z.infer<typeof PortInfo>;
+
+export const TemplateInfo = z.strictObject({ name: z.string(), kind: z.string(), isBuiltIn: z.boolean() });

@@ -1,0 +1,90 @@
+import { z } from "zod";
+import { CommandId, CommandInfo } from "./command.ts";
+import { WatchMessage } from "./file.ts";
+import { SandboxId } from "./ids.ts";
+import { signalNumbers } from "./process.ts";
+
+/**
+ * One WebSocket carries any number of channels, numbered by the client. Control is JSON text, bytes are binary messages
+ * (`binaryHeader`). The server sends at most `windowBytes` of a channel that are not acknowledged.
+ */
+export const websocketProtocol = {
+  version: 1,
+  windowBytes: 1024 * 1024,
+  helloTimeoutMs: 10_000,
+  heartbeatMs: 15_000,
+} as const;
+
+/** Of a binary message: `u8` kind, `u32` channel, `u64` at, `u64` offset, all little-endian; then the bytes. */
+export const binaryHeader = { bytes: 21, kinds: { stdout: 1, stderr: 2, stdin: 3 } } as const;
+
+const channel = z.int().min(1).max(0xffff_ffff);
+const WireError = z.looseObject({ code: z.string(), message: z.string() });
+
+export const ClientMessage = z.discriminatedUnion("type", [
+  /** First, and within `helloTimeoutMs`. A browser cannot send headers with a WebSocket. */
+  z.strictObject({
+    type: z.literal("hello"),
+    version: z.literal(1),
+    key: z.string().max(200).optional(),
+    sandboxToken: z.string().max(200).optional(),
+  }),
+  z.strictObject({
+    type: z.literal("follow"),
+    channel,
+    sandboxId: SandboxId,
+    commandId: CommandId,
+    from: z.int().min(0).default(0),
+  }),
+  z.strictObject({ type: z.literal("ack"), channel, at: z.int().min(0) }),
+  z.strictObject({ type: z.literal("stdin_end"), channel, offset: z.int().min(0) }),
+  z.strictObject({
+    type: z.literal("signal"),
+    channel,
+    signal: z.enum(Object.keys(signalNumbers) as [keyof typeof signalNumbers, ...(keyof typeof signalNumbers)[]]),
+  }),
+  z.strictObject({
+    type: z.literal("resize"),
+    channel,
+    rows: z.int().min(1).max(65_535),
+    cols: z.int().min(1).max(65_535),
+  }),
+  z.strictObject({
+    type: z.literal("watch"),
+    channel,
+    sandboxId: SandboxId,
+    path: z.string().min(1).max(4096),
+    user: z.string().default("user"),
+    recursive: z.boolean().default(false),
+    watch: z.string().optional(),
+    cursor: z.int().min(0).optional(),
+  }),
+  z.strictObject({
+    type: z.literal("events"),
+    channel,
+    cursor: z.int().min(0).optional(),
+    sandboxId: SandboxId.optional(),
+  }),
+  z.strictObject({ type: z.literal("close"), channel }),
+  z.strictObject({ type: z.literal("ping"), id: z.int() }),
+]);
+export type ClientMessage = z.output<typeof ClientMessage>;
+export type ClientMessageInput = z.input<typeof ClientMessage>;
+
+export const ServerMessage = z.discriminatedUnion("type", [
+  z.strictObject({ type: z.literal("welcome"), version: z.literal(1), serverId: z.string() }),
+  z.strictObject({ type: z.literal("following"), channel, command: CommandInfo }),
+  /** The log no longer has these bytes; output goes on behind them. */
+  z.strictObject({ type: z.literal("dropped"), channel, at: z.int(), bytes: z.int() }),
+  /** Input below this is on its way to the process for good: the client may forget it. */
+  z.strictObject({ type: z.literal("stdin_accepted"), channel, offset: z.int() }),
+  z.strictObject({ type: z.literal("ended"), channel, command: CommandInfo }),
+  z.strictObject({ type: z.literal("watching"), channel, watch: z.string() }),
+  z.strictObject({ type: z.literal("changed"), channel, event: WatchMessage }),
+  z.strictObject({ type: z.literal("event"), channel, event: z.looseObject({ cursor: z.int(), type: z.string() }) }),
+  z.strictObject({ type: z.literal("error"), channel: channel.optional(), error: WireError }),
+  z.strictObject({ type: z.literal("pong"), id: z.int() }),
+  /** The server goes away: connect again and carry on. */
+  z.strictObject({ type: z.literal("shutdown") }),
+]);
+export type ServerMessage = z.infer<typeof ServerMessage>;
