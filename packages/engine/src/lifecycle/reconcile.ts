@@ -2,6 +2,7 @@ import { readdir, rm } from "node:fs/promises";
 import { ContainerId, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
+import { SandboxLayout } from "../store/layout.ts";
 import { hasErrno } from "../support/errno.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPlan } from "./repair-plan.ts";
@@ -30,14 +31,20 @@ export interface ReconcileOptions {
 export async function reconcile(context: EngineContext, options: ReconcileOptions = {}): Promise<Repair[]> {
   const { records, unreadable, ownerless } = await context.store.load();
   const repairs: Repair[] = unreadable.map(({ dir, because }) => ({ what: dir, done: "reported", because }));
-  repairs.push(...(await Promise.all(records.map((record) => repairOne(context, record, options)))));
+  const repaired = await Promise.all(records.map((record) => repairOne(context, record, options)));
+  repairs.push(...repaired);
   for (const id of ownerless) {
     await removeContainers(context, id, undefined);
     await context.store.remove(id);
     const because = "it has no record: its creation never began, or its removal was all but done";
     repairs.push({ what: `sandbox ${id}`, done: "removed", because });
   }
-  return [...repairs, ...(await removeStrays(context))];
+  const untouched = [
+    ...unreadable.map(({ dir }) => new SandboxLayout(dir)),
+    ...records.filter((_, index) => repaired[index]?.done === "reported").map(({ id }) => context.layout.sandbox(id)),
+  ];
+  const spared = await Promise.all(untouched.map(runNames));
+  return [...repairs, ...(await removeStrays(context, spared.flat()))];
 }
 
 async function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
@@ -110,20 +117,26 @@ async function adoptOrFail(
 /** Removes every container that ever ran for the sandbox, but for one. */
 async function removeContainers(context: EngineContext, id: SandboxId, living: ContainerId | undefined): Promise<void> {
   const layout = context.layout.sandbox(id);
-  const names = await readdir(layout.runsDir).catch((error: unknown) => {
-    if (hasErrno(error, "ENOENT")) return [];
-    throw error;
-  });
-  for (const name of names) {
+  for (const name of await runNames(layout)) {
     const containerId = ContainerId.safeParse(name);
     if (!containerId.success) await rm(`${layout.runsDir}/${name}`, { recursive: true, force: true });
     else if (containerId.data !== living) await context.runs.remove(containerId.data, layout);
   }
 }
 
-/** What is left on the host with our mark and belongs to no living sandbox. */
-async function removeStrays(context: EngineContext): Promise<Repair[]> {
-  const living = new Set<string>();
+/** The containers that ran for a sandbox and were not removed. */
+async function runNames({ runsDir }: SandboxLayout): Promise<string[]> {
+  try {
+    return await readdir(runsDir);
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+    throw error;
+  }
+}
+
+/** What is left on the host with our mark and belongs neither to a living sandbox nor to one of the `spared` containers. */
+async function removeStrays(context: EngineContext, spared: readonly string[]): Promise<Repair[]> {
+  const living = new Set(spared);
   for (const { record } of context.lives.values()) {
     if ("container" in record) living.add(record.container.id);
   }

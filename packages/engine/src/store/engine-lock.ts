@@ -39,12 +39,24 @@ export class EngineLock {
     }
     // The lock alone does not keep a program running that has nothing else to do.
     server.unref();
-    await writeFile(path, `${process.pid}\n`, { mode: 0o600 });
+    try {
+      await writeFile(path, `${process.pid}\n`, { mode: 0o600 });
+    } catch (error) {
+      await closed(server);
+      throw error;
+    }
     return new EngineLock(server, path);
   }
 
   async release(): Promise<void> {
-    await rm(this.#path, { force: true });
-    await new Promise((resolve) => this.#server.close(resolve));
+    try {
+      await rm(this.#path, { force: true });
+    } finally {
+      await closed(this.#server);
+    }
   }
+}
+
+async function closed(server: Server): Promise<void> {
+  await new Promise((resolve) => server.close(resolve));
 }

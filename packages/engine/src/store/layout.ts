@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { isAbsolute, join, normalize } from "node:path";
+import { isAbsolute, join, resolve } from "node:path";
 import { SandboxError, type ContainerId, type SandboxId } from "@atoll/protocol";
 
 /** The only place that knows where things lie in a data directory. */
@@ -13,7 +13,7 @@ export class DataLayout {
         suggestion: "Give an absolute path without spaces, quotes, commas, colons and backslashes.",
       });
     }
-    this.root = normalize(dataDir);
+    this.root = resolve(dataDir);
   }
 
   /** Tells the cgroups of one data directory from those of another on the same machine. */

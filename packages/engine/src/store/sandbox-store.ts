@@ -3,6 +3,7 @@ import { SandboxId, SandboxRecord, type SandboxId as Id } from "@atoll/protocol"
 import { hasErrno } from "../support/errno.ts";
 import { writeDurably } from "./durable-file.ts";
 import type { DataLayout } from "./layout.ts";
+import { removeTree } from "./remove-tree.ts";
 
 /** A sandbox directory whose record cannot be used. Nothing in it is touched: it may hold somebody's files. */
 export interface UnreadableSandbox {
@@ -28,7 +29,7 @@ export class SandboxStore {
   async remove(id: Id): Promise<void> {
     const { dir, recordFile } = this.#layout.sandbox(id);
     await rm(recordFile, { force: true });
-    await rm(dir, { recursive: true, force: true });
+    await removeTree(dir);
   }
 
   async load(): Promise<{ records: SandboxRecord[]; unreadable: UnreadableSandbox[]; ownerless: Id[] }> {

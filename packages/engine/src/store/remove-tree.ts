@@ -1,0 +1,22 @@
+import { rm } from "node:fs/promises";
+import { SandboxError } from "@atoll/protocol";
+import { run } from "../process/run.ts";
+import { hasErrno } from "../support/errno.ts";
+
+const deadlineMs = 10 * 60_000;
+
+/**
+ * Idempotent. Node removes by whole paths, which cannot be longer than the kernel takes; a sandbox can nest directories deeper than that, and
+ * `rm` works its way down.
+ */
+export async function removeTree(path: string): Promise<void> {
+  try {
+    await rm(path, { recursive: true, force: true });
+  } catch (error) {
+    if (!hasErrno(error, "ENAMETOOLONG")) throw error;
+    const signal = AbortSignal.timeout(deadlineMs);
+    const { exitCode, stderr } = await run("rm", ["-rf", "--", path], { signal, timeoutMs: deadlineMs });
+    if (exitCode !== 0)
+      throw new SandboxError("internal", `Cannot remove ${path}`, { cause: error, details: { stderr } });
+  }
+}

@@ -1,0 +1,62 @@
+import type { SandboxEventMessage } from "@atoll/protocol";
+import { expect, test, vi } from "vitest";
+import { EventLog } from "../../src/lifecycle/event-log.ts";
+import { newSandboxId } from "../../src/support/ids.ts";
+
+const sandboxId = newSandboxId();
+const eventAt = (atMs: number): SandboxEventMessage => ({ type: "state", sandboxId, atMs, from: null, to: "creating" });
+
+test("listeners hear what happens from then on, in order", () => {
+  const log = new EventLog();
+  const heard: number[] = [];
+  log.tell(eventAt(1));
+  log.listen(({ atMs }) => heard.push(atMs));
+  log.tell(eventAt(2));
+  log.tell(eventAt(3));
+  expect(heard).toEqual([2, 3]);
+});
+
+test("who has stopped listening hears nothing more", () => {
+  const log = new EventLog();
+  const heard: number[] = [];
+  const stop = log.listen(({ atMs }) => heard.push(atMs));
+  stop();
+  stop();
+  log.tell(eventAt(1));
+  expect(heard).toEqual([]);
+});
+
+test("a listener that throws does not keep it from the others, and does not go unnoticed", async () => {
+  const log = new EventLog();
+  const heard: number[] = [];
+  const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
+  const write = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  log.listen(() => {
+    throw new Error("broken listener");
+  });
+  log.listen(({ atMs }) => heard.push(atMs));
+  log.tell(eventAt(1));
+  expect(heard).toEqual([1]);
+  expect((await warned).message).toBe("broken listener");
+  write.mockRestore();
+});
+
+test("one that stops in the middle of an event takes nothing from the others", () => {
+  const log = new EventLog();
+  const heard: string[] = [];
+  const stop = log.listen(() => {
+    heard.push("first");
+    stop();
+  });
+  log.listen(() => heard.push("second"));
+  log.tell(eventAt(1));
+  log.tell(eventAt(2));
+  expect(heard).toEqual(["first", "second", "second"]);
+});
+
+test("the last thousand or so are kept, and no more", () => {
+  const log = new EventLog();
+  for (let atMs = 0; atMs < 5000; atMs += 1) log.tell(eventAt(atMs));
+  expect(log.recent.length).toBe(1024);
+  expect(log.recent.at(-1)?.atMs).toBe(4999);
+});

@@ -1,0 +1,156 @@
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { SandboxError, type SandboxRecord } from "@atoll/protocol";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { ContainerRuns } from "../../src/drivers/container-runs.ts";
+import { LocalDriver } from "../../src/drivers/local/local-driver.ts";
+import { EngineContext } from "../../src/engine-context.ts";
+import { EventLog } from "../../src/lifecycle/event-log.ts";
+import { reconcile } from "../../src/lifecycle/reconcile.ts";
+import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
+import type { Cgroup } from "../../src/limits/cgroup.ts";
+import { DataLayout } from "../../src/store/layout.ts";
+import { SandboxStore } from "../../src/store/sandbox-store.ts";
+import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
+import type { TemplateLibrary } from "../../src/templates/template-library.ts";
+import { FakeCgroupKernel } from "../limits/fake-cgroup-kernel.ts";
+import { recordIn } from "../support/sandbox-records.ts";
+import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+let directory: TemporaryDirectory;
+let layout: DataLayout;
+let store: SandboxStore;
+let cgroups: CgroupV2Tree;
+let context: EngineContext;
+
+beforeEach(() => {
+  directory = new TemporaryDirectory();
+  layout = new DataLayout(directory.path);
+  store = new SandboxStore(layout);
+  cgroups = new CgroupV2Tree(new FakeCgroupKernel(2, { "/u": ["cpu", "memory", "pids"] }), "/u");
+  const runs = new ContainerRuns({ guestPath: "/none", guestLayer: "/none", cgroups, namespace: layout.namespace });
+  const templates = { get: async (name: string) => ({ name, trees: [] }) };
+  context = new EngineContext({
+    layout,
+    store,
+    // Repairing asks a library for templates and for nothing else.
+    templates: templates as unknown as TemplateLibrary,
+    cgroups,
+    runs,
+    events: new EventLog(),
+    drivers: {
+      gvisor: new SandboxError("unsupported", "Cannot run gVisor: there is no runsc"),
+      local: new LocalDriver({ runs }),
+    },
+    startTimeoutMs: 1000,
+  });
+});
+afterEach(() => {
+  directory[Symbol.dispose]();
+});
+
+/** A container as far as the host knows: a run directory and a cgroup. */
+async function addContainer(sandboxDir: string, id: string = newContainerId()): Promise<Cgroup> {
+  mkdirSync(`${sandboxDir}/run/${id}`, { recursive: true });
+  return cgroups.create(`${layout.namespace}/${id}`, { memoryBytes: 1_000_000, cpus: 1 });
+}
+
+async function addRecord<S extends SandboxRecord["state"]>(state: S, driver: "gvisor" | "local" = "local") {
+  const record = { ...recordIn(state), driver };
+  await store.save(record);
+  return record;
+}
+
+const cgroupNames = (): Promise<string[]> => cgroups.list(layout.namespace);
+
+describe("what is left on the host", () => {
+  test("a cgroup that belongs to nobody is removed, those of other engines are not", async () => {
+    await cgroups.create(`${layout.namespace}/${newContainerId()}`, { memoryBytes: 1_000_000, cpus: 1 });
+    await cgroups.create("another/group", { memoryBytes: 1_000_000, cpus: 1 });
+    const repairs = await reconcile(context);
+    expect(repairs).toMatchObject([{ what: expect.stringContaining("cgroup"), done: "removed" }]);
+    expect(await cgroupNames()).toEqual([]);
+    expect(await cgroups.list("another")).toEqual(["another/group"]);
+  });
+
+  test("a sandbox that cannot be repaired is reported, and its processes are left alone", async () => {
+    const record = await addRecord("running", "gvisor");
+    const cgroup = await addContainer(layout.sandbox(record.id).dir, record.container.id);
+    const repairs = await reconcile(context);
+    expect(repairs).toEqual([
+      { what: `sandbox ${record.id}`, done: "reported", because: "Cannot run gVisor: there is no runsc" },
+    ]);
+    expect(await cgroupNames()).toEqual([cgroup.name]);
+    expect((await store.load()).records).toEqual([record]);
+  });
+
+  test("a directory whose record cannot be read is reported, and its processes are left alone", async () => {
+    const { dir, recordFile } = layout.sandbox(newSandboxId());
+    const cgroup = await addContainer(dir);
+    writeFileSync(recordFile, "{");
+    expect(await reconcile(context)).toMatchObject([{ what: dir, done: "reported" }]);
+    expect(await cgroupNames()).toEqual([cgroup.name]);
+    expect(existsSync(recordFile)).toBe(true);
+  });
+
+  test("a directory without a record goes, with its containers", async () => {
+    const { dir } = layout.sandbox(newSandboxId());
+    await addContainer(dir);
+    expect(await reconcile(context)).toMatchObject([{ done: "removed" }]);
+    expect(await cgroupNames()).toEqual([]);
+    expect(existsSync(dir)).toBe(false);
+  });
+});
+
+describe("a sandbox found half-done", () => {
+  test.for(["creating", "killing", "killed"] as const)("%s: nothing of it is left", async (state) => {
+    const record = await addRecord(state);
+    await addContainer(layout.sandbox(record.id).dir);
+    expect(await reconcile(context)).toMatchObject([{ what: `sandbox ${record.id}`, done: "removed" }]);
+    expect(await store.load()).toEqual({ records: [], unreadable: [], ownerless: [] });
+    expect(await cgroupNames()).toEqual([]);
+    expect(context.lives.size).toBe(0);
+  });
+
+  test.for(["running", "pausing"] as const)(
+    "%s: without its container it has failed, and its files stay",
+    async (state) => {
+      const record = await addRecord(state);
+      mkdirSync(layout.sandbox(record.id).layer(0).upper, { recursive: true });
+      await addContainer(layout.sandbox(record.id).dir, record.container.id);
+      expect(await reconcile(context)).toMatchObject([{ done: "failed", because: "its container is gone" }]);
+      expect((await store.load()).records).toMatchObject([
+        { state: "failed", survives: ["files"], reason: { kind: "server" } },
+      ]);
+      expect(existsSync(layout.sandbox(record.id).layer(0).upper)).toBe(true);
+      expect(await cgroupNames()).toEqual([]);
+      expect(context.lives.get(record.id)?.record.state).toBe("failed");
+    },
+  );
+
+  test("resuming: it is paused again, with its checkpoint", async () => {
+    const record = await addRecord("resuming");
+    await addContainer(layout.sandbox(record.id).dir);
+    expect(await reconcile(context)).toMatchObject([{ done: "kept" }]);
+    expect((await store.load()).records).toMatchObject([{ state: "paused", checkpoint: record.checkpoint }]);
+    expect(await cgroupNames()).toEqual([]);
+  });
+
+  test.for(["paused", "failed"] as const)("%s: it stays as it is", async (state) => {
+    const record = await addRecord(state);
+    expect(await reconcile(context)).toMatchObject([{ what: `sandbox ${record.id}`, done: "kept" }]);
+    expect((await store.load()).records).toEqual([record]);
+    expect(context.lives.has(record.id)).toBe(true);
+  });
+
+  test("one that cannot be repaired does not keep the others from it", async () => {
+    const broken = await addRecord("running", "gvisor");
+    const killing = await addRecord("killing");
+    const repairs = await reconcile(context);
+    expect(repairs.map(({ what, done }) => [what, done])).toEqual(
+      expect.arrayContaining([
+        [`sandbox ${broken.id}`, "reported"],
+        [`sandbox ${killing.id}`, "removed"],
+      ]),
+    );
+  });
+});

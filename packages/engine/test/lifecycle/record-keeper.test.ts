@@ -1,0 +1,148 @@
+import type { SandboxEventMessage } from "@atoll/protocol";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { RecordKeeper } from "../../src/lifecycle/record-keeper.ts";
+import { DataLayout } from "../../src/store/layout.ts";
+import { SandboxStore } from "../../src/store/sandbox-store.ts";
+import { recordIn } from "../support/sandbox-records.ts";
+import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+const reason = { kind: "asked", message: "enough" } as const;
+let directory: TemporaryDirectory;
+let store: SandboxStore;
+let told: SandboxEventMessage[];
+const tell = (event: SandboxEventMessage): void => {
+  told.push(event);
+};
+
+beforeEach(() => {
+  directory = new TemporaryDirectory();
+  store = new SandboxStore(new DataLayout(directory.path));
+  told = [];
+});
+afterEach(() => {
+  directory[Symbol.dispose]();
+});
+
+const stored = async () => (await store.load()).records;
+
+describe("a new sandbox", () => {
+  test("its intent is stored, then told", async () => {
+    const record = recordIn("creating");
+    const storedWhenTold: Promise<unknown>[] = [];
+    const keeper = new RecordKeeper(record, store, (event) => {
+      told.push(event);
+      storedWhenTold.push(stored());
+    });
+    await keeper.begin();
+    expect(await stored()).toEqual([record]);
+    expect(await Promise.all(storedWhenTold)).toEqual([[record]]);
+    expect(told).toMatchObject([{ type: "state", sandboxId: record.id, from: null, to: "creating" }]);
+  });
+
+  test("one does not begin in the middle", async () => {
+    await expect(new RecordKeeper(recordIn("running"), store, tell).begin()).rejects.toThrow(
+      "does not begin as running",
+    );
+    expect(await stored()).toEqual([]);
+  });
+});
+
+describe("a change", () => {
+  test("it is checked, stored, told, and then the record", async () => {
+    const creating = recordIn("creating");
+    const { container } = recordIn("running");
+    const keeper = new RecordKeeper(creating, store, tell);
+    await keeper.apply("started", (common) => ({ ...common, state: "running", container }));
+    expect(keeper.record).toMatchObject({ state: "running", id: creating.id, container });
+    expect(await stored()).toEqual([keeper.record]);
+    expect(told).toMatchObject([{ from: "creating", to: "running" }]);
+    expect(told[0]).not.toHaveProperty("reason");
+  });
+
+  test("what exists in the old state alone is gone with it", async () => {
+    const keeper = new RecordKeeper(recordIn("running"), store, tell);
+    await keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
+    expect(keeper.record).not.toHaveProperty("container");
+    expect(told).toMatchObject([{ to: "killing", reason }]);
+  });
+
+  test("one that the table does not know changes nothing", async () => {
+    const record = recordIn("paused");
+    const keeper = new RecordKeeper(record, store, tell);
+    const { container } = recordIn("running");
+    await expect(keeper.apply("started", (common) => ({ ...common, state: "running", container }))).rejects.toThrow(
+      "No transition: paused + started",
+    );
+    expect([keeper.record, await stored(), told]).toEqual([record, [], []]);
+  });
+
+  test("one to another state than the table says changes nothing", async () => {
+    const record = recordIn("running");
+    const keeper = new RecordKeeper(record, store, tell);
+    await expect(keeper.apply("pause", (common) => ({ ...common, state: "paused", checkpoint: 1 }))).rejects.toThrow(
+      "running + pause does not lead to paused",
+    );
+    expect([keeper.record, await stored(), told]).toEqual([record, [], []]);
+  });
+
+  test("one that cannot be stored has not happened, and the next one can", async () => {
+    const record = recordIn("running");
+    let isFull = true;
+    const failing = {
+      save: async (next: typeof record) => {
+        if (isFull) throw new Error("no space left");
+        await store.save(next);
+      },
+    };
+    // The keeper uses nothing else of a store here.
+    const keeper = new RecordKeeper(record, failing as unknown as SandboxStore, tell);
+    const kill = (): Promise<void> => keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
+    await expect(kill()).rejects.toThrow("no space left");
+    expect([keeper.record, told]).toEqual([record, []]);
+    isFull = false;
+    await kill();
+    expect(keeper.record.state).toBe("killing");
+  });
+
+  test("changes that are asked for at once come one after the other, in order", async () => {
+    const keeper = new RecordKeeper(recordIn("running"), store, tell);
+    const { container } = recordIn("running");
+    const asked = [
+      keeper.apply("pause", (common) => ({ ...common, state: "pausing", container })),
+      keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: 1 })),
+      keeper.apply("pause", (common) => ({ ...common, state: "pausing", container })),
+      keeper.apply("kill", (common) => ({ ...common, state: "killing", reason })),
+      keeper.forget(reason),
+    ];
+    const results = await Promise.allSettled(asked);
+    expect(results.map(({ status }) => status)).toEqual([
+      "fulfilled",
+      "fulfilled",
+      "rejected",
+      "fulfilled",
+      "fulfilled",
+    ]);
+    expect(told.map((event) => event.type === "state" && event.to)).toEqual(["pausing", "paused", "killing", "killed"]);
+  });
+});
+
+describe("the end", () => {
+  test("nothing is stored any more, and it is told with its reason", async () => {
+    const record = recordIn("killing");
+    await store.save(record);
+    const keeper = new RecordKeeper(record, store, tell);
+    await keeper.forget(reason);
+    expect(await store.load()).toEqual({ records: [], unreadable: [], ownerless: [] });
+    expect(keeper.record).toMatchObject({ state: "killed", reason });
+    expect(told).toMatchObject([{ from: "killing", to: "killed", reason }]);
+  });
+
+  test("what is not being killed cannot be forgotten", async () => {
+    const record = recordIn("running");
+    await store.save(record);
+    await expect(new RecordKeeper(record, store, tell).forget(reason)).rejects.toThrow(
+      "No transition: running + removed",
+    );
+    expect(await stored()).toEqual([record]);
+  });
+});

@@ -1,0 +1,26 @@
+import { type SandboxId, SandboxLimits, SandboxRecord, type SandboxState } from "@atoll/protocol";
+import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
+
+/** What a record holds in each state besides what all have. */
+export function recordIn<S extends SandboxState>(
+  state: S,
+  id: SandboxId = newSandboxId(),
+): SandboxRecord & { state: S } {
+  const containerId = newContainerId();
+  const container = { id: containerId, pid: 4_194_000, startTicks: 1, bootId: "another boot" };
+  const reason = { kind: "asked", message: "it was killed on request" } as const;
+  const parts = {
+    creating: { containerId },
+    running: { container },
+    pausing: { container },
+    paused: { checkpoint: 3 },
+    resuming: { checkpoint: 3, containerId },
+    killing: { reason },
+    killed: { reason, endedAtMs: 2 },
+    failed: { reason, endedAtMs: 2, survives: ["files"] },
+  }[state];
+  const common = { version: 1, id, driver: "gvisor", template: "host", createdAtMs: 1, labels: {} };
+  const record = SandboxRecord.parse({ ...common, limits: SandboxLimits.parse({}), state, ...parts });
+  // It was made for this state.
+  return record as SandboxRecord & { state: S };
+}
