@@ -44,6 +44,7 @@ export {
 } from "./command.ts";
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
 export { FileInfo, WatchMessage } from "./file.ts";
+export { ErrorBody, httpHeaders, WireError } from "./http.ts";
 export type { Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { CommandId, CommandInfo } from "./command.ts";
 import { WatchMessage } from "./file.ts";
+import { WireError } from "./http.ts";
 import { SandboxId } from "./ids.ts";
 import { signalNumbers } from "./process.ts";
 
@@ -10,6 +11,7 @@ import { signalNumbers } from "./process.ts";
  */
 export const websocketProtocol = {
   version: 1,
+  path: "/ws",
   windowBytes: 1024 * 1024,
   helloTimeoutMs: 10_000,
   heartbeatMs: 15_000,
@@ -19,7 +21,6 @@ export const websocketProtocol = {
 export const binaryHeader = { bytes: 21, kinds: { stdout: 1, stderr: 2, stdin: 3 } } as const;
 
 const channel = z.int().min(1).max(0xffff_ffff);
-const WireError = z.looseObject({ code: z.string(), message: z.string() });
 
 export const ClientMessage = z.discriminatedUnion("type", [
   /** First, and within `helloTimeoutMs`. A browser cannot send headers with a WebSocket. */
@@ -28,6 +29,8 @@ export const ClientMessage = z.discriminatedUnion("type", [
     version: z.literal(1),
     key: z.string().max(200).optional(),
     sandboxToken: z.string().max(200).optional(),
+    /** As the header of this name. */
+    holder: z.string().min(1).max(63).optional(),
   }),
   z.strictObject({
     type: z.literal("follow"),
