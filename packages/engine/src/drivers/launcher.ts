@@ -68,6 +68,8 @@ async function followSteps(parent: HostProcess, signal: AbortSignal): Promise<vo
   };
   signal.addEventListener("abort", abort, { once: true });
   try {
+    // An abort while the launcher was being started is not told again.
+    signal.throwIfAborted();
     for await (const line of lines) {
       const [word = "", ...rest] = line.split(" ");
       if (word === "error") throw stepFailed(rest[0] ?? "unknown", rest.slice(2).join(" "));

@@ -173,6 +173,25 @@ describe("an allowed connection", () => {
     channel.close();
   });
 
+  test("a socket that the host closes without an error ends it inside", async () => {
+    const socket = new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
+    const channel = await openChannel(guest, { onEgress: async () => ({ verdict: "allowed", socket }) });
+    await guest.send(guestFrame.connect(asked, "example.org", 443));
+    await guest.next("VERDICT");
+    socket.destroy();
+    expect(await guest.next("RELEASE")).toMatchObject({ id: asked });
+    channel.close();
+  });
+
+  test("a socket that was closed before it could be used is told as unreachable", async () => {
+    const socket = new Duplex({ read() {} }).destroy();
+    const channel = await openChannel(guest, { onEgress: async () => ({ verdict: "allowed", socket }) });
+    await guest.send(guestFrame.connect(asked, "example.org", 443));
+    expect(verdictOf(await guest.next("VERDICT"))).toMatchObject({ verdict: 3 });
+    await guest.hearsOnlyPing(channel);
+    channel.close();
+  });
+
   test("the end of the channel ends it outside", async () => {
     const { channel, outside } = await relay();
     outside.resume();

@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
-import { SandboxError, type SandboxRecord } from "@atoll/protocol";
+import { SandboxError, type DriverName, type SandboxRecord, type SandboxState } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ContainerRuns } from "../../src/drivers/container-runs.ts";
 import { LocalDriver } from "../../src/drivers/local/local-driver.ts";
@@ -54,7 +54,10 @@ async function addContainer(sandboxDir: string, id: string = newContainerId()): 
   return cgroups.create(`${layout.namespace}/${id}`, { memoryBytes: 1_000_000, cpus: 1 });
 }
 
-async function addRecord<S extends SandboxRecord["state"]>(state: S, driver: "gvisor" | "local" = "local") {
+async function addRecord<S extends SandboxState>(
+  state: S,
+  driver: DriverName = "local",
+): Promise<SandboxRecord & { state: S }> {
   const record = { ...recordIn(state), driver };
   await store.save(record);
   return record;

@@ -1,0 +1,168 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { isSandboxError, SandboxLimits, TemplateName } from "@atoll/protocol";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { ContainerRuns, startFailed } from "../../src/drivers/container-runs.ts";
+import type { LaunchSpec } from "../../src/drivers/driver.ts";
+import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
+import { DataLayout } from "../../src/store/layout.ts";
+import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
+import { FakeCgroupKernel } from "../limits/fake-cgroup-kernel.ts";
+import { caught } from "../support/caught.ts";
+import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+const never = new AbortController().signal;
+let directory: TemporaryDirectory;
+let kernel: FakeCgroupKernel;
+let runs: ContainerRuns;
+let spec: LaunchSpec;
+
+beforeEach(() => {
+  directory = new TemporaryDirectory();
+  kernel = new FakeCgroupKernel(2, { "/u": ["cpu", "memory", "pids"] });
+  const layout = new DataLayout(directory.path).sandbox(newSandboxId());
+  const trees = [
+    { at: "/", lower: ["/tpl/root"] },
+    { at: "/usr", lower: ["/tpl/usr", "/usr"] },
+  ];
+  spec = {
+    containerId: newContainerId(),
+    hostname: "box",
+    layout,
+    template: { name: TemplateName.parse("host"), trees },
+    limits: SandboxLimits.parse({}),
+  };
+});
+afterEach(() => {
+  directory[Symbol.dispose]();
+});
+
+/** A launcher that notes its arguments and then does what the script says. */
+function useLauncher(script: string): void {
+  const guestPath = directory.join("launcher");
+  writeFileSync(guestPath, `#!/bin/sh\nprintf '%s\\n' "$@" > ${directory.join("args")}\n${script}\n`, { mode: 0o755 });
+  const cgroups = new CgroupV2Tree(kernel, "/u");
+  runs = new ContainerRuns({ guestPath, guestLayer: "/guest-layer", cgroups, namespace: "ns" });
+}
+
+const plan = async () => ({ program: ["/bin/init"] });
+const lives = 'echo "program 1" >&3\nexec sleep 1000';
+
+test("what was made for a container is handed to its launcher", async () => {
+  useLauncher(lives);
+  const { containerId, layout } = spec;
+  const run = layout.run(containerId);
+  const container = await runs.launch(spec, plan, { signal: never, pidsMax: 99 });
+  const words = readFileSync(directory.join("args"), "utf8").trimEnd().split("\n");
+  const overlay = (lower: string, index: number): string => {
+    const { upper, work } = layout.layer(index);
+    return `lowerdir=${lower},upperdir=${upper},workdir=${work},redirect_dir=off,index=off,metacopy=off`;
+  };
+  expect(words.join(" ")).toBe(
+    [
+      `launch --dir ${run.dir} --cgroup /u/atoll/ns/${containerId}`,
+      `--overlay ${run.rootfs} ${overlay("/guest-layer:/tpl/root", 0)}`,
+      `--overlay ${run.rootfs}/usr ${overlay("/tpl/usr:/usr", 1)}`,
+      "-- /bin/init",
+    ].join(" "),
+  );
+  expect(words.flatMap((word) => /(?:upper|work)dir=([^,]+)/g.exec(word)?.[1] ?? []).every(existsSync)).toBe(true);
+  expect(kernel.file(`/u/atoll/ns/${containerId}/pids.max`)).toBe("99");
+  expect(container.fifos).toEqual(run.fifos);
+  process.kill(-container.ref.pid, "SIGKILL");
+  await container.launcherGone;
+});
+
+test("a start that fails leaves nothing of the container, and all of the sandbox's files", async () => {
+  useLauncher('echo "error mounts 1 No" >&3\nexit 125');
+  expect(isSandboxError(await caught(runs.launch(spec, plan, { signal: never })), "start_failed")).toBe(true);
+  expect(existsSync(spec.layout.run(spec.containerId).dir)).toBe(false);
+  expect(existsSync(spec.layout.layer(0).upper)).toBe(true);
+  expect(kernel.groups.filter((path) => path.includes(spec.containerId))).toEqual([]);
+});
+
+test("an abort before the launcher is started leaves nothing either", async () => {
+  useLauncher(lives);
+  const reason = new Error("changed my mind");
+  expect(await caught(runs.launch(spec, plan, { signal: AbortSignal.abort(reason) }))).toBe(reason);
+  expect(existsSync(spec.layout.run(spec.containerId).dir)).toBe(false);
+  expect(existsSync(directory.join("args"))).toBe(false);
+});
+
+test("a plan that fails leaves nothing either", async () => {
+  useLauncher(lives);
+  const failing = async (): Promise<never> => {
+    throw new Error("no such program");
+  };
+  await expect(runs.launch(spec, failing, { signal: never })).rejects.toThrow("no such program");
+  expect(existsSync(spec.layout.run(spec.containerId).dir)).toBe(false);
+  expect(kernel.groups.filter((path) => path.includes(spec.containerId))).toEqual([]);
+});
+
+test("removing what is not there is a success", async () => {
+  useLauncher(lives);
+  await runs.remove(spec.containerId, spec.layout);
+});
+
+describe("adoption", () => {
+  test("a container whose launcher runs is found", async () => {
+    useLauncher(lives);
+    const { ref } = await runs.launch(spec, plan, { signal: never });
+    const adopted = await runs.adopt(ref, spec.layout);
+    expect(adopted).toMatchObject({ ref, fifos: spec.layout.run(spec.containerId).fifos });
+    process.kill(-ref.pid, "SIGKILL");
+  });
+
+  test("one whose process id belongs to another by now is not", async () => {
+    useLauncher(lives);
+    const { ref, launcherGone } = await runs.launch(spec, plan, { signal: never });
+    expect(await runs.adopt({ ...ref, startTicks: ref.startTicks + 1 }, spec.layout)).toBeUndefined();
+    expect(await runs.adopt({ ...ref, bootId: "another boot" }, spec.layout)).toBeUndefined();
+    process.kill(-ref.pid, "SIGKILL");
+    await launcherGone;
+    expect(await runs.adopt(ref, spec.layout)).toBeUndefined();
+  });
+});
+
+describe("how a container ended", () => {
+  async function exitOf(line: string, stderr: string, oomKills: number): Promise<unknown> {
+    useLauncher(lives);
+    const container = await runs.launch(spec, plan, { signal: never });
+    const run = spec.layout.run(spec.containerId);
+    mkdirSync(run.dir, { recursive: true });
+    writeFileSync(run.exitFile, line);
+    writeFileSync(run.stderrFile, stderr);
+    kernel.setFile(`/u/atoll/ns/${spec.containerId}/memory.events`, `oom_kill ${oomKills}\n`);
+    process.kill(-container.ref.pid, "SIGKILL");
+    return container.findExit();
+  }
+
+  test("with an exit code", async () => {
+    expect(await exitOf("exit 3\n", "last words", 0)).toEqual({
+      exitCode: 3,
+      signal: null,
+      outOfMemory: false,
+      stderr: "last words",
+    });
+  });
+
+  test("by a signal, out of memory, with more to say than is kept", async () => {
+    expect(await exitOf("signal 9\n", `${"x".repeat(10_000)}end`, 1)).toEqual({
+      exitCode: null,
+      signal: "signal 9",
+      outOfMemory: true,
+      stderr: expect.stringMatching(/^x{4093}end$/),
+    });
+  });
+
+  test.for([
+    { exit: { exitCode: 2, signal: null, outOfMemory: false }, how: "exit code 2" },
+    { exit: { exitCode: null, signal: "signal 9", outOfMemory: false }, how: "signal 9" },
+    { exit: { exitCode: null, signal: null, outOfMemory: false }, how: "it is gone" },
+    { exit: { exitCode: null, signal: "signal 9", outOfMemory: true }, how: "it ran out of memory" },
+  ])("a start that ended with $how says so", ({ exit, how }) => {
+    const error = startFailed({ ...exit, stderr: "words" }, "the guest's hello");
+    expect(error.code).toBe("start_failed");
+    expect(error.message).toBe(`Cannot start the container: ${how} while waiting for the guest's hello`);
+    expect(error.details).toMatchObject({ phase: "the guest's hello", stderr: "words" });
+  });
+});
