@@ -51,6 +51,7 @@ export class Engine {
     const lock = await EngineLock.acquire(layout.lockFile);
     try {
       const context = await assemble(layout, options);
+      await context.templates.sweep();
       return new Engine(context, lock, await reconcile(context, options));
     } catch (error) {
       await lock.release();

@@ -168,7 +168,6 @@ export class UsageMonitor {
   #tell(
     event: SandboxEventMessage extends infer E ? (E extends unknown ? Omit<E, "sandboxId" | "atMs"> : never) : never,
   ): void {
-    // The omitted fields are the two that every event has.
-    this.#options.tell({ ...event, sandboxId: this.#options.sandboxId, atMs: Date.now() } as SandboxEventMessage);
+    this.#options.tell({ ...event, sandboxId: this.#options.sandboxId, atMs: Date.now() });
   }
 }

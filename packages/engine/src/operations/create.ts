@@ -33,7 +33,8 @@ export async function createSandbox(
     version: 1,
     id: newSandboxId(),
     driver: driverName,
-    template: templateName,
+    // The exact one: a template that is made anew meanwhile must not change under the sandbox.
+    template: template.name,
     limits,
     createdAtMs,
     ...(limits.lifetimeMs === undefined ? {} : { expiresAtMs: createdAtMs + limits.lifetimeMs }),
