@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -69,7 +70,8 @@ static void leave_host_descriptors(void) {
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, STDERR_FILENO) < 0)
         close(STDERR_FILENO);
-    if (syscall(SYS_close_range, 3, ~0u, 0) == 0)
+    /* gVisor takes the last descriptor for a signed number and refuses the usual ~0u. */
+    if (syscall(SYS_close_range, 3, INT_MAX, 0) == 0)
         return;
     struct rlimit limit;
     int most = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536;
