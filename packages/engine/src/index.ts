@@ -12,3 +12,4 @@ export { startHostProcess, type HostProcess, type HostProcessOptions } from "./p
 export type { OutputEvent, Process } from "./process/process.ts";
 export { run, type RunResult } from "./process/run.ts";
 export type { ProcessOptions, Sandbox } from "./sandbox.ts";
+export { writeDurably } from "./store/durable-file.ts";

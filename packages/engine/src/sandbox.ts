@@ -42,6 +42,11 @@ export class Sandbox {
     return this.#life.record.state;
   }
 
+  /** A directory, not made yet, for what the caller keeps about this sandbox. It vanishes with the sandbox. */
+  get ownerDir(): string {
+    return this.#life.ownerDir;
+  }
+
   get record(): SandboxRecord {
     return this.#life.record;
   }
@@ -62,6 +67,16 @@ export class Sandbox {
   /** Processes that a server before this one started and that nobody has attached to yet. */
   get inherited(): readonly StreamEntry[] {
     return this.#channelFor("start a process in").channel.inherited;
+  }
+
+  /** A number for `spawn` to store first: the next server then finds the process, whenever this one dies. */
+  reserveStreamId(): number {
+    return this.#channelFor("start a process in").channel.reserveStreamId();
+  }
+
+  /** Ends a process that a server before this one started, with all that it started. */
+  killInherited(streamId: number): void {
+    this.#channelFor("start a process in").channel.killInherited(streamId);
   }
 
   /** Takes over a process that a server before this one started; output comes from `from` on. */

@@ -9,8 +9,9 @@ import { GuestConnection } from "./guest-connection.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
 import { parseGuestFrame, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
-import { encodeHello, encodeRestored, encodeSpawn, type GuestSpawn } from "./requests.ts";
+import { encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
 import { FifoTransport, type FifoPaths } from "./transport.ts";
+import { violation, wrongAnswer } from "./violation.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
 export interface ChannelOptions {
@@ -29,6 +30,8 @@ export interface AttachOptions {
   keep?: boolean;
   /** Kills the process when it aborts. */
   signal?: AbortSignal;
+  /** From `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
+  streamId?: number;
   /** Whether the sandbox ran out of memory since this moment. */
   ranOutOfMemory?: () => Promise<boolean>;
 }
@@ -114,14 +117,18 @@ export class GuestChannel {
   }
 
   async spawn(spawn: GuestSpawn, options: AttachOptions = {}): Promise<GuestProcess> {
-    const [stream, pid] = await this.#start(options.signal, () => {
-      const id = this.#nextId();
-      const frame = encodeSpawn(id, spawn);
-      const stream = this.#addStream(id, "process", { windowBytes: spawn.windowBytes });
-      if (!spawn.stdin && spawn.pty === undefined) stream.input.close("the process was started without stdin");
-      this.#send(frame);
-      return stream;
-    });
+    const [stream, pid] = await this.#start(
+      options.signal,
+      () => {
+        const id = options.streamId ?? this.#nextId();
+        const frame = encodeSpawn(id, spawn);
+        const stream = this.#addStream(id, "process", { windowBytes: spawn.windowBytes });
+        if (!spawn.stdin && spawn.pty === undefined) stream.input.close("the process was started without stdin");
+        this.#send(frame);
+        return stream;
+      },
+      options.streamId === undefined,
+    );
     return this.#process(stream, pid, options);
   }
 
@@ -147,6 +154,18 @@ export class GuestChannel {
     });
     stream.reattach(entry);
     return this.#process(stream, entry.pid, options);
+  }
+
+  /** A number for `spawn` that no other stream gets meanwhile. */
+  reserveStreamId(): number {
+    return this.#nextId();
+  }
+
+  /** Ends a process of a predecessor, with all that it started. */
+  killInherited(id: number): void {
+    if (!this.#inherited.has(id)) return;
+    this.#send(encodeSignal(id, "SIGKILL"));
+    this.releaseInherited(id);
   }
 
   /** Lets the guest forget a process of a predecessor. One that still runs goes on unattended. */
@@ -221,7 +240,11 @@ export class GuestChannel {
   }
 
   /** Waits for the guest to start what `ask` asks for. After an abort nothing is left of it, whether or not the guest answers. */
-  async #start(signal: AbortSignal | undefined, ask: () => GuestStream): Promise<[GuestStream, number]> {
+  async #start(
+    signal: AbortSignal | undefined,
+    ask: () => GuestStream,
+    mayRenumber = true,
+  ): Promise<[GuestStream, number]> {
     for (let refused = 0; ; refused += 1) {
       signal?.throwIfAborted();
       const stream = ask();
@@ -236,7 +259,7 @@ export class GuestChannel {
       } catch (error) {
         // A predecessor released what has this number, so the greeting does not list it, and it still runs.
         const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
-        if (!isTaken || refused === protocolConstants.MAX_STREAMS) throw error;
+        if (!isTaken || !mayRenumber || refused === protocolConstants.MAX_STREAMS) throw error;
       } finally {
         signal?.removeEventListener("abort", abort);
       }
@@ -349,9 +372,9 @@ export class GuestChannel {
     if (this.#end !== undefined) throw this.#end.reason ?? new Error("The channel is closed");
   }
 
-  #send = (frame: Buffer): void => {
+  #send = (frame: Buffer, onTaken?: () => void): void => {
     if (this.#end !== undefined) return;
-    if (!replies.has(frame.readUInt8(typeOffset))) return this.#transport.write(frame);
+    if (!replies.has(frame.readUInt8(typeOffset))) return this.#transport.write(frame, onTaken);
     const { byteLength } = frame;
     this.#unreadReplyBytes += byteLength;
     this.#transport.write(frame, () => {
@@ -371,14 +394,4 @@ export class GuestChannel {
     this.#streams.clear();
     this.#onClosed(reason);
   }
-}
-
-function violation(what: string): SandboxError {
-  return new SandboxError("guest_violation", `Cannot trust the sandbox any further: ${what}`, {
-    suggestion: "Something inside broke the protocol between host and guest. The sandbox is ended.",
-  });
-}
-
-function wrongAnswer(message: GuestMessage): never {
-  throw new SandboxError("guest_violation", `Cannot use the guest's answer: it says ${message.type}`);
 }

@@ -52,6 +52,16 @@ export class GuestProcess implements Process {
     await this.#stream.input.write(typeof data === "string" ? Buffer.from(data) : data);
   }
 
+  /** Input bytes that were written so far, by this server and those before it. */
+  get stdinBytes(): number {
+    return this.#stream.input.sentOffset;
+  }
+
+  /** Resolves when all that was written reaches the guest even if this server dies; rejects with `invalid_state` if it cannot any more. */
+  async flushStdin(): Promise<void> {
+    await this.#stream.input.flush();
+  }
+
   async closeStdin(): Promise<void> {
     await this.#stream.input.end();
   }

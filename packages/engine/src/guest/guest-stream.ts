@@ -1,13 +1,11 @@
-import { SandboxError, signalNumbers, type SignalName } from "@atoll/protocol";
+import { SandboxError, type SignalName } from "@atoll/protocol";
 import type { OutputEvent } from "../process/process.ts";
 import { encodeFrame, toGuest } from "./frames.ts";
 import { InputWindow, type InputPosition } from "./input-window.ts";
 import type { ExitReport, GuestMessage, StreamEntry } from "./messages.ts";
 import { OutputQueue } from "./output-queue.ts";
+import { encodeSignal } from "./requests.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
-
-/** Whom a signal reaches besides the process group. */
-const scopes = { group: 0, everythingStarted: 1 } as const;
 
 /** What a reader has kept for good, per output. */
 export interface OutputPosition {
@@ -22,7 +20,8 @@ export interface StreamOptions {
   /** Where output begins: all zero for a new stream. */
   from: OutputPosition;
   input: InputPosition;
-  send: (frame: Buffer) => void;
+  /** `onTaken` is called when the frame has left this process. */
+  send: (frame: Buffer, onTaken?: () => void) => void;
   /** Called once, when nothing more can happen on this stream. */
   forget: () => void;
 }
@@ -126,9 +125,7 @@ export class GuestStream {
   /** Only to a process, and only while it lives. SIGKILL also reaches what has left the process group. */
   signal(name: SignalName): void {
     if (this.#options.kind !== "process" || this.#exit !== undefined) return;
-    const scope = name === "SIGKILL" ? scopes.everythingStarted : scopes.group;
-    const payload = new PayloadWriter().u32(signalNumbers[name]).u32(scope).finish();
-    this.#options.send(encodeFrame(toGuest.SIGNAL, this.id, payload));
+    this.#options.send(encodeSignal(this.id, name));
   }
 
   /** Nothing is heard of it from now on: whoever still waits for its output or its end is told so. */

@@ -16,7 +16,7 @@ export interface InputPosition {
  */
 export class InputWindow {
   #id: number;
-  #send: (frame: Buffer) => void;
+  #send: (frame: Buffer, onTaken: () => void) => void;
   /** Sent and not acknowledged, in order; the last byte stands before `#sentOffset`. */
   #unacked: Buffer[] = [];
   #unackedBytes = 0;
@@ -26,10 +26,13 @@ export class InputWindow {
   #state: "open" | "ending" | "closed" = "open";
   #closedBecause = "its stdin is closed";
   #room: (() => void)[] = [];
+  /** Frames that were sent, and those of them that have left this process. */
+  #sentFrames = 0;
+  #takenFrames = 0;
   /** Writers take turns: the bytes of one call stay together. */
   #turn: Promise<void> = Promise.resolve();
 
-  constructor(id: number, start: InputPosition, send: (frame: Buffer) => void) {
+  constructor(id: number, start: InputPosition, send: (frame: Buffer, onTaken: () => void) => void) {
     this.#id = id;
     this.#send = send;
     this.#ackedOffset = start.handedOnOffset;
@@ -60,6 +63,19 @@ export class InputWindow {
     });
     this.#turn = turn;
     return turn;
+  }
+
+  /**
+   * Resolves when everything that was asked for before has left this process: from then on it reaches the guest, also if this process dies.
+   * Rejects with `invalid_state` if that cannot happen any more.
+   */
+  async flush(): Promise<void> {
+    await this.#turn;
+    const goal = this.#sentFrames;
+    while (this.#takenFrames < goal) {
+      this.#assertNotClosed();
+      await this.#roomOrEnd();
+    }
   }
 
   acknowledge(offset: number): void {
@@ -96,16 +112,10 @@ export class InputWindow {
       this.#state === "open" &&
       this.#sentOffset - this.#ackedOffset + piece.byteLength > protocolConstants.STDIN_WINDOW
     ) {
-      await new Promise<void>((resolve) => {
-        this.#room.push(resolve);
-      });
+      await this.#roomOrEnd();
     }
-    if (this.#state !== "open") {
-      const because = this.#state === "ending" ? "its stdin was closed" : this.#closedBecause;
-      throw new SandboxError("invalid_state", `Cannot write to stream ${this.#id}: ${because}`, {
-        details: { deliveredBytes: this.#ackedOffset },
-      });
-    }
+    this.#assertNotClosed();
+    if (this.#state === "ending") throw this.#closedError("its stdin was closed");
     this.#unacked.push(piece);
     this.#unackedBytes += piece.byteLength;
     this.#sendData(this.#sentOffset, piece);
@@ -123,11 +133,35 @@ export class InputWindow {
   }
 
   #sendData(offset: number, piece: Buffer): void {
-    this.#send(encodeFrame(toGuest.STDIN, this.#id, new PayloadWriter().u64(offset).finish(), piece));
+    this.#sendCounted(encodeFrame(toGuest.STDIN, this.#id, new PayloadWriter().u64(offset).finish(), piece));
   }
 
   #sendEnd(): void {
-    this.#send(encodeFrame(toGuest.STDIN_EOF, this.#id, new PayloadWriter().u64(this.#sentOffset).finish()));
+    this.#sendCounted(encodeFrame(toGuest.STDIN_EOF, this.#id, new PayloadWriter().u64(this.#sentOffset).finish()));
+  }
+
+  #sendCounted(frame: Buffer): void {
+    this.#sentFrames += 1;
+    this.#send(frame, () => {
+      this.#takenFrames += 1;
+      this.#notify();
+    });
+  }
+
+  #assertNotClosed(): void {
+    if (this.#state === "closed") throw this.#closedError(this.#closedBecause);
+  }
+
+  #closedError(because: string): SandboxError {
+    return new SandboxError("invalid_state", `Cannot write to stream ${this.#id}: ${because}`, {
+      details: { deliveredBytes: this.#ackedOffset },
+    });
+  }
+
+  #roomOrEnd(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#room.push(resolve);
+    });
   }
 
   #notify(): void {

@@ -1,6 +1,9 @@
-import { SandboxError, type SpawnRequest } from "@atoll/protocol";
+import { SandboxError, signalNumbers, type SignalName, type SpawnRequest } from "@atoll/protocol";
 import { protocolConstants, spawnFlags, toGuest, encodeFrame } from "./frames.ts";
 import { PayloadWriter } from "./wire.ts";
+
+/** Whom a signal reaches besides the process group. */
+const signalScopes = { group: 0, everythingStarted: 1 } as const;
 
 /** Linux resource numbers that we set. */
 export const rlimits = { FSIZE: 1, NPROC: 6, NOFILE: 7 } as const;
@@ -61,6 +64,12 @@ export function encodeHello(nonce: Buffer): Buffer {
 export function encodeRestored(id: number, entropy: Buffer, hostname: string): Buffer {
   const payload = new PayloadWriter().u64(timeOfDayNs()).bytes(entropy).str(hostname);
   return encodeFrame(toGuest.RESTORED, id, payload.finish());
+}
+
+/** To the process group. SIGKILL also reaches what has left it. */
+export function encodeSignal(id: number, name: SignalName): Buffer {
+  const scope = name === "SIGKILL" ? signalScopes.everythingStarted : signalScopes.group;
+  return encodeFrame(toGuest.SIGNAL, id, new PayloadWriter().u32(signalNumbers[name]).u32(scope).finish());
 }
 
 function timeOfDayNs(): bigint {

@@ -53,7 +53,10 @@ export class FifoTransport {
 
   /** Never blocks. What the FIFO has no room for waits in memory; `onTaken` is called when it has gone into the FIFO. */
   write(bytes: Uint8Array, onTaken?: () => void): void {
-    if (!this.#writer.destroyed) this.#writer.write(bytes, onTaken);
+    if (this.#writer.destroyed) return;
+    this.#writer.write(bytes, (error) => {
+      if (!error) onTaken?.();
+    });
   }
 
   close(): void {

@@ -50,6 +50,10 @@ export class SandboxLife {
     return this.#options.keeper.record;
   }
 
+  get ownerDir(): string {
+    return this.#options.layout.ownerDir;
+  }
+
   get channel(): GuestChannel {
     if (this.#channel === undefined)
       throw new Error(`Sandbox ${this.record.id} is ${this.record.state} without a channel`);

@@ -59,6 +59,11 @@ export class SandboxLayout {
     return { upper: join(dir, "upper"), work: join(dir, "work") };
   }
 
+  /** For whoever runs the engine: what it keeps here about a sandbox goes with the sandbox. */
+  get ownerDir(): string {
+    return join(this.dir, "owner");
+  }
+
   get runsDir(): string {
     return join(this.dir, "run");
   }

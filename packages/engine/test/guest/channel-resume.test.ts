@@ -239,3 +239,37 @@ describe("a second greeting on the same channel", () => {
     channel.close();
   });
 });
+
+describe("a reserved number", () => {
+  test("is the process's, and nobody else gets it", async () => {
+    const channel = await openChannel(guest);
+    const streamId = channel.reserveStreamId();
+    const other = channel.spawn(spawnOf(["other"]));
+    expect(await guest.start(70)).not.toBe(streamId);
+    await other;
+    const spawned = channel.spawn(spawnOf(["sh"]), { streamId });
+    expect(await guest.start(71)).toBe(streamId);
+    expect((await spawned).streamId).toBe(streamId);
+    channel.close();
+  });
+
+  test("that is in use inside is not replaced by another", async () => {
+    const channel = await openChannel(guest);
+    const streamId = channel.reserveStreamId();
+    const spawned = channel.spawn(spawnOf(["sh"]), { streamId });
+    await guest.next("SPAWN");
+    await guest.send(guestFrame.failed(streamId, 17, "start a process"));
+    await expect(spawned).rejects.toMatchObject({ code: "spawn_failed", details: { errno: "EEXIST" } });
+    channel.close();
+  });
+});
+
+test("a process of a predecessor that nobody wants is killed and forgotten", async () => {
+  const channel = await openChannel(guest, { entries: [{ id: 4 }] });
+  channel.killInherited(4);
+  channel.killInherited(4);
+  expect((await guest.next("SIGNAL")).payload.readUInt32LE()).toBe(9);
+  expect(await guest.next("RELEASE")).toMatchObject({ id: 4 });
+  expect(channel.inherited).toEqual([]);
+  channel.close();
+});

@@ -198,3 +198,32 @@ describe("after a greeting", () => {
     expect(sent).toEqual([{ type: toGuest.STDIN, offset: 4, length: 2 }]);
   });
 });
+
+describe("flushing", () => {
+  function makeSlowWindow(): { window: InputWindow; take: () => void } {
+    const taken: (() => void)[] = [];
+    const window = new InputWindow(5, { receivedOffset: 0, handedOnOffset: 0 }, (_, onTaken) => {
+      taken.push(onTaken);
+    });
+    return { window, take: () => taken.shift()?.() };
+  }
+
+  test("waits until every frame has left, the end of the input included", async () => {
+    const { window, take } = makeSlowWindow();
+    await window.write(Buffer.from("hello"));
+    await window.end();
+    const flushed = window.flush();
+    take();
+    expect(await isPending(flushed)).toBe(true);
+    take();
+    await flushed;
+  });
+
+  test("rejects when the stream is over before", async () => {
+    const { window } = makeSlowWindow();
+    await window.write(Buffer.from("hello"));
+    const flushed = window.flush();
+    window.close("the sandbox is gone");
+    await expect(flushed).rejects.toThrow("the sandbox is gone");
+  });
+});
