@@ -4,9 +4,6 @@ import { SandboxError, type ContainerRef } from "@atoll/protocol";
 import { startHostProcess, type HostProcess } from "../process/host-process.ts";
 import { bootId, readStartTicks } from "../process/proc-table.ts";
 
-/** The steps of `atoll-guest launch`, in order. */
-export type LaunchStep = "fifos" | "cgroup" | "mounts" | "enter" | "program";
-
 export interface LauncherCommand {
   /** The guest's binary, which is also the launcher. */
   guestPath: string;

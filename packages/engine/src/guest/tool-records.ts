@@ -1,6 +1,6 @@
 import { MalformedPayload, PayloadReader } from "./wire.ts";
 
-export type FileType = "file" | "directory" | "link" | "fifo" | "socket" | "character device" | "block device";
+type FileType = "file" | "directory" | "link" | "fifo" | "socket" | "character device" | "block device";
 
 /** A file as `stat` and `list` tell it. */
 export interface FileEntry {

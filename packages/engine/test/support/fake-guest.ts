@@ -46,7 +46,7 @@ export class FakeGuest implements Disposable {
   constructor() {
     this.#dir = mkdtempSync(join(tmpdir(), "atoll-fake-guest-"));
     this.paths = { in: join(this.#dir, "in"), out: join(this.#dir, "out") };
-    execFileSync("mkfifo", [this.paths.in, this.paths.out]);
+    execFileSync("sh", ["-c", 'mkfifo "$0" "$1"', this.paths.in, this.paths.out]);
     const flags = constants.O_RDWR | constants.O_NONBLOCK;
     this.#reader = new Socket({ fd: openSync(this.paths.in, flags), readable: true, writable: false });
     this.#writer = new Socket({ fd: openSync(this.paths.out, flags), readable: false, writable: true });
