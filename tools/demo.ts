@@ -43,12 +43,17 @@ async function main(): Promise<void> {
     const sandbox = await timed("sandbox created (gVisor)", () => engine.create());
     line();
     await show(sandbox, ["sh", "-c", "echo hello from $(uname -s) $(uname -r), I am $(id -un)"]);
-    await show(sandbox, ["python3", "-c", "import sys; print(f'2**100 is {2**100}, says Python {sys.version.split()[0]}')"]);
+    await show(sandbox, [
+      "python3",
+      "-c",
+      "import sys; print(f'2**100 is {2**100}, says Python {sys.version.split()[0]}')",
+    ]);
     await show(sandbox, ["sh", "-c", "cat /etc/shadow; ls /root; exit 7"]);
     await timed("write and read back 10 MB", async () => {
       const bytes = Buffer.alloc(10_000_000, "atoll");
       await sandbox.files.write("/home/user/file", bytes);
-      if (!(await sandbox.files.readAll("/home/user/file")).equals(bytes)) throw new Error("The file is not what was written");
+      if (!(await sandbox.files.readAll("/home/user/file")).equals(bytes))
+        throw new Error("The file is not what was written");
     });
     await timed("sixteen processes at once", async () => {
       const started = await Promise.all(Array.from({ length: 16 }, () => sandbox.spawn({ argv: ["true"] })));
@@ -56,7 +61,9 @@ async function main(): Promise<void> {
     });
     const usage = await sandbox.usage();
     line();
-    line(`the sandbox uses ${(usage.memoryBytes / 1e6).toFixed(1)} MB of memory and ${(usage.diskBytes / 1e6).toFixed(1)} MB of disk`);
+    line(
+      `the sandbox uses ${(usage.memoryBytes / 1e6).toFixed(1)} MB of memory and ${(usage.diskBytes / 1e6).toFixed(1)} MB of disk`,
+    );
     await timed("sandbox killed, nothing left", () => sandbox.kill());
   } finally {
     await Promise.all(engine.list().map(({ id }) => engine.kill(id)));
