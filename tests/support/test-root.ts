@@ -1,4 +1,4 @@
-import { appendFile, mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { appendFile, mkdir, mkdtemp, readFile } from "node:fs/promises";
 import { join } from "node:path";
 
 /** Set once by vitest.config.ts for all workers of a run: whatever tests leave on the host is found by this path. */
@@ -22,11 +22,4 @@ export async function makeDataDir(): Promise<string> {
 export async function usedDataDirs(): Promise<string[]> {
   const text = await readFile(ledger(), "utf8").catch(() => "");
   return text.split("\n").filter((line) => line !== "");
-}
-
-export async function writeTestFile(name: string, content: string): Promise<string> {
-  await mkdir(testRoot(), { recursive: true });
-  const path = join(testRoot(), name);
-  await writeFile(path, content);
-  return path;
 }

@@ -8,7 +8,7 @@ const signalScopes = { group: 0, everythingStarted: 1 } as const;
 /** Linux resource numbers that we set. */
 export const rlimits = { FSIZE: 1, NPROC: 6, NOFILE: 7 } as const;
 
-export interface ResourceLimit {
+interface ResourceLimit {
   resource: number;
   soft: number;
   hard: number;
