@@ -19,6 +19,7 @@ export const errorCodes = {
   no_space: { status: 507, retryable: false },
   file_error: { status: 422, retryable: false },
   timed_out: { status: 504, retryable: true },
+  unavailable: { status: 503, retryable: true },
   internal: { status: 500, retryable: false },
 } as const satisfies Record<string, { status: number; retryable: boolean }>;
 
