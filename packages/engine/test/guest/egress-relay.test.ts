@@ -225,9 +225,11 @@ describe("an allowed connection", () => {
       return { verdict: "allowed", socket };
     };
     const channel = await openChannel(guest, { onEgress });
-    for (let index = 0; index < protocolConstants.MAX_STREAMS; index += 1) {
-      await guest.send(guestFrame.connect(asked + index, "example.org", 443));
-      await guest.next("VERDICT");
+    const perRound = 64;
+    for (let first = 0; first < protocolConstants.MAX_STREAMS; first += perRound) {
+      const ids = Array.from({ length: perRound }, (_, index) => asked + first + index);
+      await guest.send(...ids.map((id) => guestFrame.connect(id, "example.org", 443)));
+      for (const _ of ids) await guest.next("VERDICT");
     }
     await guest.hearsOnlyPing(channel);
     await guest.send(guestFrame.connect(asked + protocolConstants.MAX_STREAMS, "example.org", 443));
