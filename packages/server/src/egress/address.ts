@@ -1,0 +1,59 @@
+import { isIPv4, isIPv6 } from "node:net";
+import { networkInterfaces } from "node:os";
+import ipaddr from "ipaddr.js";
+
+export type Address = ipaddr.IPv4 | ipaddr.IPv6;
+
+/** Plain notation only: four decimal parts, or IPv6 without a zone. An IPv4 address in IPv6 clothes comes out as the IPv4 address. */
+export function parseAddress(text: string): Address | undefined {
+  if (isIPv4(text)) return ipaddr.IPv4.parse(text);
+  if (!isIPv6(text) || text.includes("%")) return undefined;
+  const address = ipaddr.IPv6.parse(text);
+  return isMapped(address) ? address.toIPv4Address() : address;
+}
+
+function isMapped(address: Address): address is ipaddr.IPv6 {
+  // `::ffff:0:0/96` only: the library counts the long deprecated `::a.b.c.d` as well, which the kernel does not.
+  return address.kind() === "ipv6" && (address as ipaddr.IPv6).match(ipaddr.IPv6.parse("::ffff:0:0"), 96);
+}
+
+const nat64 = ipaddr.IPv6.parse("64:ff9b::");
+
+const descriptions: Readonly<Record<string, string>> = {
+  loopback: "on the machine's own loopback",
+  private: "in a private range",
+  uniqueLocal: "in a private range",
+  linkLocal: "link-local, where clouds keep their metadata",
+  carrierGradeNat: "in the range of carrier-grade NAT",
+  multicast: "a multicast address",
+  broadcast: "a broadcast address",
+  unspecified: "the unspecified address, which means this machine",
+};
+
+/**
+ * Why an address is not simply part of the internet, to be read after "it is"; undefined if it is. Everything that the registries set apart counts, and so do the
+ * machine's own addresses, whatever their range: services that trust the machine trust them.
+ */
+export function specialAddress(address: Address): string | undefined {
+  // A translator would turn it into this IPv4 address.
+  if (address.kind() === "ipv6" && (address as ipaddr.IPv6).match(nat64, 96)) {
+    return specialAddress(new ipaddr.IPv4(address.toByteArray().slice(12)));
+  }
+  const range = address.range();
+  if (range !== "unicast") return descriptions[range] ?? "in a range that is set apart from the internet";
+  return isOwn(address) ? "an address of this machine" : undefined;
+}
+
+/** Whether the whole range is set apart from the internet, in one way. */
+export function isSetApart(network: Address, bits: number): boolean {
+  const cidr = `${network.toString()}/${bits}`;
+  const last =
+    network.kind() === "ipv4" ? ipaddr.IPv4.broadcastAddressFromCIDR(cidr) : ipaddr.IPv6.broadcastAddressFromCIDR(cidr);
+  return network.range() !== "unicast" && network.range() === last.range();
+}
+
+function isOwn(address: Address): boolean {
+  const text = address.toString();
+  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  return own.some((entry) => parseAddress(entry.address)?.toString() === text);
+}

@@ -1,0 +1,90 @@
+import { SandboxError, type EgressPolicy } from "@atoll/protocol";
+import { specialAddress, type Address } from "./address.ts";
+import { parseHost, type Host } from "./host.ts";
+import { MalformedRule, matches, meansSpecial, parseRule, type Rule } from "./rule.ts";
+
+interface Decision {
+  allowed: boolean;
+  /** For people: the rule that decided, or what is missing. */
+  because: string;
+}
+
+/** A policy that has been understood. It knows no resolver: whoever resolves an allowed name asks again with each address. */
+export interface CompiledPolicy {
+  /** For a host as a program inside asks for it: a name, or an address in any notation. */
+  decide(host: string, port: number): Decision;
+  /** For an address that an allowed name has led to. */
+  decideResolved(address: Address, port: number): Decision;
+}
+
+/** Throws `invalid_argument` for rules that are not rules, naming each with its place. */
+export function compilePolicy(policy: EgressPolicy): CompiledPolicy {
+  const issues: { path: [string, number]; message: string }[] = [];
+  const compile = (list: "allow" | "deny"): Rule[] =>
+    policy[list].flatMap((text, index) => {
+      try {
+        return [parseRule(text)];
+      } catch (error) {
+        if (!(error instanceof MalformedRule)) throw error;
+        issues.push({ path: [list, index], message: `${JSON.stringify(text)}: ${error.message}` });
+        return [];
+      }
+    });
+  const rules = { allow: compile("allow"), deny: compile("deny") };
+  const [first] = issues;
+  if (first === undefined) return new RuleBook(rules);
+  throw new SandboxError("invalid_argument", `Cannot use the rule ${first.path.join("[")}] ${first.message}`, {
+    suggestion: "A rule is a name, *.name, an address, a CIDR or *, optionally with :port or :from-to.",
+    details: { issues },
+  });
+}
+
+class RuleBook implements CompiledPolicy {
+  #allow: Rule[];
+  #deny: Rule[];
+
+  constructor(rules: { allow: Rule[]; deny: Rule[] }) {
+    this.#allow = rules.allow;
+    this.#deny = rules.deny;
+  }
+
+  decide(text: string, port: number): Decision {
+    const host = parseHost(text);
+    if (host === undefined) return { allowed: false, because: "it is neither a name nor an address" };
+    const denied = this.#denied(host, port);
+    if (denied !== undefined) return denied;
+    if (host.kind === "address") return this.#decideAddress(host.address, port);
+    const rule = this.#allow.find((candidate) => matches(candidate, host, port));
+    return rule === undefined ? notAllowed : { allowed: true, because: `the rule ${rule.text} allows it` };
+  }
+
+  decideResolved(address: Address, port: number): Decision {
+    const host: Host = { kind: "address", address };
+    const special = specialAddress(address);
+    const denied = this.#denied(host, port);
+    if (denied !== undefined) return denied;
+    if (special !== undefined) return this.#decideSpecial(host, port, special);
+    return { allowed: true, because: `${address.toString()} is on the internet` };
+  }
+
+  #decideAddress(address: Address, port: number): Decision {
+    const host: Host = { kind: "address", address };
+    const special = specialAddress(address);
+    if (special !== undefined) return this.#decideSpecial(host, port, special);
+    const rule = this.#allow.find((candidate) => matches(candidate, host, port));
+    return rule === undefined ? notAllowed : { allowed: true, because: `the rule ${rule.text} allows it` };
+  }
+
+  #decideSpecial(host: Host & { kind: "address" }, port: number, special: string): Decision {
+    const rule = this.#allow.find((candidate) => meansSpecial(candidate) && matches(candidate, host, port));
+    if (rule !== undefined) return { allowed: true, because: `the rule ${rule.text} allows it` };
+    return { allowed: false, because: `${host.address.toString()} is ${special}, and no rule names it` };
+  }
+
+  #denied(host: Host, port: number): Decision | undefined {
+    const rule = this.#deny.find((candidate) => matches(candidate, host, port));
+    return rule === undefined ? undefined : { allowed: false, because: `the rule ${rule.text} denies it` };
+  }
+}
+
+const notAllowed: Decision = { allowed: false, because: "no rule allows it" };

@@ -1,0 +1,3 @@
+import { egressContract } from "../support/egress-contract.ts";
+
+egressContract("gvisor");

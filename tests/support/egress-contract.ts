@@ -1,0 +1,144 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { Sandbox } from "@atoll/engine";
+import { EgressPolicy, type DriverName, type EgressPolicyInput } from "@atoll/protocol";
+import {
+  compilePolicy,
+  createEgressHandler,
+  proxyEnvironment,
+  proxyPort,
+  type CompiledPolicy,
+  type EgressDecision,
+} from "@atoll/server";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
+
+const run = promisify(execFile);
+
+/** The way out as programs inside meet it: through the proxy variables, by name, against servers of this machine that a rule names. */
+export function egressContract(driver: DriverName): void {
+  describe(`egress under ${driver}`, () => {
+    let host: TestEngine;
+    let sandbox: Sandbox;
+    let outside: Server;
+    let port: number;
+    let policy: CompiledPolicy;
+    let decisions: EgressDecision[] = [];
+
+    const allow = (next: EgressPolicyInput): void => {
+      policy = compilePolicy(EgressPolicy.parse(next));
+    };
+    const inside = (command: string): Promise<{ output: string; exitCode: number | null }> =>
+      runIn(sandbox, command, { env: proxyEnvironment() });
+
+    beforeAll(async () => {
+      host = await openTestEngine();
+      const files = join(host.dataDir, "served");
+      await makeRepository(files);
+      outside = createServer((request, response) => {
+        const path = new URL(request.url ?? "/", "http://host").pathname;
+        readFile(join(files, path)).then(
+          (content) => response.end(content),
+          () => response.writeHead(404).end("not here\n"),
+        );
+      }).listen(0, "127.0.0.1");
+      await new Promise((resolve) => outside.once("listening", resolve));
+      port = (outside.address() as AddressInfo).port;
+      allow({});
+      const gate = createEgressHandler({
+        policy: () => policy,
+        onDecision: (decision) => decisions.push(decision),
+        resolve: async (name) => (name === "files.test" || name === "metadata.test" ? ["127.0.0.1"] : []),
+      });
+      sandbox = await host.engine.create({ driver }, { onEgress: gate.onEgress });
+      await sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(30_000) });
+    });
+    afterAll(async () => {
+      await host.dispose();
+      outside.close();
+    });
+    beforeEach(() => {
+      decisions = [];
+      allow({ allow: [`files.test:${port}`, `127.0.0.1:${port}`] });
+    });
+
+    test("curl fetches what is allowed, and reads why it may not fetch the rest", async () => {
+      expect(await inside(`curl -sS http://files.test:${port}/hello.txt`)).toMatchObject({ output: "hello\n" });
+      expect((await inside("curl -sS http://evil.test/")).output).toContain("no rule allows it");
+      expect(await inside("curl -sS https://evil.test/")).toMatchObject({ exitCode: 56 });
+      expect(decisions.map(({ host: name, verdict }) => `${name} ${verdict}`)).toEqual([
+        "files.test allowed",
+        "evil.test refused",
+        "evil.test refused",
+      ]);
+    });
+
+    test("curl gets out through SOCKS5 on the same port, with names resolved outside", async () => {
+      const command = `curl -sS --proxy socks5h://127.0.0.1:${proxyPort} http://files.test:${port}/hello.txt`;
+      expect(await inside(command)).toMatchObject({ output: "hello\n" });
+      expect(decisions).toMatchObject([{ host: "files.test", protocol: "socks5", address: "127.0.0.1" }]);
+    });
+
+    test("Python finds the proxy by itself", async () => {
+      const script = `import urllib.request as u; print(u.urlopen('http://files.test:${port}/hello.txt').read().decode(), end='')`;
+      expect(await inside(`python3 -c "${script}"`)).toMatchObject({ output: "hello\n" });
+    });
+
+    test("git clones by name", async () => {
+      const { output, exitCode } = await inside(
+        `git clone -q http://files.test:${port}/repository.git clone && cat clone/README`,
+      );
+      expect({ output, exitCode }).toEqual({ output: "read me\n", exitCode: 0 });
+    });
+
+    test("what listens inside is reached without the proxy", async () => {
+      const { output } = await inside(
+        "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & " +
+          "for i in $(seq 100); do curl -sf http://127.0.0.1:8123/ >/dev/null && break; sleep 0.1; done; " +
+          "curl -s -o /dev/null -w '%{http_code}' http://localhost:8123/; kill %1",
+      );
+      expect(output).toBe("200");
+      expect(decisions).toEqual([]);
+    });
+
+    test("the machine's loopback is not reached by any way of writing it unless it is named", async () => {
+      allow({ allow: ["*", "0.0.0.0/0"] });
+      for (const name of [
+        "127.0.0.1",
+        "127.1",
+        "0x7f000001",
+        "[::ffff:127.0.0.1]",
+        "metadata.test",
+        "169.254.169.254",
+      ]) {
+        const { output } = await inside(`curl -sS --noproxy '' http://${name}:${port}/hello.txt`);
+        expect(output).toContain("no rule names it");
+      }
+    });
+
+    test("a change of the policy holds at once", async () => {
+      allow({});
+      expect((await inside(`curl -sS http://files.test:${port}/hello.txt`)).output).toContain("no rule allows it");
+    });
+  });
+}
+
+/** A repository as a plain web server can serve it. */
+async function makeRepository(files: string): Promise<void> {
+  const work = join(files, "work");
+  await mkdir(work, { recursive: true });
+  await writeFile(join(files, "hello.txt"), "hello\n");
+  await writeFile(join(work, "README"), "read me\n");
+  const git = (...args: string[]): Promise<unknown> =>
+    run("git", ["-c", "user.name=t", "-c", "user.email=t@test", ...args], { cwd: work, env: { HOME: files } });
+  await git("init", "-q");
+  await git("add", "README");
+  await git("commit", "-q", "-m", "begin");
+  await git("update-server-info");
+  await cp(join(work, ".git"), join(files, "repository.git"), { recursive: true });
+  await rm(work, { recursive: true });
+}
