@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,9 +48,10 @@ __attribute__((noreturn)) static void fail(const char *step, int error, const ch
     exit(FAILURE);
 }
 
-/* Descriptors 0 to 3 are always taken, so that nothing opened later is mistaken for one of them. */
-static void fill_low_descriptors(void) {
+/* Descriptors 0 to 3 are always taken, so that nothing opened later is mistaken for one of them. Others are not passed on. */
+static void tidy_descriptors(void) {
     int fd;
+    syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0);
     while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= REPORT_FD)
         continue;
     if (fd > REPORT_FD)
@@ -204,7 +206,7 @@ static void write_exit(int status) {
 }
 
 int launch_main(int argc, char **argv) {
-    fill_low_descriptors();
+    tidy_descriptors();
     if (!launch_parse(argc, argv, &plan))
         return FAILURE;
     signal(SIGPIPE, SIG_IGN);

@@ -82,7 +82,8 @@ int tool_make_parents(const char *path) {
         return ENOMEM;
     int error = 0;
     for (char *c = copy + 1; error == 0 && *c != 0; c++) {
-        if (*c != '/')
+        /* Slashes at the end do not make what is before them a parent. */
+        if (*c != '/' || c[strspn(c, "/")] == 0)
             continue;
         *c = 0;
         if (mkdir(copy, 0755) != 0 && errno != EEXIST && errno != EISDIR) {

@@ -1,0 +1,63 @@
+import { chmodSync, copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { buildGuest } from "../../../../tools/setup/guest.mjs";
+
+/** `sanitized`: stops at memory errors and undefined behaviour. `release`: what sandboxes get. */
+export type GuestBuild = "sanitized" | "release";
+
+/** A build of a fresh checkout takes a while; every later one is found in the cache. */
+export const buildTimeoutMs = 240_000;
+/** For tests that wait for real processes, on a machine that may be busy with other tests. */
+export const testTimeoutMs = 30_000;
+
+export function guestProgram(build: GuestBuild): Promise<string> {
+  return buildGuest({ sanitize: build === "sanitized" });
+}
+
+/**
+ * How to run a guest that may be told anything, also to remove `/`: as root it becomes a user without rights, with a network and a host name of
+ * its own. Whoever is not root has nothing to lose by it but his own files, which a random path hardly hits.
+ */
+export function jailed(program: string, dir: string): [command: string, ...args: string[]] {
+  if (process.getuid?.() !== 0) return [program];
+  // The cache that it was built in is not for others to enter.
+  const copy = join(dir, "guest");
+  copyFileSync(program, copy);
+  chmodSync(copy, 0o755);
+  chmodSync(dir, 0o777);
+  const user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"];
+  return ["unshare", "--net", "--uts", "--ipc", "--", ...user, copy];
+}
+
+/**
+ * Where the sanitizers of a guest, its tools and its launcher write what they find: the guest's own stderr is closed, and what a tool says there is a
+ * part of its answer.
+ */
+export class SanitizerReports implements Disposable {
+  #dir = mkdtempSync(join(tmpdir(), "atoll-sanitizer-"));
+
+  constructor() {
+    // Tools run as other users.
+    chmodSync(this.#dir, 0o1777);
+  }
+
+  get environment(): Record<string, string> {
+    const path = join(this.#dir, "report");
+    return {
+      // The guest cannot be traced, so it cannot be searched for leaks; memory.test.ts looks at its size instead.
+      ASAN_OPTIONS: `log_path=${path}:detect_leaks=0:abort_on_error=0`,
+      UBSAN_OPTIONS: `log_path=${path}:print_stacktrace=1`,
+    };
+  }
+
+  read(): string {
+    return readdirSync(this.#dir)
+      .map((name) => readFileSync(join(this.#dir, name), "utf8"))
+      .join("\n");
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+}

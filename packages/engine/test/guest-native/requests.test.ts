@@ -1,0 +1,148 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeAll, describe, expect, test } from "vitest";
+import { PayloadWriter } from "../../src/guest/wire.ts";
+import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
+import { NativeGuest } from "./native-guest.ts";
+
+beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
+
+const noCap = 0xffff_ffff_ffff_ffffn;
+const u64 = (value: number | bigint): Buffer => new PayloadWriter().u64(value).finish();
+
+describe("requests", { timeout: testTimeoutMs }, () => {
+  test("PING brings its bytes back", async () => {
+    await using guest = await NativeGuest.start();
+    const bytes = randomBytes(1024);
+    expect(await guest.ask("PING", bytes)).toMatchObject({ type: "pong", payload: bytes });
+  });
+
+  test("answers that nobody reads make the guest stop taking requests, and none is lost", async () => {
+    await using guest = await NativeGuest.start();
+    guest.pauseReading();
+    for (let id = 1; id <= 5000; id += 1) guest.send("PING", id, Buffer.alloc(1000));
+    guest.resumeReading();
+    await guest.until(() => guest.answers.size === 5000);
+  });
+
+  test("COUNT tells processes, streams and what is held for them", async () => {
+    await using guest = await NativeGuest.start();
+    guest.acknowledges = false;
+    const id = guest.spawn(["/bin/sh", "-c", "head -c 300000 /dev/zero; sleep 60"], { windowBytes: 262_144 });
+    await guest.until(() => guest.stream(id).at === 262_144);
+    const counted = await guest.ask("COUNT");
+    expect(counted).toMatchObject({ processes: 2, streams: 1 });
+    expect(counted.type === "counted" && counted.heldBytes).toBeGreaterThanOrEqual(262_144);
+  });
+
+  test("HOLDERS names who has a file open, also when it is deleted", async () => {
+    await using guest = await NativeGuest.start();
+    const path = join(tmpdir(), `atoll-held-${process.pid}`);
+    const ask = (): ReturnType<typeof guest.ask> => guest.ask("HOLDERS", new PayloadWriter().str(path).finish());
+    const id = guest.spawn(["/bin/bash", "-c", `exec 5>'${path}'; rm '${path}'; echo up; read line`], { stdin: true });
+    await guest.until(() => guest.stream(id).stdout.includes("up"));
+    const { pid } = guest.stream(id);
+    const answer = await ask();
+    expect(answer).toMatchObject({ holders: [{ pid, streamId: id }] });
+    expect(answer.type === "heldBy" && answer.holders[0]?.command).toContain("exec 5>");
+    guest.sendPosition("STDIN_EOF", id, 0);
+    await guest.finish(id);
+    expect(await ask()).toMatchObject({ holders: [] });
+  });
+
+  test("RESTORED without a host name changes nothing", async () => {
+    await using guest = await NativeGuest.start();
+    const payload = new PayloadWriter().u64(0).bytes(randomBytes(32)).str("").finish();
+    expect(await guest.ask("RESTORED", payload)).toMatchObject({ type: "done" });
+  });
+});
+
+describe("PREPARE", { timeout: testTimeoutMs }, () => {
+  test("after READY nothing comes until the next greeting, and nothing is lost", async () => {
+    await using guest = await NativeGuest.start();
+    const id = guest.spawn(["/bin/sh", "-c", "i=0; while [ $i -lt 50 ]; do echo $i; i=$((i+1)); sleep 0.01; done"]);
+    const stream = guest.stream(id);
+    await guest.until(() => stream.at > 10);
+    expect(await guest.ask("PREPARE")).toMatchObject({ type: "ready" });
+    const { receivedBytes } = guest;
+    guest.send("PING", 999);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(guest.receivedBytes).toBe(receivedBytes);
+    const [entry] = await guest.hello();
+    expect(entry?.producedAt).toBeGreaterThan(stream.at);
+    expect(guest.answers.has(999)).toBe(false);
+    guest.sendPosition("ATTACH", id, stream.at);
+    await guest.finish(id);
+    expect(stream.stdout.toString()).toBe(Array.from({ length: 50 }, (_, line) => `${line}\n`).join(""));
+  });
+
+  test("what was queued before is written before READY", async () => {
+    await using guest = await NativeGuest.start();
+    guest.pauseReading();
+    for (let id = 1; id <= 100; id += 1) guest.send("PING", id, Buffer.alloc(1000));
+    guest.send("PREPARE", 200);
+    guest.resumeReading();
+    await guest.until(() => guest.answers.has(200));
+    expect(guest.answers.size).toBe(101);
+  });
+});
+
+describe("CAP", { timeout: testTimeoutMs }, () => {
+  const write = (path: string, bytes: number): string => `head -c ${bytes} /dev/zero >'${path}'; wc -c <'${path}'`;
+
+  test("holds for processes that run and for those to come, until it is lifted", async () => {
+    await using guest = await NativeGuest.start();
+    const dir = mkdtempSync(join(tmpdir(), "atoll-cap-"));
+    try {
+      const running = guest.spawn(
+        ["/bin/sh", "-c", `read a; ${write(`${dir}/a`, 9000)}; read b; ${write(`${dir}/a`, 9000)}`],
+        {
+          stdin: true,
+        },
+      );
+      await guest.until(() => guest.stream(running).pid !== undefined);
+      expect(await guest.ask("CAP", u64(5000))).toMatchObject({ type: "done" });
+      guest.stdin(running, 0, "go\n");
+      await guest.until(() => guest.stream(running).stdout.includes("5000"));
+      expect((await guest.shell(write(`${dir}/b`, 9000))).stdout.toString()).toBe("5000\n");
+      expect(await guest.ask("CAP", u64(noCap))).toMatchObject({ type: "done" });
+      guest.stdin(running, 3, "go\n");
+      expect((await guest.finish(running)).stdout.toString()).toBe("5000\n9000\n");
+      expect((await guest.shell(write(`${dir}/c`, 9000))).stdout.toString()).toBe("9000\n");
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+
+  test("does not widen the limit that a process was given", async () => {
+    await using guest = await NativeGuest.start();
+    const dir = mkdtempSync(join(tmpdir(), "atoll-cap-"));
+    try {
+      const limits = [{ resource: 1, soft: 7000, hard: 7000 }];
+      const id = guest.spawn(["/bin/sh", "-c", `read a; ${write(`${dir}/a`, 9000)}`], { stdin: true, limits });
+      await guest.until(() => guest.stream(id).pid !== undefined);
+      await guest.ask("CAP", u64(5000));
+      await guest.ask("CAP", u64(noCap));
+      guest.stdin(id, 0, "go\n");
+      expect((await guest.finish(id)).stdout.toString()).toBe("7000\n");
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+
+  test("catches up with a process that raises its own limit", async () => {
+    await using guest = await NativeGuest.start();
+    const dir = mkdtempSync(join(tmpdir(), "atoll-cap-"));
+    try {
+      await guest.ask("CAP", u64(5000));
+      const { stdout } = await guest.shell(
+        `ulimit -Sf unlimited; until [ "$(ulimit -Hf)" != unlimited ]; do sleep 0.05; done; ${write(`${dir}/a`, 9000)}`,
+      );
+      expect(stdout.toString()).toBe("5000\n");
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+});

@@ -1,0 +1,211 @@
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync, appendFileSync, chmodSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { parseEvent, readRecords, type WatchEvent } from "../../src/guest/tool-records.ts";
+import { pollUntil } from "../../src/support/poll-until.ts";
+import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
+import { NativeGuest } from "./native-guest.ts";
+
+beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
+
+let dir: string;
+let outside: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "atoll-watch-"));
+  outside = `${dir}-outside`;
+});
+afterEach(() => {
+  rmSync(dir, { recursive: true, force: true });
+  rmSync(outside, { recursive: true, force: true });
+});
+
+/** One run of the tool. */
+class Watch {
+  id: number;
+  #guest: NativeGuest;
+
+  private constructor(guest: NativeGuest, path: string, how: string) {
+    this.#guest = guest;
+    this.id = guest.spawn(["watch", path, how], { tool: true });
+  }
+
+  static async start(guest: NativeGuest, path: string, how: "recursive" | "flat" = "recursive"): Promise<Watch> {
+    const watch = new Watch(guest, path, how);
+    await watch.until((events) => events.length > 0);
+    const [first] = await watch.events();
+    if (first?.kind !== "watching") throw new Error(`The first event is ${first?.kind}`);
+    return watch;
+  }
+
+  async events(): Promise<WatchEvent[]> {
+    const { stdout } = this.#guest.stream(this.id);
+    const found: WatchEvent[] = [];
+    try {
+      for await (const record of readRecords(chunks(stdout))) found.push(parseEvent(record));
+    } catch {
+      // The last record has not come to its end yet.
+    }
+    if (found.some((event, index) => event.cursor !== index + 1)) throw new Error("The cursor does not count events");
+    return found;
+  }
+
+  /** `kind path` of every event but the first, without neighbours that say the same. */
+  async told(): Promise<string[]> {
+    const lines = (await this.events()).slice(1).map(({ kind, path }) => `${kind} ${path}`);
+    return lines.filter((line, index) => line !== lines[index - 1]);
+  }
+
+  async until(check: (events: WatchEvent[]) => boolean): Promise<void> {
+    const found = await pollUntil(async () => check(await this.events()), { deadlineMs: 10_000 });
+    if (!found) throw new Error(`It was not told: ${(await this.told()).join(", ")}`);
+  }
+
+  untilTold(kind: WatchEvent["kind"], path: string): Promise<void> {
+    return this.until((events) => events.some((event) => event.kind === kind && event.path === path));
+  }
+}
+
+async function* chunks(data: Buffer): AsyncGenerator<{ data: Buffer }, void, void> {
+  yield { data };
+}
+
+describe("watch", { timeout: testTimeoutMs }, () => {
+  test("tells what happens to files, in order", async () => {
+    await using guest = await NativeGuest.start();
+    writeFileSync(`${dir}/old`, "");
+    const watch = await Watch.start(guest, dir, "flat");
+    writeFileSync(`${dir}/new`, "");
+    appendFileSync(`${dir}/old`, "x");
+    chmodSync(`${dir}/new`, 0o600);
+    renameSync(`${dir}/new`, `${dir}/moved`);
+    rmSync(`${dir}/moved`);
+    await watch.untilTold("removed", "moved");
+    expect(await watch.told()).toEqual([
+      "created new",
+      "written new",
+      "written old",
+      "attributes new",
+      "moved_away new",
+      "moved_here moved",
+      "removed moved",
+    ]);
+    const events = await watch.events();
+    const [away] = events.filter((event) => event.kind === "moved_away");
+    const [here] = events.filter((event) => event.kind === "moved_here");
+    expect(away?.cookie).not.toBe(0);
+    expect(here?.cookie).toBe(away?.cookie);
+  });
+
+  test("a flat one says nothing of what is further down", async () => {
+    await using guest = await NativeGuest.start();
+    mkdirSync(`${dir}/below`);
+    const watch = await Watch.start(guest, dir, "flat");
+    writeFileSync(`${dir}/below/file`, "");
+    mkdirSync(`${dir}/new`);
+    writeFileSync(`${dir}/new/file`, "");
+    writeFileSync(`${dir}/last`, "");
+    await watch.untilTold("created", "last");
+    expect(await watch.told()).not.toContain("created below/file");
+    expect(await watch.told()).not.toContain("created new/file");
+    expect(await watch.told()).toContain("created new");
+  });
+
+  test("a directory that appears is watched, and what is in it is told once", async () => {
+    await using guest = await NativeGuest.start();
+    const watch = await Watch.start(guest, dir);
+    for (let round = 0; round < 20; round += 1) {
+      mkdirSync(`${dir}/${round}/b/c`, { recursive: true });
+      writeFileSync(`${dir}/${round}/b/c/file`, "");
+    }
+    await watch.untilTold("created", "19/b/c/file");
+    const created = (await watch.events()).filter((event) => event.kind === "created").map((event) => event.path);
+    const expected = Array.from({ length: 20 }, (_, round) =>
+      ["", "/b", "/b/c", "/b/c/file"].map((end) => `${round}${end}`),
+    );
+    expect(created.toSorted()).toEqual(expected.flat().toSorted());
+    writeFileSync(`${dir}/7/b/c/later`, "");
+    await watch.untilTold("created", "7/b/c/later");
+  });
+
+  test("a directory that is moved within keeps telling, under its new name", async () => {
+    await using guest = await NativeGuest.start();
+    mkdirSync(`${dir}/a/deep/er`, { recursive: true });
+    mkdirSync(`${dir}/b`);
+    const watch = await Watch.start(guest, dir);
+    renameSync(`${dir}/a`, `${dir}/b/c`);
+    await watch.untilTold("moved_here", "b/c");
+    writeFileSync(`${dir}/b/c/deep/er/file`, "");
+    await watch.untilTold("written", "b/c/deep/er/file");
+    expect((await watch.told()).filter((line) => line.startsWith("created"))).toEqual(["created b/c/deep/er/file"]);
+  });
+
+  test("a directory that is moved out is let go, and one that is moved in is told with its contents", async () => {
+    await using guest = await NativeGuest.start();
+    mkdirSync(`${dir}/a/deep`, { recursive: true });
+    const watch = await Watch.start(guest, dir);
+    renameSync(`${dir}/a`, outside);
+    await watch.untilTold("moved_away", "a");
+    writeFileSync(`${outside}/deep/silent`, "");
+    writeFileSync(`${dir}/mark`, "");
+    await watch.untilTold("written", "mark");
+    expect((await watch.told()).filter((line) => line.includes("silent"))).toEqual([]);
+    renameSync(outside, `${dir}/back`);
+    await watch.untilTold("created", "back/deep/silent");
+    writeFileSync(`${dir}/back/deep/heard`, "");
+    await watch.untilTold("written", "back/deep/heard");
+  });
+
+  test("the end of the watched path is told and ends the tool", async () => {
+    await using guest = await NativeGuest.start();
+    const watch = await Watch.start(guest, dir);
+    rmSync(dir, { recursive: true });
+    const { exit } = await guest.finish(watch.id);
+    expect(exit).toMatchObject({ exitCode: 0 });
+    expect((await watch.events()).at(-1)).toMatchObject({ kind: "gone" });
+  });
+
+  test("a file can be watched too", async () => {
+    await using guest = await NativeGuest.start();
+    writeFileSync(`${dir}/file`, "");
+    const watch = await Watch.start(guest, `${dir}/file`);
+    appendFileSync(`${dir}/file`, "x");
+    await watch.untilTold("written", "");
+    rmSync(`${dir}/file`);
+    await guest.finish(watch.id);
+    expect((await watch.events()).at(-1)).toMatchObject({ kind: "gone" });
+  });
+
+  test("when more happens than the kernel remembers, that is told, and new directories are watched all the same", async () => {
+    await using guest = await NativeGuest.start();
+    const watch = await Watch.start(guest, dir);
+    const { pid } = guest.stream(watch.id);
+    if (pid === undefined) throw new Error("It was not started");
+    process.kill(pid, "SIGSTOP");
+    // Twice what the queue holds by default, and no two neighbours that could be folded into one.
+    for (let n = 0; n < 8200; n += 1) {
+      writeFileSync(`${dir}/file`, "x");
+      writeFileSync(`${dir}/other`, "x");
+    }
+    mkdirSync(`${dir}/unseen`);
+    process.kill(pid, "SIGCONT");
+    await watch.until((events) => events.some((event) => event.kind === "lost"));
+    writeFileSync(`${dir}/unseen/file`, "");
+    await watch.untilTold("created", "unseen/file");
+  });
+
+  test("a path that is not there is an error", async () => {
+    await using guest = await NativeGuest.start();
+    expect((await guest.run(["watch", `${dir}/missing`, "flat"], { tool: true })).exit).toMatchObject({ exitCode: 2 });
+  });
+
+  test("a host that goes away loses no event", async () => {
+    await using guest = await NativeGuest.start();
+    const watch = await Watch.start(guest, dir);
+    await guest.hello();
+    for (let n = 0; n < 100; n += 1) writeFileSync(`${dir}/${n}`, "");
+    guest.sendPosition("ATTACH", watch.id, guest.stream(watch.id).at);
+    await watch.untilTold("written", "99");
+    expect((await watch.told()).filter((line) => line.startsWith("created"))).toHaveLength(100);
+  });
+});
