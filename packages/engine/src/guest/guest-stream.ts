@@ -118,6 +118,8 @@ export class GuestStream {
     // What said so may have been dropped by the greeting.
     this.#onStarted(entry.pid);
     this.#sendOffset(toGuest.ATTACH, this.output.receivedAt);
+    // The guest may hold a full window that was taken before: it would wait for ever.
+    this.output.acknowledgeTaken(entry.ackedAt);
     if (entry.inputClosed) this.input.close("the reader closed its end");
     else this.input.resend({ receivedOffset: entry.inputReceived, handedOnOffset: entry.inputHandedOn });
   }

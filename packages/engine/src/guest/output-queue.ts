@@ -48,6 +48,13 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     return this.#receivedAt + bytes - this.#ackedAt > this.#windowBytes;
   }
 
+  /** Says how far everything was taken to a guest that knows it only up to `heardAt`. */
+  acknowledgeTaken(heardAt: number): void {
+    if (this.#takenAt <= heardAt) return;
+    this.#ackedAt = this.#takenAt;
+    this.#acknowledge(this.#ackedAt);
+  }
+
   push(event: OutputEvent): void {
     this.#receivedAt = event.at + event.data.byteLength;
     if (this.#state === "open") {

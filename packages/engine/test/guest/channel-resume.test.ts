@@ -88,6 +88,8 @@ describe("a host that comes after another", () => {
     expect(second.inherited).toEqual([]);
     expect(attached.pid).toBe(55);
     expect(await guest.next("ATTACH")).toMatchObject({ id, payload: Buffer.from([4, 0, 0, 0, 0, 0, 0, 0]) });
+    // A guest whose window is full of what was kept goes on only when it hears so.
+    expect(await guest.next("ACK")).toMatchObject({ id, payload: Buffer.from([4, 0, 0, 0, 0, 0, 0, 0]) });
     await guest.send(
       guestFrame.output(id, 4, 0, 2, "two "),
       guestFrame.output(id, 8, 4, 1, "three"),
