@@ -1,0 +1,78 @@
+import { httpHeaders, SandboxError, type SandboxId } from "@atoll/protocol";
+import type { KeyStore } from "./key-store.ts";
+import type { Principal } from "./principal.ts";
+import { RateLimiter } from "./rate-limiter.ts";
+
+/** What a client shows, by header or in the first message of a WebSocket. */
+export interface Credentials {
+  key?: string | undefined;
+  sandboxToken?: string | undefined;
+}
+
+export interface GateOptions {
+  keys: KeyStore;
+  verifyToken(id: SandboxId, token: string): boolean;
+  /** Told of refusals, but not of each one of a flood. */
+  onRefused(refusal: { what: string; because: string }): void;
+}
+
+const refusalsPerMinute = 60;
+
+/** Lets requests in: knows who asks, and how often they may. What they may do is the verbs' matter. */
+export class Gate {
+  #options: GateOptions;
+  #limiter = new RateLimiter();
+  #refusals = new RateLimiter({ maxBurst: refusalsPerMinute });
+
+  constructor(options: GateOptions) {
+    this.#options = options;
+  }
+
+  /** `sandboxId`: what a sandbox's token has to belong to. A wrong token is told no more than that. */
+  admit(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
+    const { key: secret, sandboxToken } = credentials;
+    if (secret !== undefined) {
+      const key = this.#options.keys.verify(secret);
+      if (key === undefined) throw this.#refuse(asked, "this API key is not valid");
+      this.#spend(key.id, key.requestsPerMinute, asked);
+      return { kind: "key", key };
+    }
+    if (sandboxToken !== undefined) {
+      if (sandboxId === undefined || !this.#options.verifyToken(sandboxId, sandboxToken)) {
+        throw this.#refuse(asked, "this token is not valid here");
+      }
+      return { kind: "sandbox", sandboxId };
+    }
+    throw new SandboxError("permission_denied", `Cannot ${asked}: no API key was given`, {
+      suggestion: "Send `Authorization: Bearer <key>`. The first start of the server prints a key.",
+    });
+  }
+
+  #spend(keyId: string, perMinute: number | undefined, asked: string): void {
+    if (perMinute === undefined) return;
+    const retryAfterMs = this.#limiter.take(keyId, perMinute);
+    if (retryAfterMs === 0) return;
+    throw new SandboxError("limit_reached", `Cannot ${asked}: this key has made ${perMinute} requests in a minute`, {
+      suggestion: `Try again in ${Math.ceil(retryAfterMs / 1000)} s.`,
+      details: { limit: "requestsPerMinute", allowed: perMinute, retryAfterMs },
+    });
+  }
+
+  #refuse(asked: string, because: string): SandboxError {
+    if (this.#refusals.take("", refusalsPerMinute) === 0) this.#options.onRefused({ what: asked, because });
+    return new SandboxError("permission_denied", `Cannot ${asked}: ${because}`);
+  }
+}
+
+/** `Authorization: Bearer` takes either kind; each also has a header of its own. */
+export function credentialsOf(headers: Readonly<Record<string, string | string[] | undefined>>): Credentials {
+  const one = (name: string): string | undefined => {
+    const value = headers[name];
+    return typeof value === "string" && value.length <= 200 ? value : undefined;
+  };
+  const [, bearer] = /^bearer +(\S+)$/i.exec(one(httpHeaders.authorization) ?? "") ?? [];
+  const isToken = bearer?.startsWith("sbt_") === true;
+  const key = (isToken ? undefined : bearer) ?? one("x-api-key");
+  const sandboxToken = (isToken ? bearer : undefined) ?? one(httpHeaders.sandboxToken);
+  return { key, sandboxToken };
+}

@@ -1,0 +1,127 @@
+import { randomBytes } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { writeDurably } from "@atoll/engine";
+import { KeyInfo, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
+import { z } from "zod";
+import { hashSecret, matchesHash, newSecret } from "./secret.ts";
+
+const StoredKey = KeyInfo.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
+type StoredKey = z.output<typeof StoredKey>;
+const KeyFile = z.strictObject({ version: z.literal(1), keys: z.array(StoredKey) });
+
+/** Of no key: an unknown id is compared all the same, and takes as long. */
+const nobody = hashSecret("");
+
+const secretForm = /^atk_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
+
+/** The API keys of one data directory. Secrets leave once, when they are made; the file has their hashes. */
+export class KeyStore {
+  /** Set when this start made the first key: the only time that anybody can be told. */
+  readonly firstSecret: string | undefined;
+  #path: string;
+  #keys: Map<string, StoredKey>;
+  /** Writes one after the other, each with what is true when it begins. */
+  #writing: Promise<void> = Promise.resolve();
+
+  private constructor(path: string, keys: Map<string, StoredKey>, firstSecret: string | undefined) {
+    this.#path = path;
+    this.#keys = keys;
+    this.firstSecret = firstSecret;
+  }
+
+  static async open(path: string): Promise<KeyStore> {
+    const keys = await readKeys(path);
+    if (keys !== undefined) return new KeyStore(path, keys, undefined);
+    const first = makeKey({ name: "admin", verbs: ["admin"], ownOnly: false });
+    const store = new KeyStore(path, new Map([[first.stored.id, first.stored]]), first.secret);
+    await store.#save();
+    return store;
+  }
+
+  async create(request: CreateKey): Promise<KeyCreated> {
+    const { stored, secret } = makeKey(request);
+    this.#keys.set(stored.id, stored);
+    await this.#save();
+    return { key: withoutHash(stored), secret };
+  }
+
+  list(): KeyInfo[] {
+    return [...this.#keys.values()].map(withoutHash);
+  }
+
+  /** The last one that may manage keys stays: without it nobody could ever make another. */
+  async revoke(id: string): Promise<void> {
+    const key = this.#keys.get(id);
+    if (key === undefined) throw new SandboxError("not_found", `Cannot revoke key ${id}: there is no such key`);
+    const others = [...this.#keys.values()].filter((other) => other.id !== id);
+    if (!others.some(({ verbs }) => verbs.includes("admin"))) {
+      throw new SandboxError("invalid_state", `Cannot revoke key ${id}: it is the last one with the verb admin`, {
+        suggestion: "Make another admin key first.",
+      });
+    }
+    this.#keys.delete(id);
+    await this.#save();
+  }
+
+  /** The key of this secret, or nothing; the time it takes does not tell which part was wrong. */
+  verify(secret: string): KeyInfo | undefined {
+    const [, id = ""] = secretForm.exec(secret) ?? [];
+    const key = this.#keys.get(id);
+    if (!matchesHash(secret, key?.hash ?? nobody) || key === undefined) return undefined;
+    key.lastUsedAtMs = Date.now();
+    return withoutHash(key);
+  }
+
+  /** Still there, with what it may do now: a connection asks again, for a key may be revoked while it lasts. */
+  find(id: string): KeyInfo | undefined {
+    const key = this.#keys.get(id);
+    return key === undefined ? undefined : withoutHash(key);
+  }
+
+  /** Stores when keys were last used: not worth a write each time. */
+  async close(): Promise<void> {
+    await this.#save();
+  }
+
+  async #save(): Promise<void> {
+    const write = (): Promise<void> =>
+      writeDurably(this.#path, `${JSON.stringify({ version: 1, keys: [...this.#keys.values()] }, null, 2)}\n`);
+    this.#writing = this.#writing.then(write, write);
+    await this.#writing;
+  }
+}
+
+async function readKeys(path: string): Promise<Map<string, StoredKey> | undefined> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+  const { keys } = KeyFile.parse(JSON.parse(text));
+  return new Map(keys.map((key) => [key.id, key]));
+}
+
+function makeKey(request: CreateKey): { stored: StoredKey; secret: string } {
+  const id = randomBytes(6).toString("hex");
+  const secret = `atk_${id}_${newSecret()}`;
+  const { name, verbs, templates, ownOnly, maxSandboxes, requestsPerMinute } = request;
+  const stored: StoredKey = {
+    id,
+    name,
+    verbs,
+    ownOnly,
+    ...(templates === undefined ? {} : { templates }),
+    ...(maxSandboxes === undefined ? {} : { maxSandboxes }),
+    ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
+    createdAtMs: Date.now(),
+    hash: hashSecret(secret),
+  };
+  return { stored, secret };
+}
+
+function withoutHash(stored: StoredKey): KeyInfo {
+  const { hash: _, ...key } = stored;
+  return key;
+}

@@ -1,0 +1,53 @@
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+
+const MiB = 1024 * 1024;
+
+/** What set-up builds, where this checkout has it. */
+const builtGuest = fileURLToPath(new URL("../../../../.cache/atoll-guest", import.meta.url));
+
+const absolutePath = z.string().regex(/^\//, "an absolute path");
+const origin = z.string().regex(/^https?:\/\/[^/]+$/, "an origin such as https://example.com");
+
+/** Every setting of the server, with its default. Names are flags (`--data-dir`) and variables (`ATOLL_DATA_DIR`) alike. */
+export const Config = z.strictObject({
+  host: z.string().min(1).default("127.0.0.1").describe("address to listen on; the default is for this machine only"),
+  port: z.int().min(0).max(65_535).default(4600).describe("port to listen on; 0 takes a free one"),
+  publicUrl: z
+    .string()
+    .regex(/^https?:\/\/[^/?#]+$/, "a URL such as https://atoll.example.com, without a path")
+    .optional()
+    .describe("how clients reach this server, where that is not host and port"),
+  dataDir: absolutePath.default("/var/lib/atoll").describe("everything that the server keeps"),
+  guestPath: absolutePath.default(builtGuest).describe("the guest program, as set-up builds it"),
+  runscPath: absolutePath.optional().describe("runsc, where it is not on the PATH"),
+  logLevel: z
+    .enum(["silent", "error", "warn", "info", "debug"])
+    .default("info")
+    .describe("the least that is logged, as JSON lines on stderr"),
+  killOnExit: z.boolean().default(false).describe("end all sandboxes with the server"),
+  stopTimeoutMs: z.int().min(0).max(600_000).default(10_000).describe("for requests under way when the server stops"),
+  corsOrigins: z.array(origin).max(100).default([]).describe("web pages that may call the server from a browser"),
+  maxConnections: z.int().min(1).max(1_000_000).default(2_000).describe("open connections"),
+  maxBodyBytes: z
+    .int()
+    .min(1024)
+    .max(1024 * MiB)
+    .default(32 * MiB)
+    .describe("the largest JSON body; files have no such limit"),
+  headersTimeoutMs: z.int().min(100).max(600_000).default(10_000).describe("for the headers of a request"),
+  bodyTimeoutMs: z.int().min(100).max(600_000).default(30_000).describe("for a JSON body, and for a pause in a stream"),
+  heartbeatMs: z.int().min(50).max(600_000).default(15_000).describe("between signs of life on a quiet stream"),
+});
+export type Config = z.output<typeof Config>;
+export type SettingName = keyof Config;
+
+export const settingNames = Object.keys(Config.shape) as SettingName[];
+
+export function flagName(name: SettingName): string {
+  return `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+export function variableName(name: SettingName): string {
+  return `ATOLL_${name.replaceAll(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;
+}

@@ -1,0 +1,136 @@
+import { readFile } from "node:fs/promises";
+import { SandboxError } from "@atoll/protocol";
+import { z } from "zod";
+import { Config, flagName, settingNames, variableName, type SettingName } from "./config.ts";
+import { parseFlags } from "./flags.ts";
+
+export type SettingSource = "flag" | "environment" | "file" | "default";
+
+/** What is in force, and from where. */
+export interface ReadConfig {
+  config: Config;
+  sources: Record<SettingName, SettingSource>;
+  /** The file that was read; absent: there is none. */
+  file?: string;
+}
+
+export interface ConfigOrigins {
+  argv: readonly string[];
+  env: Readonly<Record<string, string | undefined>>;
+}
+
+const defaultFile = "/etc/atoll/config.json";
+
+/** Flags win over the environment, that over the file, that over the defaults. A bad value is refused with its name and where it stands. */
+export async function readConfig(origins: ConfigOrigins = processOrigins()): Promise<ReadConfig> {
+  const flags = parseFlags(origins.argv);
+  const named = flags.config ?? origins.env["ATOLL_CONFIG"];
+  const file = await readConfigFile(named);
+  const values: Record<string, unknown> = {};
+  const sources = {} as Record<SettingName, SettingSource>;
+  for (const name of settingNames) {
+    const found = [
+      { source: "flag", value: textValue(name, flags.settings.get(name)) },
+      { source: "environment", value: textValue(name, origins.env[variableName(name)]) },
+      { source: "file", value: file?.settings[name] },
+    ] as const;
+    const first = found.find(({ value }) => value !== undefined);
+    sources[name] = first?.source ?? "default";
+    if (first !== undefined) values[name] = first.value;
+  }
+  const parsed = Config.safeParse(values);
+  if (!parsed.success) throw refusal(parsed.error, sources, file?.path);
+  return { config: parsed.data, sources, ...(file === undefined ? {} : { file: file.path }) };
+}
+
+/** For `showConfig` and people: every setting with its value and its origin. */
+export function describeConfig({ config, sources, file }: ReadConfig): Record<string, unknown> {
+  return {
+    ...(file === undefined ? {} : { file }),
+    settings: Object.fromEntries(
+      settingNames.map((name) => [name, { value: config[name] ?? null, from: sources[name] }]),
+    ),
+  };
+}
+
+function processOrigins(): ConfigOrigins {
+  return { argv: process.argv.slice(2), env: process.env };
+}
+
+/** Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to refuse. */
+function textValue(name: SettingName, text: string | undefined): unknown {
+  if (text === undefined) return undefined;
+  switch (settingType(name)) {
+    case "integer":
+    case "number":
+      return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+    case "boolean":
+      return text === "true" ? true : text === "false" ? false : text;
+    case "array":
+      return text === "" ? [] : text.split(",").map((part) => part.trim());
+    default:
+      return text;
+  }
+}
+
+const settingTypes = z.toJSONSchema(Config, { io: "input" }).properties ?? {};
+
+function settingType(name: SettingName): unknown {
+  const schema = settingTypes[name];
+  return typeof schema === "object" ? schema.type : undefined;
+}
+
+async function readConfigFile(
+  named: string | undefined,
+): Promise<{ path: string; settings: Record<string, unknown> } | undefined> {
+  const path = named ?? defaultFile;
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (cause) {
+    const isAbsent = cause instanceof Error && "code" in cause && cause.code === "ENOENT";
+    if (isAbsent && named === undefined) return undefined;
+    throw new SandboxError("invalid_argument", `Cannot start: the configuration file ${path} cannot be read`, {
+      cause,
+    });
+  }
+  const settings = parseObject(text, path);
+  const unknown = Object.keys(settings).find((name) => !(name in Config.shape));
+  if (unknown !== undefined) {
+    throw new SandboxError(
+      "invalid_argument",
+      `Cannot start: ${path} has a setting "${unknown}", which does not exist`,
+      {
+        suggestion: `Settings are ${settingNames.join(", ")}.`,
+        details: { field: unknown, file: path },
+      },
+    );
+  }
+  return { path, settings };
+}
+
+function parseObject(text: string, path: string): Record<string, unknown> {
+  try {
+    return z.record(z.string(), z.unknown()).parse(JSON.parse(text));
+  } catch (cause) {
+    throw new SandboxError("invalid_argument", `Cannot start: ${path} is not a JSON object`, { cause });
+  }
+}
+
+function refusal(
+  error: z.ZodError,
+  sources: Record<SettingName, SettingSource>,
+  file: string | undefined,
+): SandboxError {
+  const [issue] = error.issues;
+  const field = String(issue?.path[0] ?? "");
+  const name = field as SettingName;
+  const place = { flag: flagName(name), environment: variableName(name), file, default: "its default" }[sources[name]];
+  return new SandboxError(
+    "invalid_argument",
+    `Cannot start: ${field} (from ${place}): ${issue?.message ?? "is wrong"}`,
+    {
+      details: { field, from: sources[name] },
+    },
+  );
+}

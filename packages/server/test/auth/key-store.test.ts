@@ -1,0 +1,80 @@
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CreateKey } from "@atoll/protocol";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { KeyStore } from "../../src/auth/key-store.ts";
+
+let dir: string;
+let path: string;
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "atoll-keys-"));
+  path = join(dir, "keys.json");
+});
+afterEach(() => rm(dir, { recursive: true }));
+
+test("the first start makes an admin key and tells it once", async () => {
+  const first = await KeyStore.open(path);
+  expect(first.firstSecret).toMatch(/^atk_[a-z0-9]{12}_[A-Za-z0-9_-]{43}$/);
+  expect(first.verify(first.firstSecret ?? "")).toMatchObject({ name: "admin", verbs: ["admin"], ownOnly: false });
+
+  const second = await KeyStore.open(path);
+  expect(second.firstSecret).toBeUndefined();
+  expect(second.verify(first.firstSecret ?? "")).toMatchObject({ name: "admin" });
+});
+
+test("the file has hashes only, and only its owner reads it", async () => {
+  const { firstSecret = "" } = await KeyStore.open(path);
+  const text = await readFile(path, "utf8");
+  expect(text).not.toContain(firstSecret.split("_").at(-1));
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+});
+
+test("a secret that differs in one character is nobody's", async () => {
+  const store = await KeyStore.open(path);
+  const secret = store.firstSecret ?? "";
+  const last = secret.at(-1) === "A" ? "B" : "A";
+  expect(store.verify(secret.slice(0, -1) + last)).toBeUndefined();
+  expect(store.verify(secret.slice(0, -1))).toBeUndefined();
+  expect(store.verify(`${secret} `)).toBeUndefined();
+  expect(store.verify("")).toBeUndefined();
+});
+
+test("a key that was made is there after a restart, with its scope", async () => {
+  const store = await KeyStore.open(path);
+  const request = CreateKey.parse({
+    name: "ci",
+    verbs: ["read"],
+    templates: ["host"],
+    maxSandboxes: 3,
+    requestsPerMinute: 9,
+  });
+  const { key, secret } = await store.create(request);
+  expect(key).not.toHaveProperty("hash");
+  const again = await KeyStore.open(path);
+  expect(again.verify(secret)).toMatchObject({ ...key, lastUsedAtMs: expect.any(Number) });
+});
+
+test("a revoked key is refused at once and after a restart", async () => {
+  const store = await KeyStore.open(path);
+  const { key, secret } = await store.create(CreateKey.parse({ name: "ci" }));
+  await store.revoke(key.id);
+  expect(store.verify(secret)).toBeUndefined();
+  expect(store.list().map(({ name }) => name)).toEqual(["admin"]);
+  expect((await KeyStore.open(path)).verify(secret)).toBeUndefined();
+});
+
+test("the last admin key cannot be revoked", async () => {
+  const store = await KeyStore.open(path);
+  const [admin] = store.list();
+  await expect(store.revoke(admin?.id ?? "")).rejects.toMatchObject({ code: "invalid_state" });
+  await store.create(CreateKey.parse({ name: "second", verbs: ["admin"] }));
+  await store.revoke(admin?.id ?? "");
+  expect(store.list().map(({ name }) => name)).toEqual(["second"]);
+});
+
+test("many keys made at once are all stored", async () => {
+  const store = await KeyStore.open(path);
+  await Promise.all(Array.from({ length: 20 }, (_, index) => store.create(CreateKey.parse({ name: `key ${index}` }))));
+  expect((await KeyStore.open(path)).list()).toHaveLength(21);
+});

@@ -1,0 +1,94 @@
+import { setTimeout as later } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { begun, keepAlive, type LineTiming } from "../../src/http/keep-alive-lines.ts";
+
+const never = new AbortController().signal;
+
+function timing(changes: Partial<LineTiming<string>> = {}): LineTiming<string> {
+  return {
+    heartbeatMs: 60_000,
+    heartbeat: () => "heartbeat",
+    shutdown: () => "shutdown",
+    stopping: never,
+    signal: never,
+    ...changes,
+  };
+}
+
+async function* after(ms: number, ...lines: string[]): AsyncGenerator<string, void, void> {
+  for (const line of lines) {
+    await later(ms);
+    yield line;
+  }
+}
+
+/** Tells nothing, ever, and says when it is let go. */
+function silent(): AsyncIterable<string> & { isReleased: boolean } {
+  const source = {
+    isReleased: false,
+    [Symbol.asyncIterator]: () => ({
+      next: () => new Promise<IteratorResult<string>>(() => undefined),
+      return: async () => {
+        source.isReleased = true;
+        return { done: true as const, value: undefined };
+      },
+    }),
+  };
+  return source;
+}
+
+async function all(lines: AsyncIterable<string>): Promise<string[]> {
+  const seen: string[] = [];
+  for await (const line of lines) seen.push(line);
+  return seen;
+}
+
+describe("a stream of lines", () => {
+  test("has the source's lines, in order", async () => {
+    expect(await all(keepAlive(after(0, "a", "b"), timing()))).toEqual(["a", "b"]);
+  });
+
+  test("shows signs of life when the source is quiet, and loses no line to them", async () => {
+    const seen = await all(keepAlive(after(40, "a", "b"), timing({ heartbeatMs: 10 })));
+    expect(seen.filter((line) => line !== "heartbeat")).toEqual(["a", "b"]);
+    expect(seen.filter((line) => line === "heartbeat").length).toBeGreaterThan(1);
+  });
+
+  test("says that the server goes, and ends", async () => {
+    const server = new AbortController();
+    const source = silent();
+    const lines = all(keepAlive(source, timing({ stopping: server.signal })));
+    server.abort();
+    expect(await lines).toEqual(["shutdown"]);
+    expect(source.isReleased).toBe(true);
+  });
+
+  test("ends without a word when the reader is gone, and lets the source go", async () => {
+    const reader = new AbortController();
+    const source = silent();
+    const lines = all(keepAlive(source, timing({ signal: reader.signal })));
+    reader.abort();
+    expect(await lines).toEqual([]);
+    expect(source.isReleased).toBe(true);
+  });
+
+  test("passes on what goes wrong in the source", async () => {
+    const failing = (async function* () {
+      yield "a";
+      throw new Error("broken");
+    })();
+    await expect(all(keepAlive(failing, timing()))).rejects.toThrow("broken");
+  });
+});
+
+describe("a stream that is begun", () => {
+  test("has every piece, the first one too", async () => {
+    expect(await all(await begun(after(0, "a", "b")))).toEqual(["a", "b"]);
+    expect(await all(await begun(after(0)))).toEqual([]);
+  });
+
+  test("fails at once if there is no first piece", async () => {
+    const failing = { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(new Error("not there")) }) };
+    await expect(begun(failing)).rejects.toThrow("not there");
+  });
+});
