@@ -1,0 +1,78 @@
+import { randomBytes } from "node:crypto";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { hostname } from "node:os";
+import { join } from "node:path";
+import type { Sandbox } from "@atoll/engine";
+import type { DriverName } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+/** Where a host keeps what nobody else should see; a marked file is laid into each for the time of the test. */
+const secretPlaces = ["/root", "/home", "/etc", "/var/lib", "/opt", "/srv", "/run", "/usr/local/etc"];
+
+describe.each<DriverName>(["gvisor", "local"])("the host's secrets under %s", (driver) => {
+  const mark = `atoll-secret-${randomBytes(12).toString("hex")}`;
+  const planted = secretPlaces.map((place) => join(place, mark));
+  let host: TestEngine;
+  let sandbox: Sandbox;
+
+  beforeAll(async () => {
+    for (const path of planted) {
+      await mkdir(join(path, ".."), { recursive: true });
+      await writeFile(path, mark, { mode: 0o600 });
+    }
+    host = await openTestEngine();
+    sandbox = await host.engine.create({ driver });
+  });
+  afterAll(async () => {
+    await host.dispose();
+    await Promise.all(planted.map((path) => rm(path, { force: true })));
+  });
+
+  test("none of them is there, not even for root", async () => {
+    const { output } = await runIn(
+      sandbox,
+      `for f in ${planted.join(" ")}; do cat $f 2>/dev/null; done; ls -d ${planted.join(" ")}`,
+      { user: "root" },
+    );
+    expect(output).not.toContain(`${mark}\n${mark}`);
+    expect(output.match(/No such file/g)).toHaveLength(planted.length);
+  });
+
+  test("a search of the whole root finds none of them by name", async () => {
+    const { output } = await runIn(
+      sandbox,
+      `find / -xdev -name '${mark}' -not -path '/proc/*' 2>/dev/null; echo searched`,
+      { user: "root" },
+    );
+    expect(output).toBe("searched\n");
+  });
+
+  test("accounts, passwords and the host's name are the sandbox's own", async () => {
+    const shadow = await readFile("/etc/shadow", "utf8");
+    const inside = await runIn(sandbox, "cat /etc/shadow; cat /etc/passwd; hostname; cat /etc/hostname", {
+      user: "root",
+    });
+    for (const line of shadow.split("\n").filter((text) => /:\$/.test(text))) expect(inside.output).not.toContain(line);
+    expect(inside.output).toContain(":1000:1000:");
+    expect(inside.output).not.toContain(hostname());
+  });
+
+  test("the user is not root, cannot become it, and reads nothing of root's", async () => {
+    const { output } = await runIn(sandbox, "id -u; cat /etc/shadow; ls /root; sudo -n true; su -c true </dev/null");
+    expect(output).toMatch(/^1000\n/);
+    expect(output).not.toMatch(/root:[*!$]/);
+    expect(output).toMatch(/denied/i);
+  });
+
+  test("neither the data directory nor the host's processes are visible", async () => {
+    const { output } = await runIn(
+      sandbox,
+      `ls ${host.dataDir}; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; cat /proc/self/environ | tr '\\0' '\\n'; cat /proc/mounts`,
+      { user: "root" },
+    );
+    expect(output).toMatch(/No such file/);
+    expect(output).not.toContain("vitest");
+    expect(output).not.toMatch(/ATOLL_TEST_ROOT|npm_/);
+  });
+});
