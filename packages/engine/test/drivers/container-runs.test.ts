@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { isSandboxError, SandboxLimits, TemplateName } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ContainerRuns, startFailed } from "../../src/drivers/container-runs.ts";
@@ -8,11 +8,13 @@ import { DataLayout } from "../../src/store/layout.ts";
 import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
 import { FakeCgroupKernel } from "../limits/fake-cgroup-kernel.ts";
 import { caught } from "../support/caught.ts";
+import { FakeLauncher, livesOn } from "../support/fake-launcher.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
 const never = new AbortController().signal;
 let directory: TemporaryDirectory;
 let kernel: FakeCgroupKernel;
+let launcher: FakeLauncher;
 let runs: ContainerRuns;
 let spec: LaunchSpec;
 
@@ -33,26 +35,24 @@ beforeEach(() => {
   };
 });
 afterEach(() => {
+  launcher[Symbol.dispose]();
   directory[Symbol.dispose]();
 });
 
-/** A launcher that notes its arguments and then does what the script says. */
 function useLauncher(script: string): void {
-  const guestPath = directory.join("launcher");
-  writeFileSync(guestPath, `#!/bin/sh\nprintf '%s\\n' "$@" > ${directory.join("args")}\n${script}\n`, { mode: 0o755 });
+  launcher = new FakeLauncher(script);
   const cgroups = new CgroupV2Tree(kernel, "/u");
-  runs = new ContainerRuns({ guestPath, guestLayer: "/guest-layer", cgroups, namespace: "ns" });
+  runs = new ContainerRuns({ guestPath: launcher.path, guestLayer: "/guest-layer", cgroups, namespace: "ns" });
 }
 
 const plan = async () => ({ program: ["/bin/init"] });
-const lives = 'echo "program 1" >&3\nexec sleep 1000';
 
 test("what was made for a container is handed to its launcher", async () => {
-  useLauncher(lives);
+  useLauncher(livesOn);
   const { containerId, layout } = spec;
   const run = layout.run(containerId);
   const container = await runs.launch(spec, plan, { signal: never, pidsMax: 99 });
-  const words = readFileSync(directory.join("args"), "utf8").trimEnd().split("\n");
+  const words = launcher.args?.trimEnd().split("\n") ?? [];
   const overlay = (lower: string, index: number): string => {
     const { upper, work } = layout.layer(index);
     return `lowerdir=${lower},upperdir=${upper},workdir=${work},redirect_dir=off,index=off,metacopy=off`;
@@ -68,8 +68,6 @@ test("what was made for a container is handed to its launcher", async () => {
   expect(words.flatMap((word) => /(?:upper|work)dir=([^,]+)/g.exec(word)?.[1] ?? []).every(existsSync)).toBe(true);
   expect(kernel.file(`/u/atoll/ns/${containerId}/pids.max`)).toBe("99");
   expect(container.fifos).toEqual(run.fifos);
-  process.kill(-container.ref.pid, "SIGKILL");
-  await container.launcherGone;
 });
 
 test("a start that fails leaves nothing of the container, and all of the sandbox's files", async () => {
@@ -81,15 +79,15 @@ test("a start that fails leaves nothing of the container, and all of the sandbox
 });
 
 test("an abort before the launcher is started leaves nothing either", async () => {
-  useLauncher(lives);
+  useLauncher(livesOn);
   const reason = new Error("changed my mind");
   expect(await caught(runs.launch(spec, plan, { signal: AbortSignal.abort(reason) }))).toBe(reason);
   expect(existsSync(spec.layout.run(spec.containerId).dir)).toBe(false);
-  expect(existsSync(directory.join("args"))).toBe(false);
+  expect(launcher.args).toBeUndefined();
 });
 
 test("a plan that fails leaves nothing either", async () => {
-  useLauncher(lives);
+  useLauncher(livesOn);
   const failing = async (): Promise<never> => {
     throw new Error("no such program");
   };
@@ -99,21 +97,20 @@ test("a plan that fails leaves nothing either", async () => {
 });
 
 test("removing what is not there is a success", async () => {
-  useLauncher(lives);
+  useLauncher(livesOn);
   await runs.remove(spec.containerId, spec.layout);
 });
 
 describe("adoption", () => {
   test("a container whose launcher runs is found", async () => {
-    useLauncher(lives);
+    useLauncher(livesOn);
     const { ref } = await runs.launch(spec, plan, { signal: never });
     const adopted = await runs.adopt(ref, spec.layout);
     expect(adopted).toMatchObject({ ref, fifos: spec.layout.run(spec.containerId).fifos });
-    process.kill(-ref.pid, "SIGKILL");
   });
 
   test("one whose process id belongs to another by now is not", async () => {
-    useLauncher(lives);
+    useLauncher(livesOn);
     const { ref, launcherGone } = await runs.launch(spec, plan, { signal: never });
     expect(await runs.adopt({ ...ref, startTicks: ref.startTicks + 1 }, spec.layout)).toBeUndefined();
     expect(await runs.adopt({ ...ref, bootId: "another boot" }, spec.layout)).toBeUndefined();
@@ -125,14 +122,13 @@ describe("adoption", () => {
 
 describe("how a container ended", () => {
   async function exitOf(line: string, stderr: string, oomKills: number): Promise<unknown> {
-    useLauncher(lives);
+    useLauncher(livesOn);
     const container = await runs.launch(spec, plan, { signal: never });
     const run = spec.layout.run(spec.containerId);
     mkdirSync(run.dir, { recursive: true });
     writeFileSync(run.exitFile, line);
     writeFileSync(run.stderrFile, stderr);
     kernel.setFile(`/u/atoll/ns/${spec.containerId}/memory.events`, `oom_kill ${oomKills}\n`);
-    process.kill(-container.ref.pid, "SIGKILL");
     return container.findExit();
   }
 

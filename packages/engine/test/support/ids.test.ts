@@ -8,13 +8,13 @@ test("new ids have the form that ids have", () => {
 });
 
 test("no two are the same, and every character occurs about as often as every other", () => {
-  const ids = Array.from({ length: 2000 }, newSandboxId);
+  const ids = Array.from({ length: 20_000 }, newSandboxId);
   expect(new Set(ids).size).toBe(ids.length);
   const counts = new Map<string, number>();
   for (const character of ids.join("")) counts.set(character, (counts.get(character) ?? 0) + 1);
   expect(counts.size).toBe(36);
-  const expected = (2000 * 20) / 36;
-  // Eight standard deviations: a fair choice never leaves this, one that favours a few by a seventh does.
-  const slack = 8 * Math.sqrt(expected);
+  const expected = (20_000 * 20) / 36;
+  // Seven standard deviations: a fair choice never leaves this, and one that favours a few by a seventh always does.
+  const slack = 7 * Math.sqrt(expected);
   expect([...counts.values()].filter((count) => Math.abs(count - expected) > slack)).toEqual([]);
 });
