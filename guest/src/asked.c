@@ -12,6 +12,9 @@
 #include "proxy.h"
 #include "proxy_reply.h"
 
+/* What runs inside must not be able to take all streams: the host needs some to see what is going on. */
+#define ASKED_MOST (ATOLL_MAX_STREAMS * 2 / 3)
+
 static uint32_t last_id;
 
 static uint32_t next_id(void) {
@@ -22,6 +25,11 @@ static uint32_t next_id(void) {
 }
 
 int asked_new(int fd, const struct asked *wanted, const void *early, size_t length) {
+    int others = 0;
+    for (int i = 0; i < stream_count(); i++)
+        others += stream_nth(i)->kind == KIND_ASKED ? 1 : 0;
+    if (others >= ASKED_MOST)
+        return EAGAIN;
     struct stream *s = stream_new(next_id(), KIND_ASKED, 0);
     if (s == NULL)
         return errno;

@@ -77,6 +77,8 @@ static void on_ack(struct stream *s, uint32_t id, struct reader *r) {
     if (!whole(id, r) || s == NULL || s->released)
         return;
     ring_ack(&s->out, at);
+    if (stream_output_ended(s))
+        ring_trim(&s->out);
     process_settle(s);
 }
 

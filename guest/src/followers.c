@@ -6,6 +6,7 @@
 #include "procfs.h"
 
 #define MOST 4096
+#define ROUNDS 16
 
 struct candidate {
     struct proc_info info;
@@ -20,6 +21,7 @@ struct search {
 };
 
 static struct candidate table[MOST];
+static pid_t signalled[MOST], found_now[MOST];
 
 /* A process may have lost the mark, the session or its parent, but hardly all three. */
 static bool look_at(pid_t pid, void *context) {
@@ -40,25 +42,49 @@ static bool follows(const struct search *search, pid_t pid) {
     return false;
 }
 
-int followers_signal(uint32_t stream, pid_t leader, int signal) {
-    struct search search = {.stream = stream, .leader = leader, .found = table, .count = 0};
-    procfs_each(look_at, &search);
+/* Those that are marked bring those that they started. */
+static void spread(struct search *search) {
     bool changed = true;
     while (changed) {
         changed = false;
-        for (int i = 0; i < search.count; i++) {
-            struct candidate *c = &search.found[i];
-            if (!c->follows && follows(&search, c->info.parent))
+        for (int i = 0; i < search->count; i++) {
+            struct candidate *c = &search->found[i];
+            if (!c->follows && follows(search, c->info.parent))
                 c->follows = changed = true;
         }
     }
-    int living = 0;
-    for (int i = 0; i < search.count; i++) {
-        if (!search.found[i].follows)
+}
+
+/* Signals those that were not in the list of the last round, and puts all into the list. The number that were new. */
+static int signal_new(const struct search *search, int signal, int *signalled_count) {
+    int fresh = 0, listed = 0;
+    for (int i = 0; i < search->count; i++) {
+        const struct proc_info *info = &search->found[i].info;
+        if (!search->found[i].follows)
             continue;
-        living++;
-        if (signal != 0 && search.found[i].info.group != leader)
-            kill(search.found[i].info.pid, signal);
+        bool known = false;
+        for (int n = 0; n < *signalled_count && !known; n++)
+            known = signalled[n] == info->pid;
+        if (!known && signal != 0 && info->group != search->leader)
+            kill(info->pid, signal);
+        fresh += known ? 0 : 1;
+        found_now[listed++] = info->pid;
+    }
+    memcpy(signalled, found_now, (size_t)listed * sizeof signalled[0]);
+    *signalled_count = listed;
+    return fresh;
+}
+
+int followers_signal(uint32_t stream, pid_t leader, int signal) {
+    int living = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct search search = {.stream = stream, .leader = leader, .found = table, .count = 0};
+        procfs_each(look_at, &search);
+        spread(&search);
+        int fresh = signal_new(&search, signal, &living);
+        /* A child that was born before its parent was killed is found in the next round. */
+        if (signal != SIGKILL || fresh == 0)
+            break;
     }
     return living;
 }

@@ -173,7 +173,7 @@ int http_parse(const char *bytes, size_t length, struct http_head *head) {
             return STATUS_BAD;
     struct span version = line;
     if (!cut(&version, ' ', &method) || !cut(&version, ' ', &target) || method.length == 0 || version.length != 8 ||
-        memcmp(version.at, "HTTP/1.", 7) != 0)
+        memcmp(version.at, "HTTP/1.", 7) != 0 || (version.at[7] != '0' && version.at[7] != '1'))
         return STATUS_BAD;
     if (!equals(method, "connect"))
         return rewrite(head, method, target, version, rest) ? 1 : STATUS_BAD;

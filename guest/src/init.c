@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -40,9 +39,9 @@ static int child_pipe[2] = {-1, -1};
 static void on_child(int signal) {
     (void)signal;
     int saved = errno;
+    ssize_t written = write(child_pipe[1], "", 1);
     /* A full pipe says the same already. */
-    if (write(child_pipe[1], "", 1) < 0)
-        errno = saved;
+    (void)written;
     errno = saved;
 }
 
@@ -129,7 +128,8 @@ static void watch_stream(struct stream *s) {
         if (!ring_full(&s->out))
             pollset_add(s->out_fd[i], POLLIN, serve_stream, s, ROLE_OUTPUT_1 + i);
     /* With no events asked for, poll still tells when the reader has gone. */
-    pollset_add(s->in_fd, s->in.length > 0 ? POLLOUT : 0, serve_stream, s, ROLE_INPUT);
+    bool waiting = s->in.length > 0 || s->input == INPUT_ENDING;
+    pollset_add(s->in_fd, waiting ? POLLOUT : 0, serve_stream, s, ROLE_INPUT);
 }
 
 static void serve_flag(void *subject, int role, short events) {

@@ -1,6 +1,5 @@
 #include "proxy.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,6 +1,5 @@
 /* How bytes pass between a stream's descriptors and its buffers. */
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <termios.h>
@@ -64,22 +63,21 @@ void stream_read(struct stream *s, int output) {
     }
 }
 
-/* A terminal has no end of file but the character that means it: one at the start of a line, two within it. */
-static void type_end(struct stream *s) {
+/* A terminal has no end of file but the character that means it: one at the start of a line, two within it. False when it is full. */
+static bool type_end(struct stream *s) {
     struct termios mode;
     char end = 4;
     if (tcgetattr(s->in_fd, &mode) == 0)
         end = (char)mode.c_cc[VEOF];
     char text[2] = {end, end};
     bool within = s->in_handed > 0 && s->in_last != '\n' && s->in_last != '\r';
-    /* If the terminal's queue is full the end is lost, as it would be for a person at a keyboard. */
-    if (write(s->in_fd, text, within ? 2 : 1) < 0)
-        return;
+    return write(s->in_fd, text, within ? 2 : 1) > 0 || !again(errno);
 }
 
 static void hand_end_on(struct stream *s) {
     if (s->process.pty) {
-        type_end(s);
+        if (!type_end(s))
+            return;
     } else {
         if (s->kind != KIND_PROCESS)
             shutdown(s->in_fd, SHUT_WR);

@@ -154,6 +154,11 @@ bool ring_append(struct ring *r, uint8_t output, const void *bytes, size_t lengt
     return true;
 }
 
+void ring_trim(struct ring *r) {
+    if (r->acked == r->produced)
+        shrink(r);
+}
+
 bool ring_next(struct ring *r, struct chunk *chunk, size_t most) {
     if (r->sent == r->produced)
         return false;

@@ -50,6 +50,8 @@ int ring_space(struct ring *r, struct iovec pieces[2], size_t most);
 void ring_commit(struct ring *r, uint8_t output, size_t length);
 /* Copies all of `bytes` in, or nothing. */
 bool ring_append(struct ring *r, uint8_t output, const void *bytes, size_t length);
+/* Gives grown memory back if nothing is held; for a ring that will not be written to any more. */
+void ring_trim(struct ring *r);
 /* The next bytes to send: of one output, at most `most`. False when all is sent. */
 bool ring_next(struct ring *r, struct chunk *chunk, size_t most);
 void ring_advance(struct ring *r, const struct chunk *chunk);

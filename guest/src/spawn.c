@@ -275,6 +275,10 @@ static int parse(uint32_t id, struct reader *r, struct request *request) {
     strings[1] = tool ? "tool" : strings[1];
     plan.argv = strings;
     plan.program = tool ? self_fd : -1;
+    if (tool && self_fd < 0) {
+        out_failed(id, ENOEXEC, "find the guest's own program");
+        return ENOEXEC;
+    }
     if (user_find(request->user, &user) != 0) {
         out_failed(id, ENOENT, "find user %s", request->user);
         return ENOENT;

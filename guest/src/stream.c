@@ -188,6 +188,10 @@ uint8_t *stream_entry(const struct stream *s, uint8_t *to) {
     to = put_u64(to, s->out.produced);
     to = put_u64(to, s->in_received);
     to = put_u64(to, s->in_handed);
-    memcpy(to, s->process.exit, ATOLL_EXIT_SIZE);
+    /* What is known of an end that is not told yet is nobody's business. */
+    if (s->process.exited)
+        memcpy(to, s->process.exit, ATOLL_EXIT_SIZE);
+    else
+        memset(to, 0, ATOLL_EXIT_SIZE);
     return to + ATOLL_EXIT_SIZE;
 }

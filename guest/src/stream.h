@@ -36,7 +36,6 @@ struct process {
     bool reaped, exited, group_gone;
     bool limit_reached;
     enum hold hold;
-    int status;
     /* Bytes that were in each output at the reap and have yet to be read. */
     uint64_t undrained[2];
     bool draining;
