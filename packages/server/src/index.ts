@@ -1,3 +1,11 @@
 export { compilePolicy, type CompiledPolicy } from "./egress/compile-policy.ts";
 export { createEgressHandler, type EgressDecision } from "./egress/create-egress-handler.ts";
 export { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
+export { AuditLog, type AuditEntry } from "./audit/audit-log.ts";
+export { commandResult } from "./commands/command-result.ts";
+export type { Command } from "./commands/command.ts";
+export type { LogPiece } from "./commands/follow-log.ts";
+export { EventJournal, type NewEvent } from "./events/event-journal.ts";
+export type { Requester, SandboxManagerOptions } from "./manager/manager-options.ts";
+export type { OneOffRun } from "./manager/one-off-run.ts";
+export { SandboxManager } from "./manager/sandbox-manager.ts";

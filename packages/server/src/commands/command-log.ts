@@ -1,0 +1,167 @@
+import { mkdir, readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { OutputPosition } from "@atoll/engine";
+import { Bell } from "../support/bell.ts";
+import type { OutputPiece } from "./log-record.ts";
+import { LogSegment } from "./log-segment.ts";
+
+/** The tail is dropped in pieces of this share of itself. */
+const tailSegments = 8;
+
+/**
+ * The output of one command on disk. A quarter of `logBytes` is kept from the beginning, the rest from the end; what lies between is dropped,
+ * whole segments at a time, and how much is known exactly. Survives a crash at any moment: what was appended stays, half a record is cut off.
+ */
+export class CommandLog {
+  readonly #dir: string;
+  readonly #headBytes: number;
+  readonly #tailBytes: number;
+  #head: LogSegment;
+  #tail: LogSegment[] = [];
+  #position: OutputPosition = { stdoutBytes: 0, stderrBytes: 0 };
+  #isComplete = false;
+  #bell = new Bell();
+
+  private constructor(dir: string, logBytes: number) {
+    this.#dir = dir;
+    this.#headBytes = Math.floor(logBytes / 4);
+    this.#tailBytes = logBytes - this.#headBytes;
+    this.#head = new LogSegment(join(dir, "head"), 0);
+  }
+
+  /** A log of which nothing is on disk yet. */
+  static create(dir: string, logBytes: number): CommandLog {
+    return new CommandLog(dir, logBytes);
+  }
+
+  /** Carries on with what a server before this one left. */
+  static async open(dir: string, logBytes: number): Promise<CommandLog> {
+    const log = new CommandLog(dir, logBytes);
+    await log.#recover();
+    return log;
+  }
+
+  /** Bytes that were ever appended, per stream. */
+  get position(): OutputPosition {
+    return { ...this.#position };
+  }
+
+  get endAt(): number {
+    return this.#position.stdoutBytes + this.#position.stderrBytes;
+  }
+
+  get droppedBytes(): number {
+    const first = this.#tail[0];
+    return first === undefined ? 0 : first.startAt - this.#head.endAt;
+  }
+
+  /** Nothing follows any more. */
+  get isComplete(): boolean {
+    return this.#isComplete;
+  }
+
+  /** One at a time, in order. When it resolves, a crash of this process does not lose the piece any more. */
+  async append(piece: OutputPiece): Promise<void> {
+    // After a write that went wrong in its middle, the same piece comes again.
+    let { at, offset, data } = skipTo(piece, this.endAt);
+    while (data.byteLength > 0) {
+      const segment = await this.#segmentWithRoom();
+      const room = (segment === this.#head ? this.#headBytes : this.#segmentBytes) - segment.dataBytes;
+      const part = data.subarray(0, room);
+      await segment.append({ stream: piece.stream, at, offset, data: part });
+      this.#position[piece.stream === "stdout" ? "stdoutBytes" : "stderrBytes"] += part.byteLength;
+      at += part.byteLength;
+      offset += part.byteLength;
+      data = data.subarray(part.byteLength);
+      this.#bell.ring();
+    }
+  }
+
+  /** Readers that have read everything are done. */
+  async complete(): Promise<void> {
+    this.#isComplete = true;
+    this.#bell.ring();
+    await this.release();
+  }
+
+  /** Lets go of the file; another server may carry on. */
+  async release(): Promise<void> {
+    await (this.#tail.at(-1) ?? this.#head).close();
+  }
+
+  /** Resolves when something may have changed: more bytes, or the end. */
+  changed(signal?: AbortSignal): Promise<void> {
+    return this.#bell.wait(signal);
+  }
+
+  /** The segment that has the byte `at`, or the first one behind it if that byte was dropped. */
+  segmentFrom(at: number): LogSegment {
+    if (at < this.#head.endAt) return this.#head;
+    const segment = this.#tail.find(({ endAt }) => at < endAt);
+    if (segment === undefined) throw new Error(`The log in ${this.#dir} ends before byte ${at}`);
+    return segment;
+  }
+
+  get #segmentBytes(): number {
+    return Math.ceil(this.#tailBytes / tailSegments);
+  }
+
+  async #segmentWithRoom(): Promise<LogSegment> {
+    if (this.#tail.length === 0 && this.#head.dataBytes < this.#headBytes) {
+      if (this.#head.dataBytes === 0) await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+      return this.#head;
+    }
+    const last = this.#tail.at(-1);
+    if (last !== undefined && last.dataBytes < this.#segmentBytes) return last;
+    await (last ?? this.#head).close();
+    await this.#makeRoom();
+    const next = new LogSegment(this.#segmentPath(this.endAt), this.endAt);
+    this.#tail.push(next);
+    return next;
+  }
+
+  async #makeRoom(): Promise<void> {
+    const kept = (): number => this.#tail.reduce((sum, { dataBytes }) => sum + dataBytes, 0);
+    while (kept() + this.#segmentBytes > this.#tailBytes) {
+      const oldest = this.#tail.shift();
+      if (oldest === undefined) return;
+      await rm(oldest.path, { force: true });
+    }
+  }
+
+  async #recover(): Promise<void> {
+    const names = (await readdir(this.#dir)).filter((name) => name.startsWith("tail-")).toSorted();
+    this.#tail = names.map((name) => new LogSegment(join(this.#dir, name), Number(name.slice("tail-".length))));
+    for (let last = this.#tail.at(-1); last !== undefined; last = this.#tail.at(-1)) {
+      const position = await last.recover();
+      if (position !== undefined) {
+        this.#position = position;
+        break;
+      }
+      // Made, and never written to.
+      await rm(last.path, { force: true });
+      this.#tail.pop();
+    }
+    for (const [index, segment] of this.#tail.slice(0, -1).entries()) {
+      const next = this.#tail[index + 1];
+      if (next !== undefined) await segment.adopt(next.startAt);
+    }
+    const position = await this.#head.recover().catch(ignoreMissing);
+    if (this.#tail.length === 0 && position !== undefined) this.#position = position;
+  }
+
+  #segmentPath(startAt: number): string {
+    return join(this.#dir, `tail-${String(startAt).padStart(16, "0")}`);
+  }
+}
+
+function skipTo(piece: OutputPiece, at: number): OutputPiece {
+  const skipped = at - piece.at;
+  if (skipped < 0) throw new Error(`Output at ${piece.at} does not continue a log that ends at ${at}`);
+  return { ...piece, at, offset: piece.offset + skipped, data: piece.data.subarray(skipped) };
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+  throw error;
+}

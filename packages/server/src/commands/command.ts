@@ -1,0 +1,258 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { GuestProcess } from "@atoll/engine";
+import {
+  isSandboxError,
+  SandboxError,
+  type CommandId,
+  type CommandInfo,
+  type ProcessExit,
+  type SignalName,
+} from "@atoll/protocol";
+import type { Logger } from "pino";
+import { Bell } from "../support/bell.ts";
+import { CommandInput } from "./command-input.ts";
+import type { CommandLog } from "./command-log.ts";
+import { followLog, type FollowOptions, type LogPiece } from "./follow-log.ts";
+import type { CommandStore, EndedCommand, StoredCommand } from "./stored-command.ts";
+
+/** Between two attempts to store what the disk did not take. The process waits meanwhile. */
+const storeAgainMs = 1_000;
+
+export interface CommandOptions {
+  stored: StoredCommand;
+  log: CommandLog;
+  store: CommandStore;
+  logger: Logger;
+  /** Called once, after the end was stored. */
+  onEnd: (command: Command) => void;
+}
+
+/**
+ * One command: its output goes to its log before the guest may forget it, its end is stored before anybody is told. Any number of clients can
+ * follow it, from any byte; it needs none.
+ */
+export class Command {
+  readonly #options: CommandOptions;
+  #stored: StoredCommand;
+  #process: GuestProcess | undefined;
+  #input: CommandInput | undefined;
+  #bell = new Bell();
+  /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
+  #letGo = new AbortController();
+  #kept: Promise<void> = Promise.resolve();
+  #storing: Promise<void> = Promise.resolve();
+
+  constructor(options: CommandOptions) {
+    this.#options = options;
+    this.#stored = options.stored;
+  }
+
+  get id(): CommandId {
+    return this.#stored.id;
+  }
+
+  get isRunning(): boolean {
+    return this.#stored.state === "running";
+  }
+
+  get stored(): StoredCommand {
+    return this.#stored;
+  }
+
+  info(): CommandInfo {
+    const stored = this.#stored;
+    const hasEnded = stored.state !== "running";
+    const { stdoutBytes, stderrBytes } = hasEnded ? stored : this.#options.log.position;
+    const pid = hasEnded ? stored.pid : this.#process?.pid;
+    return {
+      id: stored.id,
+      sandboxId: stored.sandboxId,
+      ...(stored.name === undefined ? {} : { name: stored.name }),
+      argv: stored.argv,
+      cwd: stored.cwd,
+      user: stored.user,
+      hasPty: stored.hasPty,
+      hasStdin: stored.hasStdin,
+      keepAlive: stored.keepAlive,
+      tags: stored.tags,
+      ...(pid === undefined ? {} : { pid }),
+      state: stored.state,
+      exitCode: stored.state === "exited" ? stored.exitCode : null,
+      signal: stored.state === "exited" ? stored.signal : null,
+      timedOut: stored.state === "exited" && stored.timedOut,
+      ...(stored.state === "lost" ? { lostBecause: stored.because } : {}),
+      startedAtMs: stored.startedAtMs,
+      ...(hasEnded ? { endedAtMs: stored.endedAtMs } : {}),
+      stdoutBytes,
+      stderrBytes,
+      droppedBytes: hasEnded ? stored.droppedBytes : this.#options.log.droppedBytes,
+      stdinBytes: hasEnded ? stored.stdinBytes : (this.#input?.acceptedBytes ?? 0),
+    };
+  }
+
+  /** Output from any byte of the common order on, each once; then whatever comes, until the command has ended. */
+  follow(options: FollowOptions = {}): AsyncIterable<LogPiece> {
+    return followLog(this.#options.log, options);
+  }
+
+  /** Resolves when the end is stored. */
+  async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
+    while (this.isRunning) await this.#bell.wait(signal);
+    return this.info();
+  }
+
+  /** Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, a gap is `invalid_argument`. */
+  async writeStdin(data: Uint8Array, options: { offset?: number; signal?: AbortSignal } = {}): Promise<number> {
+    return this.#openInput("write to").write(data, options);
+  }
+
+  /** Idempotent, also after the end. Resolves with the offset of the end. */
+  async closeStdin(options: { offset?: number; signal?: AbortSignal } = {}): Promise<number> {
+    if (!this.isRunning) return this.info().stdinBytes;
+    try {
+      return await this.#openInput("close").close(options);
+    } catch (error) {
+      // Closed by its reader, or by the end of the process.
+      if (isSandboxError(error, "invalid_state") && !this.#letGo.signal.aborted) return this.info().stdinBytes;
+      throw error;
+    }
+  }
+
+  /** To the whole process group; to a command that has ended it does nothing. */
+  async signal(name: SignalName = "SIGTERM"): Promise<void> {
+    if (this.isRunning) await this.#process?.kill(name);
+  }
+
+  async resize(size: { rows: number; cols: number }): Promise<void> {
+    if (!this.#stored.hasPty) {
+      throw new SandboxError("invalid_state", `Cannot resize command ${this.id}: it has no terminal`);
+    }
+    if (this.isRunning) await this.#process?.resize(size);
+  }
+
+  /** Begins to store what the process does. Called once. */
+  attach(process: GuestProcess): void {
+    this.#process = process;
+    this.#input = new CommandInput(process);
+    this.#kept = this.#keep(process);
+  }
+
+  /** The end cannot be known. */
+  async lose(because: string): Promise<void> {
+    if (!this.isRunning) return;
+    await this.#end({ ...this.#facts(), state: "lost", because });
+  }
+
+  /** The sandbox is being removed with everything that is stored: from now on only memory is changed. */
+  async abandon(because: string): Promise<void> {
+    this.#letGo.abort();
+    await this.#storing;
+    if (!this.isRunning) return;
+    this.#stored = { ...this.#facts(), state: "lost", because };
+    await this.#close();
+  }
+
+  /** The command goes on without this server: nothing is stored or told from now on. */
+  detach(): void {
+    this.#letGo.abort();
+  }
+
+  /** After `detach`, and after the channel to the sandbox was closed. */
+  async release(): Promise<void> {
+    await this.#kept;
+    await this.#options.log.release();
+  }
+
+  async #keep(process: GuestProcess): Promise<void> {
+    const { log, logger } = this.#options;
+    const events = process[Symbol.asyncIterator]();
+    try {
+      for (;;) {
+        // Asking for the next one tells the guest that it may forget the one before.
+        const event = await events.next();
+        if (event.done === true) break;
+        await this.#untilStored(() => log.append(event.value));
+      }
+      await this.#end({ ...this.#facts(), ...endOf(await process.wait()) });
+      process.release();
+    } catch (error) {
+      if (this.#letGo.signal.aborted) return;
+      const because = error instanceof Error ? error.message : String(error);
+      await this.lose(because).catch((cause: unknown) => {
+        if (!this.#letGo.signal.aborted) logger.error({ err: cause, commandId: this.id }, "command end not stored");
+      });
+    }
+  }
+
+  async #end(ended: EndedCommand): Promise<void> {
+    await this.#untilStored(() => this.#options.store.saveEnd(ended));
+    this.#stored = ended;
+    await this.#close();
+  }
+
+  async #close(): Promise<void> {
+    await this.#options.log.complete();
+    this.#bell.ring();
+    this.#options.onEnd(this);
+  }
+
+  /** A full disk makes the process wait and loses nothing. */
+  async #untilStored(store: () => Promise<void>): Promise<void> {
+    const { signal } = this.#letGo;
+    for (;;) {
+      signal.throwIfAborted();
+      try {
+        const stored = store();
+        this.#storing = stored.catch(() => undefined);
+        return await stored;
+      } catch (error) {
+        signal.throwIfAborted();
+        this.#options.logger.warn({ err: error, commandId: this.id }, "command output not stored, trying again");
+        await delay(storeAgainMs, undefined, { signal });
+      }
+    }
+  }
+
+  #facts(): Omit<EndedCommand & { state: "lost" }, "state" | "because"> {
+    const { state, ...start } = this.#stored;
+    if (state !== "running") throw new Error(`Command ${this.id} ends once`);
+    const { stdoutBytes, stderrBytes, droppedBytes, stdinBytes, pid } = this.info();
+    return {
+      ...(start as Omit<StoredCommand & { state: "running" }, "state">),
+      endedAtMs: Date.now(),
+      ...(pid === undefined ? {} : { pid }),
+      stdoutBytes,
+      stderrBytes,
+      droppedBytes,
+      stdinBytes,
+    };
+  }
+
+  #openInput(what: string): CommandInput {
+    if (!this.#stored.hasStdin) {
+      throw new SandboxError(
+        "invalid_state",
+        `Cannot ${what} the input of command ${this.id}: it was started without`,
+        {
+          suggestion: "Run it with stdin: true.",
+        },
+      );
+    }
+    if (!this.isRunning || this.#input === undefined) {
+      throw new SandboxError("invalid_state", `Cannot ${what} the input of command ${this.id}: it has ended`);
+    }
+    return this.#input;
+  }
+}
+
+function endOf({
+  exitCode,
+  signal,
+  timedOut,
+  outOfMemory,
+}: ProcessExit): Pick<
+  EndedCommand & { state: "exited" },
+  "state" | "exitCode" | "signal" | "timedOut" | "outOfMemory"
+> {
+  return { state: "exited", exitCode, signal, timedOut, outOfMemory };
+}

@@ -1,0 +1,98 @@
+import { open, type FileHandle } from "node:fs/promises";
+import { SandboxError } from "@atoll/protocol";
+import type { CommandLog } from "./command-log.ts";
+import type { OutputPiece } from "./log-record.ts";
+import { recordHeaderBytes } from "./log-record.ts";
+import { readPieces, type LogSegment } from "./log-segment.ts";
+
+/** What a reader of a log gets: output, or the place and number of bytes that are no longer there. */
+export type LogPiece = ({ type: "output" } & OutputPiece) | { type: "dropped"; at: number; bytes: number };
+
+export interface FollowOptions {
+  /** Bytes of the common order that the reader has. */
+  from?: number;
+  signal?: AbortSignal | undefined;
+  /** False: ends where the log ends now. */
+  follow?: boolean;
+}
+
+/**
+ * Replays a log from any byte, then follows it to the end of the command. Each byte comes once, in order; a gap is told as `dropped`. A slow
+ * reader holds up nobody: what it has not read is on disk, and when that is dropped it is told so.
+ */
+export async function* followLog(
+  log: CommandLog,
+  { from = 0, signal, follow = true }: FollowOptions,
+): AsyncGenerator<LogPiece, void, void> {
+  if (from > log.endAt) {
+    throw new SandboxError("invalid_argument", `Cannot read from byte ${from}: only ${log.endAt} are there`, {
+      details: { endAt: log.endAt },
+    });
+  }
+  let at = from;
+  const cursor = new SegmentCursor();
+  const stopAt = follow ? Number.POSITIVE_INFINITY : log.endAt;
+  try {
+    while (at < stopAt) {
+      signal?.throwIfAborted();
+      if (at === log.endAt) {
+        if (log.isComplete) return;
+        await log.changed(signal);
+        continue;
+      }
+      const segment = log.segmentFrom(at);
+      if (at < segment.startAt) {
+        yield { type: "dropped", at, bytes: segment.startAt - at };
+        at = segment.startAt;
+        continue;
+      }
+      const pieces = await cursor.read(segment);
+      if (pieces === undefined && log.segmentFrom(at) === segment) {
+        throw new SandboxError("sandbox_ended", "Cannot read the output any further: it was removed with its sandbox");
+      }
+      for (const piece of pieces ?? []) {
+        const endAt = piece.at + piece.data.byteLength;
+        if (endAt <= at) continue;
+        const skipped = at - piece.at;
+        yield { type: "output", ...piece, at, offset: piece.offset + skipped, data: piece.data.subarray(skipped) };
+        at = endAt;
+      }
+    }
+  } finally {
+    await cursor.close();
+  }
+}
+
+/** Reads segment after segment, each in one go from its beginning. */
+class SegmentCursor {
+  #segment: LogSegment | undefined;
+  #file: FileHandle | undefined;
+  #position = 0;
+
+  /** `undefined`: its file is gone. */
+  async read(segment: LogSegment): Promise<OutputPiece[] | undefined> {
+    if (this.#segment !== segment) {
+      await this.close();
+      try {
+        this.#file = await open(segment.path, "r");
+      } catch (error) {
+        if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+        throw error;
+      }
+      this.#segment = segment;
+      this.#position = 0;
+    }
+    if (this.#file === undefined) throw new Error("A segment that is read is open");
+    const pieces = await readPieces(this.#file, this.#position, segment.fileBytes - this.#position);
+    if (pieces.length === 0) throw new Error(`The log segment ${segment.path} is damaged at ${this.#position}`);
+    for (const { data } of pieces) this.#position += recordHeaderBytes + data.byteLength;
+    return pieces;
+  }
+
+  async close(): Promise<void> {
+    const file = this.#file;
+    this.#file = undefined;
+    this.#segment = undefined;
+    await file?.close();
+  }
+}

@@ -1,0 +1,108 @@
+import { constants } from "node:fs";
+import { open, stat, truncate, type FileHandle } from "node:fs/promises";
+import type { OutputPosition } from "@atoll/engine";
+import { encodeRecordHeader, maxRecordBytes, parseRecord, recordHeaderBytes, type OutputPiece } from "./log-record.ts";
+
+/** Enough for the longest record, so that every read gets at least one. */
+const readBytes = maxRecordBytes + recordHeaderBytes;
+
+/** One file of a command's log: records that follow each other without a gap. */
+export class LogSegment {
+  readonly path: string;
+  /** `at` of its first byte. */
+  readonly startAt: number;
+  /** Bytes of output in it. */
+  dataBytes = 0;
+  /** Bytes of whole records in the file; what a crash may have left behind them is overwritten. */
+  fileBytes = 0;
+  #writer: FileHandle | undefined;
+
+  constructor(path: string, startAt: number) {
+    this.path = path;
+    this.startAt = startAt;
+  }
+
+  get endAt(): number {
+    return this.startAt + this.dataBytes;
+  }
+
+  /** One at a time. When it rejects, nothing has been added: the next call writes over what is there. */
+  async append(piece: OutputPiece): Promise<void> {
+    this.#writer ??= await open(this.path, constants.O_RDWR | constants.O_CREAT, 0o600);
+    const buffers = [encodeRecordHeader(piece), piece.data];
+    const length = recordHeaderBytes + piece.data.byteLength;
+    let written = 0;
+    while (written < length) {
+      const rest = written === 0 ? buffers : [Buffer.concat(buffers).subarray(written)];
+      written += (await this.#writer.writev(rest, this.fileBytes + written)).bytesWritten;
+    }
+    this.fileBytes += length;
+    this.dataBytes += piece.data.byteLength;
+  }
+
+  /** The writing end; readers have their own. */
+  async close(): Promise<void> {
+    const writer = this.#writer;
+    this.#writer = undefined;
+    await writer?.close();
+  }
+
+  /** For one that is known to be whole, because another follows it. */
+  async adopt(endAt: number): Promise<void> {
+    this.dataBytes = endAt - this.startAt;
+    this.fileBytes = (await stat(this.path)).size;
+  }
+
+  /** Counts what is there, up to the first record that is not whole, and cuts the rest off. Tells the position behind the last whole record. */
+  async recover(): Promise<OutputPosition | undefined> {
+    let last: OutputPiece | undefined;
+    this.fileBytes = 0;
+    this.dataBytes = 0;
+    const file = await open(this.path, "r");
+    try {
+      for (;;) {
+        const pieces = await readPieces(file, this.fileBytes, readBytes);
+        let taken = 0;
+        for (const piece of pieces) {
+          if (piece.at !== this.endAt) break;
+          taken += 1;
+          this.fileBytes += recordHeaderBytes + piece.data.byteLength;
+          this.dataBytes += piece.data.byteLength;
+          last = piece;
+        }
+        if (taken === 0 || taken < pieces.length) break;
+      }
+    } finally {
+      await file.close();
+    }
+    await truncate(this.path, this.fileBytes);
+    return last === undefined ? undefined : positionBehind(last);
+  }
+}
+
+/** The whole records from `position` on that lie within the next `bytes` bytes. */
+export async function readPieces(file: FileHandle, position: number, bytes: number): Promise<OutputPiece[]> {
+  const buffer = Buffer.allocUnsafeSlow(Math.min(bytes, readBytes));
+  let filled = 0;
+  while (filled < buffer.byteLength) {
+    const { bytesRead } = await file.read(buffer, filled, buffer.byteLength - filled, position + filled);
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  const pieces: OutputPiece[] = [];
+  const whole = buffer.subarray(0, filled);
+  for (let next = 0; ;) {
+    const piece = parseRecord(whole, next);
+    if (piece === undefined) return pieces;
+    pieces.push(piece);
+    next += recordHeaderBytes + piece.data.byteLength;
+  }
+}
+
+function positionBehind({ stream, at, offset, data }: OutputPiece): OutputPosition {
+  const endAt = at + data.byteLength;
+  const ownBytes = offset + data.byteLength;
+  return stream === "stdout"
+    ? { stdoutBytes: ownBytes, stderrBytes: endAt - ownBytes }
+    : { stdoutBytes: endAt - ownBytes, stderrBytes: ownBytes };
+}

@@ -1,0 +1,237 @@
+import { join } from "node:path";
+import type { GuestProcess, Sandbox } from "@atoll/engine";
+import {
+  CommandId,
+  isSandboxError,
+  SandboxError,
+  StreamId,
+  type CommandInfo,
+  type RunCommand,
+  type SandboxId,
+} from "@atoll/protocol";
+import type { Logger } from "pino";
+import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
+import { randomId } from "../support/random-id.ts";
+import { CommandLog } from "./command-log.ts";
+import { Command } from "./command.ts";
+import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-command.ts";
+
+export interface SandboxCommandsOptions {
+  sandbox: Sandbox;
+  /** Ended commands beyond this many are forgotten, the oldest first. */
+  keptCommands: number;
+  /** In the environment of every command; the request's own comes on top. */
+  environment: () => Record<string, string>;
+  logger: Logger;
+  onStart: (command: CommandInfo) => void;
+  onEnd: (command: CommandInfo) => void;
+}
+
+/** A number that something inside still has, though its server has forgotten it; the next one is tried. */
+const mostTakenNumbers = 16;
+
+/** The commands of one sandbox, those of servers before this one included. */
+export class SandboxCommands {
+  readonly #options: SandboxCommandsOptions;
+  readonly #store: CommandStore;
+  readonly #sandboxId: SandboxId;
+  /** In the order in which they were started. */
+  readonly #commands = new Map<CommandId, Command>();
+  readonly #calls = new IdempotentCalls<Command>();
+  readonly #starting = new Set<Promise<unknown>>();
+  /** What a start is refused with from now on. */
+  #refusal: SandboxError | undefined;
+
+  constructor(options: SandboxCommandsOptions) {
+    this.#options = options;
+    this.#sandboxId = options.sandbox.id;
+    this.#store = new CommandStore(join(options.sandbox.ownerDir, "commands"));
+  }
+
+  get runningCount(): number {
+    let count = 0;
+    for (const command of this.#commands.values()) if (command.isRunning) count += 1;
+    return count;
+  }
+
+  list(): CommandInfo[] {
+    return [...this.#commands.values()].map((command) => command.info());
+  }
+
+  get(id: CommandId): Command {
+    const command = this.#commands.get(id);
+    if (command !== undefined) return command;
+    throw new SandboxError("not_found", `Cannot find command ${id} of sandbox ${this.#sandboxId}`, {
+      details: { sandboxId: this.#sandboxId, commandId: id },
+    });
+  }
+
+  /** Resolves when it has started. The same key with the same request gives the same command. */
+  async run(request: RunCommand, options: { idempotencyKey?: string | undefined } = {}): Promise<Command> {
+    const { idempotencyKey } = options;
+    const mark = idempotencyKey === undefined ? undefined : idempotencyMark(this.#sandboxId, idempotencyKey, request);
+    return this.#calls.run(mark, async () => {
+      const starting = this.#start(request, mark);
+      this.#starting.add(starting);
+      try {
+        return await starting;
+      } finally {
+        this.#starting.delete(starting);
+      }
+    });
+  }
+
+  /** Finds the commands of servers before this one: those that run are carried on with, those that cannot be are told as lost. */
+  async restore(): Promise<void> {
+    const stored = await this.#store.load();
+    for (const command of stored) await this.#restoreOne(command);
+    const { sandbox } = this.#options;
+    if (sandbox.state !== "running") return;
+    // What is left belongs to requests that died with their server: nobody can carry on with them.
+    for (const { id } of sandbox.inherited) sandbox.killInherited(id);
+  }
+
+  /** Nothing is stored any more when it resolves: the directory can be removed. */
+  async abandon(because: string): Promise<void> {
+    this.#refusal = new SandboxError("sandbox_ended", `Cannot start a command: ${because}`);
+    await Promise.allSettled([...this.#commands.values()].map((command) => command.abandon(because)));
+    await Promise.allSettled(this.#starting);
+  }
+
+  detach(): void {
+    this.#refusal = new SandboxError("unavailable", "Cannot start a command: the server stops");
+    for (const command of this.#commands.values()) command.detach();
+  }
+
+  async release(): Promise<void> {
+    await Promise.all([...this.#commands.values()].map((command) => command.release()));
+  }
+
+  async #start(request: RunCommand, mark: IdempotencyMark | undefined): Promise<Command> {
+    if (request.argv !== undefined) return this.#startProgram(request, request.argv, mark);
+    const line = request.shell ?? "";
+    try {
+      return await this.#startProgram(request, ["bash", "-c", line], mark);
+    } catch (error) {
+      if (!isSandboxError(error, "spawn_failed") || error.details["errno"] !== "ENOENT") throw error;
+      return this.#startProgram(request, ["sh", "-c", line], mark).catch(() => {
+        // A missing directory looks the same for both.
+        throw error;
+      });
+    }
+  }
+
+  async #startProgram(request: RunCommand, argv: string[], mark: IdempotencyMark | undefined): Promise<Command> {
+    for (let taken = 0; ; taken += 1) {
+      this.#assertOpen();
+      const stored: RunningCommand = {
+        version: 1,
+        id: CommandId.parse(`cmd${randomId(20)}`),
+        sandboxId: this.#sandboxId,
+        streamId: StreamId.parse(this.#options.sandbox.reserveStreamId()),
+        ...(request.name === undefined ? {} : { name: request.name }),
+        argv,
+        cwd: request.cwd,
+        user: request.user,
+        hasPty: request.pty !== undefined,
+        hasStdin: request.stdin || request.pty !== undefined,
+        keepAlive: request.keepAlive,
+        tags: request.tags,
+        logBytes: request.logBytes,
+        startedAtMs: Date.now(),
+        ...(mark === undefined ? {} : { idempotency: mark }),
+        state: "running",
+      };
+      await this.#store.saveStart(stored);
+      try {
+        return this.#begin(stored, await this.#spawn(request, stored));
+      } catch (error) {
+        if (this.#refusal === undefined) await this.#store.remove(stored.id);
+        const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
+        if (!isTaken || taken === mostTakenNumbers) throw error;
+      }
+    }
+  }
+
+  #spawn(request: RunCommand, stored: RunningCommand): Promise<GuestProcess> {
+    const { cwd, user, stdin, pty, timeoutMs } = request;
+    this.#assertOpen();
+    return this.#options.sandbox.spawn(
+      {
+        argv: stored.argv,
+        cwd,
+        user,
+        stdin,
+        env: { ...this.#options.environment(), ...request.env },
+        ...(pty === undefined ? {} : { pty }),
+        ...(timeoutMs === undefined ? {} : { timeoutMs }),
+      },
+      { keep: true, streamId: stored.streamId },
+    );
+  }
+
+  #begin(stored: RunningCommand, process: GuestProcess): Command {
+    const command = this.#add(stored, CommandLog.create(this.#store.dir(stored.id), stored.logBytes));
+    command.attach(process);
+    this.#options.onStart(command.info());
+    return command;
+  }
+
+  async #restoreOne(stored: StoredCommand): Promise<void> {
+    const { sandbox } = this.#options;
+    const log = await CommandLog.open(this.#store.dir(stored.id), stored.logBytes);
+    if (stored.state !== "running") {
+      await log.complete();
+      this.#add(stored, log);
+      return;
+    }
+    const isKnown = sandbox.state === "running" && sandbox.inherited.some(({ id }) => id === stored.streamId);
+    if (isKnown) {
+      const process = sandbox.attach(stored.streamId, log.position, { keep: true });
+      this.#add(stored, log).attach(process);
+    } else if (sandbox.state === "running" && log.endAt === 0) {
+      // The guest forgets nothing that was not released: its server died before it could start it, and nobody was told of it.
+      await this.#store.remove(stored.id);
+    } else {
+      await this.#add(stored, log).lose(whyLost(sandbox));
+    }
+  }
+
+  #add(stored: StoredCommand, log: CommandLog): Command {
+    const command = new Command({
+      stored,
+      log,
+      store: this.#store,
+      logger: this.#options.logger,
+      onEnd: (ended) => {
+        this.#options.onEnd(ended.info());
+        this.#forgetOldest();
+      },
+    });
+    this.#commands.set(stored.id, command);
+    if (stored.idempotency !== undefined) this.#calls.restore(stored.idempotency, command);
+    return command;
+  }
+
+  #forgetOldest(): void {
+    if (this.#refusal !== undefined) return;
+    const ended = [...this.#commands.values()].filter((command) => !command.isRunning);
+    for (const { id, stored } of ended.slice(0, Math.max(0, ended.length - this.#options.keptCommands))) {
+      this.#commands.delete(id);
+      if (stored.idempotency !== undefined) this.#calls.forget(stored.idempotency);
+      this.#store.remove(id).catch((error: unknown) => {
+        this.#options.logger.warn({ err: error, commandId: id }, "ended command not removed");
+      });
+    }
+  }
+
+  #assertOpen(): void {
+    if (this.#refusal !== undefined) throw this.#refusal;
+  }
+}
+
+function whyLost(sandbox: Sandbox): string {
+  const { record } = sandbox;
+  const reason = "reason" in record ? record.reason.message : `the sandbox is ${record.state} and does not know it`;
+  return `its sandbox has ended: ${reason}`;
+}

@@ -1,0 +1,103 @@
+import { SandboxError, type SandboxTimeouts } from "@atoll/protocol";
+
+/** Node cannot wait longer than this at once. */
+const longestTimerMs = 2 ** 31 - 1;
+
+export interface IdleClockOptions {
+  createdAtMs: number;
+  timeouts: () => SandboxTimeouts;
+  /** Whether something runs inside. Whoever makes it false calls `touch`. */
+  hasWork: () => boolean;
+  /** Called once. */
+  onTimeout: (which: "idle" | "lifetime") => void;
+}
+
+/** Knows when a sandbox is to end: at its lifetime's end, or after it has been idle for long enough. */
+export class IdleClock {
+  readonly #options: IdleClockOptions;
+  #lastActivityMs = Date.now();
+  #openThings = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #isStopped = false;
+
+  constructor(options: IdleClockOptions) {
+    this.#options = options;
+    this.#arm();
+  }
+
+  /** Something was asked of the sandbox, or has just ended in it. */
+  touch(): void {
+    this.#lastActivityMs = Date.now();
+    if (this.#timer === undefined) this.#arm();
+  }
+
+  /** Something is open, and the sandbox is not idle until the result is called. */
+  open(): () => void {
+    this.#openThings += 1;
+    let isOpen = true;
+    return () => {
+      if (!isOpen) return;
+      isOpen = false;
+      this.#openThings -= 1;
+      this.touch();
+    };
+  }
+
+  /** When it will end if nothing happens; while it is busy only its lifetime counts. */
+  get endsAtMs(): number | undefined {
+    const ends = [this.#idleEndMs(), this.#lifetimeEndMs()].filter((end) => end !== undefined);
+    return ends.length === 0 ? undefined : Math.min(...ends);
+  }
+
+  /** The timeouts were changed. */
+  reset(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#arm();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #idleEndMs(): number | undefined {
+    const { idleMs } = this.#options.timeouts();
+    if (idleMs === undefined || this.#openThings > 0 || this.#options.hasWork()) return undefined;
+    return this.#lastActivityMs + idleMs;
+  }
+
+  #lifetimeEndMs(): number | undefined {
+    const { lifetimeMs } = this.#options.timeouts();
+    return lifetimeMs === undefined ? undefined : this.#options.createdAtMs + lifetimeMs;
+  }
+
+  /** A timer that rings too early, because something happened since, is set again: cheaper than setting it at every request. */
+  #arm(): void {
+    this.#timer = undefined;
+    const end = this.endsAtMs;
+    if (this.#isStopped || end === undefined) return;
+    const ring = (): void => {
+      const now = Date.now();
+      const isAt = (moment: number | undefined): boolean => moment !== undefined && moment <= now;
+      if (isAt(this.#lifetimeEndMs())) return this.#timeOut("lifetime");
+      if (isAt(this.#idleEndMs())) return this.#timeOut("idle");
+      this.#arm();
+    };
+    this.#timer = setTimeout(ring, Math.min(Math.max(1, end - Date.now()), longestTimerMs));
+    this.#timer.unref();
+  }
+
+  #timeOut(which: "idle" | "lifetime"): void {
+    this.stop();
+    this.#options.onTimeout(which);
+  }
+}
+
+/** Throws `unsupported` for what no clock of this server can do. */
+export function assertSupported({ onTimeout }: SandboxTimeouts): void {
+  if (onTimeout === "kill") return;
+  throw new SandboxError("unsupported", "Cannot pause a sandbox at its timeout: this server cannot pause", {
+    suggestion: 'Use onTimeout: "kill".',
+  });
+}

@@ -1,0 +1,168 @@
+import type { Sandbox } from "@atoll/engine";
+import {
+  SandboxError,
+  type EndReason,
+  type EgressPolicy,
+  type SandboxId,
+  type SandboxInfo,
+  type SandboxTimeouts,
+} from "@atoll/protocol";
+import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
+import { Turns } from "../support/turns.ts";
+import { IdleClock } from "./idle-clock.ts";
+import { saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+
+export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment"> {
+  facts: SandboxFacts;
+  environment: Record<string, string>;
+  onTimeout: (sandbox: ManagedSandbox, which: "idle" | "lifetime") => void;
+}
+
+/** One sandbox with everything that the server keeps about it. Changes of what is stored, and the end, happen one after the other. */
+export class ManagedSandbox {
+  readonly sandbox: Sandbox;
+  readonly commands: SandboxCommands;
+  readonly clock: IdleClock;
+  #facts: SandboxFacts;
+  #turns = new Turns();
+  #killing: Promise<void> | undefined;
+
+  constructor(options: ManagedSandboxOptions) {
+    const { sandbox, facts } = options;
+    this.sandbox = sandbox;
+    this.#facts = facts;
+    this.commands = new SandboxCommands({
+      ...options,
+      environment: () => ({ ...options.environment, ...this.#facts.env }),
+      onEnd: (command) => {
+        this.clock.touch();
+        options.onEnd(command);
+      },
+    });
+    this.clock = new IdleClock({
+      createdAtMs: facts.createdAtMs,
+      timeouts: () => this.#facts.timeouts,
+      hasWork: () => this.commands.runningCount > 0,
+      onTimeout: (which) => {
+        options.onTimeout(this, which);
+      },
+    });
+  }
+
+  get id(): SandboxId {
+    return this.sandbox.id;
+  }
+
+  get facts(): SandboxFacts {
+    return this.#facts;
+  }
+
+  get heldBy(): string | undefined {
+    const { hold } = this.#facts;
+    return hold !== undefined && hold.expiresAtMs > Date.now() ? hold.holder : undefined;
+  }
+
+  info(): SandboxInfo {
+    const { record } = this.sandbox;
+    const { heldBy } = this;
+    const { endsAtMs } = this.clock;
+    return {
+      id: record.id,
+      state: record.state,
+      template: record.template,
+      driver: record.driver,
+      limits: record.limits,
+      labels: this.#facts.labels,
+      timeouts: this.#facts.timeouts,
+      egress: this.#facts.egress,
+      createdAtMs: this.#facts.createdAtMs,
+      ...(endsAtMs === undefined ? {} : { endsAtMs }),
+      owner: this.#facts.owner,
+      ...(heldBy === undefined ? {} : { heldBy }),
+      ...("reason" in record ? { reason: record.reason } : {}),
+      runningCommands: this.commands.runningCount,
+    };
+  }
+
+  update(change: {
+    timeouts?: SandboxTimeouts | undefined;
+    labels?: Record<string, string> | undefined;
+  }): Promise<void> {
+    return this.#change("update", (facts) => ({
+      ...facts,
+      timeouts: change.timeouts ?? facts.timeouts,
+      labels: change.labels ?? facts.labels,
+    }));
+  }
+
+  setEgress(egress: EgressPolicy): Promise<void> {
+    return this.#change("change the egress policy of", (facts) => ({ ...facts, egress }));
+  }
+
+  setPortPublic(port: number, isPublic: boolean): Promise<void> {
+    return this.#change("change a port of", (facts) => {
+      const others = facts.publicPorts.filter((other) => other !== port);
+      return { ...facts, publicPorts: isPublic ? [...others, port] : others };
+    });
+  }
+
+  /** For the holder itself it is a renewal. */
+  hold(holder: string, ttlMs: number): Promise<void> {
+    return this.#change("hold", (facts) => {
+      this.assertFreeFor(holder);
+      return { ...facts, hold: { holder, expiresAtMs: Date.now() + ttlMs } };
+    });
+  }
+
+  /** Idempotent. */
+  unhold(holder: string): Promise<void> {
+    return this.#change("unhold", (facts) => {
+      this.assertFreeFor(holder);
+      const { hold: _, ...rest } = facts;
+      return rest;
+    });
+  }
+
+  /** Throws `in_use` while somebody else holds it. */
+  assertFreeFor(holder: string | undefined): void {
+    const { heldBy } = this;
+    if (heldBy === undefined || heldBy === holder) return;
+    throw new SandboxError("in_use", `Cannot use sandbox ${this.id}: ${heldBy} holds it`, {
+      suggestion: "Try again later, or ask its holder to share it.",
+      details: { sandboxId: this.id, heldBy },
+    });
+  }
+
+  /** Idempotent: whoever asks first gives the reason, all wait for the same end. */
+  kill(reason: EndReason): Promise<void> {
+    this.#killing ??= this.#turns
+      .take(async () => {
+        this.clock.stop();
+        await this.commands.abandon(`its sandbox was killed: ${reason.message}`);
+        await this.sandbox.kill(reason);
+      })
+      .catch((error: unknown) => {
+        this.#killing = undefined;
+        throw error;
+      });
+    return this.#killing;
+  }
+
+  /** Everything inside goes on; nothing is stored from now on. */
+  detach(): void {
+    this.clock.stop();
+    this.commands.detach();
+  }
+
+  #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {
+    return this.#turns.take(async () => {
+      if (this.#killing !== undefined) {
+        throw new SandboxError("sandbox_ended", `Cannot ${what} sandbox ${this.id}: it is being killed`);
+      }
+      const next = edit(this.#facts);
+      await saveFacts(this.sandbox, next);
+      this.#facts = next;
+      this.clock.reset();
+    });
+  }
+}

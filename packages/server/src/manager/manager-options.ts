@@ -1,0 +1,34 @@
+import type { EgressHandler, EngineOptions } from "@atoll/engine";
+import type { SandboxId } from "@atoll/protocol";
+import type { Logger } from "pino";
+import type { AuditOptions } from "../audit/audit-log.ts";
+import type { JournalOptions } from "../events/event-journal.ts";
+import type { PooledShape } from "./warm-pool.ts";
+
+export interface SandboxManagerOptions {
+  dataDir: string;
+  guestPath: string;
+  runscPath?: string | undefined;
+  engineOptions?: Partial<Omit<EngineOptions, "dataDir" | "guestPath" | "runscPath" | "onEgress">>;
+  /** Answers the connections that a sandbox wants to the outside; asked at each. Without it none is allowed. */
+  onEgress?: ((sandboxId: SandboxId) => EgressHandler) | undefined;
+  /** The proxy inside through which connections to the outside are asked for: started in every sandbox on this port. */
+  proxyPort?: number | undefined;
+  /** In the environment of every command; a sandbox's own and a command's come on top. */
+  environment?: Record<string, string>;
+  /** Sandboxes that are kept ready. */
+  pool?: readonly PooledShape[];
+  /** Ended commands of one sandbox beyond this many are forgotten, the oldest first. */
+  keptCommands?: number;
+  journal?: JournalOptions;
+  audit?: AuditOptions;
+  /** Absent: nothing is logged. */
+  log?: Logger;
+}
+
+/** Who asks for something to be made. */
+export interface Requester {
+  /** The id of an API key. */
+  keyId: string;
+  idempotencyKey?: string | undefined;
+}

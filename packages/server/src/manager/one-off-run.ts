@@ -1,0 +1,76 @@
+import { RunCommand, type CommandResult, type RunOnce, type SandboxId } from "@atoll/protocol";
+import { commandResult } from "../commands/command-result.ts";
+import type { Command } from "../commands/command.ts";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+
+const home = "/home/user";
+
+/** How each language is run: the file its code goes to, and the program. */
+const languages = {
+  python: { file: "main.py", argv: ["python3", "-u", "main.py"] },
+  // The same file may be of either kind of module; without the flag older versions know it by the name only.
+  javascript: { file: "main.js", argv: ["node", "--experimental-detect-module", "--no-warnings", "main.js"] },
+  typescript: { file: "main.ts", argv: ["node", "--experimental-strip-types", "--no-warnings", "main.ts"] },
+  bash: { file: "main.sh", argv: ["bash", "main.sh"] },
+} as const;
+
+/** A command in a sandbox of its own, which goes when `end` is called. */
+export class OneOffRun {
+  readonly sandboxId: SandboxId;
+  readonly command: Command;
+  #end: () => Promise<void>;
+
+  private constructor(sandboxId: SandboxId, command: Command, end: () => Promise<void>) {
+    this.sandboxId = sandboxId;
+    this.command = command;
+    this.#end = end;
+  }
+
+  /** Starts it in a sandbox that nobody else has. When it rejects, the sandbox is gone. */
+  static async start(request: RunOnce, sandbox: ManagedSandbox, end: () => Promise<void>): Promise<OneOffRun> {
+    try {
+      const program = request.language === undefined ? undefined : languages[request.language];
+      const files = sandbox.sandbox.files;
+      for (const [path, content] of Object.entries(request.files)) {
+        await files.write(path.startsWith("/") ? path : `${home}/${path}`, content);
+      }
+      if (program !== undefined) await files.write(`${home}/${program.file}`, request.code ?? "");
+      const command = await sandbox.commands.run(
+        RunCommand.parse({
+          argv: request.argv ?? program?.argv,
+          env: request.env,
+          timeoutMs: request.timeoutMs,
+          stdin: request.stdin !== undefined,
+        }),
+      );
+      const run = new OneOffRun(sandbox.id, command, end);
+      if (request.stdin !== undefined) run.#feed(request.stdin);
+      return run;
+    } catch (error) {
+      await end();
+      throw error;
+    }
+  }
+
+  /** Waits for the end, and removes the sandbox; also when it rejects, because of `signal` or otherwise. */
+  async finish(signal?: AbortSignal): Promise<CommandResult> {
+    try {
+      return await commandResult(this.command, signal);
+    } finally {
+      await this.#end();
+    }
+  }
+
+  /** Idempotent. Ends the command if it still runs, and removes everything. */
+  async end(): Promise<void> {
+    await this.#end();
+  }
+
+  /** A program that does not read all of its input is free to. */
+  #feed(stdin: string): void {
+    this.command
+      .writeStdin(Buffer.from(stdin))
+      .then(() => this.command.closeStdin())
+      .catch(() => undefined);
+  }
+}

@@ -1,0 +1,46 @@
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { writeDurably, type Sandbox } from "@atoll/engine";
+import { EgressPolicy, SandboxTimeouts } from "@atoll/protocol";
+import { z } from "zod";
+import { IdempotencyMark } from "../support/idempotent-calls.ts";
+
+/** What the server knows about a sandbox and the engine does not. Stored beside the engine's record; it vanishes with the sandbox. */
+export const SandboxFacts = z.strictObject({
+  version: z.literal(1),
+  /** The id of the key that created it. */
+  owner: z.string(),
+  tokenHash: z.string(),
+  tokenSalt: z.string().optional(),
+  idempotency: IdempotencyMark.optional(),
+  /** When it was handed out: one from the pool is older. */
+  createdAtMs: z.int(),
+  labels: z.record(z.string(), z.string()),
+  timeouts: SandboxTimeouts,
+  egress: EgressPolicy,
+  env: z.record(z.string(), z.string()),
+  hold: z.strictObject({ holder: z.string(), expiresAtMs: z.int() }).optional(),
+  publicPorts: z.array(z.int()),
+  /** It lives for one run, and for the server that runs it. */
+  isOneOff: z.boolean(),
+});
+export type SandboxFacts = z.infer<typeof SandboxFacts>;
+
+const factsFile = (sandbox: Sandbox): string => join(sandbox.ownerDir, "sandbox.json");
+
+export async function saveFacts(sandbox: Sandbox, facts: SandboxFacts): Promise<void> {
+  await mkdir(sandbox.ownerDir, { recursive: true, mode: 0o700 });
+  await writeDurably(factsFile(sandbox), JSON.stringify(facts));
+}
+
+/** `undefined`: it was never handed out. */
+export async function loadFacts(sandbox: Sandbox): Promise<SandboxFacts | undefined> {
+  let text: string;
+  try {
+    text = await readFile(factsFile(sandbox), "utf8");
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+  return SandboxFacts.parse(JSON.parse(text));
+}

@@ -1,0 +1,398 @@
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
+import {
+  CreateSandbox,
+  SandboxError,
+  type CommandId,
+  type CommandInfo,
+  type EgressPolicy,
+  type EndReason,
+  type RunCommand,
+  type RunOnce,
+  type SandboxId,
+  type SandboxInfo,
+  type SandboxPage,
+  type SandboxTimeouts,
+  type SandboxUsage,
+} from "@atoll/protocol";
+import { pino, type Logger } from "pino";
+import { AuditLog } from "../audit/audit-log.ts";
+import type { Command } from "../commands/command.ts";
+import { EventJournal } from "../events/event-journal.ts";
+import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
+import { assertSupported } from "./idle-clock.ts";
+import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
+import { ManagedSandbox } from "./managed-sandbox.ts";
+import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
+import { OneOffRun } from "./one-off-run.ts";
+import { PastOwners } from "./past-owners.ts";
+import { loadFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { launchSandbox, noWayOut, serverLabel } from "./sandbox-launcher.ts";
+import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
+import { issueToken, issueTokenAgain, matchesToken } from "./sandbox-token.ts";
+import { WarmPool, type SandboxShape } from "./warm-pool.ts";
+
+const asked: EndReason = { kind: "asked", message: "it was killed on request" };
+
+/**
+ * Everything the server has: sandboxes, their commands, the journal of events and the audit log. Mediates every operation; knows nothing of HTTP.
+ * What is stored outlives it: the next one on the same data directory carries on with every sandbox and every running command.
+ */
+export class SandboxManager {
+  readonly events: EventJournal;
+  readonly audit: AuditLog;
+  readonly engine: Engine;
+  readonly #options: SandboxManagerOptions;
+  readonly #log: Logger;
+  readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
+  readonly #pastOwners = new PastOwners();
+  readonly #creates = new IdempotentCalls<ManagedSandbox>();
+  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #pool: WarmPool;
+  #closing: Promise<void> | undefined;
+
+  private constructor(options: SandboxManagerOptions, engine: Engine) {
+    const { dataDir, pool = [], log = pino({ enabled: false }) } = options;
+    this.#options = options;
+    this.#log = log;
+    this.engine = engine;
+    this.events = EventJournal.open(join(dataDir, "events"), options.journal);
+    this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
+    for (const message of engine.events.recent) this.events.append(sandboxEvent(message));
+    engine.events.listen((message) => {
+      this.events.append(sandboxEvent(message));
+    });
+    this.#pool = new WarmPool({ shapes: pool, launch: (shape, signal) => this.#launch(shape, signal), logger: log });
+  }
+
+  /** Takes the data directory, and carries on with everything that the server before this one left. */
+  static async open(options: SandboxManagerOptions): Promise<SandboxManager> {
+    let onReady: () => void = () => undefined;
+    const ready = new Promise<void>((resolve) => {
+      onReady = resolve;
+    });
+    const { dataDir, guestPath, runscPath, engineOptions, onEgress } = options;
+    const engine = await Engine.open({
+      ...engineOptions,
+      dataDir,
+      guestPath,
+      ...(runscPath === undefined ? {} : { runscPath }),
+      onEgress: (id) => async (ask) => {
+        // A sandbox that was taken over may ask before its policy was read.
+        await ready;
+        return onEgress?.(id)(ask) ?? noWayOut(ask);
+      },
+    });
+    try {
+      const manager = new SandboxManager(options, engine);
+      await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
+      onReady();
+      manager.#pool.start();
+      return manager;
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
+  }
+
+  /** Resolves when it runs. The same idempotency key with the same request gives the same sandbox and token. */
+  async create(request: CreateSandbox, by: Requester): Promise<{ sandbox: SandboxInfo; token: string }> {
+    const { idempotencyKey } = by;
+    const mark = idempotencyKey === undefined ? undefined : idempotencyMark(by.keyId, idempotencyKey, request);
+    let token: string | undefined;
+    const managed = await this.#creates.run(mark, async () => {
+      const created = await this.#create(request, by, { mark, isOneOff: false });
+      ({ token } = created);
+      return created.managed;
+    });
+    return { sandbox: managed.info(), token: token ?? issueTokenAgain(managed.facts, idempotencyKey ?? "") };
+  }
+
+  get(id: SandboxId): SandboxInfo {
+    return this.#find(id).info();
+  }
+
+  /** Also of one that is gone, as long as it is remembered. */
+  ownerOf(id: SandboxId): string | undefined {
+    return this.#sandboxes.get(id)?.facts.owner ?? this.#pastOwners.get(id);
+  }
+
+  list(query: SandboxQuery, filter: (sandbox: SandboxInfo) => boolean = () => true): SandboxPage {
+    return pageOf([...this.#sandboxes.values()].map((managed) => managed.info()).filter(filter), query);
+  }
+
+  countOf(owner: string): number {
+    return [...this.#sandboxes.values()].filter(({ facts }) => facts.owner === owner).length;
+  }
+
+  /** True if it was there to be killed. Resolves when nothing of it is left. */
+  async kill(id: SandboxId, reason: EndReason = asked): Promise<boolean> {
+    const managed = this.#sandboxes.get(id);
+    if (managed === undefined) return false;
+    await managed.kill(reason);
+    this.#forget(managed);
+    return true;
+  }
+
+  async update(
+    id: SandboxId,
+    change: { timeouts?: SandboxTimeouts | undefined; labels?: Record<string, string> | undefined },
+  ): Promise<SandboxInfo> {
+    if (change.timeouts !== undefined) assertSupported(change.timeouts);
+    const managed = this.#find(id);
+    await managed.update(change);
+    return managed.info();
+  }
+
+  async usage(id: SandboxId): Promise<SandboxUsage> {
+    return this.#find(id).sandbox.usage();
+  }
+
+  async hold(id: SandboxId, { holder, ttlMs }: { holder: string; ttlMs: number }): Promise<SandboxInfo> {
+    const managed = this.#find(id);
+    await managed.hold(holder, ttlMs);
+    return managed.info();
+  }
+
+  async unhold(id: SandboxId, holder: string): Promise<SandboxInfo> {
+    const managed = this.#find(id);
+    await managed.unhold(holder);
+    return managed.info();
+  }
+
+  /** Throws `in_use` while somebody other than `holder` has it exclusively. */
+  assertFree(id: SandboxId, holder: string | undefined): void {
+    this.#find(id).assertFreeFor(holder);
+  }
+
+  /** Of a sandbox that is not there it is false, after the same work. */
+  verifyToken(id: SandboxId, token: string): boolean {
+    const facts = this.#sandboxes.get(id)?.facts ?? { tokenHash: "0".repeat(64) };
+    return matchesToken(facts, token);
+  }
+
+  /** Resolves when it has started. */
+  async run(
+    id: SandboxId,
+    request: RunCommand,
+    options: { idempotencyKey?: string | undefined } = {},
+  ): Promise<Command> {
+    this.#assertOpen();
+    const managed = this.#find(id);
+    managed.clock.touch();
+    return managed.commands.run(request, options);
+  }
+
+  commands(id: SandboxId): CommandInfo[] {
+    return this.#find(id).commands.list();
+  }
+
+  command(id: SandboxId, commandId: CommandId): Command {
+    return this.#find(id).commands.get(commandId);
+  }
+
+  files(id: SandboxId): GuestFiles {
+    const managed = this.#find(id);
+    managed.clock.touch();
+    return managed.sandbox.files;
+  }
+
+  /** The sandbox is not idle while the connection is open. */
+  async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
+    const managed = this.#find(id);
+    const leave = managed.clock.open();
+    try {
+      const connection = await managed.sandbox.dial(port, options);
+      connection.once("close", leave);
+      return connection;
+    } catch (error) {
+      leave();
+      throw error;
+    }
+  }
+
+  /** Runs something in a sandbox of its own; whoever called ends it. */
+  async runOnce(request: RunOnce, by: Requester): Promise<OneOffRun> {
+    const create = CreateSandbox.parse({
+      ...(request.template === undefined ? {} : { template: request.template }),
+      timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
+    });
+    const { managed } = await this.#create(create, by, { mark: undefined, isOneOff: true });
+    return OneOffRun.start(request, managed, async () => {
+      await this.kill(managed.id, { kind: "asked", message: "its one run is over" });
+    });
+  }
+
+  /** A request touched it: its idle time begins anew. */
+  touch(id: SandboxId): void {
+    this.#find(id).clock.touch();
+  }
+
+  /** Something is open to it, say a watch or a terminal: it is not idle until the result is called. */
+  open(id: SandboxId): () => void {
+    return this.#find(id).clock.open();
+  }
+
+  getEgress(id: SandboxId): EgressPolicy {
+    return this.#find(id).facts.egress;
+  }
+
+  /** In force for every connection from when it resolves. */
+  async setEgress(id: SandboxId, policy: EgressPolicy): Promise<EgressPolicy> {
+    const managed = this.#find(id);
+    await managed.setEgress(policy);
+    return managed.facts.egress;
+  }
+
+  isPortPublic(id: SandboxId, port: number): boolean {
+    return this.#find(id).facts.publicPorts.includes(port);
+  }
+
+  async setPortPublic(id: SandboxId, port: number, isPublic: boolean): Promise<void> {
+    await this.#find(id).setPortPublic(port, isPublic);
+  }
+
+  /** For metrics. */
+  counts(): { sandboxes: number; runningCommands: number; pooled: number } {
+    let runningCommands = 0;
+    for (const { commands } of this.#sandboxes.values()) runningCommands += commands.runningCount;
+    return { sandboxes: this.#sandboxes.size, runningCommands, pooled: this.#pool.readyCount };
+  }
+
+  /** Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed. */
+  shutdown({ killAll = false }: { killAll?: boolean } = {}): Promise<void> {
+    this.#closing ??= this.#shutdown(killAll);
+    return this.#closing;
+  }
+
+  async #shutdown(killAll: boolean): Promise<void> {
+    await Promise.allSettled([...this.#underWay, this.#pool.close()]);
+    const all = [...this.#sandboxes.values()];
+    if (killAll) {
+      const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
+      await Promise.allSettled(all.map(({ id }) => this.kill(id, reason)));
+    }
+    const left = [...this.#sandboxes.values()];
+    for (const managed of left) managed.detach();
+    await this.engine.close();
+    await Promise.all(left.map(({ commands }) => commands.release()));
+    this.events.close();
+    this.audit.close();
+  }
+
+  async #create(
+    request: CreateSandbox,
+    by: Requester,
+    { mark, isOneOff }: { mark: IdempotencyMark | undefined; isOneOff: boolean },
+  ): Promise<{ managed: ManagedSandbox; token: string }> {
+    this.#assertOpen();
+    assertSupported(request.timeouts);
+    const { template, driver, limits, labels, timeouts, egress, env } = request;
+    const shape = { template, driver, limits };
+    const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
+    return this.#track(async () => {
+      const sandbox = this.#pool.take(shape) ?? (await this.#launch(shape));
+      const facts: SandboxFacts = {
+        version: 1,
+        owner: by.keyId,
+        ...stored,
+        ...(mark === undefined ? {} : { idempotency: mark }),
+        createdAtMs: Date.now(),
+        labels,
+        timeouts,
+        egress,
+        env,
+        publicPorts: [],
+        isOneOff,
+      };
+      try {
+        await saveFacts(sandbox, facts);
+      } catch (error) {
+        await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
+        throw error;
+      }
+      return { managed: this.#manage(sandbox, facts), token };
+    });
+  }
+
+  #launch(shape: SandboxShape, signal?: AbortSignal): Promise<Sandbox> {
+    const { onEgress, proxyPort } = this.#options;
+    return launchSandbox(this.engine, shape, { onEgress, proxyPort, signal });
+  }
+
+  async #restore(sandbox: Sandbox): Promise<void> {
+    try {
+      const facts = await loadFacts(sandbox);
+      if (facts === undefined || facts.isOneOff) {
+        if (facts === undefined && sandbox.record.labels[serverLabel] === undefined) return;
+        await sandbox.kill({ kind: "server", message: "the server stopped before anybody had it" });
+        return;
+      }
+      const managed = this.#manage(sandbox, facts);
+      if (facts.idempotency !== undefined) this.#creates.restore(facts.idempotency, managed);
+      await managed.commands.restore();
+    } catch (error) {
+      // What cannot be read may be somebody's: it is left alone, and does not keep the others from their server.
+      this.#log.error({ err: error, sandboxId: sandbox.id }, "sandbox not restored");
+    }
+  }
+
+  #manage(sandbox: Sandbox, facts: SandboxFacts): ManagedSandbox {
+    const { keptCommands = 500, environment = {} } = this.#options;
+    const managed = new ManagedSandbox({
+      sandbox,
+      facts,
+      keptCommands,
+      environment,
+      logger: this.#log.child({ sandboxId: sandbox.id }),
+      onStart: (command) => this.events.append(commandStarted(command)),
+      onEnd: (command) => this.events.append(commandEnded(command)),
+      onTimeout: (timedOut, which) => {
+        this.#timeOut(timedOut, which);
+      },
+    });
+    this.#sandboxes.set(sandbox.id, managed);
+    return managed;
+  }
+
+  #timeOut({ id, facts }: ManagedSandbox, which: "idle" | "lifetime"): void {
+    const { idleMs = 0, lifetimeMs = 0 } = facts.timeouts;
+    const message = which === "idle" ? `it was idle for ${idleMs} ms` : `it has lived for ${lifetimeMs} ms`;
+    this.#log.info({ sandboxId: id, timeout: which }, "sandbox timed out");
+    this.audit.write({ who: "server", what: "timeout", sandboxId: id, result: "ok", details: { timeout: which } });
+    this.kill(id, { kind: which, message }).catch((error: unknown) => {
+      this.#log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout");
+    });
+  }
+
+  #forget(managed: ManagedSandbox): void {
+    const { id, facts } = managed;
+    if (this.#sandboxes.get(id) !== managed) return;
+    this.#sandboxes.delete(id);
+    if (facts.idempotency !== undefined) this.#creates.forget(facts.idempotency);
+    this.#pastOwners.remember(id, facts.owner);
+  }
+
+  #find(id: SandboxId): ManagedSandbox {
+    const managed = this.#sandboxes.get(id);
+    if (managed !== undefined) return managed;
+    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
+      suggestion: "It never was, or it has been killed.",
+      details: { sandboxId: id },
+    });
+  }
+
+  #track<T>(work: () => Promise<T>): Promise<T> {
+    const tracked = work().finally(() => this.#underWay.delete(tracked));
+    this.#underWay.add(tracked);
+    return tracked;
+  }
+
+  #assertOpen(): void {
+    if (this.#closing === undefined) return;
+    throw new SandboxError("unavailable", "Cannot take work: the server stops", {
+      suggestion: "Try again when it has started again.",
+    });
+  }
+}
