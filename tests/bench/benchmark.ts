@@ -33,7 +33,7 @@ export interface Benchmark {
 
 /**
  * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before and is not counted:
- * page cache and lazily made things are warm for both.
+ * page cache and lazily made things are warm for both. A round of two turns begins while others are quiet, if they ever are.
  */
 export async function takeTurns(
   lab: Lab,
@@ -45,6 +45,7 @@ export async function takeTurns(
   await sides.rival();
   for (let round = 1; round <= rounds; round++) {
     lab.signal.throwIfAborted();
+    await lab.quiet.wait();
     lab.progress.tell(`round ${round} of ${rounds}`);
     samples.ours.push(await sides.ours());
     samples.rival.push(await sides.rival());

@@ -3,31 +3,40 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Engine, type Process, type Sandbox } from "@atoll/engine";
+import type { QuietWatch } from "./load.ts";
 import type { Progress } from "./progress.ts";
 import { RawRunsc, type UserIds } from "./raw-runsc.ts";
 import { until } from "./until.ts";
 
 const guestPath = fileURLToPath(new URL("../../.cache/atoll-guest", import.meta.url));
 
+export interface LabOptions {
+  progress: Progress;
+  quiet: QuietWatch;
+  signal: AbortSignal;
+}
+
 /** One engine and its rival, on the same disk. Everything that benchmarks leave goes with it. */
 export class Lab implements AsyncDisposable {
   readonly engine: Engine;
   readonly rival: RawRunsc;
   readonly progress: Progress;
+  readonly quiet: QuietWatch;
   readonly signal: AbortSignal;
   readonly dataDir: string;
   #dir: string;
 
-  private constructor(parts: Pick<Lab, "engine" | "rival" | "progress" | "signal" | "dataDir"> & { dir: string }) {
+  private constructor(parts: LabOptions & Pick<Lab, "engine" | "rival" | "dataDir"> & { dir: string }) {
     this.engine = parts.engine;
     this.rival = parts.rival;
     this.progress = parts.progress;
+    this.quiet = parts.quiet;
     this.signal = parts.signal;
     this.dataDir = parts.dataDir;
     this.#dir = parts.dir;
   }
 
-  static async open({ progress, signal }: { progress: Progress; signal: AbortSignal }): Promise<Lab> {
+  static async open(options: LabOptions): Promise<Lab> {
     const dir = await mkdtemp(join(tmpdir(), "atoll-bench-"));
     const dataDir = join(dir, "ours");
     const rivalDir = join(dir, "rival");
@@ -35,8 +44,8 @@ export class Lab implements AsyncDisposable {
     let engine: Engine | undefined;
     try {
       engine = await Engine.open({ dataDir, guestPath });
-      const rival = await copyRival(engine, rivalDir, signal);
-      return new Lab({ engine, rival, progress, signal, dataDir, dir });
+      const rival = await copyRival(engine, rivalDir, options.signal);
+      return new Lab({ ...options, engine, rival, dataDir, dir });
     } catch (error) {
       if (engine !== undefined) await closeEngine(engine);
       await rm(dir, { recursive: true, force: true });

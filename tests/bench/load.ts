@@ -2,29 +2,49 @@ import { readFile } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** How long the processors are watched for one reading. */
-const watchMs = 500;
+/** How long the processors are watched for one reading. They count in hundredths of a second. */
+const watchMs = 200;
 /** Above this share others are at work and results are worth less. */
 const quietShare = 0.2;
-/** Others get this long to finish. */
-const patienceMs = 30_000;
+/** What one benchmark waits for others altogether. */
+const patienceMs = 120_000;
 
 export interface Load {
-  /** Over one, five and fifteen minutes. */
+  /** Over one, five and fifteen minutes; our own work is in it. */
   average: number[];
-  /** Share of all processors' time that was spent on something, before we began: 0 to 1. */
+  /** Share of all processors' time that was spent while we did nothing, 0 to 1: the mean of the readings before each round. */
   busyShare: number;
   isQuiet: boolean;
 }
 
-/** Waits a while for a quiet machine, and says in any case how it was. To be called when we do nothing ourselves. */
-export async function awaitQuiet(signal: AbortSignal, tell: (text: string) => void): Promise<Load> {
-  const deadlineMs = performance.now() + patienceMs;
-  for (;;) {
-    const busyShare = await readBusyShare(signal);
-    const isQuiet = busyShare <= quietShare;
-    if (isQuiet || performance.now() > deadlineMs) return { average: loadavg(), busyShare, isQuiet };
-    tell(`waiting for a quiet machine (${Math.round(busyShare * 100)} % busy)`);
+/** Sees that rounds begin while the machine is quiet, as far as patience goes, and remembers how it was. */
+export class QuietWatch {
+  #signal: AbortSignal;
+  #tell: (text: string) => void;
+  #leftMs = patienceMs;
+  #shares: number[] = [];
+
+  constructor(signal: AbortSignal, tell: (text: string) => void) {
+    this.#signal = signal;
+    this.#tell = tell;
+  }
+
+  /** To be called while nothing of ours is at work. */
+  async wait(): Promise<void> {
+    for (;;) {
+      const share = await readBusyShare(this.#signal);
+      if (share <= quietShare || this.#leftMs <= 0) {
+        this.#shares.push(share);
+        return;
+      }
+      this.#leftMs -= watchMs;
+      this.#tell(`waiting for a quiet machine (${Math.round(share * 100)} % busy)`);
+    }
+  }
+
+  get load(): Load {
+    const busyShare = this.#shares.reduce((sum, share) => sum + share, 0) / Math.max(1, this.#shares.length);
+    return { average: loadavg(), busyShare, isQuiet: busyShare <= quietShare };
   }
 }
 

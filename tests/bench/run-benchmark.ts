@@ -1,7 +1,7 @@
 import { describeBar, judge } from "./bar.ts";
 import type { Benchmark } from "./benchmark.ts";
 import { Lab } from "./lab.ts";
-import { awaitQuiet } from "./load.ts";
+import { QuietWatch } from "./load.ts";
 import type { Progress } from "./progress.ts";
 import type { Result } from "./report.ts";
 import { summarize } from "./statistics.ts";
@@ -17,7 +17,8 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
   const { name, unit, better, bar } = benchmark;
   const { progress, signal, isQuick } = options;
   progress.start(name);
-  const load = await awaitQuiet(signal, (text) => progress.tell(text));
+  const quiet = new QuietWatch(signal, (text) => progress.tell(text));
+  await quiet.wait();
   const result: Result = {
     name,
     unit,
@@ -31,11 +32,11 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
     checks: [],
     notes: [],
     error: null,
-    load,
+    load: quiet.load,
   };
   try {
     // A lab of its own: nothing that one benchmark leaves in memory or on disk is there for the next.
-    await using lab = await Lab.open({ progress, signal });
+    await using lab = await Lab.open({ progress, quiet, signal });
     const measured = await benchmark.run(lab, isQuick ? benchmark.rounds.quick : benchmark.rounds.full);
     const ours = summarize(measured.ours, better);
     const rival = summarize(measured.rival, better);
@@ -51,5 +52,6 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
   } finally {
     progress.end();
   }
+  result.load = quiet.load;
   return result;
 }
