@@ -13,3 +13,4 @@ export type { OutputEvent, Process } from "./process/process.ts";
 export { run, type RunResult } from "./process/run.ts";
 export type { ProcessOptions, Sandbox } from "./sandbox.ts";
 export { writeDurably } from "./store/durable-file.ts";
+export { pollUntil } from "./support/poll-until.ts";

@@ -1,0 +1,289 @@
+import { request as httpRequest, ServerResponse, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { PortInfo, SandboxId } from "@atoll/protocol";
+import { requestHeaders, responseHeaders, type RawHeaders } from "./forwarded-headers.ts";
+import { parsePortAddress, takeToken, type PortAddress } from "./port-address.ts";
+import { explainFailure, sendText, tooManyConnections, wrongToken } from "./port-answers.ts";
+import { portCookie, takePortCookies } from "./port-cookie.ts";
+import type { PortTokens } from "./port-tokens.ts";
+import { dialEither, type Dial } from "./wait-for-port.ts";
+
+export interface PortProxyOptions {
+  /** Connects to a port of a sandbox, or throws why not. */
+  dial(sandboxId: SandboxId, ...how: Parameters<Dial>): Promise<Duplex>;
+  tokens: PortTokens;
+  /** Whether everybody may come in. False for a sandbox that is not there. */
+  isPublic(sandboxId: SandboxId, port: number): boolean;
+  /** How clients reach this server: `https://atoll.example.com`. */
+  baseUrl(): string;
+  /** `<port>-<sandbox>.<domain>` is the port, for each of them. They have to lead to this server. */
+  domains?: readonly string[];
+  /** Told whenever a connection to a port of the sandbox begins or ends, with how many there are now. */
+  onConnections?(sandboxId: SandboxId, open: number): void;
+  /** To one sandbox at a time. They share its streams with commands and files. */
+  maxConnections?: number;
+}
+
+const dialTimeoutMs = 10_000;
+const keepAliveMs = 30_000;
+
+/** How a request goes on: its target without the token, and the cookie that saves the token. */
+interface Admitted {
+  address: PortAddress;
+  cookie: string | undefined;
+}
+
+/** A request that is on its way through: aborted when the client leaves or `close` is called. */
+interface Passage {
+  address: PortAddress;
+  gone: AbortController;
+}
+
+/**
+ * Brings HTTP and WebSocket requests to ports inside sandboxes. Every request has a connection of its own; bytes pass as they come, both ways, and whoever is slow
+ * makes the other side wait. It stands before the server's own routes: `handle` and `upgrade` say whether the request was theirs.
+ */
+export class PortProxy {
+  #options: PortProxyOptions;
+  #passages = new Map<SandboxId, Set<Passage>>();
+
+  constructor(options: PortProxyOptions) {
+    this.#options = options;
+  }
+
+  /** What a client is told about a port. */
+  describe(sandboxId: SandboxId, port: number): PortInfo {
+    const isPublic = this.#options.isPublic(sandboxId, port);
+    const base = new URL(this.#options.baseUrl());
+    const [domain] = this.#options.domains ?? [];
+    const url =
+      domain === undefined
+        ? `${base.origin}/p/${sandboxId}/${port}/`
+        : `${base.protocol}//${port}-${sandboxId}.${domain}${base.port === "" ? "" : `:${base.port}`}/`;
+    return { url, port, isPublic, ...(isPublic ? {} : { token: this.#options.tokens.tokenFor(sandboxId, port) }) };
+  }
+
+  handle(request: IncomingMessage, response: ServerResponse): boolean {
+    const address = this.#addressOf(request);
+    if (address === undefined) return false;
+    void this.#pass(request, response, address, (admitted, passage) =>
+      this.#forward(request, response, admitted, passage),
+    );
+    return true;
+  }
+
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
+    const address = this.#addressOf(request);
+    if (address === undefined) return false;
+    // For whatever is said before, or instead of, the switch to another protocol.
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as Socket);
+    response.once("finish", () => socket.end());
+    socket.on("error", () => socket.destroy());
+    void this.#pass(request, response, address, (admitted, passage) =>
+      this.#switch(request, response, { socket, head }, admitted, passage),
+    );
+    return true;
+  }
+
+  /** Ends what is open: of one port, of one sandbox, or of all. */
+  close(sandboxId?: SandboxId, port?: number): void {
+    for (const [id, passages] of this.#passages) {
+      if (sandboxId !== undefined && id !== sandboxId) continue;
+      for (const { address, gone } of passages) if (port === undefined || address.port === port) gone.abort(closed);
+    }
+  }
+
+  #addressOf(request: IncomingMessage): PortAddress | undefined {
+    return parsePortAddress(request.url ?? "", request.headers.host ?? "", this.#options.domains ?? []);
+  }
+
+  get #isSecure(): boolean {
+    return this.#options.baseUrl().startsWith("https:");
+  }
+
+  async #pass(
+    request: IncomingMessage,
+    response: ServerResponse,
+    address: PortAddress,
+    go: (admitted: Admitted, passage: Passage) => Promise<void>,
+  ): Promise<void> {
+    const admitted = this.#admit(request, address);
+    if (admitted === undefined) return sendText(response, wrongToken);
+    const redirect = redirectOf(request, admitted);
+    if (redirect !== undefined) {
+      const { cookie } = admitted;
+      response.writeHead(302, {
+        location: redirect,
+        "cache-control": "no-store",
+        ...(cookie === undefined ? {} : { "set-cookie": cookie }),
+      });
+      response.end();
+      return;
+    }
+    const { sandboxId } = address;
+    if ((this.#passages.get(sandboxId)?.size ?? 0) >= (this.#options.maxConnections ?? 256)) {
+      return sendText(response, tooManyConnections);
+    }
+    const passage: Passage = { address, gone: new AbortController() };
+    const leave = (): void => passage.gone.abort(closed);
+    // A client that is gone without a word must not keep a sandbox busy for ever.
+    request.socket.setKeepAlive(true, keepAliveMs);
+    response.once("close", leave);
+    this.#count(passage, 1);
+    try {
+      await go(admitted, passage);
+    } catch (error) {
+      if (passage.gone.signal.aborted) response.destroy();
+      else sendText(response, explainFailure(error, address));
+    } finally {
+      response.removeListener("close", leave);
+      this.#count(passage, -1);
+    }
+  }
+
+  #count(passage: Passage, change: 1 | -1): void {
+    const { sandboxId } = passage.address;
+    const passages = this.#passages.get(sandboxId) ?? new Set();
+    if (change === 1) passages.add(passage);
+    else passages.delete(passage);
+    if (passages.size === 0) this.#passages.delete(sandboxId);
+    else this.#passages.set(sandboxId, passages);
+    this.#options.onConnections?.(sandboxId, passages.size);
+  }
+
+  /** Undefined: not without a token. */
+  #admit(request: IncomingMessage, address: PortAddress): Admitted | undefined {
+    const { sandboxId, port, prefix } = address;
+    const { path, token } = takeToken(address.path);
+    const isValid = (given: string): boolean => this.#options.tokens.isValid(sandboxId, port, given);
+    const bare = { ...address, path };
+    if (token !== undefined && isValid(token)) {
+      return { address: bare, cookie: portCookie(token, prefix, this.#isSecure) };
+    }
+    const header = request.headers["x-port-token"];
+    const isAdmitted =
+      this.#options.isPublic(sandboxId, port) ||
+      (typeof header === "string" && isValid(header)) ||
+      takePortCookies(request.headers.cookie ?? "").tokens.some(isValid);
+    return isAdmitted ? { address: bare, cookie: undefined } : undefined;
+  }
+
+  async #dial({ sandboxId, port }: PortAddress, gone: AbortSignal): Promise<Duplex> {
+    const dial: Dial = (...how) => this.#options.dial(sandboxId, ...how);
+    const connection = await dialEither(dial, port, AbortSignal.any([gone, AbortSignal.timeout(dialTimeoutMs)]));
+    const hangUp = (): void => void connection.destroy();
+    gone.addEventListener("abort", hangUp, { once: true });
+    connection.once("close", () => gone.removeEventListener("abort", hangUp));
+    connection.on("error", () => undefined);
+    if (gone.aborted) hangUp();
+    return connection;
+  }
+
+  async #forward(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { address, cookie }: Admitted,
+    { gone: { signal } }: Passage,
+  ): Promise<void> {
+    const connection = await this.#dial(address, signal);
+    try {
+      const headers = requestHeaders(request, address, this.#isSecure);
+      const answer = await this.#ask(connection, request, address, headers, (outgoing) => request.pipe(outgoing));
+      if (answer.kind === "switched") throw new Error("It switches protocols without being asked to");
+      // What is still coming, unread by the program inside, would be taken for the next request.
+      await relay(answer.message, response, address, { cookie, isLast: !request.complete });
+    } finally {
+      connection.destroy();
+    }
+  }
+
+  async #switch(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { socket, head }: { socket: Duplex; head: Buffer },
+    { address, cookie }: Admitted,
+    { gone }: Passage,
+  ): Promise<void> {
+    const connection = await this.#dial(address, gone.signal);
+    try {
+      const upgrade = ["Connection", "Upgrade", "Upgrade", request.headers.upgrade ?? ""];
+      const headers = [...requestHeaders(request, address, this.#isSecure), ...upgrade];
+      const answer = await this.#ask(connection, request, address, headers, (outgoing) => outgoing.end());
+      if (answer.kind === "answered") return await relay(answer.message, response, address, { cookie, isLast: true });
+      response.detachSocket(socket as Socket);
+      const leave = (): void => gone.abort(closed);
+      socket.once("close", leave);
+      const { message, head: firstBytes } = answer;
+      const protocol = ["Connection", "Upgrade", "Upgrade", message.headers.upgrade ?? ""];
+      socket.write(headText(message, [...responseHeaders(message, address), ...protocol]));
+      if (firstBytes.byteLength > 0) socket.write(firstBytes);
+      if (head.byteLength > 0) connection.write(head);
+      await Promise.all([pipeline(connection, socket), pipeline(socket, connection)]).catch(() => undefined);
+      socket.removeListener("close", leave);
+      socket.destroy();
+    } finally {
+      connection.destroy();
+    }
+  }
+
+  #ask(
+    connection: Duplex,
+    { method }: IncomingMessage,
+    { path }: PortAddress,
+    headers: RawHeaders,
+    sendBody: (outgoing: ReturnType<typeof httpRequest>) => void,
+  ): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const outgoing = httpRequest({
+        createConnection: () => connection,
+        ...(method === undefined ? {} : { method }),
+        path,
+        headers,
+        setHost: false,
+      });
+      outgoing.on("error", reject);
+      outgoing.once("response", (message) => resolve({ kind: "answered", message }));
+      outgoing.once("upgrade", (message, _socket, head) => resolve({ kind: "switched", message, head }));
+      sendBody(outgoing);
+    });
+  }
+}
+
+type Answer =
+  | { kind: "answered"; message: IncomingMessage }
+  | { kind: "switched"; message: IncomingMessage; head: Buffer };
+
+const closed = new Error("The connection was closed");
+
+async function relay(
+  message: IncomingMessage,
+  response: ServerResponse,
+  address: PortAddress,
+  { cookie, isLast }: { cookie: string | undefined; isLast: boolean },
+): Promise<void> {
+  const headers = [
+    ...responseHeaders(message, address),
+    ...(cookie === undefined ? [] : ["Set-Cookie", cookie]),
+    ...(isLast ? ["Connection", "close"] : []),
+  ];
+  response.writeHead(message.statusCode ?? 502, message.statusMessage, headers);
+  response.flushHeaders();
+  await pipeline(message, response);
+}
+
+function headText(message: IncomingMessage, headers: RawHeaders): string {
+  const lines = headers.flatMap((name, index) => (index % 2 === 0 ? [`${name}: ${headers[index + 1]}`] : []));
+  return `HTTP/1.1 101 ${message.statusMessage ?? "Switching Protocols"}\r\n${lines.join("\r\n")}\r\n\r\n`;
+}
+
+/** A browser is sent to where relative links lead to the right place, and the token is not seen in its address bar. */
+function redirectOf(request: IncomingMessage, { address, cookie }: Admitted): string | undefined {
+  const isPage = request.method === "GET" && (request.headers.accept ?? "").includes("text/html");
+  if (!isPage || request.headers.upgrade !== undefined) return undefined;
+  const lacksSlash = address.prefix !== "" && !(request.url ?? "").startsWith(`${address.prefix}/`);
+  return lacksSlash || cookie !== undefined ? `${address.prefix}${address.path}` : undefined;
+}

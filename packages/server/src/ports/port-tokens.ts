@@ -1,0 +1,19 @@
+import type { SandboxId } from "@atoll/protocol";
+import { isSameMac, mac } from "../signing/mac.ts";
+
+/** What opens one port of one sandbox. Nothing is stored: the token follows from the server's secret, and dies with the sandbox, whose id is never given again. */
+export class PortTokens {
+  #key: Buffer;
+
+  constructor(key: Buffer) {
+    this.#key = key;
+  }
+
+  tokenFor(sandboxId: SandboxId, port: number): string {
+    return mac(this.#key, [sandboxId, String(port)]);
+  }
+
+  isValid(sandboxId: SandboxId, port: number, token: string): boolean {
+    return isSameMac(this.tokenFor(sandboxId, port), token);
+  }
+}

@@ -1,0 +1,65 @@
+import type { Duplex } from "node:stream";
+import { pollUntil } from "@atoll/engine";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
+
+/** As `Sandbox.dial`. */
+export type Dial<Connection extends Duplex = Duplex> = (
+  port: number,
+  options: { family?: 4 | 6; signal: AbortSignal },
+) => Promise<Connection>;
+
+/** On whichever loopback something listens: what binds to `localhost` may have taken ::1 alone. */
+export async function dialEither<Connection extends Duplex>(
+  dial: Dial<Connection>,
+  port: number,
+  signal: AbortSignal,
+): Promise<Connection> {
+  try {
+    return await dial(port, { family: 4, signal });
+  } catch (refusal) {
+    if (!isRefused(refusal)) throw refusal;
+    return dial(port, { family: 6, signal }).catch((error: unknown) => {
+      // A sandbox without IPv6 is no reason to speak of it.
+      throw isSandboxError(error, "spawn_failed") ? refusal : error;
+    });
+  }
+}
+
+export function isRefused(error: unknown): boolean {
+  return isSandboxError(error, "spawn_failed") && error.details["errno"] === "ECONNREFUSED";
+}
+
+export interface WaitForPortOptions {
+  timeoutMs: number;
+  signal?: AbortSignal;
+}
+
+/**
+ * Resolves when something inside accepts connections on the port. It asks by connecting, at growing intervals: no sandbox tells when a port is opened. Rejects with
+ * `timed_out`, with the signal's reason, or at once when the sandbox has ended.
+ */
+export async function waitForPort(dial: Dial, port: number, { timeoutMs, signal }: WaitForPortOptions): Promise<void> {
+  const late = AbortSignal.timeout(timeoutMs);
+  const stop = signal === undefined ? late : AbortSignal.any([signal, late]);
+  const isOpen = async (): Promise<boolean> => {
+    try {
+      const connection = await dialEither(dial, port, stop);
+      connection.on("error", () => undefined);
+      connection.destroy();
+      return true;
+    } catch (error) {
+      if (isRefused(error)) return false;
+      throw error;
+    }
+  };
+  try {
+    if (await pollUntil(isOpen, { deadlineMs: timeoutMs, signal: stop })) return;
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (!late.aborted || error !== late.reason) throw error;
+  }
+  throw new SandboxError("timed_out", `Cannot reach port ${port}: nothing listens there after ${timeoutMs} ms`, {
+    suggestion: "Look at the output of the command that should listen, and at the address that it binds to.",
+    details: { port, timeoutMs },
+  });
+}

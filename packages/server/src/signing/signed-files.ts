@@ -1,0 +1,106 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { GuestFiles } from "@atoll/engine";
+import { isSandboxError, SandboxError, type SandboxId } from "@atoll/protocol";
+import type { FileGrant, UrlSigner } from "./url-signer.ts";
+
+export interface SignedFilesOptions {
+  signer: UrlSigner;
+  /** Throws when there is no such sandbox, or it does not run. */
+  files(sandboxId: SandboxId): Pick<GuestFiles, "read" | "write">;
+  /** Told of each use, at its end. */
+  onUse?(use: { grant: FileGrant; bytes: number; error?: unknown }): void;
+}
+
+/** Serves signed URLs: GET and HEAD read the file, PUT replaces it. A page from a sandbox must not run as a page of this server, so everything is an attachment. */
+export class SignedFiles {
+  #options: SignedFilesOptions;
+
+  constructor(options: SignedFilesOptions) {
+    this.#options = options;
+  }
+
+  /** False: the request is not for a signed URL. */
+  handle(request: IncomingMessage, response: ServerResponse): boolean {
+    if (!this.#options.signer.isSigned(request.url ?? "")) return false;
+    this.#answer(request, response).catch((error: unknown) => refuse(response, error));
+    return true;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const grant = this.#options.signer.verify(request.method ?? "", request.url ?? "");
+    const counted = { bytes: 0 };
+    try {
+      await (grant.method === "PUT"
+        ? this.#put(grant, request, response, counted)
+        : this.#get(grant, request, response, counted));
+      this.#options.onUse?.({ grant, ...counted });
+    } catch (error) {
+      this.#options.onUse?.({ grant, ...counted, error });
+      throw error;
+    }
+  }
+
+  async #get(
+    { sandboxId, path, user }: FileGrant,
+    request: IncomingMessage,
+    response: ServerResponse,
+    counted: { bytes: number },
+  ): Promise<void> {
+    const gone = new AbortController();
+    response.once("close", () => gone.abort(new Error("The client went away")));
+    const pieces = this.#options.files(sandboxId).read(path, { user, signal: gone.signal });
+    // The first piece decides about the status: whether the file is there and may be read is known only now.
+    const first = await pieces.next();
+    response.writeHead(200, {
+      "content-type": "application/octet-stream",
+      "content-disposition": "attachment",
+      "x-content-type-options": "nosniff",
+      "cache-control": "no-store",
+    });
+    if (request.method === "HEAD") {
+      await pieces.return();
+      response.end();
+      return;
+    }
+    async function* all(): AsyncGenerator<Buffer> {
+      if (first.done !== true) yield counting(first.value, counted);
+      for await (const piece of pieces) yield counting(piece, counted);
+    }
+    await pipeline(Readable.from(all(), { objectMode: false }), response);
+  }
+
+  async #put(
+    { sandboxId, path, user }: FileGrant,
+    request: IncomingMessage,
+    response: ServerResponse,
+    counted: { bytes: number },
+  ): Promise<void> {
+    async function* all(): AsyncGenerator<Buffer> {
+      for await (const piece of request as AsyncIterable<Buffer>) yield counting(piece, counted);
+    }
+    await this.#options.files(sandboxId).write(path, all(), { user });
+    response.writeHead(204, { "cache-control": "no-store" }).end();
+  }
+}
+
+function counting(piece: Buffer, counted: { bytes: number }): Buffer {
+  counted.bytes += piece.byteLength;
+  return piece;
+}
+
+function refuse(response: ServerResponse, thrown: unknown): void {
+  if (response.headersSent || response.destroyed) {
+    response.destroy();
+    return;
+  }
+  const error = isSandboxError(thrown)
+    ? thrown
+    : new SandboxError("internal", "Cannot answer: this is a fault of the server");
+  const body = JSON.stringify({ error });
+  // What is still coming would be taken for the next request.
+  response
+    .writeHead(error.status, { "content-type": "application/json; charset=utf-8", connection: "close" })
+    .end(body);
+}

@@ -1,0 +1,88 @@
+import { once } from "node:events";
+import { createServer, request as httpRequest, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { SandboxError, SandboxId } from "@atoll/protocol";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { SignedFiles } from "../../src/signing/signed-files.ts";
+import { UrlSigner, type FileGrant } from "../../src/signing/url-signer.ts";
+
+const id = SandboxId.parse("abcdefghij0123456789");
+const signer = new UrlSigner(Buffer.alloc(32, 1));
+const stored = new Map<string, Buffer>();
+const uses: { bytes: number; error?: unknown }[] = [];
+let server: Server;
+let base: string;
+
+beforeEach(async () => {
+  stored.clear();
+  uses.length = 0;
+  const signed = new SignedFiles({
+    signer,
+    files: (sandboxId) => {
+      if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
+      return {
+        read: async function* (path) {
+          const content = stored.get(path);
+          if (content === undefined) throw new SandboxError("not_found", `Cannot read ${path}: no such file`);
+          yield content.subarray(0, 3);
+          if (path === "breaks") throw new SandboxError("sandbox_ended", "Cannot go on");
+          yield content.subarray(3);
+        },
+        write: async (path, content) => {
+          const pieces: Uint8Array[] = [];
+          for await (const piece of content as AsyncIterable<Uint8Array>) pieces.push(piece);
+          stored.set(path, Buffer.concat(pieces));
+        },
+      };
+    },
+    onUse: (use) => uses.push(use),
+  });
+  server = createServer((request, response) => {
+    if (!signed.handle(request, response)) response.writeHead(404).end();
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterEach(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+const url = (grant: Partial<FileGrant>): string =>
+  `${base}${signer.sign({ method: "GET", sandboxId: id, path: "f", user: "user", expiresAtMs: Date.now() + 60_000, ...grant })}`;
+
+test("what is put by one URL is got by the other, as something to save and not to look at", async () => {
+  const put = await fetch(url({ method: "PUT" }), { method: "PUT", body: "<script>" });
+  expect(put.status).toBe(204);
+  const got = await fetch(url({}));
+  expect(await got.text()).toBe("<script>");
+  expect(got.headers.get("content-disposition")).toBe("attachment");
+  expect(got.headers.get("x-content-type-options")).toBe("nosniff");
+  expect(uses.map(({ bytes }) => bytes)).toEqual([8, 8]);
+  expect((await fetch(url({}), { method: "HEAD" })).status).toBe(200);
+});
+
+test("a URL that is not valid, a file and a sandbox that are not there are told apart only by who holds a valid one", async () => {
+  const forged = await fetch(`${base}/signed/x.y/z`);
+  expect(forged.status).toBe(403);
+  expect(await forged.json()).toMatchObject({ error: { code: "permission_denied" } });
+  expect((await fetch(url({}))).status).toBe(404);
+  expect((await fetch(url({ sandboxId: SandboxId.parse("zzzzzzzzzz0123456789") }))).status).toBe(404);
+  expect((await fetch(`${base}/other`)).status).toBe(404);
+});
+
+test("a read that breaks off is broken off", async () => {
+  stored.set("breaks", Buffer.from("content"));
+  await expect(fetch(url({ path: "breaks" })).then((response) => response.text())).rejects.toThrow("terminated");
+  expect(uses).toMatchObject([{ bytes: 3, error: { code: "sandbox_ended" } }]);
+});
+
+test("a client that leaves half-way writes nothing", async () => {
+  const request = httpRequest(url({ method: "PUT" }), { method: "PUT", headers: { "content-length": "100" } });
+  request.on("error", () => undefined);
+  request.write("half");
+  await once(server, "request");
+  request.destroy();
+  await expect.poll(() => uses.length).toBe(1);
+  expect(stored.has("f")).toBe(false);
+});
