@@ -142,6 +142,15 @@ describe.each<DriverName>(["gvisor", "local"])("a sandbox under %s", (driver) =>
   });
 });
 
+describe("the platform of gVisor", () => {
+  test("ptrace can be asked for, and does the same", async () => {
+    const host = await openTestEngine({ platform: "ptrace" });
+    const sandbox = await host.engine.create();
+    expect((await runIn(sandbox, "echo $((6*7)); exit 3")).output).toBe("42\n");
+    await host.dispose();
+  });
+});
+
 describe("a start that fails", () => {
   test.for([
     [
