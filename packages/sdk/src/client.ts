@@ -1,0 +1,160 @@
+import type { ApiEvent, routes, RunOnceInput, SandboxInfo } from "@atoll/protocol";
+import type { z } from "zod";
+import type { FollowOptions } from "./commands/command-handle.ts";
+import type { CommandResult } from "./commands/command-result.ts";
+import { ForegroundRun } from "./commands/foreground.ts";
+import { resolveConnection, type Connection, type ConnectionOptions } from "./connection-options.ts";
+import { CommandExitError } from "./errors.ts";
+import { followEvents, type EventOptions } from "./events.ts";
+import { Http } from "./http/http.ts";
+import { Keys } from "./keys.ts";
+import { Socket } from "./socket/socket.ts";
+import { Templates } from "./templates.ts";
+
+interface SignalOption {
+  signal?: AbortSignal | undefined;
+}
+
+export interface RunOnceOptions extends RunOnceInput, FollowOptions, SignalOption {
+  /** Throw `CommandExitError` unless it exits with 0. */
+  check?: boolean | undefined;
+}
+
+export interface ListOptions extends SignalOption {
+  state?: SandboxInfo["state"] | undefined;
+  /** All of them must match. */
+  labels?: Record<string, string> | undefined;
+  /** How many are asked for at once. */
+  pageSize?: number | undefined;
+}
+
+/**
+ * A connection to one server, with what concerns the server as a whole. `Sandbox.create` and its like make one by
+ * themselves; make it yourself for keys, templates and events, or to close its socket at a time of your choice.
+ *
+ * @example
+ * await using atoll = new Atoll();
+ * console.log(await atoll.isReady()); // true
+ */
+export class Atoll {
+  readonly connection: Connection;
+  readonly http: Http;
+  readonly socket: Socket;
+  readonly keys: Keys;
+  readonly templates: Templates;
+
+  constructor(options: ConnectionOptions = {}) {
+    this.connection = resolveConnection(options);
+    this.http = new Http(this.connection);
+    this.socket = new Socket(this.connection);
+    this.keys = new Keys(this.http);
+    this.templates = new Templates(this.http);
+  }
+
+  /**
+   * Runs code in a sandbox that lives for this run only.
+   *
+   * @example
+   * const { stdout } = await atoll.run({ language: "python", code: "print(6 * 7)" });
+   * console.log(stdout.trim()); // 42
+   */
+  async run(options: RunOnceOptions): Promise<CommandResult> {
+    const { onStdout, onStderr, maxOutputBytes, signal, check, ...body } = options;
+    const follow = { onStdout, onStderr, maxOutputBytes };
+    const result = await new ForegroundRun(this, "runOnce", { body }, follow).result(signal);
+    if (check === true && result.exitCode !== 0) throw new CommandExitError(result);
+    return result;
+  }
+
+  /**
+   * What happens on the server, in order. It goes on until the loop is left or the signal aborts; behind a `cursor` nothing
+   * is missing.
+   *
+   * @example
+   * const sandbox = await Sandbox.create();
+   * for await (const event of atoll.events({ cursor: 0, sandboxId: sandbox.id })) {
+   *   if (event.type === "sandbox.state" && event.to === "running") break;
+   * }
+   */
+  events(options: EventOptions = {}): AsyncGenerator<ApiEvent, void, undefined> {
+    return followEvents(this.socket, options);
+  }
+
+  /**
+   * Every sandbox that the key may see, page by page.
+   *
+   * @example
+   * for await (const { id, state } of atoll.sandboxes({ labels: { team: "blue" } })) console.log(id, state);
+   */
+  async *sandboxes(options: ListOptions = {}): AsyncGenerator<SandboxInfo, void, undefined> {
+    const { state, labels, pageSize, signal } = options;
+    const label = Object.entries(labels ?? {}).map(([name, value]) => `${name}=${value}`);
+    let cursor: string | undefined;
+    do {
+      const query = { state, label: label.length === 0 ? undefined : label.join(","), limit: pageSize, cursor };
+      const page = await this.http.call("listSandboxes", { query, signal });
+      yield* page.sandboxes;
+      cursor = page.next;
+    } while (cursor !== undefined);
+  }
+
+  /** What is in force on the server, and from where; for keys that have the verb `admin`. */
+  async getConfig(options: SignalOption = {}): Promise<z.infer<typeof routes.showConfig.reply>> {
+    return this.http.call("showConfig", options);
+  }
+
+  /** Whether the server takes work. Throws when it cannot be reached. */
+  async isReady(options: SignalOption = {}): Promise<boolean> {
+    return (await this.http.call("readyz", options)).status === "ready";
+  }
+
+  /** Closes the socket; what is followed over it ends with an error. */
+  close(): void {
+    this.socket.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+}
+
+const shared = new Map<string, Atoll>();
+
+/** The client for these options: one per server and identity, so that all share a socket. */
+export function clientFor(options: ConnectionOptions & { client?: Atoll | undefined }): Atoll {
+  if (options.client !== undefined) return options.client;
+  if (options.fetch !== undefined || options.webSocket !== undefined) return new Atoll(options);
+  const { baseUrl, apiKey, sandboxToken, holder, requestTimeoutMs, reconnectForMs } = resolveConnection(options);
+  const name = JSON.stringify([baseUrl, apiKey, sandboxToken, holder, requestTimeoutMs, reconnectForMs]);
+  let client = shared.get(name);
+  if (client === undefined) {
+    client = new Atoll(options);
+    shared.set(name, client);
+  }
+  return client;
+}
+
+/**
+ * Runs code in a sandbox that lives for this run only, on the server of the environment or of the options.
+ *
+ * @example
+ * const { stdout } = await run({ language: "bash", code: "echo $((6 * 7))" });
+ * console.log(stdout.trim()); // 42
+ */
+export async function run(
+  options: RunOnceOptions & ConnectionOptions & { client?: Atoll | undefined },
+): Promise<CommandResult> {
+  const [connection, rest] = splitConnection(options);
+  return clientFor(connection).run(rest);
+}
+
+type WithConnection = ConnectionOptions & { client?: Atoll | undefined };
+
+/** Separates where the server is from what is asked of it. */
+export function splitConnection<Options extends WithConnection>(
+  options: Options,
+): [WithConnection, Omit<Options, keyof WithConnection>] {
+  const { client, apiKey, sandboxToken, baseUrl, holder, requestTimeoutMs, reconnectForMs, fetch, webSocket, ...rest } =
+    options;
+  return [{ client, apiKey, sandboxToken, baseUrl, holder, requestTimeoutMs, reconnectForMs, fetch, webSocket }, rest];
+}

@@ -1,0 +1,251 @@
+import type { CommandId, CommandInfo, SignalName } from "@atoll/protocol";
+import { CommandExitError } from "../errors.ts";
+import type { Http } from "../http/http.ts";
+import type { Socket } from "../socket/socket.ts";
+import { CollectedOutput } from "./collected-output.ts";
+import { CommandChannel } from "./command-channel.ts";
+import { commandResult, type CommandResult } from "./command-result.ts";
+import { OutputCursor } from "./output-cursor.ts";
+import type { OutputEvent } from "./output-event.ts";
+import { StdinSender } from "./stdin-sender.ts";
+
+/** Of each stream, so much goes into a result unless asked otherwise. */
+export const defaultMaxOutputBytes = 16 * 1024 * 1024;
+
+export interface FollowOptions {
+  onStdout?: ((text: string) => void | Promise<void>) | undefined;
+  onStderr?: ((text: string) => void | Promise<void>) | undefined;
+  /** Of each stream, so much goes into the result. */
+  maxOutputBytes?: number | undefined;
+}
+
+export interface WaitOptions {
+  signal?: AbortSignal | undefined;
+  /** Throw `CommandExitError` unless it exits with 0. */
+  check?: boolean | undefined;
+}
+
+/** The parts of a client that a handle needs. */
+export interface Wire {
+  http: Http;
+  socket: Socket;
+}
+
+/**
+ * A command that runs, or ran, in a sandbox. It lives on the server: dropping the handle, the connection or this program does
+ * not end it, and `commands.connect` gives a new handle.
+ *
+ * @example
+ * const server = await sandbox.commands.run("for i in 1 2 3; do echo $i; done", { background: true });
+ * for await (const event of server) {
+ *   if (event.type === "stdout") console.log(event.text.trimEnd());
+ * }
+ */
+export class CommandHandle implements AsyncIterable<OutputEvent> {
+  readonly id: CommandId;
+  readonly #wire: Wire;
+  readonly #from: number;
+  readonly #maxOutputBytes: number;
+  readonly #stdin = new StdinSender();
+  #info: CommandInfo;
+  #pump: Promise<CommandResult> | undefined;
+  readonly #channels = new Set<CommandChannel>();
+
+  constructor(wire: Wire, command: CommandInfo, from: number, options: FollowOptions = {}) {
+    this.id = command.id;
+    this.#wire = wire;
+    this.#info = command;
+    this.#from = from;
+    this.#maxOutputBytes = options.maxOutputBytes ?? defaultMaxOutputBytes;
+    if (options.onStdout !== undefined || options.onStderr !== undefined) {
+      this.#pump = this.#collect(options);
+      // Whoever waits gets the error; nobody has to wait.
+      this.#pump.catch(() => undefined);
+    }
+  }
+
+  /** What was known when this handle last heard of the command. */
+  get command(): CommandInfo {
+    return this.#info;
+  }
+
+  get pid(): number | undefined {
+    return this.#info.pid;
+  }
+
+  /** Its output from where the handle begins, and its end as the last event. Each loop reads it anew. */
+  [Symbol.asyncIterator](): AsyncGenerator<OutputEvent, void, undefined> {
+    return this.events();
+  }
+
+  /**
+   * The same as iterating, with a signal that ends the reading; the command goes on.
+   *
+   * @example
+   * const command = await sandbox.commands.run(["echo", "hi"], { background: true });
+   * for await (const event of command.events({ signal: AbortSignal.timeout(60_000) })) {
+   *   if (event.type === "ended") console.log(event.command.exitCode); // 0
+   * }
+   */
+  async *events(
+    options: { from?: number; signal?: AbortSignal | undefined } = {},
+  ): AsyncGenerator<OutputEvent, void, undefined> {
+    const channel = this.#open(options.from ?? this.#from);
+    try {
+      for (;;) {
+        const event = await channel.next(options.signal);
+        if (event === undefined) return;
+        if (event.type === "ended") this.#info = event.command;
+        yield event;
+      }
+    } finally {
+      this.#close(channel);
+    }
+  }
+
+  /**
+   * Waits for its end. An abort ends the waiting, not the command.
+   *
+   * @example
+   * const command = await sandbox.commands.run("echo done; exit 3", { background: true });
+   * const result = await command.wait();
+   * console.log(result.exitCode, result.stdout.trim()); // 3 done
+   */
+  async wait(options: WaitOptions = {}): Promise<CommandResult> {
+    this.#pump ??= this.#collect({});
+    const result = await untilAborted(this.#pump, options.signal);
+    if (options.check === true && result.exitCode !== 0) throw new CommandExitError(result);
+    return result;
+  }
+
+  /**
+   * Sends a signal to the command and all that it started in its process group.
+   *
+   * @example
+   * const command = await sandbox.commands.run("sleep 60", { background: true });
+   * await command.kill();
+   * console.log((await command.wait()).signal); // SIGKILL
+   */
+  async kill(signal: SignalName = "SIGKILL", options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    const { id, sandboxId } = this.#info;
+    this.#info = await this.#wire.http.call("signalCommand", {
+      params: { id: sandboxId, commandId: id },
+      body: { signal },
+      signal: options.signal,
+    });
+  }
+
+  /**
+   * Sends input; resolves when the server has it for good. Input goes in once and in order, whatever happens to the connection.
+   *
+   * @example
+   * const cat = await sandbox.commands.run("cat", { background: true, stdin: true });
+   * await cat.sendStdin("one line\n");
+   * await cat.closeStdin();
+   * console.log((await cat.wait()).stdout.trim()); // one line
+   */
+  async sendStdin(input: string | Uint8Array, options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    options.signal?.throwIfAborted();
+    const accepted = this.#stdin.write(typeof input === "string" ? new TextEncoder().encode(input) : input);
+    this.#serveStdin();
+    await untilAborted(accepted, options.signal);
+  }
+
+  /** Ends its input, so that it reads an end of file. */
+  async closeStdin(options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
+    options.signal?.throwIfAborted();
+    const accepted = this.#stdin.close();
+    this.#serveStdin();
+    await untilAborted(accepted, options.signal);
+  }
+
+  /** Resizes its terminal. */
+  async resize(
+    size: { rows: number; cols: number },
+    options: { signal?: AbortSignal | undefined } = {},
+  ): Promise<void> {
+    const { id, sandboxId } = this.#info;
+    this.#info = await this.#wire.http.call("resizeCommand", {
+      params: { id: sandboxId, commandId: id },
+      body: size,
+      signal: options.signal,
+    });
+  }
+
+  #open(from: number | OutputCursor): CommandChannel {
+    const channel = new CommandChannel(this.#wire.socket, this.#info, from, this.#stdin);
+    this.#channels.add(channel);
+    return channel;
+  }
+
+  #close(channel: CommandChannel): void {
+    this.#channels.delete(channel);
+    channel.close();
+    this.#serveStdin();
+  }
+
+  /** Where nobody reads the output, input has a channel of its own that lets the output pass. */
+  #serveStdin(): void {
+    if (this.#channels.size > 0 || !this.#stdin.isPending) return;
+    void this.#drain(this.#open(this.#info.stdoutBytes + this.#info.stderrBytes));
+  }
+
+  async #drain(channel: CommandChannel): Promise<void> {
+    try {
+      while ((await channel.next()) !== undefined);
+    } catch {
+      // The writers are told by the sender.
+    } finally {
+      this.#close(channel);
+    }
+  }
+
+  async #collect(options: FollowOptions): Promise<CommandResult> {
+    const output = new CollectedOutput(this.#maxOutputBytes);
+    const cursor = new OutputCursor(this.#from);
+    const channel = this.#open(cursor);
+    try {
+      for (;;) {
+        const event = await channel.next();
+        if (event === undefined) throw new Error("a command's events end with its end");
+        output.add(event);
+        if (event.type === "ended") {
+          await tell(options, "stdout", cursor.flush("stdout"));
+          await tell(options, "stderr", cursor.flush("stderr"));
+          this.#info = event.command;
+          return commandResult(event.command, output);
+        }
+        if (event.type !== "dropped") await tell(options, event.type, event.text);
+      }
+    } finally {
+      this.#close(channel);
+    }
+  }
+}
+
+/** Hands text to the callback of its stream. */
+export async function tell(options: FollowOptions, type: "stdout" | "stderr", text: string): Promise<void> {
+  if (text !== "") await (type === "stdout" ? options.onStdout : options.onStderr)?.(text);
+}
+
+/** Stops waiting at an abort; what is waited for goes on. */
+async function untilAborted<Value>(work: Promise<Value>, signal: AbortSignal | undefined): Promise<Value> {
+  if (signal === undefined) return work;
+  signal.throwIfAborted();
+  const { promise, reject } = withReject();
+  const onAbort = () => reject(signal.reason as Error);
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([work, promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+function withReject(): { promise: Promise<never>; reject: (error: Error) => void } {
+  let reject: (error: Error) => void = () => undefined;
+  const promise = new Promise<never>((_, onReject) => {
+    reject = onReject;
+  });
+  return { promise, reject };
+}

@@ -1,0 +1,171 @@
+import { CommandLine, routes, SandboxError, websocketProtocol, type RouteName } from "@atoll/protocol";
+import type { CommandInfo } from "@atoll/protocol";
+import { backoffMs, later, pause } from "../http/backoff.ts";
+import type { CallInput } from "../http/http.ts";
+import { readReply } from "../http/lenient.ts";
+import { readLines } from "../http/ndjson.ts";
+import { CollectedOutput } from "./collected-output.ts";
+import { CommandChannel } from "./command-channel.ts";
+import { defaultMaxOutputBytes, tell, type FollowOptions, type Wire } from "./command-handle.ts";
+import { commandResult, type CommandResult } from "./command-result.ts";
+import { OutputCursor } from "./output-cursor.ts";
+import type { OutputEvent } from "./output-event.ts";
+
+/** A server sends heartbeats; silence for longer than this means that the connection is dead. */
+const silenceMs = 3 * websocketProtocol.heartbeatMs;
+
+/** How long a run whose caller has left is followed to learn what must be ended. */
+const orphanMs = 30_000;
+
+type StreamingRoute = Extract<RouteName, "runCommand" | "runOnce">;
+
+/**
+ * Runs to the end over one request that streams. When the stream breaks, a command that has started is followed over the
+ * socket from the very byte; one that may or may not have started is asked for again under the same key, which starts it
+ * once. A caller that aborts leaves at once, and the command is killed.
+ */
+export class ForegroundRun<Name extends StreamingRoute> {
+  readonly #wire: Wire;
+  readonly #name: Name;
+  readonly #input: CallInput<Name>;
+  readonly #options: FollowOptions;
+  readonly #output: CollectedOutput;
+  readonly #cursor = new OutputCursor(0);
+  #command: CommandInfo | undefined;
+  #hasStarted: (command: CommandInfo) => void = () => undefined;
+  readonly #started = new Promise<CommandInfo>((resolve) => {
+    this.#hasStarted = (command) => {
+      this.#command = command;
+      resolve(command);
+    };
+  });
+
+  constructor(wire: Wire, name: Name, input: CallInput<Name>, options: FollowOptions) {
+    this.#wire = wire;
+    this.#name = name;
+    this.#input = { ...input, accept: "application/x-ndjson", idempotencyKey: crypto.randomUUID() };
+    this.#options = options;
+    this.#output = new CollectedOutput(options.maxOutputBytes ?? defaultMaxOutputBytes);
+  }
+
+  async result(signal: AbortSignal | undefined): Promise<CommandResult> {
+    signal?.throwIfAborted();
+    const left = new AbortController();
+    const work = this.#run(left.signal);
+    let onAbort: () => void = () => undefined;
+    const aborted = new Promise<never>((_, reject) => {
+      onAbort = () => reject(signal?.reason as Error);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+    try {
+      return await Promise.race([work, aborted]);
+    } catch (error) {
+      void this.#abandon(work, left);
+      throw error;
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  async #run(signal: AbortSignal): Promise<CommandResult> {
+    for (let attempt = 0; ; attempt += 1) {
+      const end = await this.#readOnce(signal);
+      if (end !== undefined) return commandResult(end, this.#output);
+      if (this.#command !== undefined && this.#name === "runCommand") return this.#carryOn(this.#command, signal);
+      await pause(backoffMs(attempt), signal);
+    }
+  }
+
+  /** `undefined`: the stream broke. */
+  async #readOnce(signal: AbortSignal): Promise<CommandInfo | undefined> {
+    const response = await this.#wire.http.stream(this.#name, { ...this.#input, signal });
+    if (response.body === null) return undefined;
+    const lines = readLines(response.body, silenceMs);
+    try {
+      return await this.#readToEnd(lines);
+    } finally {
+      await lines.return();
+    }
+  }
+
+  async #readToEnd(lines: AsyncGenerator<unknown, void, undefined>): Promise<CommandInfo | undefined> {
+    for (;;) {
+      const line = await nextLine(lines);
+      if (line === undefined || line.type === "shutdown") return undefined;
+      if (line.type === "started") this.#hasStarted(line.command);
+      else if (line.type === "ended") {
+        await this.#flush();
+        return line.command;
+      } else if (line.type === "dropped") await this.#take(this.#cursor.takeDropped(line.at, line.bytes));
+      else if (line.type !== "heartbeat") {
+        await this.#take(this.#cursor.take(line.type, line.at, line.offset, bytesOf(line)));
+      }
+    }
+  }
+
+  async #carryOn(command: CommandInfo, signal: AbortSignal): Promise<CommandResult> {
+    const channel = new CommandChannel(this.#wire.socket, command, this.#cursor);
+    try {
+      for (;;) {
+        const event = await channel.next(signal);
+        if (event === undefined) throw new Error("a command's events end with its end");
+        if (event.type === "ended") {
+          await this.#flush();
+          return commandResult(event.command, this.#output);
+        }
+        await this.#take(event);
+      }
+    } finally {
+      channel.close();
+    }
+  }
+
+  async #flush(): Promise<void> {
+    await tell(this.#options, "stdout", this.#cursor.flush("stdout"));
+    await tell(this.#options, "stderr", this.#cursor.flush("stderr"));
+  }
+
+  async #take(event: OutputEvent | undefined): Promise<void> {
+    if (event === undefined || event.type === "ended") return;
+    this.#output.add(event);
+    if (event.type !== "dropped") await tell(this.#options, event.type, event.text);
+  }
+
+  /** Nobody else has this command's id, so it would run on unseen: it is ended as soon as it is known. */
+  async #abandon(work: Promise<CommandResult>, left: AbortController): Promise<void> {
+    const giveUp = later(orphanMs, () => left.abort(new Error("the caller has left")));
+    try {
+      const over = work.then(
+        () => undefined,
+        () => this.#command,
+      );
+      const command = await Promise.race([this.#started, over]);
+      if (command === undefined) return;
+      await this.#wire.http.call("signalCommand", {
+        params: { id: command.sandboxId, commandId: command.id },
+        body: { signal: "SIGKILL" },
+      });
+    } catch {
+      // The caller has left, so there is nobody to tell; the sandbox's own limits end what is left.
+    } finally {
+      giveUp();
+      left.abort(new Error("the caller has left"));
+    }
+  }
+}
+
+async function nextLine(lines: AsyncGenerator<unknown, void, undefined>): Promise<CommandLine | undefined> {
+  try {
+    const { done, value } = await lines.next();
+    return done === true ? undefined : readReply(CommandLine, value, routes.runCommand.path);
+  } catch (error) {
+    if (error instanceof SandboxError) throw error;
+    return undefined;
+  }
+}
+
+function bytesOf(line: { text?: string | undefined; base64?: string | undefined }): Uint8Array {
+  if (line.text !== undefined) return new TextEncoder().encode(line.text);
+  const binary = atob(line.base64 ?? "");
+  return Uint8Array.from(binary, (character) => character.codePointAt(0) ?? 0);
+}

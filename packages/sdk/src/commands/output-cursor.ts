@@ -1,0 +1,56 @@
+import { SandboxError, type CommandInfo } from "@atoll/protocol";
+import type { OutputEvent } from "./output-event.ts";
+
+/**
+ * Where a reader of a command's output stands. Whatever the connection delivers goes through it, so that every byte is taken
+ * exactly once: bytes from before the position are cut off, and a gap that nobody announced is an error.
+ */
+export class OutputCursor {
+  #at: number;
+  readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+
+  constructor(from: number) {
+    this.#at = from;
+  }
+
+  /** Bytes of the common order that have been taken. */
+  get at(): number {
+    return this.#at;
+  }
+
+  /** `undefined`: all of it has been taken before. */
+  take(type: "stdout" | "stderr", at: number, offset: number, bytes: Uint8Array): OutputEvent | undefined {
+    if (at > this.#at) {
+      throw new SandboxError("internal", `Cannot follow the command: its output jumps from ${this.#at} to ${at}`);
+    }
+    const known = this.#at - at;
+    if (known >= bytes.length) return undefined;
+    const data = known === 0 ? bytes : bytes.subarray(known);
+    const event: OutputEvent = {
+      type,
+      at: this.#at,
+      offset: offset + known,
+      data,
+      text: this.#decoders[type].decode(data, { stream: true }),
+    };
+    this.#at += data.length;
+    return event;
+  }
+
+  takeDropped(at: number, bytes: number): OutputEvent | undefined {
+    const end = at + bytes;
+    if (end <= this.#at) return undefined;
+    const event: OutputEvent = { type: "dropped", at: this.#at, bytes: end - this.#at };
+    this.#at = end;
+    return event;
+  }
+
+  takeEnd(command: CommandInfo): OutputEvent {
+    return { type: "ended", command };
+  }
+
+  /** What is left of a character that never became whole. */
+  flush(type: "stdout" | "stderr"): string {
+    return this.#decoders[type].decode();
+  }
+}

@@ -1,0 +1,212 @@
+import { httpHeaders, routes, SandboxError, type Route, type RouteName } from "@atoll/protocol";
+import { z } from "zod";
+import type { Connection } from "../connection-options.ts";
+import { connectionError, errorFromWire, isRefused } from "../errors.ts";
+import { backoffMs, pause } from "./backoff.ts";
+import { readReply } from "./lenient.ts";
+
+type Part<Name extends RouteName, Key extends "params" | "query" | "body"> =
+  (typeof routes)[Name] extends Record<Key, infer Schema extends z.ZodType> ? z.input<Schema> : undefined;
+
+export interface CallInput<Name extends RouteName> {
+  params?: Part<Name, "params">;
+  query?: Part<Name, "query">;
+  body?: Part<Name, "body">;
+  /** The body of a route that takes bytes. */
+  bytes?: ByteSource;
+  /** What the answer may be, where a route has several forms. */
+  accept?: string;
+  /** Makes a route that is idempotent so; one is made up when absent. */
+  idempotencyKey?: string;
+  /** Asking twice does the same as asking once, though the route does not say so. */
+  isRepeatable?: true;
+  /** Instead of the connection's; `undefined` is no limit. */
+  timeoutMs?: number | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+export type ByteSource = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array>;
+
+export type Reply<Name extends RouteName> = (typeof routes)[Name]["reply"] extends infer Schema extends z.ZodType
+  ? z.output<Schema>
+  : undefined;
+
+/** A server that never answered is likely not there: so often, and at once, is it asked again. */
+const triesBeforeFirstContact = 3;
+
+/** Requests by the name of their route. */
+export class Http {
+  readonly #connection: Connection;
+  #hasAnswered = false;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** A request whose answer is JSON, or nothing. */
+  async call<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Reply<Name>> {
+    const route: Route = routes[name];
+    const timeoutMs = "timeoutMs" in input ? input.timeoutMs : this.#connection.requestTimeoutMs;
+    const deadline = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+    try {
+      const response = await this.#send(route, input, anyOf(input.signal, deadline));
+      const text = await response.text();
+      if (!(route.reply instanceof z.ZodType)) return undefined as Reply<Name>;
+      return readReply(route.reply, parseJson(text, response.url), response.url) as Reply<Name>;
+    } catch (error) {
+      if (deadline?.aborted === true && input.signal?.aborted !== true) {
+        throw new SandboxError("timed_out", `Cannot ${route.method} ${route.path}: no answer in ${timeoutMs} ms`, {
+          cause: error,
+        });
+      }
+      throw this.#explained(error, input.signal);
+    }
+  }
+
+  /** A request whose answer is a stream; its body is the caller's. */
+  async stream<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Response> {
+    try {
+      return await this.#send(routes[name], input, input.signal);
+    } catch (error) {
+      throw this.#explained(error, input.signal);
+    }
+  }
+
+  async #send<Name extends RouteName>(
+    route: Route,
+    input: CallInput<Name>,
+    signal: AbortSignal | undefined,
+  ): Promise<Response> {
+    const { params, query } = input as { params?: object; query?: object };
+    const url = urlOf(this.#connection.baseUrl, route.path, params, query);
+    const body = bodyOf(route, input);
+    const init: RequestInit & { duplex?: "half" } = {
+      method: route.method,
+      headers: this.#headers(route, input),
+      ...(signal === undefined ? {} : { signal }),
+      ...(body === undefined ? {} : { body: body as Exclude<RequestInit["body"], undefined> }),
+      ...(body instanceof ReadableStream ? { duplex: "half" } : {}),
+    };
+    const canRepeat = !(body instanceof ReadableStream);
+    const isSafe = canRepeat && (route.method === "GET" || route.isIdempotent === true || input.isRepeatable === true);
+    const startedAtMs = Date.now();
+    for (let attempt = 0; ; attempt += 1) {
+      const answer = await this.#attempt(url, init);
+      if ("error" in answer) {
+        signal?.throwIfAborted();
+        if (!(isSafe || (canRepeat && isRefused(answer.error))) || this.#isTooLate(attempt, startedAtMs)) {
+          throw answer.error;
+        }
+        await pause(backoffMs(attempt), signal);
+        continue;
+      }
+      if (answer.response.ok) return answer.response;
+      const waitMs =
+        retryAfterMs(answer.response) ?? (isSafe && isFromBetween(answer.response) ? backoffMs(attempt) : undefined);
+      if (waitMs === undefined || !canRepeat || Date.now() + waitMs - startedAtMs > this.#connection.reconnectForMs) {
+        throw await errorOf(answer.response);
+      }
+      await answer.response.body?.cancel();
+      await pause(waitMs, signal);
+    }
+  }
+
+  async #attempt(url: string, init: RequestInit): Promise<{ response: Response } | { error: unknown }> {
+    try {
+      const response = await this.#connection.fetch(url, init);
+      this.#hasAnswered = true;
+      return { response };
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  #isTooLate(attempt: number, startedAtMs: number): boolean {
+    if (!this.#hasAnswered) return attempt + 1 >= triesBeforeFirstContact;
+    return Date.now() - startedAtMs > this.#connection.reconnectForMs;
+  }
+
+  #headers<Name extends RouteName>(route: Route, input: CallInput<Name>): Record<string, string> {
+    const { apiKey, sandboxToken, holder } = this.#connection;
+    const headers: Record<string, string> = {};
+    if (apiKey !== undefined) headers[httpHeaders.authorization] = `Bearer ${apiKey}`;
+    if (sandboxToken !== undefined) headers[httpHeaders.sandboxToken] = sandboxToken;
+    if (holder !== undefined) headers[httpHeaders.holder] = holder;
+    if (route.isIdempotent === true) headers[httpHeaders.idempotencyKey] = input.idempotencyKey ?? crypto.randomUUID();
+    if (input.accept !== undefined) headers["accept"] = input.accept;
+    if (route.body === "bytes") headers["content-type"] = "application/octet-stream";
+    else if (route.body === "tar") headers["content-type"] = "application/x-tar";
+    else if (route.body !== undefined) headers["content-type"] = "application/json";
+    return headers;
+  }
+
+  /** Errors of the server and aborts as they are; everything else is the connection's. */
+  #explained(error: unknown, signal: AbortSignal | undefined): unknown {
+    if (error instanceof SandboxError) return error;
+    if (signal?.aborted === true) return signal.reason;
+    return connectionError(this.#connection.baseUrl, error);
+  }
+}
+
+function anyOf(...signals: (AbortSignal | undefined)[]): AbortSignal | undefined {
+  const present = signals.filter((signal) => signal !== undefined);
+  return present.length < 2 ? present[0] : AbortSignal.any(present);
+}
+
+function urlOf(baseUrl: string, path: string, params: object | undefined, query: object | undefined): string {
+  const values = new Map<string, unknown>(Object.entries(params ?? {}));
+  const filled = path.replaceAll(/:(\w+)/g, (_, name: string) => encodeURIComponent(String(values.get(name))));
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query ?? {})) if (value !== undefined) search.set(name, String(value));
+  return `${baseUrl}${filled}${search.size === 0 ? "" : `?${search.toString()}`}`;
+}
+
+function bodyOf<Name extends RouteName>(route: Route, input: CallInput<Name>): ByteSource | undefined {
+  if (route.body === undefined) return undefined;
+  return typeof route.body === "string" ? (input.bytes ?? "") : JSON.stringify(input.body ?? {});
+}
+
+function retryAfterMs(response: Response): number | undefined {
+  if (response.status !== 429 && response.status !== 503) return undefined;
+  const value = response.headers.get("retry-after");
+  if (value === null) return undefined;
+  const seconds = Number(value);
+  const ms = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(value) - Date.now();
+  return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
+}
+
+/** Something between client and server answered for it, say a proxy while the server restarts. */
+function isFromBetween(response: Response): boolean {
+  const isOurs = response.headers.get("content-type")?.includes("json") === true;
+  return !isOurs && [502, 503, 504].includes(response.status);
+}
+
+async function errorOf(response: Response): Promise<SandboxError> {
+  const text = await response.text();
+  let wire: unknown;
+  try {
+    wire = (JSON.parse(text) as { error?: unknown }).error;
+  } catch {
+    const code = response.status >= 502 && response.status <= 504 ? "unavailable" : "internal";
+    return new SandboxError(
+      code,
+      `Cannot use the answer of ${response.url}: status ${response.status} without an error of Atoll`,
+      {
+        suggestion: "Check that baseUrl leads to an Atoll server",
+        details: { status: response.status, body: text.slice(0, 500) },
+      },
+    );
+  }
+  return errorFromWire(wire, response.url);
+}
+
+function parseJson(text: string, url: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new SandboxError("internal", `Cannot use the answer of ${url}: it is not JSON`, {
+      suggestion: "Check that baseUrl leads to an Atoll server",
+      cause,
+    });
+  }
+}

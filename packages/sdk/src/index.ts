@@ -1,0 +1,31 @@
+export { isSandboxError, SandboxError, type ErrorCode } from "@atoll/protocol";
+export type {
+  ApiEvent,
+  CommandId,
+  CommandInfo,
+  CreateKeyInput,
+  EgressPolicy,
+  EgressPolicyInput,
+  FileInfo,
+  KeyCreated,
+  KeyInfo,
+  PortInfo,
+  SandboxId,
+  SandboxInfo,
+  SignalName,
+  WatchMessage,
+} from "@atoll/protocol";
+export { Atoll, run, type ListOptions, type RunOnceOptions } from "./client.ts";
+export type { CommandHandle, FollowOptions, WaitOptions } from "./commands/command-handle.ts";
+export type { CommandResult } from "./commands/command-result.ts";
+export type { Commands, RunOptions } from "./commands/commands.ts";
+export type { OutputData, OutputDropped, OutputEnded, OutputEvent } from "./commands/output-event.ts";
+export { defaultBaseUrl, type ConnectionOptions } from "./connection-options.ts";
+export type { WebSocketLike } from "./environment/environment.ts";
+export { CommandExitError } from "./errors.ts";
+export type { EventOptions } from "./events.ts";
+export type { Files, ReadOptions, SignedUrl, WatchOptions, WriteOptions } from "./files/files.ts";
+export type { ByteSource } from "./http/http.ts";
+export type { PtyOptions, Ptys } from "./pty.ts";
+export { Sandbox, type CreateOptions, type Metrics, type Timeouts } from "./sandbox.ts";
+export type { TemplateInfo } from "./templates.ts";

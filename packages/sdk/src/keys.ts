@@ -1,0 +1,48 @@
+import type { CreateKeyInput, KeyCreated, KeyInfo } from "@atoll/protocol";
+import type { Http } from "./http/http.ts";
+
+interface SignalOption {
+  signal?: AbortSignal | undefined;
+}
+
+/** The API keys of the server: `atoll.keys`. For keys that have the verb `admin`. */
+export class Keys {
+  readonly #http: Http;
+
+  constructor(http: Http) {
+    this.#http = http;
+  }
+
+  /**
+   * Makes a key. Its secret is told here and never again.
+   *
+   * @example
+   * const { key, secret } = await atoll.keys.create({ name: "ci", verbs: ["sandboxes", "read", "commands"] });
+   * console.log(key.name, secret.length > 16); // ci true
+   */
+  async create(key: CreateKeyInput, options: SignalOption = {}): Promise<KeyCreated> {
+    return this.#http.call("createKey", { body: key, ...options });
+  }
+
+  /**
+   * All keys, without their secrets.
+   *
+   * @example
+   * await atoll.keys.create({ name: "listed" });
+   * console.log((await atoll.keys.list()).some(({ name }) => name === "listed")); // true
+   */
+  async list(options: SignalOption = {}): Promise<KeyInfo[]> {
+    return (await this.#http.call("listKeys", options)).keys;
+  }
+
+  /**
+   * Revokes a key; it stops working at once.
+   *
+   * @example
+   * const { key } = await atoll.keys.create({ name: "short-lived" });
+   * await atoll.keys.revoke(key.id);
+   */
+  async revoke(keyId: string, options: SignalOption = {}): Promise<void> {
+    await this.#http.call("revokeKey", { params: { keyId }, ...options });
+  }
+}

@@ -1,0 +1,191 @@
+import {
+  CreateSandbox,
+  RunCommand,
+  SandboxError,
+  type CommandInfo,
+  type routes,
+  type RouteName,
+} from "@atoll/protocol";
+import type { z } from "zod";
+import { randomName, type MockCommand } from "./mock-command.ts";
+import type { MockWorld } from "./mock-world.ts";
+
+type Part<Name extends RouteName, Key extends "params" | "query" | "body"> =
+  (typeof routes)[Name] extends Record<Key, infer Schema extends z.ZodType> ? z.output<Schema> : undefined;
+
+export interface MockRequest<Name extends RouteName> {
+  params: Part<Name, "params">;
+  query: Part<Name, "query">;
+  body: Part<Name, "body">;
+  bytes: Uint8Array;
+  holder: string | undefined;
+  wantsLines: boolean;
+}
+
+/** A body that is no JSON: bytes, or the lines of a command. */
+export type MockReply =
+  | { json: unknown }
+  | { bytes: Uint8Array }
+  | { follow: MockCommand; from: number; ends?: () => void }
+  | "none";
+
+type Handler<Name extends RouteName> = (world: MockWorld, request: MockRequest<Name>) => MockReply | Promise<MockReply>;
+
+/** Routes that the mock answers; the others are `unsupported`. */
+export const handlers: { [Name in RouteName]?: Handler<Name> } = {
+  createSandbox: (world, { body }) => {
+    const sandbox = world.create(body);
+    return { json: { sandbox: sandbox.info(), token: sandbox.token } };
+  },
+  listSandboxes: (world, { query }) => {
+    const wanted = (query.label ?? "").split(",").filter((pair) => pair !== "");
+    const all = [...world.sandboxes.values()].map((sandbox) => sandbox.info());
+    const matching = all.filter(
+      ({ state, labels }) =>
+        (query.state === undefined || query.state === state) &&
+        wanted.every((pair) => labels[pair.slice(0, pair.indexOf("="))] === pair.slice(pair.indexOf("=") + 1)),
+    );
+    const start = query.cursor === undefined ? 0 : Number(query.cursor);
+    const end = start + query.limit;
+    const page = matching.slice(start, end);
+    return { json: { sandboxes: page, ...(end < matching.length ? { next: String(end) } : {}) } };
+  },
+  getSandbox: (world, { params }) => ({ json: world.sandbox(params.id).info() }),
+  updateSandbox: (world, { params, body }) => {
+    const sandbox = world.sandbox(params.id);
+    sandbox.change(body);
+    return { json: sandbox.info() };
+  },
+  killSandbox: (world, { params }) => ({ json: { killed: world.kill(params.id) } }),
+  getUsage: (world, { params }) => {
+    const { runningCommands } = world.sandbox(params.id).info();
+    const usage = { memoryBytes: 1024 * 1024, memoryPeakBytes: 1024 * 1024, cpuMs: 1, diskBytes: 0 };
+    return { json: { readAtMs: Date.now(), ...usage, processes: 1 + runningCommands } };
+  },
+  holdSandbox: (world, { params, body }) => {
+    const sandbox = world.sandbox(params.id);
+    sandbox.assertNotHeld(body.holder);
+    sandbox.change({ heldBy: body.holder });
+    return { json: sandbox.info() };
+  },
+  unholdSandbox: (world, { params, query }) => {
+    const sandbox = world.sandbox(params.id);
+    sandbox.assertNotHeld(query.holder);
+    sandbox.release();
+    return { json: sandbox.info() };
+  },
+  getEgress: (world, { params }) => ({ json: world.sandbox(params.id).info().egress }),
+  setEgress: (world, { params, body }) => {
+    world.sandbox(params.id).change({ egress: body });
+    return { json: body };
+  },
+  runCommand: async (world, { params, body, wantsLines }) => {
+    const command = world.run(world.sandbox(params.id), body);
+    if (wantsLines) return { follow: command, from: 0 };
+    if (!body.background) await command.untilEnd();
+    return { json: resultOf(command) };
+  },
+  listCommands: (world, { params }) => {
+    const commands = [...world.sandbox(params.id).commands.values()];
+    return { json: { commands: commands.map(({ info }) => info) } };
+  },
+  getCommand: (world, { params }) => ({ json: commandOf(world, params).info }),
+  readCommand: (world, { params, query }) => ({ follow: commandOf(world, params), from: query.from }),
+  writeStdin: (world, { params, query, bytes }) => ({
+    json: { stdinBytes: commandOf(world, params).writeStdin(bytes, query.offset) },
+  }),
+  closeStdin: (world, { params }) => ({ json: { stdinBytes: commandOf(world, params).closeStdin() } }),
+  signalCommand: (world, { params, body }) => {
+    const command = commandOf(world, params);
+    command.kill(body.signal);
+    return { json: command.info };
+  },
+  resizeCommand: (world, { params }) => {
+    const command = commandOf(world, params);
+    if (!command.info.hasPty) throw new SandboxError("invalid_argument", "Cannot resize: the command has no terminal");
+    return { json: command.info };
+  },
+  runOnce: async (world, { body, wantsLines }) => {
+    const sandbox = world.create(CreateSandbox.parse({ env: body.env }));
+    const { id } = sandbox.info();
+    const line = body.argv === undefined ? { shell: `${body.language} ${body.code}` } : { argv: body.argv };
+    const options = { timeoutMs: body.timeoutMs, stdin: body.stdin !== undefined };
+    const command = world.run(sandbox, RunCommand.parse({ ...line, ...options }));
+    if (body.stdin !== undefined) command.writeStdin(new TextEncoder().encode(body.stdin));
+    if (body.stdin !== undefined) command.closeStdin();
+    if (wantsLines) return { follow: command, from: 0, ends: () => world.kill(id) };
+    await command.untilEnd();
+    world.kill(id);
+    return { json: resultOf(command) };
+  },
+  readFile: (world, { params, query }) => {
+    const { offset = 0, length } = query;
+    const content = world.sandbox(params.id).files.read(query.path);
+    return { bytes: content.slice(offset, length === undefined ? undefined : offset + length) };
+  },
+  writeFile: (world, { params, query, bytes }) => ({
+    json: world.sandbox(params.id).files.write(query.path, bytes, query),
+  }),
+  removeFile: (world, { params, query }) => {
+    world.sandbox(params.id).files.remove(query.path, query.recursive);
+    return "none";
+  },
+  statFile: (world, { params, query }) => ({ json: world.sandbox(params.id).files.stat(query.path) }),
+  listFiles: (world, { params, query }) => ({
+    json: { files: world.sandbox(params.id).files.list(query.path, query.depth) },
+  }),
+  makeDirectory: (world, { params, body }) => ({
+    json: world.sandbox(params.id).files.makeDirectory(body.path, body),
+  }),
+  renameFile: (world, { params, body }) => ({
+    json: world.sandbox(params.id).files.rename(body.from, body.to, body.replace),
+  }),
+  getPort: (world, { params }) => portReply(world, params),
+  setPort: (world, { params, body }) => {
+    const { publicPorts } = world.sandbox(params.id);
+    if (body.isPublic) publicPorts.add(params.port);
+    else publicPorts.delete(params.port);
+    return portReply(world, params);
+  },
+  waitForPort: (world, { params }) => portReply(world, params),
+  listTemplates: () => ({ json: { templates: [{ name: "host", kind: "host", isBuiltIn: true }] } }),
+  createKey: (world, { body }) => {
+    const id = randomName();
+    const key = { id, ...body, createdAtMs: Date.now() };
+    const secret = `mock-${randomName()}`;
+    world.keys.set(id, { key, secret });
+    return { json: { key, secret } };
+  },
+  listKeys: (world) => ({ json: { keys: [...world.keys.values()].map(({ key }) => key) } }),
+  revokeKey: (world, { params }) => {
+    if (!world.keys.delete(params.keyId)) throw new SandboxError("not_found", `Cannot find key ${params.keyId}`);
+    return "none";
+  },
+  healthz: () => ({ json: { status: "ok" } }),
+  readyz: () => ({ json: { status: "ready" } }),
+};
+
+function commandOf(world: MockWorld, params: { id: string; commandId: string }): MockCommand {
+  return world.sandbox(params.id).command(params.commandId);
+}
+
+function portReply(world: MockWorld, { id, port }: { id: string; port: number }): MockReply {
+  const isPublic = world.sandbox(id).publicPorts.has(port);
+  return { json: { url: `/p/${id}/${port}/`, port, isPublic, ...(isPublic ? {} : { token: `mock-port-${port}` }) } };
+}
+
+function resultOf({ info, log }: MockCommand): {
+  command: CommandInfo;
+  stdout: string;
+  stderr: string;
+  droppedBytes: number;
+} {
+  const text = (stream: "stdout" | "stderr"): string => {
+    const decoder = new TextDecoder();
+    const pieces = log
+      .filter((piece) => piece.stream === stream)
+      .map(({ bytes }) => decoder.decode(bytes, { stream: true }));
+    return pieces.join("") + decoder.decode();
+  };
+  return { command: { ...info }, stdout: text("stdout"), stderr: text("stderr"), droppedBytes: 0 };
+}

@@ -1,0 +1,71 @@
+import type { ConnectionOptions } from "../connection-options.ts";
+import type { MockProgram } from "./mock-command.ts";
+import { answer } from "./mock-fetch.ts";
+import { MockSocket } from "./mock-socket.ts";
+import { MockWorld } from "./mock-world.ts";
+
+/**
+ * A server in memory, for tests of programs that use the SDK: the real SDK runs over it. Sandboxes, commands, files in memory,
+ * events and keys are there; commands do what you script; other routes answer `unsupported`.
+ *
+ * @example
+ * const mock = new MockServer();
+ * mock.onCommand("make test", ({ stdout }) => {
+ *   stdout("all passed\n");
+ * });
+ * const sandbox = await Sandbox.create(mock.connection);
+ * console.log((await sandbox.commands.run("make test")).stdout.trim()); // all passed
+ */
+export class MockServer {
+  readonly #world = new MockWorld();
+  readonly #sockets = new Set<MockSocket>();
+  #stopping = new AbortController();
+  #isDown = false;
+
+  /** Give this to `new Atoll`, `Sandbox.create` and their like. */
+  readonly connection: Required<Pick<ConnectionOptions, "apiKey" | "baseUrl" | "fetch" | "webSocket">> = {
+    apiKey: this.#world.apiKey,
+    baseUrl: "http://mock.invalid",
+    fetch: async (input, init) => {
+      const request = new Request(input, init);
+      if (this.#isDown) throw new TypeError("fetch failed", { cause: refused() });
+      request.signal.throwIfAborted();
+      return answer(this.#world, request, this.#stopping.signal);
+    },
+    webSocket: () => {
+      if (this.#isDown) throw refused();
+      const socket = new MockSocket(this.#world);
+      this.#sockets.add(socket);
+      socket.addEventListener("close", () => this.#sockets.delete(socket));
+      return socket;
+    },
+  };
+
+  /** What a command line does. A string matches as a whole; of several that match the latest runs. */
+  onCommand(line: string | RegExp, program: MockProgram): void {
+    this.#world.script(line, program);
+  }
+
+  /** Breaks every connection, as a network does. */
+  disconnect(): void {
+    for (const socket of this.#sockets) socket.close(1006, "");
+  }
+
+  /** Goes away as a server does that stops; sandboxes and commands go on. */
+  stop(): void {
+    this.#isDown = true;
+    this.#stopping.abort();
+    for (const sandbox of this.#world.sandboxes.values()) sandbox.ring();
+    this.disconnect();
+  }
+
+  /** Comes back with everything that was there. */
+  start(): void {
+    this.#stopping = new AbortController();
+    this.#isDown = false;
+  }
+}
+
+function refused(): Error {
+  return Object.assign(new Error("connect ECONNREFUSED mock.invalid"), { code: "ECONNREFUSED" });
+}

@@ -1,0 +1,80 @@
+import {
+  SandboxError,
+  SandboxId,
+  type ApiEvent,
+  type CommandInfo,
+  type CreateSandbox,
+  type KeyInfo,
+  type RunCommand,
+} from "@atoll/protocol";
+import { Bell } from "./bell.ts";
+import { randomName, type MockCommand, type MockProgram } from "./mock-command.ts";
+import { MockSandbox } from "./mock-sandbox.ts";
+
+type EventBody<Event = ApiEvent> = Event extends ApiEvent ? Omit<Event, "cursor" | "atMs"> : never;
+
+/** Everything that outlives a connection: what a server keeps. */
+export class MockWorld {
+  readonly apiKey = `mock-${randomName()}`;
+  readonly sandboxes = new Map<string, MockSandbox>();
+  readonly keys = new Map<string, { key: KeyInfo; secret: string }>();
+  readonly events: ApiEvent[] = [];
+  readonly bell = new Bell();
+  /** Answers by idempotency key: the same key gives the same work. */
+  readonly known = new Map<string, Promise<unknown>>();
+  readonly #programs: { matches: (line: string) => boolean; program: MockProgram }[] = [];
+
+  /** The latest that matches is the one that runs. */
+  script(pattern: string | RegExp, program: MockProgram): void {
+    const matches =
+      typeof pattern === "string" ? (line: string) => line === pattern : (line: string) => pattern.test(line);
+    this.#programs.unshift({ matches, program });
+  }
+
+  create(request: CreateSandbox): MockSandbox {
+    const id = SandboxId.parse(randomName());
+    const sandbox = new MockSandbox(id, request, `mock-token-${randomName()}`);
+    this.sandboxes.set(id, sandbox);
+    this.tell({ type: "sandbox.state", sandboxId: id, from: "creating", to: "running" });
+    return sandbox;
+  }
+
+  sandbox(id: string): MockSandbox {
+    const sandbox = this.sandboxes.get(id);
+    if (sandbox === undefined) throw new SandboxError("not_found", `Cannot find sandbox ${id}`);
+    return sandbox;
+  }
+
+  kill(id: string): boolean {
+    const sandbox = this.sandboxes.get(id);
+    if (sandbox === undefined) return false;
+    this.sandboxes.delete(id);
+    sandbox.end();
+    const reason = { kind: "asked", message: "killed" } as const;
+    this.tell({ type: "sandbox.state", sandboxId: sandbox.info().id, from: "killing", to: "killed", reason });
+    return true;
+  }
+
+  run(sandbox: MockSandbox, request: RunCommand): MockCommand {
+    const line = request.shell ?? request.argv?.join(" ") ?? "";
+    const program = this.#programs.find(({ matches }) => matches(line))?.program ?? unknownProgram;
+    const command = sandbox.run(request, program, (info) => this.#commandEnded(info));
+    const { id, sandboxId, argv } = command.info;
+    this.tell({ type: "command.started", sandboxId, commandId: id, argv });
+    return command;
+  }
+
+  tell(event: EventBody): void {
+    this.events.push({ ...event, cursor: this.events.length + 1, atMs: Date.now() });
+    this.bell.ring();
+  }
+
+  #commandEnded({ id, sandboxId, exitCode, signal, timedOut }: CommandInfo): void {
+    this.tell({ type: "command.ended", sandboxId, commandId: id, exitCode, signal, timedOut });
+  }
+}
+
+const unknownProgram: MockProgram = ({ line, stderr }) => {
+  stderr(`bash: ${line}: command not found (script it with onCommand)\n`);
+  return 127;
+};

@@ -1,0 +1,79 @@
+import type { RunCommandInput, SandboxId } from "@atoll/protocol";
+import { CommandHandle, type Wire } from "./commands/command-handle.ts";
+import { Commands } from "./commands/commands.ts";
+
+type Given = Pick<RunCommandInput, "name" | "cwd" | "env" | "user" | "timeoutMs" | "keepAlive" | "tags" | "logBytes">;
+
+export interface PtyOptions extends Given {
+  rows?: number | undefined;
+  cols?: number | undefined;
+  /** What runs in the terminal; a login shell when absent. */
+  argv?: readonly string[] | undefined;
+  /** What the terminal shows, as bytes. */
+  onData?: ((data: Uint8Array) => void | Promise<void>) | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+interface SignalOption {
+  signal?: AbortSignal | undefined;
+}
+
+/** Terminals of one sandbox: `sandbox.pty`. A terminal is a command, so `commands` lists and connects it too. */
+export class Ptys {
+  readonly #wire: Wire;
+  readonly #sandboxId: SandboxId;
+  readonly #commands: Commands;
+
+  constructor(wire: Wire, sandboxId: SandboxId) {
+    this.#wire = wire;
+    this.#commands = new Commands(wire, sandboxId);
+    this.#sandboxId = sandboxId;
+  }
+
+  /**
+   * Opens a terminal. What it shows comes from the handle's events, or to `onData`.
+   *
+   * @example
+   * const terminal = await sandbox.pty.create({ rows: 24, cols: 80, argv: ["sh", "-c", "read name; echo hi $name"] });
+   * await terminal.sendStdin("there\n");
+   * console.log((await terminal.wait()).stdout.includes("hi there")); // true
+   */
+  async create(options: PtyOptions = {}): Promise<CommandHandle> {
+    const { rows = 24, cols = 80, argv = ["bash", "-l"], onData, signal, env, ...given } = options;
+    const { command } = await this.#wire.http.call("runCommand", {
+      params: { id: this.#sandboxId },
+      body: {
+        ...given,
+        argv: [...argv],
+        env: { TERM: "xterm-256color", ...env },
+        pty: { rows, cols },
+        stdin: true,
+        background: true,
+      },
+      signal,
+    });
+    const handle = new CommandHandle(this.#wire, command, 0);
+    if (onData !== undefined) show(handle, onData).catch(() => undefined);
+    return handle;
+  }
+
+  /** Types into a terminal by its id. */
+  async sendInput(terminalId: string, input: string | Uint8Array, options: SignalOption = {}): Promise<void> {
+    await this.#commands.sendStdin(terminalId, input, options);
+  }
+
+  /** Resizes a terminal by its id. */
+  async resize(terminalId: string, size: { rows: number; cols: number }, options: SignalOption = {}): Promise<void> {
+    const params = { id: this.#sandboxId, commandId: terminalId };
+    await this.#wire.http.call("resizeCommand", { params, body: size, ...options });
+  }
+
+  /** Ends a terminal and what runs in it. */
+  async kill(terminalId: string, options: SignalOption = {}): Promise<void> {
+    await this.#commands.kill(terminalId, options);
+  }
+}
+
+async function show(handle: CommandHandle, onData: NonNullable<PtyOptions["onData"]>): Promise<void> {
+  for await (const event of handle) if (event.type === "stdout" || event.type === "stderr") await onData(event.data);
+}

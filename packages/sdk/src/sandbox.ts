@@ -1,0 +1,266 @@
+import {
+  SandboxError,
+  SandboxId,
+  type CreateSandboxInput,
+  type EgressPolicy,
+  type EgressPolicyInput,
+  type PortInfo,
+  type routes,
+  type SandboxInfo,
+  type UpdateSandboxInput,
+} from "@atoll/protocol";
+import type { z } from "zod";
+import { clientFor, splitConnection, type Atoll, type ListOptions } from "./client.ts";
+import { Commands } from "./commands/commands.ts";
+import type { ConnectionOptions } from "./connection-options.ts";
+import { Files } from "./files/files.ts";
+import { Ptys } from "./pty.ts";
+
+interface SignalOption {
+  signal?: AbortSignal | undefined;
+}
+
+type WithConnection = ConnectionOptions & { client?: Atoll | undefined };
+
+export interface CreateOptions extends CreateSandboxInput, WithConnection, SignalOption {
+  /** The same as `env`. */
+  envs?: Record<string, string> | undefined;
+}
+
+export type Metrics = z.infer<typeof routes.getUsage.reply>;
+export type Timeouts = NonNullable<UpdateSandboxInput["timeouts"]>;
+
+/**
+ * A sandbox on the server. It lives there: dropping this object does not end it. With `await using` it ends with the block.
+ *
+ * @example
+ * await using sandbox = await Sandbox.create();
+ * const { stdout } = await sandbox.commands.run("uname -s");
+ * console.log(stdout.trim()); // Linux
+ */
+export class Sandbox {
+  readonly id: SandboxId;
+  /** Attaches to this sandbox without a key; known to the client that created it only. */
+  readonly token: string | undefined;
+  readonly commands: Commands;
+  readonly files: Files;
+  readonly pty: Ptys;
+  readonly #client: Atoll;
+
+  constructor(client: Atoll, id: SandboxId, token?: string) {
+    this.#client = client;
+    this.id = id;
+    this.token = token;
+    this.commands = new Commands(client, id);
+    this.files = new Files(client, id, client.connection.baseUrl);
+    this.pty = new Ptys(client, id);
+  }
+
+  /**
+   * Creates a sandbox and waits until it runs.
+   *
+   * @example
+   * const sandbox = await Sandbox.create({ limits: { memoryBytes: 512 * 1024 * 1024 }, labels: { team: "blue" } });
+   * console.log((await sandbox.getInfo()).state); // running
+   * await sandbox.kill();
+   */
+  static async create(options: CreateOptions = {}): Promise<Sandbox> {
+    const [connection, { signal, env, envs, ...given }] = splitConnection(options);
+    const client = clientFor(connection);
+    const body = { ...given, ...(env === undefined && envs === undefined ? {} : { env: { ...envs, ...env } }) };
+    const { sandbox, token } = await client.http.call("createSandbox", { body, signal });
+    return new Sandbox(client, sandbox.id, token);
+  }
+
+  /**
+   * The sandbox with this id. Fails when there is none.
+   *
+   * @example
+   * const { id } = await Sandbox.create();
+   * const same = await Sandbox.connect(id);
+   * await same.kill();
+   */
+  static async connect(id: string, options: WithConnection & SignalOption = {}): Promise<Sandbox> {
+    const client = clientFor(options);
+    const info = await client.http.call("getSandbox", { params: { id }, signal: options.signal });
+    return new Sandbox(client, info.id);
+  }
+
+  /**
+   * Every sandbox that the key may see.
+   *
+   * @example
+   * const sandbox = await Sandbox.create({ labels: { run: "17" } });
+   * for await (const { id } of Sandbox.list({ labels: { run: "17" } })) console.log(id === sandbox.id); // true
+   */
+  static list(options: ListOptions & WithConnection = {}): AsyncGenerator<SandboxInfo, void, undefined> {
+    return clientFor(options).sandboxes(options);
+  }
+
+  /**
+   * Ends a sandbox by its id and removes everything of it. `false`: there was none.
+   *
+   * @example
+   * const { id } = await Sandbox.create();
+   * console.log(await Sandbox.kill(id)); // true
+   */
+  static async kill(id: string, options: WithConnection & SignalOption = {}): Promise<boolean> {
+    return new Sandbox(clientFor(options), SandboxId.parse(id)).kill(options);
+  }
+
+  /**
+   * What the server knows of it.
+   *
+   * @example
+   * console.log((await sandbox.getInfo()).runningCommands); // 0
+   */
+  async getInfo(options: SignalOption = {}): Promise<SandboxInfo> {
+    return this.#client.http.call("getSandbox", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * Memory, CPU time, processes and disk, as they are now.
+   *
+   * @example
+   * console.log((await sandbox.getMetrics()).memoryBytes > 0); // true
+   */
+  async getMetrics(options: SignalOption = {}): Promise<Metrics> {
+    return this.#client.http.call("getUsage", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * When it ends by itself: a number is how long it may be idle, an object changes what it names.
+   *
+   * @example
+   * await sandbox.setTimeout(5 * 60_000);
+   * await sandbox.setTimeout({ lifetimeMs: 3_600_000, onTimeout: "kill" });
+   * console.log((await sandbox.getInfo()).timeouts.idleMs); // 300000
+   */
+  async setTimeout(timeouts: number | Timeouts, options: SignalOption = {}): Promise<SandboxInfo> {
+    const { timeouts: current } = await this.getInfo(options);
+    const changed = typeof timeouts === "number" ? { idleMs: timeouts } : timeouts;
+    return this.update({ timeouts: { ...current, ...changed } }, options);
+  }
+
+  /**
+   * Replaces timeouts or labels.
+   *
+   * @example
+   * const info = await sandbox.update({ labels: { stage: "test" } });
+   * console.log(info.labels); // { stage: 'test' }
+   */
+  async update(changes: UpdateSandboxInput, options: SignalOption = {}): Promise<SandboxInfo> {
+    const call = { params: { id: this.id }, body: changes, isRepeatable: true, signal: options.signal } as const;
+    return this.#client.http.call("updateSandbox", call);
+  }
+
+  /**
+   * The URL under which a port inside is reached over HTTP and WebSocket. It is guarded by the `token` of the answer unless
+   * made public.
+   *
+   * @example
+   * const { url } = await sandbox.getUrl(8000);
+   * console.log(url.startsWith("http")); // true
+   */
+  async getUrl(port: number, options: SignalOption & { public?: boolean | undefined } = {}): Promise<PortInfo> {
+    const params = { id: this.id, port };
+    const { signal } = options;
+    const answer =
+      options.public === undefined
+        ? await this.#client.http.call("getPort", { params, signal })
+        : await this.#client.http.call("setPort", {
+            params,
+            body: { isPublic: options.public },
+            isRepeatable: true,
+            signal,
+          });
+    return this.#absolute(answer);
+  }
+
+  /**
+   * Waits until something inside listens on the port.
+   *
+   * @example
+   * await sandbox.commands.run("python3 -m http.server 8000", { background: true });
+   * const { port } = await sandbox.waitForPort(8000);
+   * console.log(port); // 8000
+   */
+  async waitForPort(port: number, options: SignalOption & { timeoutMs?: number | undefined } = {}): Promise<PortInfo> {
+    const { timeoutMs = 30_000, signal } = options;
+    const call = { params: { id: this.id, port }, body: { timeoutMs }, isRepeatable: true, signal } as const;
+    return this.#absolute(await this.#client.http.call("waitForPort", { ...call, timeoutMs: timeoutMs + 15_000 }));
+  }
+
+  /**
+   * What it may reach.
+   *
+   * @example
+   * console.log((await sandbox.getEgress()).allow); // []
+   */
+  async getEgress(options: SignalOption = {}): Promise<EgressPolicy> {
+    return this.#client.http.call("getEgress", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * Changes what it may reach, from now on.
+   *
+   * @example
+   * await sandbox.setEgress({ allow: ["*.example.com:443"] });
+   * console.log((await sandbox.getEgress()).allow); // [ '*.example.com:443' ]
+   */
+  async setEgress(policy: EgressPolicyInput, options: SignalOption = {}): Promise<EgressPolicy> {
+    const call = { params: { id: this.id }, body: policy, isRepeatable: true, signal: options.signal } as const;
+    return this.#client.http.call("setEgress", call);
+  }
+
+  /**
+   * Has the sandbox for this client alone, for `ttlMs`: others get `in_use`. The connection's `holder` says who has it.
+   *
+   * @example
+   * const holder = new Atoll({ holder: "build-7" });
+   * const mine = await Sandbox.connect(sandbox.id, { client: holder });
+   * console.log((await mine.hold()).heldBy); // build-7
+   * await mine.unhold();
+   */
+  async hold(options: SignalOption & { ttlMs?: number | undefined } = {}): Promise<SandboxInfo> {
+    const { ttlMs, signal } = options;
+    const body = { holder: this.#holder(), ttlMs };
+    return this.#client.http.call("holdSandbox", { params: { id: this.id }, body, isRepeatable: true, signal });
+  }
+
+  /** Shares it again. */
+  async unhold(options: SignalOption = {}): Promise<SandboxInfo> {
+    const call = { params: { id: this.id }, query: { holder: this.#holder() }, signal: options.signal };
+    return this.#client.http.call("unholdSandbox", { ...call, isRepeatable: true });
+  }
+
+  /**
+   * Ends it and removes everything of it. Resolves also when it is gone already, with `false`.
+   *
+   * @example
+   * const sandbox = await Sandbox.create();
+   * console.log(await sandbox.kill(), await sandbox.kill()); // true false
+   */
+  async kill(options: SignalOption = {}): Promise<boolean> {
+    const call = { params: { id: this.id }, isRepeatable: true, signal: options.signal } as const;
+    return (await this.#client.http.call("killSandbox", call)).killed;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.kill();
+  }
+
+  #holder(): string {
+    const { holder } = this.#client.connection;
+    if (holder === undefined) {
+      throw new SandboxError("invalid_argument", "Cannot hold the sandbox: this client has no name", {
+        suggestion: "Give the connection a holder, a name of your choice",
+      });
+    }
+    return holder;
+  }
+
+  #absolute(port: PortInfo): PortInfo {
+    return { ...port, url: new URL(port.url, `${this.#client.connection.baseUrl}/`).href };
+  }
+}

@@ -1,0 +1,282 @@
+import { Atoll, CommandExitError, isSandboxError, Sandbox, type ConnectionOptions } from "@atoll/sdk";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { MockProgram } from "../../src/mock/index.ts";
+
+/** A server that the scenario runs against. */
+export interface ScenarioServer {
+  connection: ConnectionOptions;
+  create: { driver?: "local" | "gvisor" };
+  stop(): Promise<void>;
+}
+
+/** What the lines of the scenario do where there is no shell. */
+export const programs: Record<string, MockProgram> = {
+  "echo out; echo err >&2; exit 3": ({ stdout, stderr }) => {
+    stdout("out\n");
+    stderr("err\n");
+    return 3;
+  },
+  "printf 0123456789": ({ stdout }) => stdout("0123456789"),
+  "echo $GREETING from $PLACE": ({ stdout, env }) => stdout(`${env["GREETING"]} from ${env["PLACE"]}\n`),
+  pwd: ({ stdout, cwd }) => stdout(`${cwd}\n`),
+  "sleep 60": ({ signal }) =>
+    new Promise<void>((resolve) => {
+      signal.addEventListener("abort", () => resolve());
+    }),
+  cat: async ({ stdin, stdout }) => {
+    for await (const piece of stdin) stdout(piece);
+  },
+  "exec <&-; sleep 0.2; echo alive": async ({ stdout }) => stdout("alive\n"),
+  "printf '\\303\\244\\377'": ({ stdout }) => stdout(new Uint8Array([0xc3, 0xa4, 0xff])),
+};
+
+async function collect<Value>(values: AsyncIterable<Value>): Promise<Value[]> {
+  const all: Value[] = [];
+  for await (const value of values) all.push(value);
+  return all;
+}
+
+/** The same over the mock and over a real server, so that neither drifts from the other. */
+export function sdkScenario(name: string, start: () => Promise<ScenarioServer>): void {
+  describe(`SDK over ${name}`, () => {
+    let server: ScenarioServer;
+    let client: Atoll;
+    let sandbox: Sandbox;
+
+    beforeAll(async () => {
+      server = await start();
+      client = new Atoll(server.connection);
+      sandbox = await Sandbox.create({
+        client,
+        ...server.create,
+        env: { PLACE: "here" },
+        labels: { suite: "scenario" },
+      });
+    });
+
+    afterAll(async () => {
+      await sandbox?.kill();
+      client?.close();
+      await server?.stop();
+    });
+
+    test("a command's output and exit code come as they are", async () => {
+      const result = await sandbox.commands.run("echo out; echo err >&2; exit 3");
+      expect(result).toMatchObject({ exitCode: 3, signal: null, timedOut: false, stdout: "out\n", stderr: "err\n" });
+      expect(result.command.state).toBe("exited");
+    });
+
+    test("check makes an exit code an error that has the result", async () => {
+      const failing = sandbox.commands.run("echo out; echo err >&2; exit 3", { check: true });
+      const error = await failing.catch((thrown: unknown) => thrown);
+      expect(error).toBeInstanceOf(CommandExitError);
+      expect(error).toMatchObject({ exitCode: 3, stdout: "out\n", stderr: "err\n" });
+    });
+
+    test("argv, env and cwd reach the command", async () => {
+      expect((await sandbox.commands.run(["printf", "0123456789"])).stdout).toBe("0123456789");
+      const greeting = await sandbox.commands.run("echo $GREETING from $PLACE", { envs: { GREETING: "hello" } });
+      expect(greeting.stdout).toBe("hello from here\n");
+      expect((await sandbox.commands.run("pwd", { cwd: "/tmp" })).stdout).toBe("/tmp\n");
+    });
+
+    test("bytes that are no text are told as such, and text callbacks get whole characters", async () => {
+      const texts: string[] = [];
+      const result = await sandbox.commands.run("printf '\\303\\244\\377'", {
+        onStdout: (text) => void texts.push(text),
+      });
+      expect(texts.join("")).toBe("ä\uFFFD");
+      expect(result.stdout).toBe("ä\uFFFD");
+    });
+
+    test("a time limit ends the command and says so", async () => {
+      const result = await sandbox.commands.run("sleep 60", { timeoutMs: 100 });
+      expect(result).toMatchObject({ timedOut: true, exitCode: null });
+    });
+
+    test("a command in the background is followed to its end", async () => {
+      const handle = await sandbox.commands.run("echo out; echo err >&2; exit 3", { background: true });
+      const events = await collect(handle);
+      expect(events.at(-1)).toMatchObject({ type: "ended", command: { exitCode: 3 } });
+      expect(events.map((event) => (event.type === "stderr" ? event.text : "")).join("")).toBe("err\n");
+      expect((await handle.wait()).stdout).toBe("out\n");
+    });
+
+    test("a command is found again by its id and replayed from any byte", async () => {
+      const { id } = await sandbox.commands.run("printf 0123456789", { name: "digits", tags: { kind: "test" } });
+      const again = await sandbox.commands.connect(id, { from: 4 });
+      expect((await again.wait()).stdout).toBe("456789");
+      expect(await sandbox.commands.get(id)).toMatchObject({ name: "digits", tags: { kind: "test" }, stdoutBytes: 10 });
+      expect((await sandbox.commands.list()).map((command) => command.id)).toContain(id);
+    });
+
+    test("two clients on one command both get all of it", async () => {
+      const handle = await sandbox.commands.run("cat", { background: true, stdin: true });
+      const other = new Atoll(server.connection);
+      const second = await (await Sandbox.connect(sandbox.id, { client: other })).commands.connect(handle.id);
+      const both = Promise.all([handle.wait(), second.wait()]);
+      await handle.sendStdin("from one\n");
+      await second.sendStdin("from the other\n");
+      await handle.closeStdin();
+      for (const { stdout } of await both) expect(stdout).toBe("from one\nfrom the other\n");
+      other.close();
+    });
+
+    test("input is given at once, as a stream, or by id", async () => {
+      expect((await sandbox.commands.run("cat", { stdin: "text" })).stdout).toBe("text");
+      const stream = new Blob(["streamed"]).stream();
+      expect((await sandbox.commands.run("cat", { stdin: stream })).stdout).toBe("streamed");
+      expect((await sandbox.commands.run("cat", { stdin: new Uint8Array(0) })).stdout).toBe("");
+      const handle = await sandbox.commands.run("cat", { background: true, stdin: true });
+      await sandbox.commands.sendStdin(handle.id, "by id");
+      await sandbox.commands.closeStdin(handle.id);
+      expect((await handle.wait()).stdout).toBe("by id");
+    });
+
+    test("more input than fits on the way arrives whole", async () => {
+      const input = new Uint8Array(3_000_000).map((_, index) => 97 + (index % 23));
+      const result = await sandbox.commands.run("cat", { stdin: input });
+      expect(result.exitCode).toBe(0);
+      expect(result.stdout === new TextDecoder().decode(input)).toBe(true);
+    });
+
+    test("a command that leaves its input unread still gives its output", async () => {
+      const result = await sandbox.commands.run("exec <&-; sleep 0.2; echo alive", { stdin: new Uint8Array(500_000) });
+      expect(result.stdout).toBe("alive\n");
+    });
+
+    test("kill ends a command with its signal", async () => {
+      const handle = await sandbox.commands.run("sleep 60", { background: true });
+      await handle.kill();
+      expect(await handle.wait()).toMatchObject({ signal: "SIGKILL", exitCode: null });
+    });
+
+    test("an abort in the foreground throws the reason and ends the command", async () => {
+      const reason = new Error("no more");
+      const stop = new AbortController();
+      const run = sandbox.commands.run("sleep 60", { name: "aborted", signal: stop.signal });
+      const named = async () => (await sandbox.commands.list()).find(({ name }) => name === "aborted");
+      await expect.poll(async () => (await named())?.state, { timeout: 10_000 }).toBe("running");
+      stop.abort(reason);
+      await expect(run).rejects.toBe(reason);
+      await expect.poll(async () => (await named())?.state, { timeout: 10_000 }).toBe("exited");
+    });
+
+    test("an abort of waiting leaves the command alone", async () => {
+      const handle = await sandbox.commands.run("sleep 60", { background: true });
+      await expect(handle.wait({ signal: AbortSignal.abort(new Error("enough")) })).rejects.toThrow("enough");
+      expect((await sandbox.commands.get(handle.id)).state).toBe("running");
+      await sandbox.commands.kill(handle.id);
+    });
+
+    test("files are written, read, listed, moved and removed", async () => {
+      const { files } = sandbox;
+      expect(await files.write("dir/a.txt", "hello")).toMatchObject({ name: "a.txt", type: "file", sizeBytes: 5 });
+      await files.write("dir/a.txt", new TextEncoder().encode(" there"), { how: "append" });
+      expect(await files.read("dir/a.txt")).toBe("hello there");
+      expect(await files.read("dir/a.txt", { as: "bytes", offset: 6, length: 2 })).toEqual(new Uint8Array([116, 104]));
+      const stream = await files.read("dir/a.txt", { as: "stream" });
+      expect(await new Response(stream).text()).toBe("hello there");
+      await files.write("dir/stream.bin", new Blob(["by stream"]).stream());
+      expect((await files.list("dir")).map((file) => file.name)).toEqual(["a.txt", "stream.bin"]);
+      await files.rename("dir/a.txt", "dir/b.txt");
+      expect(await files.exists("dir/a.txt")).toBe(false);
+      expect(await files.exists("dir/b.txt")).toBe(true);
+      expect(await files.mkdir("dir/deep/er")).toMatchObject({ type: "directory" });
+      await files.remove("dir", { recursive: true });
+      expect(await files.exists("dir")).toBe(false);
+      await expect(files.read("dir/b.txt")).rejects.toMatchObject({ code: "not_found" });
+      await expect(
+        files.write("dir", "x", { how: "create" }).then(() => files.write("dir", "y", { how: "create" })),
+      ).rejects.toMatchObject({ code: "already_exists" });
+    });
+
+    test("a watch tells what changes after it says that it watches", async () => {
+      await sandbox.files.mkdir("seen");
+      const seen: string[] = [];
+      for await (const change of sandbox.files.watch("seen", { signal: AbortSignal.timeout(20_000) })) {
+        if (change.kind === "watching") await sandbox.files.write("seen/new.txt", "1");
+        seen.push(change.path);
+        if (change.path === "new.txt") break;
+      }
+      expect(seen.at(-1)).toBe("new.txt");
+    });
+
+    test("info, timeouts, labels and egress are told and changed", async () => {
+      expect(await sandbox.getInfo()).toMatchObject({
+        id: sandbox.id,
+        state: "running",
+        labels: { suite: "scenario" },
+      });
+      expect((await sandbox.setTimeout(120_000)).timeouts.idleMs).toBe(120_000);
+      expect((await sandbox.setTimeout({ lifetimeMs: 3_600_000 })).timeouts).toMatchObject({
+        idleMs: 120_000,
+        lifetimeMs: 3_600_000,
+      });
+      expect((await sandbox.update({ labels: { suite: "changed" } })).labels).toEqual({ suite: "changed" });
+      await sandbox.setEgress({ allow: ["example.com:443"] });
+      expect((await sandbox.getEgress()).allow).toEqual(["example.com:443"]);
+      expect((await sandbox.getMetrics()).processes).toBeGreaterThan(0);
+      const listed = await collect(Sandbox.list({ client, labels: { suite: "changed" }, pageSize: 1 }));
+      expect(listed.map(({ id }) => id)).toEqual([sandbox.id]);
+    });
+
+    test("who holds a sandbox has it alone", async () => {
+      const holder = new Atoll({ ...server.connection, holder: "one" });
+      const mine = await Sandbox.connect(sandbox.id, { client: holder });
+      expect((await mine.hold({ ttlMs: 30_000 })).heldBy).toBe("one");
+      const other = new Atoll({ ...server.connection, holder: "two" });
+      const theirs = await Sandbox.connect(sandbox.id, { client: other });
+      await expect(theirs.hold()).rejects.toMatchObject({ code: "in_use" });
+      expect((await mine.unhold()).heldBy).toBeUndefined();
+    });
+
+    test("events come in order from a cursor", async () => {
+      const { id } = await sandbox.commands.run("printf 0123456789");
+      const types: string[] = [];
+      for await (const event of client.events({
+        cursor: 0,
+        sandboxId: sandbox.id,
+        signal: AbortSignal.timeout(20_000),
+      })) {
+        types.push(event.type);
+        if (event.type === "command.ended" && event.commandId === id) break;
+      }
+      expect(types[0]).toBe("sandbox.state");
+      expect(types.slice(-2)).toEqual(["command.started", "command.ended"]);
+    });
+
+    test("a sandbox's own token is enough for that sandbox", async () => {
+      const { token } = await Sandbox.create({ client, ...server.create }).then(async (short) => {
+        await short.kill();
+        return short;
+      });
+      expect(token).toBeTypeOf("string");
+      const { apiKey: _, ...keyless } = server.connection;
+      const guest = new Atoll({ ...keyless, sandboxToken: sandbox.token });
+      const same = await Sandbox.connect(sandbox.id, { client: guest });
+      expect((await same.commands.run("cat", { stdin: "by token" })).stdout).toBe("by token");
+      const wrong = new Atoll({ ...keyless, sandboxToken: token });
+      await expect(Sandbox.connect(sandbox.id, { client: wrong })).rejects.toMatchObject({ code: "permission_denied" });
+      guest.close();
+    });
+
+    test("keys are made, listed and revoked", async () => {
+      const { key, secret } = await client.keys.create({ name: "scenario" });
+      expect((await client.keys.list()).map(({ id }) => id)).toContain(key.id);
+      const other = new Atoll({ ...server.connection, apiKey: secret });
+      expect(await collect(other.sandboxes())).toBeInstanceOf(Array);
+      await client.keys.revoke(key.id);
+      await expect(collect(other.sandboxes())).rejects.toMatchObject({ code: "permission_denied" });
+    });
+
+    test("what the server refuses is an error with its code", async () => {
+      const missing = "a".repeat(20);
+      const error = await Sandbox.connect(missing, { client }).catch((thrown: unknown) => thrown);
+      expect(isSandboxError(error, "not_found")).toBe(true);
+      await expect(sandbox.commands.run("")).rejects.toMatchObject({ code: "invalid_argument" });
+      await expect(sandbox.commands.connect(`cmd${missing}`)).rejects.toMatchObject({ code: "not_found" });
+      expect(await Sandbox.kill(missing, { client })).toBe(false);
+    });
+  });
+}
