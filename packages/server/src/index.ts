@@ -1,3 +1,5 @@
+export { packDirectory } from "./archives/pack-directory.ts";
+export { unpackArchive } from "./archives/unpack-archive.ts";
 export { compilePolicy, type CompiledPolicy } from "./egress/compile-policy.ts";
 export { createEgressHandler, type EgressDecision } from "./egress/create-egress-handler.ts";
 export { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";

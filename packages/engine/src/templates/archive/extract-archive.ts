@@ -5,6 +5,7 @@ import { SandboxError } from "@atoll/protocol";
 import { hasErrno } from "../../support/errno.ts";
 import { openArchive } from "./open-archive.ts";
 import { readTar, type TarEntry } from "./read-tar.ts";
+import { safePath } from "./safe-path.ts";
 import { MalformedArchive } from "./tar-header.ts";
 
 export interface ExtractOptions {
@@ -14,9 +15,6 @@ export interface ExtractOptions {
   maxEntries: number;
 }
 
-/** Short enough that everything can be named, and removed, by an absolute path. */
-const longestPath = 2048;
-const longestName = 255;
 const longestTarget = 4095;
 
 /** Here sandboxes get their own filesystems: what an archive has in them besides files and directories is not needed. */
@@ -163,18 +161,6 @@ async function writeFile(target: string, entry: Extract<TarEntry, { kind: "file"
   } finally {
     await file.close();
   }
-}
-
-/** Relative, without "." and "..": joined to the root it stays below it. "" for the root itself. */
-function safePath(name: string): string {
-  const parts = name.split("/").filter((part) => part !== "" && part !== ".");
-  const isUnsafe = name.startsWith("/") || name.includes("\0") || parts.includes("..");
-  if (isUnsafe) throw new MalformedArchive(`the name ${JSON.stringify(name)} leads out of it`);
-  const path = parts.join("/");
-  if (Buffer.byteLength(path) > longestPath || parts.some((part) => Buffer.byteLength(part) > longestName)) {
-    throw new MalformedArchive(`the name ${JSON.stringify(`${name.slice(0, 60)}…`)} is too long`);
-  }
-  return path;
 }
 
 function assertTarget(path: string, target: string): void {

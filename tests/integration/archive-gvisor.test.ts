@@ -1,0 +1,3 @@
+import { archiveContract } from "../support/archive-contract.ts";
+
+archiveContract("gvisor");
