@@ -1,9 +1,11 @@
 import type { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import type { EgressAnswer, EgressAsk, EgressHandler } from "@atoll/engine";
 import { parseAddress } from "./address.ts";
 import type { CompiledPolicy } from "./compile-policy.ts";
 import { connectFirst, type Connected } from "./connect-first.ts";
 import { parseHost } from "./host.ts";
+import { Pace } from "./pace.ts";
 import { resolveName, type ResolveName } from "./resolve-name.ts";
 
 export interface EgressDecision extends EgressAsk {
@@ -46,6 +48,8 @@ const mostAddresses = 16;
 export function createEgressHandler(options: EgressGateOptions): EgressGate {
   const { policy, onDecision, resolve = resolveName, timeoutMs = 15_000 } = options;
   const open = new Map<Socket, Open>();
+  // Each of them is an event and a line in the audit log: a sandbox that asks without end must not fill the disk.
+  const pace = new Pace({ perSecond: 50, burst: 500 });
 
   const isAllowed = ({ ask, address: text }: Open): boolean => {
     const address = parseAddress(text);
@@ -62,6 +66,8 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
 
   return {
     onEgress: async (ask) => {
+      const waitMs = pace.takeTurn();
+      if (waitMs > 0) await delay(waitMs);
       const signal = AbortSignal.timeout(timeoutMs);
       const outcome = await attempt(ask, policy(), resolve, signal).catch((error: unknown) => failureOf(error, signal));
       if (!("socket" in outcome)) {

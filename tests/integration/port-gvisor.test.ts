@@ -1,0 +1,3 @@
+import { portContract } from "../support/port-contract.ts";
+
+portContract("gvisor");
