@@ -1,0 +1,176 @@
+import { constants } from "node:fs";
+import { chmod, lstat, mkdir, open, rm, symlink, utimes } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { SandboxError } from "@atoll/protocol";
+import { ByteReader, cutOff } from "./byte-reader.ts";
+import { blockBytes, decodeHeader, decodePax, readText, type Entry } from "./header.ts";
+
+export interface UnpackOptions {
+  signal: AbortSignal;
+  onSkipped: (path: string) => void;
+  onBytes?: (bytes: number) => void;
+}
+
+/** A header that describes the next one is small; anything larger is made to fill our memory. */
+const largestExtraBytes = 1024 * 1024;
+
+/**
+ * Unpacks an archive that a stranger made into a directory, and into nothing outside of it: names that climb are refused, no link is
+ * followed on the way, and a link that would lead out is left out. Set-user-id bits are dropped.
+ */
+export async function unpack(
+  archive: AsyncIterable<Uint8Array>,
+  directory: string,
+  options: UnpackOptions,
+): Promise<{ files: number; bytes: number }> {
+  const reader = new ByteReader(archive);
+  const total = { files: 0, bytes: 0 };
+  /** Times and modes of directories are set last: files that are put in would change them, or could not be. */
+  const directories: Entry[] = [];
+  try {
+    await mkdir(directory, { recursive: true });
+    for await (const entry of readEntries(reader)) {
+      options.signal.throwIfAborted();
+      if (entry === undefined) continue;
+      await place(entry, reader, directory, options);
+      if (entry.type === "directory") directories.push(entry);
+      if (entry.type === "file") total.bytes += entry.sizeBytes;
+      if (entry.path !== "" && entry.path !== ".") total.files += 1;
+    }
+    for (const entry of directories.toReversed()) {
+      const path = join(directory, entry.path);
+      await chmod(path, entry.mode & 0o777);
+      await utimes(path, entry.modifiedAtMs / 1_000, entry.modifiedAtMs / 1_000);
+    }
+  } finally {
+    await reader.close();
+  }
+  return total;
+}
+
+/** Entries in turn; the body of a file has to be read before the next one. */
+async function* readEntries(reader: ByteReader): AsyncGenerator<Entry | undefined, void, undefined> {
+  let extra = new Map<string, string>();
+  for (;;) {
+    const block = await reader.take(blockBytes);
+    if (block === undefined) throw cutOff();
+    if (block.every((byte) => byte === 0)) return;
+    const header = decodeHeader(block);
+    const { typeFlag } = header;
+    if (["x", "g", "L", "K"].includes(typeFlag)) {
+      const body = await readExtra(reader, header.sizeBytes);
+      if (typeFlag === "x") extra = new Map([...extra, ...decodePax(body)]);
+      if (typeFlag === "L") extra.set("path", readText(body));
+      if (typeFlag === "K") extra.set("linkpath", readText(body));
+      continue;
+    }
+    const path = extra.get("path") ?? header.path;
+    const shared = {
+      path: safePath(path),
+      mode: header.mode,
+      modifiedAtMs: extra.has("mtime") ? Number(extra.get("mtime")) * 1_000 : header.modifiedAtMs,
+      sizeBytes: extra.has("size") ? Number(extra.get("size")) : header.sizeBytes,
+    };
+    if (!Number.isSafeInteger(shared.sizeBytes) || shared.sizeBytes < 0 || !Number.isFinite(shared.modifiedAtMs)) {
+      throw new Error("the archive is damaged: an entry has no sensible size or time");
+    }
+    const target = extra.get("linkpath") ?? header.target;
+    extra = new Map();
+    if (typeFlag === "5" || (typeFlag !== "2" && path.endsWith("/"))) yield { ...shared, type: "directory" };
+    else if (typeFlag === "2") yield { ...shared, type: "link", target };
+    else if (typeFlag === "0" || typeFlag === "\0" || typeFlag === "7") yield { ...shared, type: "file" };
+    else await skip(reader, shared.sizeBytes);
+  }
+}
+
+async function readExtra(reader: ByteReader, bytes: number): Promise<Buffer> {
+  if (bytes > largestExtraBytes) throw new Error("the archive is damaged: a name is longer than any name can be");
+  const body = await reader.take(bytes);
+  if (body === undefined && bytes > 0) throw cutOff();
+  await skip(reader, 0, bytes);
+  return body ?? Buffer.alloc(0);
+}
+
+/** Reads past a body and the padding behind it. */
+async function skip(reader: ByteReader, bytes: number, already = 0): Promise<void> {
+  const gap = (blockBytes - ((bytes + already) % blockBytes)) % blockBytes;
+  let got = 0;
+  for await (const piece of reader.pieces(bytes + gap)) got += piece.length;
+  if (got < bytes + gap) throw cutOff();
+}
+
+function safePath(path: string): string {
+  const clean = posix.normalize(path).replace(/\/+$/, "");
+  if (posix.isAbsolute(clean) || clean === ".." || clean.startsWith("../") || clean.includes("\0")) {
+    throw new SandboxError(
+      "permission_denied",
+      `Cannot unpack ${JSON.stringify(path)}: it leads out of the directory`,
+      {
+        suggestion: "The archive was made to harm this machine: look into the sandbox that it came from.",
+      },
+    );
+  }
+  return clean;
+}
+
+async function place(entry: Entry, reader: ByteReader, directory: string, options: UnpackOptions): Promise<void> {
+  const path = join(directory, entry.path);
+  await makeParents(directory, entry.path);
+  switch (entry.type) {
+    case "directory":
+      await makeRealDirectory(path);
+      return;
+    case "link":
+      if (!staysInside(entry)) {
+        options.onSkipped(`${entry.path} -> ${entry.target}`);
+        return;
+      }
+      await rm(path, { force: true });
+      await symlink(entry.target ?? "", path);
+      return;
+    case "file":
+      await placeFile(entry, path, reader, options);
+  }
+}
+
+async function placeFile(entry: Entry, path: string, reader: ByteReader, options: UnpackOptions): Promise<void> {
+  await rm(path, { force: true });
+  const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
+  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    let got = 0;
+    for await (const piece of reader.pieces(entry.sizeBytes)) {
+      options.signal.throwIfAborted();
+      await file.writeFile(piece);
+      options.onBytes?.(piece.length);
+      got += piece.length;
+    }
+    if (got < entry.sizeBytes) throw cutOff();
+    await file.chmod(entry.mode & 0o777);
+    await file.utimes(entry.modifiedAtMs / 1_000, entry.modifiedAtMs / 1_000);
+  } finally {
+    await file.close();
+  }
+  await skip(reader, 0, entry.sizeBytes);
+}
+
+/** Every directory on the way is one, and none of them a link. */
+async function makeParents(directory: string, path: string): Promise<void> {
+  const parts = path.split("/").slice(0, -1);
+  for (let depth = 1; depth <= parts.length; depth += 1) {
+    await makeRealDirectory(join(directory, ...parts.slice(0, depth)));
+  }
+}
+
+async function makeRealDirectory(path: string): Promise<void> {
+  const stats = await lstat(path).catch(() => undefined);
+  if (stats === undefined) await mkdir(path);
+  else if (!stats.isDirectory()) throw new Error(`Cannot unpack into ${path}: it is not a directory`);
+}
+
+/** Also by way of other links: every one goes up only at its beginning, from a real directory, and so never above the top. */
+function staysInside({ path, target = "" }: Entry): boolean {
+  if (posix.isAbsolute(target) || /(^|\/)(?!\.\.\/)[^/]+\/(.*\/)?\.\.(\/|$)/.test(target)) return false;
+  const led = posix.normalize(posix.join(posix.dirname(path), target));
+  return led !== ".." && !led.startsWith("../");
+}

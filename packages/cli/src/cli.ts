@@ -1,0 +1,139 @@
+import { once } from "node:events";
+import { Atoll } from "@atoll/sdk";
+import type { Environment } from "./environment.ts";
+import { exitCodes } from "./exit-code.ts";
+import { Interruption, type EndingSignal } from "./interruption.ts";
+import { Progress } from "./output/progress.ts";
+import { styleFor, type Style } from "./output/style.ts";
+import { renderTable, type Column } from "./output/table.ts";
+import { readSettings, type Settings } from "./settings/settings.ts";
+
+export interface CliStreams {
+  stdin: NodeJS.ReadStream;
+  stdout: NodeJS.WriteStream;
+  stderr: NodeJS.WriteStream;
+}
+
+/** The options that every command has. */
+export interface SharedOptions {
+  json?: boolean;
+  url?: string;
+  key?: string;
+}
+
+const fallbackWidth = 80;
+
+/** One call of `atoll`: what its commands read from, write to, and leave behind as the exit code. */
+export class Cli {
+  readonly stdin: NodeJS.ReadStream;
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  readonly environment: Environment;
+  /** Aborts with an `Interruption`: at Ctrl-C or SIGTERM, and when nobody reads stdout any more. */
+  readonly signal: AbortSignal;
+  readonly style: Style;
+  exitCode: number = exitCodes.ok;
+  /** The exit code of an error: 1, or 125 where 1 would look like the command's. */
+  failureExitCode: number = exitCodes.failure;
+  #options: SharedOptions = {};
+  #atoll: Atoll | undefined;
+  readonly #stop = new AbortController();
+  #passOn: ((name: "SIGINT" | "SIGTERM") => void) | undefined;
+
+  constructor(streams: CliStreams, environment: Environment) {
+    this.stdin = streams.stdin;
+    this.stdout = streams.stdout;
+    this.stderr = streams.stderr;
+    this.environment = environment;
+    this.signal = this.#stop.signal;
+    this.style = styleFor(this.stdout, environment);
+  }
+
+  begin(options: SharedOptions): void {
+    this.#options = options;
+  }
+
+  /** A signal arrived: it ends this call, or goes to whoever took it over. */
+  receive(name: EndingSignal): void {
+    if (this.#passOn === undefined || name === "SIGHUP") this.interrupt(name);
+    else this.#passOn(name);
+  }
+
+  interrupt(reason: EndingSignal | "SIGPIPE"): void {
+    this.#stop.abort(new Interruption(reason));
+  }
+
+  /** Ctrl-C and SIGTERM are the caller's until the function that this returns is called. */
+  takeSignals(passOn: (name: "SIGINT" | "SIGTERM") => void): () => void {
+    this.#passOn = passOn;
+    return () => {
+      this.#passOn = undefined;
+    };
+  }
+
+  get isJson(): boolean {
+    return this.#options.json === true;
+  }
+
+  /** Whether a person sees stdout. */
+  get isTerminal(): boolean {
+    return this.stdout.isTTY;
+  }
+
+  async settings(): Promise<Settings> {
+    return readSettings(this.#options, this.environment);
+  }
+
+  /** The one connection of this call. */
+  async atoll(): Promise<Atoll> {
+    if (this.#atoll === undefined) {
+      const { url, key } = await this.settings();
+      this.#atoll = new Atoll({ baseUrl: url.value, apiKey: key.value });
+    }
+    return this.#atoll;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#atoll?.[Symbol.asyncDispose]();
+  }
+
+  /** Waits while the reader of stdout is slow, so that memory does not fill up with what it has not read. */
+  async write(data: string | Uint8Array, stream: "stdout" | "stderr" = "stdout"): Promise<void> {
+    if (!this[stream].write(data)) await once(this[stream], "drain", { signal: this.signal });
+  }
+
+  async print(line: string): Promise<void> {
+    await this.write(`${line}\n`);
+  }
+
+  async printJson(value: unknown): Promise<void> {
+    await this.print(JSON.stringify(value));
+  }
+
+  async printTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): Promise<void> {
+    await this.write(this.renderTable(columns, rows));
+  }
+
+  renderTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
+    return renderTable(columns, rows, {
+      isTerminal: this.isTerminal,
+      width: this.stdout.columns ?? fallbackWidth,
+      style: this.style,
+    });
+  }
+
+  /** For a person, beside the output: never part of what a program reads. */
+  note(text: string): void {
+    if (!this.isJson) this.stderr.write(`${text}\n`);
+  }
+
+  /** Tells on stderr what is waited for, once that takes more than a second. */
+  async during<Value>(what: string, work: Promise<Value> | ((progress: Progress) => Promise<Value>)): Promise<Value> {
+    const progress = new Progress(this.stderr, what, !this.isJson && this.stderr.isTTY);
+    try {
+      return await (typeof work === "function" ? work(progress) : work);
+    } finally {
+      progress.end();
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { parsePlace } from "../input/place.ts";
+import { UsageError } from "../input/usage-error.ts";
+import { findSandbox } from "../lookup/find-sandbox.ts";
+import { formatBytes } from "../output/amount.ts";
+import { download } from "../transfer/download.ts";
+import type { Transfer } from "../transfer/transfer.ts";
+import { upload } from "../transfer/upload.ts";
+import { verb } from "./verb.ts";
+
+interface CpOptions {
+  user: string;
+}
+
+export function cpCommand(cli: Cli): Command {
+  return verb(cli, "cp", "Copy files and directories into or out of a sandbox", {
+    examples: [
+      "atoll cp report.csv 4k2:/tmp/",
+      "atoll cp ./project 4k2:project",
+      "atoll cp 4k2:/var/log ./logs",
+      "atoll cp 4k2:result.json - | jq .",
+    ],
+  })
+    .argument("<from>", "a path here, <sandbox>:<path>, or - for stdin")
+    .argument("<to>", "a path here, <sandbox>:<path>, or - for stdout")
+    .option("-u, --user <user>", "whose permissions count inside, and whose home relative paths start at", "user")
+    .addHelpText(
+      "after",
+      "\nInto a directory that is there, the copy goes under its own name; else it takes the new name.",
+    )
+    .action(async (fromText: string, toText: string, { user }: CpOptions) => {
+      const from = parsePlace(fromText);
+      const to = parsePlace(toText);
+      const inside = from.sandbox ?? to.sandbox;
+      if (inside === undefined || (from.sandbox !== undefined && to.sandbox !== undefined)) {
+        throw new UsageError(
+          `Cannot copy ${fromText} to ${toText}: exactly one of them has to be in a sandbox`,
+          "Write that one as <sandbox>:<path>.",
+        );
+      }
+      const { files } = await findSandbox(cli, inside);
+      const done = await cli.during(`Copying ${fromText}`, (progress) => {
+        let sum = 0;
+        const transfer: Transfer = {
+          cli,
+          files,
+          user,
+          onBytes: (bytes) => {
+            sum += bytes;
+            progress.detail = formatBytes(sum);
+          },
+          onSkipped: (path) => cli.note(`${path}: left out`),
+        };
+        return from.sandbox === undefined
+          ? upload(transfer, from.path, to.path)
+          : download(transfer, from.path, to.path);
+      });
+      if (cli.isJson && to.path !== "-") await cli.printJson({ from: fromText, to: toText, ...done });
+    });
+}

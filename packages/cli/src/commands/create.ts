@@ -1,0 +1,81 @@
+import type { CreateSandboxInput } from "@atoll/protocol";
+import { Sandbox } from "@atoll/sdk";
+import { Option, type Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { parseDuration } from "../input/duration.ts";
+import { decimal, wholeNumber } from "../input/number.ts";
+import { collect, collectPairs, type Pairs } from "../input/pair.ts";
+import { parseSize } from "../input/size.ts";
+import { verb } from "./verb.ts";
+
+interface CreateOptions {
+  template?: string;
+  driver?: "gvisor" | "local";
+  memory?: number;
+  cpus?: number;
+  disk?: number;
+  processes?: number;
+  label?: Pairs;
+  env?: Pairs;
+  idle?: number;
+  lifetime?: number;
+  onTimeout?: "kill" | "pause";
+  allow?: string[];
+  deny?: string[];
+}
+
+export function createCommand(cli: Cli): Command {
+  return verb(cli, "create", "Create a sandbox and print its id", {
+    examples: [
+      "atoll create",
+      "atoll create --memory 2g --cpus 1 --label job=42",
+      "atoll create --allow pypi.org --allow '*.pythonhosted.org:443'",
+      "id=$(atoll create --lifetime 1h)",
+    ],
+  })
+    .option("--template <name>", "what to start from")
+    .addOption(new Option("--driver <name>", "how it is run").choices(["gvisor", "local"]))
+    .option("--memory <size>", "memory limit, such as 512m", parseSize)
+    .option("--cpus <number>", "cores' worth of time", decimal("a number of cores"))
+    .option("--disk <size>", "how much its files may grow", parseSize)
+    .option("--processes <number>", "processes and threads", wholeNumber("a number of processes", 8, 100_000))
+    .option("-l, --label <name=value>", "label it; may be repeated", collectPairs("a label"))
+    .option("-e, --env <name=value>", "a variable for every command; may be repeated", collectPairs("a variable"))
+    .option("--idle <duration>", "end it when nothing happened for so long", parseDuration)
+    .option("--lifetime <duration>", "end it after so long, whatever happens", parseDuration)
+    .addOption(new Option("--on-timeout <what>", "how those two end it").choices(["kill", "pause"]))
+    .option("--allow <rule>", "let it reach this name, address or CIDR; may be repeated", collect)
+    .option("--deny <rule>", "except this; may be repeated", collect)
+    .action(async (options: CreateOptions) => {
+      const client = await cli.atoll();
+      const creating = Sandbox.create({ ...requestFrom(options), client, signal: cli.signal });
+      const sandbox = await cli.during("Creating a sandbox", creating);
+      if (cli.isJson) await cli.printJson(await sandbox.getInfo({ signal: cli.signal }));
+      else await cli.print(sandbox.id);
+    });
+}
+
+function requestFrom(options: CreateOptions): CreateSandboxInput {
+  const { idle, lifetime, onTimeout, allow, deny } = options;
+  const limits = {
+    ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
+    ...(options.cpus === undefined ? {} : { cpus: options.cpus }),
+    ...(options.disk === undefined ? {} : { diskBytes: options.disk }),
+    ...(options.processes === undefined ? {} : { processes: options.processes }),
+  };
+  const timeouts = {
+    ...(idle === undefined ? {} : { idleMs: idle }),
+    ...(lifetime === undefined ? {} : { lifetimeMs: lifetime }),
+    ...(onTimeout === undefined ? {} : { onTimeout }),
+  };
+  const hasTimeouts = Object.keys(timeouts).length > 0;
+  return {
+    ...(options.template === undefined ? {} : { template: options.template }),
+    ...(options.driver === undefined ? {} : { driver: options.driver }),
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(options.label === undefined ? {} : { labels: options.label }),
+    ...(options.env === undefined ? {} : { env: options.env }),
+    ...(hasTimeouts ? { timeouts } : {}),
+    ...(allow === undefined && deny === undefined ? {} : { egress: { allow: allow ?? [], deny: deny ?? [] } }),
+  };
+}

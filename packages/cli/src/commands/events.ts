@@ -1,0 +1,73 @@
+import type { ApiEvent } from "@atoll/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { wholeNumber } from "../input/number.ts";
+import { findSandboxId } from "../lookup/find-sandbox.ts";
+import { formatTime } from "../output/amount.ts";
+import { printable } from "../output/printable.ts";
+import type { Tone } from "../output/style.ts";
+import { verb } from "./verb.ts";
+
+interface EventsOptions {
+  from?: number;
+  sandbox?: string;
+}
+
+export function eventsCommand(cli: Cli): Command {
+  return verb(cli, "events", "Follow what happens on the server", {
+    examples: [
+      "atoll events",
+      "atoll events --sandbox 4k2 --from 0",
+      "atoll events --json | jq 'select(.type == \"egress.refused\")'",
+    ],
+  })
+    .option(
+      "--from <cursor>",
+      "begin behind this event; 0 is all that are kept",
+      wholeNumber("a cursor", 0, Number.MAX_SAFE_INTEGER),
+    )
+    .option("--sandbox <sandbox>", "only this one's: its id, or the beginning of it")
+    .action(async (options: EventsOptions) => {
+      const atoll = await cli.atoll();
+      const sandboxId = options.sandbox === undefined ? undefined : await findSandboxId(cli, options.sandbox);
+      for await (const event of atoll.events({ cursor: options.from, sandboxId, signal: cli.signal })) {
+        if (cli.isJson) await cli.printJson(event);
+        else await cli.print(lineOf(cli, event));
+      }
+    });
+}
+
+/** Time, kind, sandbox, and whatever else the event says. */
+function lineOf(cli: Cli, event: ApiEvent): string {
+  const { cursor: _cursor, atMs, type, ...rest } = event;
+  const { sandboxId, ...facts } = { sandboxId: "-", ...rest };
+  const told = Object.entries(facts)
+    .filter(([, value]) => value !== undefined && value !== null)
+    .map(([name, value]) => `${name}=${printable(typeof value === "string" ? value : JSON.stringify(value))}`);
+  const separator = cli.isTerminal ? "  " : "\t";
+  return [
+    cli.style("quiet", formatTime(atMs)),
+    cli.style(toneOf(type), printable(type)),
+    printable(sandboxId),
+    told.join(" "),
+  ].join(separator);
+}
+
+function toneOf(type: ApiEvent["type"]): Tone {
+  switch (type) {
+    case "limit.hit":
+    case "egress.refused":
+    case "security.refused":
+    case "command.lost":
+    case "events.lost":
+      return "bad";
+    case "limit.near":
+      return "busy";
+    case "sandbox.state":
+    case "command.started":
+    case "command.ended":
+    case "limit.eased":
+    case "egress.allowed":
+      return "strong";
+  }
+}

@@ -1,0 +1,46 @@
+import type { SandboxInfo } from "@atoll/protocol";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { findSandbox } from "../lookup/find-sandbox.ts";
+import { formatBytes, formatDuration, formatTime } from "../output/amount.ts";
+import { printFacts, type Fact } from "../output/facts.ts";
+import { verb } from "./verb.ts";
+
+export function infoCommand(cli: Cli): Command {
+  return verb(cli, "info", "Tell everything about one sandbox", {
+    examples: ["atoll info 4k2", "atoll info --json 4k2"],
+  })
+    .argument("<sandbox>", "its id, or the beginning of it")
+    .action(async (id: string) => {
+      const sandbox = await findSandbox(cli, id);
+      const info = await cli.during("Asking", sandbox.getInfo({ signal: cli.signal }));
+      if (cli.isJson) await cli.printJson(info);
+      else await printFacts(cli, factsOf(info, Date.now()));
+    });
+}
+
+function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
+  const { limits, timeouts, egress } = info;
+  const idle = timeouts.idleMs === undefined ? "never" : `after ${formatDuration(timeouts.idleMs)}`;
+  const ends = info.endsAtMs === undefined ? "never" : `${formatTime(info.endsAtMs)} (${timeouts.onTimeout})`;
+  return [
+    ["id", info.id],
+    ["state", info.state],
+    ["reason", info.reason === undefined ? undefined : `${info.reason.kind}: ${info.reason.message}`],
+    ["template", info.template],
+    ["driver", info.driver],
+    ["created", `${formatTime(info.createdAtMs)} (${formatDuration(nowMs - info.createdAtMs)} ago)`],
+    ["ends", ends],
+    ["when idle", idle],
+    ["owner", info.owner],
+    ["held by", info.heldBy],
+    ["running commands", String(info.runningCommands)],
+    ["memory", formatBytes(limits.memoryBytes)],
+    ["cpus", String(limits.cpus)],
+    ["disk", formatBytes(limits.diskBytes)],
+    ["processes", String(limits.processes)],
+    ["may reach", egress.allow.length === 0 ? "nothing" : egress.allow.join(", ")],
+    ["but not", egress.deny.length === 0 ? undefined : egress.deny.join(", ")],
+    ...Object.entries(info.labels).map(([name, value]): Fact => [`label ${name}`, value]),
+  ];
+}

@@ -1,0 +1,63 @@
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { Readable } from "node:stream";
+import type { ByteSource, TemplateInfo } from "@atoll/sdk";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { UsageError } from "../input/usage-error.ts";
+import type { Column } from "../output/table.ts";
+import { verb } from "./verb.ts";
+
+export function templateCommand(cli: Cli): Command {
+  const template = verb(cli, "template", "List, import and remove what sandboxes start from");
+  template.addCommand(listTemplates(cli)).addCommand(importTemplate(cli)).addCommand(removeTemplate(cli));
+  return template;
+}
+
+const columns: Column<TemplateInfo>[] = [
+  { header: "NAME", cell: ({ name }) => name },
+  { header: "KIND", cell: ({ kind }) => kind },
+  { header: "ORIGIN", cell: ({ isBuiltIn }) => (isBuiltIn ? "built in" : "imported") },
+];
+
+function listTemplates(cli: Cli): Command {
+  return verb(cli, "ls", "List the templates").action(async () => {
+    const templates = await (await cli.atoll()).templates.list({ signal: cli.signal });
+    if (cli.isJson) await cli.printJson({ templates });
+    else await cli.printTable(columns, templates);
+  });
+}
+
+function importTemplate(cli: Cli): Command {
+  return verb(cli, "import", "Make a template from the tar archive of a root filesystem", {
+    examples: ["atoll template import alpine rootfs.tar", "docker export box | atoll template import mine -"],
+  })
+    .argument("<name>", "what it will be called")
+    .argument("<archive>", "a tar file, or - for stdin")
+    .action(async (name: string, archive: string) => {
+      const { templates } = await cli.atoll();
+      const source = await open(cli, archive);
+      const template = await cli.during(`Importing ${name}`, templates.import(name, source, { signal: cli.signal }));
+      if (cli.isJson) await cli.printJson(template);
+      else await cli.print(template.name);
+    });
+}
+
+async function open(cli: Cli, archive: string): Promise<ByteSource> {
+  if (archive === "-") return Readable.toWeb(cli.stdin) as ReadableStream<Uint8Array>;
+  const stats = await stat(archive).catch((error: Error) => {
+    throw new UsageError(`Cannot read ${archive}: ${error.message}`);
+  });
+  if (!stats.isFile()) throw new UsageError(`Cannot import ${archive}: it is not a tar file`);
+  return Readable.toWeb(createReadStream(archive)) as ReadableStream<Uint8Array>;
+}
+
+function removeTemplate(cli: Cli): Command {
+  return verb(cli, "rm", "Remove a template that no sandbox uses")
+    .argument("<name>", "its name")
+    .action(async (name: string) => {
+      await (await cli.atoll()).templates.remove(name, { signal: cli.signal });
+      if (cli.isJson) await cli.printJson({ removed: name });
+      else await cli.print(name);
+    });
+}

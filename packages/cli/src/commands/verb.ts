@@ -1,0 +1,59 @@
+import { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { exitCodes } from "../exit-code.ts";
+
+export interface VerbOptions {
+  /** Its exit code is that of a command in a sandbox, so a failure of our own needs another than 1. */
+  isCommand?: boolean;
+  examples?: readonly string[];
+}
+
+/** A command with what all of them have: `--json`, where the server is, and examples at the end of its help. */
+export function verb(cli: Cli, name: string, summary: string, options: VerbOptions = {}): Command {
+  const command = new WordsCommand(name).description(summary).configureOutput(outputOf(cli));
+  command.helpOption("-h, --help", "show this help");
+  addSharedOptions(command);
+  const claimExitCode = () => {
+    if (options.isCommand === true) cli.failureExitCode = exitCodes.ownFailure;
+  };
+  command.hook("preAction", claimExitCode);
+  command.exitOverride((error) => {
+    if (error.exitCode !== 0) claimExitCode();
+    throw error;
+  });
+  if (options.examples !== undefined) {
+    command.addHelpText("after", `\nExamples:\n${options.examples.map((line) => `  ${line}`).join("\n")}`);
+  }
+  return command;
+}
+
+export function addSharedOptions(command: Command): void {
+  command
+    .option("--json", "print JSON: one value, or a line each for streams")
+    .option("--url <url>", "where the server is (ATOLL_API_URL)")
+    .option("--key <key>", "the API key (ATOLL_API_KEY)");
+}
+
+/** Help goes to stdout; errors are told by `main`. */
+export function outputOf(cli: Cli) {
+  return {
+    writeOut: (text: string) => void cli.stdout.write(text),
+    writeErr: () => undefined,
+    getOutHasColors: () => cli.style("strong", "") !== "",
+  };
+}
+
+/** Ends in the words of another program: with `--` options may stand anywhere before it, without it only before the first word. */
+class WordsCommand extends Command {
+  #endsInWords = false;
+
+  override argument(...parameters: Parameters<Command["argument"]>): this {
+    if (parameters[0] === "[command...]" || parameters[0] === "<command...>") this.#endsInWords = true;
+    return super.argument(...parameters);
+  }
+
+  override parseOptions(argv: string[]) {
+    if (this.#endsInWords) this.passThroughOptions(!argv.includes("--"));
+    return super.parseOptions(argv);
+  }
+}

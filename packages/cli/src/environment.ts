@@ -1,0 +1,24 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+
+/** What the command line takes from the environment, and nothing else does. */
+export interface Environment {
+  apiKey: string | undefined;
+  apiUrl: string | undefined;
+  credentialsPath: string;
+  /** https://no-color.org: any value that is not empty. */
+  hasNoColor: boolean;
+  term: string | undefined;
+}
+
+export function readEnvironment(variables: NodeJS.ProcessEnv = process.env): Environment {
+  const read = (name: string): string | undefined => (variables[name] === "" ? undefined : variables[name]);
+  const configHome = read("XDG_CONFIG_HOME") ?? join(read("HOME") ?? homedir(), ".config");
+  return {
+    apiKey: read("ATOLL_API_KEY"),
+    apiUrl: read("ATOLL_API_URL"),
+    credentialsPath: join(configHome, "atoll", "credentials.json"),
+    hasNoColor: read("NO_COLOR") !== undefined,
+    term: read("TERM"),
+  };
+}

@@ -1,0 +1,80 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { SandboxError } from "@atoll/protocol";
+
+/** Named apart from its use: the command line works without a server beside it, and so does not depend on one. */
+const serverPackage = "@atoll/server";
+
+interface ServerProgram {
+  file: string;
+  args: string[];
+}
+
+/** How the server of this installation is started, with these flags. */
+function serverProgram(flags: readonly string[]): ServerProgram {
+  const main = findMain();
+  const fromSource = main.endsWith(".ts") ? ["--conditions=source", "--import", import.meta.resolve("tsx")] : [];
+  return { file: process.execPath, args: [...fromSource, main, ...flags] };
+}
+
+function findMain(): string {
+  let entry: string;
+  try {
+    entry = import.meta.resolve(serverPackage);
+  } catch (cause) {
+    throw missing(cause);
+  }
+  const main = fileURLToPath(new URL(entry.endsWith(".ts") ? "main.ts" : "main.js", entry));
+  if (!existsSync(main)) throw missing();
+  return main;
+}
+
+function missing(cause?: unknown): SandboxError {
+  return new SandboxError("unsupported", "Cannot start a server: there is none in this installation", {
+    suggestion: "Run this on the machine that has it, or use the server of another with --url.",
+    cause,
+  });
+}
+
+export interface ServerProcess {
+  /** Asks it to end. */
+  stop: (signal: "SIGINT" | "SIGTERM") => void;
+  ended: Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>;
+}
+
+/**
+ * Starts it on our terminal, in a process group of its own: Ctrl-C reaches it once, through `stop`, and not a second time from the terminal,
+ * which it would take for impatience.
+ */
+export function startServer(flags: readonly string[]): ServerProcess {
+  const { file, args } = serverProgram(flags);
+  const child = spawn(file, args, { stdio: "inherit", detached: true });
+  const ended = (async () => {
+    const [exitCode, signal] = (await once(child, "exit")) as [number | null, NodeJS.Signals | null];
+    return { exitCode, signal };
+  })();
+  return { stop: (signal) => void child.kill(signal), ended };
+}
+
+/** Runs it to its end and gives what it printed. */
+export async function askServer(
+  flags: readonly string[],
+  signal: AbortSignal,
+): Promise<{ exitCode: number | null; stdout: string; stderr: string }> {
+  const { file, args } = serverProgram(flags);
+  const child = spawn(file, args, { stdio: ["ignore", "pipe", "pipe"], signal });
+  const [stdout, stderr, [exitCode]] = await Promise.all([
+    readAll(child.stdout),
+    readAll(child.stderr),
+    once(child, "close") as Promise<[number | null]>,
+  ]);
+  return { exitCode, stdout, stderr };
+}
+
+async function readAll(stream: AsyncIterable<Buffer>): Promise<string> {
+  const pieces: Buffer[] = [];
+  for await (const piece of stream) pieces.push(piece);
+  return Buffer.concat(pieces).toString("utf8");
+}

@@ -1,0 +1,13 @@
+import { signalNumbers } from "@atoll/protocol";
+
+export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
+
+/** Somebody ended this call: there is nothing to explain. */
+export class Interruption extends Error {
+  readonly exitCode: number;
+
+  constructor(signal: EndingSignal | "SIGPIPE") {
+    super(`Interrupted by ${signal}`);
+    this.exitCode = 128 + signalNumbers[signal];
+  }
+}

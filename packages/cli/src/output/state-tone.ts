@@ -1,0 +1,19 @@
+import type { SandboxState } from "@atoll/protocol";
+import type { Tone } from "./style.ts";
+
+export function toneOfState(state: SandboxState): Tone {
+  switch (state) {
+    case "running":
+      return "good";
+    case "creating":
+    case "pausing":
+    case "resuming":
+    case "killing":
+      return "busy";
+    case "paused":
+    case "killed":
+      return "quiet";
+    case "failed":
+      return "bad";
+  }
+}

@@ -1,0 +1,84 @@
+import { printable } from "./printable.ts";
+import type { Style, Tone } from "./style.ts";
+
+export interface Column<Row> {
+  header: string;
+  /** For eyes. */
+  cell: (row: Row) => string;
+  /** For programs, where that is different: a time instead of an age, bytes instead of MiB. */
+  plain?: (row: Row) => string;
+  align?: "right";
+  tone?: (row: Row) => Tone | undefined;
+}
+
+export interface TableTarget {
+  isTerminal: boolean;
+  /** Columns of the terminal. */
+  width: number;
+  style: Style;
+}
+
+const gap = "  ";
+
+/** On a terminal an aligned table with a header; elsewhere a line per row, cells between tabs. */
+export function renderTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], target: TableTarget): string {
+  if (!target.isTerminal) {
+    return rows
+      .map((row) => `${columns.map(({ cell, plain }) => printable((plain ?? cell)(row))).join("\t")}\n`)
+      .join("");
+  }
+  const cells = rows.map((row) => columns.map(({ cell }) => printable(cell(row))));
+  const widths = fit(
+    columns.map(({ header }, index) => Math.max(header.length, ...cells.map((line) => widthOf(line[index] ?? "")))),
+    target.width,
+  );
+  const draw = (texts: readonly string[], toneOf: (index: number) => Tone | undefined): string => {
+    const line = columns.map(({ align }, index) => {
+      const width = widths[index] ?? 0;
+      const text = shorten(texts[index] ?? "", width);
+      const space = " ".repeat(Math.max(0, width - widthOf(text)));
+      const tone = toneOf(index);
+      const shown = tone === undefined ? text : target.style(tone, text);
+      if (align === "right") return space + shown;
+      return index === columns.length - 1 ? shown : shown + space;
+    });
+    return `${line.join(gap).trimEnd()}\n`;
+  };
+  const header = draw(
+    columns.map((column) => column.header),
+    () => "strong",
+  );
+  return header + rows.map((row, at) => draw(cells[at] ?? [], (index) => columns[index]?.tone?.(row))).join("");
+}
+
+/** Takes what is missing from the last column: the first ones are what rows are told apart by. */
+function fit(widths: number[], available: number): number[] {
+  const total = widths.reduce((sum, width) => sum + width, 0) + gap.length * (widths.length - 1);
+  const last = widths.at(-1) ?? 0;
+  return total <= available ? widths : [...widths.slice(0, -1), Math.max(8, last - (total - available))];
+}
+
+function shorten(text: string, width: number): string {
+  if (widthOf(text) <= width) return text;
+  let short = "";
+  for (const character of text) {
+    if (widthOf(short + character) >= width) break;
+    short += character;
+  }
+  return `${short}…`;
+}
+
+/** Columns on a terminal: East Asian and emoji characters take two, combining marks none. */
+function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) {
+    if (/\p{Mark}|\u200d|\ufe0f/u.test(character)) continue;
+    width +=
+      /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}|[\uff01-\uff60]/u.test(
+        character,
+      )
+        ? 2
+        : 1;
+  }
+  return width;
+}

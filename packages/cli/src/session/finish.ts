@@ -1,0 +1,29 @@
+import type { CommandInfo } from "@atoll/protocol";
+import type { CommandHandle } from "@atoll/sdk";
+import type { Cli } from "../cli.ts";
+import { exitCodeOf } from "../exit-code.ts";
+import { formatDuration } from "../output/amount.ts";
+import type { Parting } from "./attach-to.ts";
+
+/** Our exit code is the command's; what the code alone does not tell goes to stderr. */
+export async function finish(cli: Cli, handle: CommandHandle, parting: Parting): Promise<void> {
+  if (parting.how === "detached") {
+    tellHowToReturn(cli, handle.command);
+    return;
+  }
+  tellEnd(cli, parting.command);
+  cli.exitCode = exitCodeOf(parting.command);
+}
+
+export function tellEnd(cli: Cli, command: CommandInfo): void {
+  if (command.state === "lost") {
+    cli.note(`atoll: how the command ended cannot be known: ${command.lostBecause ?? "no reason was given"}`);
+  } else if (command.timedOut) {
+    const ranMs = (command.endedAtMs ?? command.startedAtMs) - command.startedAtMs;
+    cli.note(`atoll: the command reached its time limit and was ended after ${formatDuration(ranMs)}`);
+  }
+}
+
+function tellHowToReturn(cli: Cli, { sandboxId, id }: CommandInfo): void {
+  cli.note(`\natoll: the command goes on; return to it with: atoll attach ${sandboxId} ${id}`);
+}

@@ -1,0 +1,34 @@
+const enter = 0x0d;
+const newline = 0x0a;
+const tilde = 0x7e;
+const dot = 0x2e;
+
+/**
+ * Finds Enter, then `~.`, in what is typed, as ssh does: it leaves a command without ending it. `~~` at the start of a line is one tilde.
+ */
+export class DetachKeys {
+  #isLineStart = true;
+  #hasTilde = false;
+
+  /** What goes inside, and whether the keys were among the input; what follows them is not sent. */
+  filter(input: Uint8Array): { data: Uint8Array; isDetached: boolean } {
+    const data: number[] = [];
+    for (const byte of input) {
+      if (this.#hasTilde) {
+        this.#hasTilde = false;
+        if (byte === dot) return { data: Uint8Array.from(data), isDetached: true };
+        data.push(tilde);
+        if (byte === tilde) {
+          this.#isLineStart = false;
+          continue;
+        }
+      } else if (this.#isLineStart && byte === tilde) {
+        this.#hasTilde = true;
+        continue;
+      }
+      data.push(byte);
+      this.#isLineStart = byte === enter || byte === newline;
+    }
+    return { data: Uint8Array.from(data), isDetached: false };
+  }
+}

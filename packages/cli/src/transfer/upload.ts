@@ -1,0 +1,66 @@
+import { createReadStream } from "node:fs";
+import { lstat, stat } from "node:fs/promises";
+import { basename, posix, resolve } from "node:path";
+import { Readable } from "node:stream";
+import { isSandboxError } from "@atoll/protocol";
+import type { FileInfo } from "@atoll/sdk";
+import { pack } from "../archive/pack.ts";
+import { UsageError } from "../input/usage-error.ts";
+import type { Transfer, Transferred } from "./transfer.ts";
+
+/** From here into the sandbox. */
+export async function upload(transfer: Transfer, from: string, to: string): Promise<Transferred> {
+  if (from === "-") return uploadStream(transfer, transfer.cli.stdin, to, "644");
+  const stats = await stat(from).catch((error: Error) => {
+    throw new UsageError(`Cannot copy ${from}: ${error.message}`);
+  });
+  const target = await targetInside(transfer, basename(resolve(from)), to);
+  if (stats.isDirectory()) return uploadDirectory(transfer, from, target);
+  if (!stats.isFile()) throw new UsageError(`Cannot copy ${from}: it is neither a file nor a directory`);
+  return uploadStream(transfer, createReadStream(from), target, (stats.mode & 0o777).toString(8).padStart(3, "0"));
+}
+
+async function uploadDirectory(
+  { cli, files, user, ...told }: Transfer,
+  from: string,
+  to: string,
+): Promise<Transferred> {
+  // A link given by name means what it leads to; only links below it stay links.
+  const directory = (await lstat(from)).isSymbolicLink() ? `${from}/` : from;
+  const archive = Readable.toWeb(Readable.from(pack(directory, { signal: cli.signal, ...told })));
+  await files.mkdir(to, { user, signal: cli.signal });
+  return files.upload(archive as ReadableStream<Uint8Array>, to, { user, signal: cli.signal });
+}
+
+async function uploadStream(
+  { cli, files, user, onBytes }: Transfer,
+  source: Readable,
+  to: string,
+  mode: string,
+): Promise<Transferred> {
+  const counted = Readable.from(counting(source, onBytes));
+  const body = Readable.toWeb(counted) as ReadableStream<Uint8Array>;
+  const { sizeBytes } = await files.write(to, body, { user, mode, signal: cli.signal });
+  return { files: 1, bytes: sizeBytes };
+}
+
+async function* counting(source: Readable, onBytes: (bytes: number) => void): AsyncGenerator<Buffer, void, undefined> {
+  for await (const piece of source) {
+    const bytes = Buffer.from(piece as Buffer);
+    onBytes(bytes.length);
+    yield bytes;
+  }
+}
+
+/** Into a directory that is there, under its own name. */
+async function targetInside({ cli, files, user }: Transfer, name: string, to: string): Promise<string> {
+  if (to.endsWith("/")) return posix.join(to, name);
+  let there: FileInfo;
+  try {
+    there = await files.stat(to, { user, signal: cli.signal });
+  } catch (error) {
+    if (isSandboxError(error, "not_found") || isSandboxError(error, "file_error")) return to;
+    throw error;
+  }
+  return there.type === "directory" ? posix.join(to, name) : to;
+}

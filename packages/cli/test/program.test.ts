@@ -1,0 +1,121 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { PassThrough } from "node:stream";
+import { CommanderError } from "commander";
+import { beforeEach, describe, expect, test } from "vitest";
+import { Cli } from "../src/cli.ts";
+import { describeCommands } from "../src/command-tree.ts";
+import { bashCompletion } from "../src/completion/bash.ts";
+import { readEnvironment } from "../src/environment.ts";
+import { exitCodeOf } from "../src/exit-code.ts";
+import { buildProgram } from "../src/program.ts";
+
+let stdout: string;
+let cli: Cli;
+
+function stream(take: (text: string) => void): NodeJS.WriteStream {
+  const pipe = new PassThrough();
+  pipe.on("data", (data: Buffer) => take(data.toString()));
+  return pipe as unknown as NodeJS.WriteStream;
+}
+
+beforeEach(() => {
+  stdout = "";
+  const streams = {
+    stdin: new PassThrough() as unknown as NodeJS.ReadStream,
+    stdout: stream((text) => {
+      stdout += text;
+    }),
+    stderr: stream(() => undefined),
+  };
+  cli = new Cli(streams, readEnvironment({ HOME: "/nowhere" }));
+});
+
+async function parse(...argv: string[]): Promise<void> {
+  await buildProgram(cli).parseAsync(argv, { from: "user" });
+}
+
+describe("the command line", () => {
+  test("suggests the command that was probably meant", async () => {
+    await expect(parse("exce")).rejects.toThrow("Did you mean exec?");
+    await expect(parse("key", "crate")).rejects.toThrow("Did you mean create?");
+  });
+
+  test("suggests the option that was probably meant", async () => {
+    await expect(parse("ls", "--lable", "a=b")).rejects.toThrow("Did you mean --label?");
+  });
+
+  const paths = describeCommands(buildProgram(new Cli(process, readEnvironment({})))).map(({ path }) => path.join(" "));
+
+  test.for(paths)("%s has help and takes --json", async (path) => {
+    const words = path.split(" ");
+    await expect(parse(...words.slice(0, -1), "help", words.at(-1) ?? "")).rejects.toBeInstanceOf(CommanderError);
+    expect(stdout).toContain(`Usage: atoll ${path}`);
+    expect(stdout).toContain("--json");
+  });
+
+  test("has its exit codes in its help", async () => {
+    await expect(parse("--help")).rejects.toBeInstanceOf(CommanderError);
+    expect(stdout).toContain("Exit codes:");
+    expect(stdout).toContain("124      it reached its time limit");
+  });
+});
+
+test.for([
+  [{ state: "exited", exitCode: 0, signal: null, timedOut: false }, 0],
+  [{ state: "exited", exitCode: 3, signal: null, timedOut: false }, 3],
+  [{ state: "exited", exitCode: null, signal: "SIGKILL", timedOut: false }, 137],
+  [{ state: "exited", exitCode: null, signal: "SIGRT34", timedOut: false }, 162],
+  [{ state: "exited", exitCode: null, signal: "SIGKILL", timedOut: true }, 124],
+  [{ state: "lost", exitCode: null, signal: null, timedOut: false }, 125],
+] as const)("the end %j is told as exit code %d", ([command, exitCode]) => {
+  expect(exitCodeOf(command)).toBe(exitCode);
+});
+
+describe("completion", () => {
+  const commands = describeCommands(buildProgram(new Cli(process, readEnvironment({}))));
+
+  function complete(...words: string[]): string[] {
+    const script = `${bashCompletion(commands)}
+atoll() { echo 4k2aaaaaaaaaaaaaaaaa; }
+COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _atoll; printf '%s\\n' "\${COMPREPLY[@]}"`;
+    return execFileSync("bash", ["-c", script, "bash", ...words], { encoding: "utf8" })
+      .trim()
+      .split("\n");
+  }
+
+  test.for(["bash", "zsh", "fish"])("for %s is a script without errors as far as its shell is there", async (shell) => {
+    await parse("completion", shell);
+    expect(stdout).toContain("atoll");
+    const isThere = shell === "bash" || canRun(shell);
+    if (isThere) execFileSync(shell, ["-n"], { input: stdout });
+  });
+
+  test("knows commands, those below them, flags and ids of sandboxes", () => {
+    expect(complete("atoll", "ex")).toEqual(["exec"]);
+    expect(complete("atoll", "key", "")).toEqual(expect.arrayContaining(["create", "ls", "revoke"]));
+    expect(complete("atoll", "key", "create", "--ma")).toEqual(["--max-sandboxes"]);
+    expect(complete("atoll", "exec", "--time")).toEqual(["--timeout"]);
+    expect(complete("atoll", "exec", "4")).toEqual(["4k2aaaaaaaaaaaaaaaaa"]);
+    expect(complete("atoll", "completion", "z")).toEqual(["zsh"]);
+  });
+});
+
+function canRun(shell: string): boolean {
+  try {
+    execFileSync(shell, ["-c", "true"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+test("docs/cli.md has a row for each command, with its usage and summary, and no other", () => {
+  const rows = readFileSync(new URL("../../../docs/cli.md", import.meta.url), "utf8")
+    .split("\n")
+    .filter((line) => line.startsWith("| `atoll "));
+  const leaves = describeCommands(buildProgram(new Cli(process, readEnvironment({})))).filter(
+    ({ path, hasCommands }) => !hasCommands || path[0] === "config",
+  );
+  expect(rows).toEqual(leaves.map(({ usage, summary }) => `| \`${usage}\` | ${summary} |`));
+});
