@@ -1,6 +1,7 @@
 import { z } from "zod";
-import { SandboxId } from "./ids.ts";
+import { SandboxId, TemplateName } from "./ids.ts";
 import { signalNumbers } from "./process.ts";
+import { DriverName } from "./sandbox.ts";
 
 export const CommandId = z
   .string()
@@ -120,7 +121,8 @@ export const RunOnce = z
       .max(1024 * 1024)
       .optional(),
     argv: z.array(text).min(1).max(4096).optional(),
-    template: z.string().optional(),
+    template: TemplateName.optional(),
+    driver: DriverName.optional(),
     env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
     /** Written into the home directory before the run. */
     files: z.record(z.string().min(1).max(1024), z.string()).default({}),

@@ -70,6 +70,15 @@ export const WatchMessage = z.strictObject({
 });
 export type WatchMessage = z.infer<typeof WatchMessage>;
 
+/** A line of a streamed watch: a change with the id of the watch, for carrying on, or a sign of the server. */
+export const WatchLine = z.discriminatedUnion("kind", [
+  WatchMessage.extend({ watch: z.string() }),
+  z.strictObject({ kind: z.literal("heartbeat"), atMs: z.int() }),
+  /** The server goes away: ask again with `watch` and `cursor`. */
+  z.strictObject({ kind: z.literal("shutdown") }),
+]);
+export type WatchLine = z.infer<typeof WatchLine>;
+
 export const SignUrl = z.strictObject({
   path,
   user,

@@ -43,7 +43,7 @@ export {
   type RunOnceInput,
 } from "./command.ts";
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
-export { FileInfo, WatchMessage } from "./file.ts";
+export { FileInfo, WatchLine, WatchMessage } from "./file.ts";
 export { ErrorBody, httpHeaders, WireError } from "./http.ts";
 export type { Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";

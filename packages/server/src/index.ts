@@ -14,3 +14,7 @@ export { EventJournal, type NewEvent } from "./events/event-journal.ts";
 export type { Requester, SandboxManagerOptions } from "./manager/manager-options.ts";
 export type { OneOffRun } from "./manager/one-off-run.ts";
 export { SandboxManager } from "./manager/sandbox-manager.ts";
+export { settingNames, type Config } from "./config/config.ts";
+export { describeConfig, readConfig, type ReadConfig } from "./config/read-config.ts";
+export { Server, type ServerOptions } from "./server.ts";
+export { createLog } from "./telemetry/log.ts";

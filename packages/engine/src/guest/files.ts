@@ -18,7 +18,7 @@ const maxListingBytes = 64 * 1024 * 1024;
 const entryOverheadBytes = 256;
 
 /**
- * Files of one sandbox. Everything happens inside, by a tool of the guest that runs as the given user: no path that a sandbox prepares can make
+ * Files of one sandbox. A relative path begins at the user's home. Everything happens inside, by a tool of the guest that runs as the given user: no path that a sandbox prepares can make
  * the host touch a file of its own.
  */
 export class GuestFiles {
@@ -172,8 +172,11 @@ export class GuestFiles {
     if (argv.some((argument) => argument.includes("\0"))) {
       throw new SandboxError("invalid_argument", "Cannot use a path with a NUL byte in it");
     }
+    // A home that is not there must not stand in the way of a path that does not begin in it.
+    const paths = argv.slice(1, argv[0] === "rename" ? 3 : 2);
+    const cwd = paths.every((path) => path.startsWith("/")) ? "/" : "";
     const process = await this.#channel().spawn(
-      { argv, env: {}, cwd: "/", user: options.user ?? "user", stdin, graceMs: 0, windowBytes: 256 * 1024, tool: true },
+      { argv, env: {}, cwd, user: options.user ?? "user", stdin, graceMs: 0, windowBytes: 256 * 1024, tool: true },
       options.signal === undefined ? {} : { signal: options.signal },
     );
     return new ToolRun(process);

@@ -1,2 +1,2 @@
 export type { MockProcess, MockProgram } from "./mock-command.ts";
-export { MockServer } from "./mock-server.ts";
+export { MockServer, type MockConnection } from "./mock-server.ts";

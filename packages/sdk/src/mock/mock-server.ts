@@ -1,8 +1,15 @@
-import type { ConnectionOptions } from "../connection-options.ts";
+import type { WebSocketLike } from "../environment/environment.ts";
 import type { MockProgram } from "./mock-command.ts";
 import { answer } from "./mock-fetch.ts";
 import { MockSocket } from "./mock-socket.ts";
 import { MockWorld } from "./mock-world.ts";
+
+export interface MockConnection {
+  apiKey: string;
+  baseUrl: string;
+  fetch: typeof fetch;
+  webSocket: (url: string) => WebSocketLike;
+}
 
 /**
  * A server in memory, for tests of programs that use the SDK: the real SDK runs over it. Sandboxes, commands, files in memory,
@@ -23,7 +30,7 @@ export class MockServer {
   #isDown = false;
 
   /** Give this to `new Atoll`, `Sandbox.create` and their like. */
-  readonly connection: Required<Pick<ConnectionOptions, "apiKey" | "baseUrl" | "fetch" | "webSocket">> = {
+  readonly connection: MockConnection = {
     apiKey: this.#world.apiKey,
     baseUrl: "http://mock.invalid",
     fetch: async (input, init) => {

@@ -21,12 +21,14 @@ export class MockSocket implements WebSocketLike {
   readonly #channels = new Map<number, OpenChannel>();
   readonly #acked = new Bell();
   #isOpen = false;
+  #isClosed = false;
   #isGreeted = false;
 
   constructor(world: MockWorld) {
     this.#world = world;
     // As a real one does: after whoever made it has had the time to listen.
     setTimeout(() => {
+      if (this.#isClosed) return;
       this.#isOpen = true;
       this.#emit("open", {});
     }, 0);
@@ -45,7 +47,8 @@ export class MockSocket implements WebSocketLike {
   }
 
   close(code = 1000, reason = ""): void {
-    if (!this.#isOpen) return;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#isOpen = false;
     for (const { stop, command } of this.#channels.values()) {
       stop.abort();

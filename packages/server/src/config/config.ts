@@ -1,4 +1,5 @@
 import { fileURLToPath } from "node:url";
+import { DriverName, SandboxLimits, TemplateName } from "@atoll/protocol";
 import { z } from "zod";
 
 const MiB = 1024 * 1024;
@@ -27,6 +28,23 @@ export const Config = z.strictObject({
     .describe("the least that is logged, as JSON lines on stderr"),
   killOnExit: z.boolean().default(false).describe("end all sandboxes with the server"),
   stopTimeoutMs: z.int().min(0).max(600_000).default(10_000).describe("for requests under way when the server stops"),
+  pool: z
+    .array(
+      z.strictObject({
+        template: TemplateName.default("host" as TemplateName),
+        driver: DriverName.default("gvisor"),
+        limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),
+        count: z.int().min(1).max(1_000),
+      }),
+    )
+    .max(100)
+    .default([])
+    .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  portDomains: z
+    .array(z.string().regex(/^[a-z0-9.-]+$/i, "a domain name"))
+    .max(10)
+    .default([])
+    .describe("<port>-<sandbox>.<domain> is that port; the names have to lead here"),
   corsOrigins: z.array(origin).max(100).default([]).describe("web pages that may call the server from a browser"),
   maxConnections: z.int().min(1).max(1_000_000).default(2_000).describe("open connections"),
   maxBodyBytes: z

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { Config, flagName, settingNames, variableName, type SettingName } from "./config.ts";
 import { parseFlags } from "./flags.ts";
 
-export type SettingSource = "flag" | "environment" | "file" | "default";
+type SettingSource = "flag" | "environment" | "file" | "default";
 
 /** What is in force, and from where. */
 export interface ReadConfig {
@@ -67,9 +67,17 @@ function textValue(name: SettingName, text: string | undefined): unknown {
     case "boolean":
       return text === "true" ? true : text === "false" ? false : text;
     case "array":
-      return text === "" ? [] : text.split(",").map((part) => part.trim());
+      return text.startsWith("[") ? parsedJson(text) : text.split(",").flatMap((part) => part.trim() || []);
     default:
       return text;
+  }
+}
+
+function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
   }
 }
 

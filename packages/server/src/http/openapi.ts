@@ -5,7 +5,7 @@ import {
   errorCodes,
   httpHeaders,
   routes,
-  WatchMessage,
+  WatchLine,
   type Route,
   type RouteName,
 } from "@atoll/protocol";
@@ -20,7 +20,7 @@ const lineSchemas: Partial<Record<RouteName, z.ZodType>> = {
   runCommand: CommandLine,
   runOnce: CommandLine,
   readCommand: CommandLine,
-  watchFiles: WatchMessage,
+  watchFiles: WatchLine,
 };
 
 /** The contract as OpenAPI 3.1: every row of the table, nothing beside it. */

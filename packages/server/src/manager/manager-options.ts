@@ -31,4 +31,6 @@ export interface Requester {
   /** The id of an API key. */
   keyId: string;
   idempotencyKey?: string | undefined;
+  /** Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to refuse. */
+  admit?: (() => void) | undefined;
 }

@@ -215,7 +215,8 @@ export class SandboxManager {
   /** Runs something in a sandbox of its own; whoever called ends it. */
   async runOnce(request: RunOnce, by: Requester): Promise<OneOffRun> {
     const create = CreateSandbox.parse({
-      ...(request.template === undefined ? {} : { template: request.template }),
+      template: request.template,
+      driver: request.driver,
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
     const { managed } = await this.#create(create, by, { mark: undefined, isOneOff: true });
@@ -287,6 +288,7 @@ export class SandboxManager {
     { mark, isOneOff }: { mark: IdempotencyMark | undefined; isOneOff: boolean },
   ): Promise<{ managed: ManagedSandbox; token: string }> {
     this.#assertOpen();
+    by.admit?.();
     assertSupported(request.timeouts);
     const { template, driver, limits, labels, timeouts, egress, env } = request;
     const shape = { template, driver, limits };

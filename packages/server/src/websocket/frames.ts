@@ -1,6 +1,6 @@
 import { binaryHeader } from "@atoll/protocol";
 
-export type BinaryKind = keyof typeof binaryHeader.kinds;
+type BinaryKind = keyof typeof binaryHeader.kinds;
 
 export interface BinaryFrame {
   kind: BinaryKind;

@@ -1,0 +1,174 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Atoll, CommandExitError, isSandboxError, Sandbox } from "@atoll/sdk";
+import { MockServer } from "@atoll/sdk/mock";
+import { expect, onTestFinished, test } from "vitest";
+
+/** The mock, with answers of another kind put before its own. */
+function withAnswers(...answers: (() => Response | "lost")[]): {
+  client: Atoll;
+  requests: Request[];
+  mock: MockServer;
+} {
+  const mock = new MockServer();
+  const requests: Request[] = [];
+  const client = new Atoll({
+    ...mock.connection,
+    fetch: async (input, init) => {
+      const request = new Request(input, init);
+      requests.push(request.clone());
+      const answer = answers.shift()?.();
+      if (answer instanceof Response) return answer;
+      const real = await mock.connection.fetch(request);
+      // The server did it, and nobody heard.
+      if (answer === "lost") throw new TypeError("fetch failed", { cause: new Error("other side closed") });
+      return real;
+    },
+  });
+  return { client, requests, mock };
+}
+
+const gateway = () =>
+  new Response("<html>bad gateway</html>", { status: 502, headers: { "content-type": "text/html" } });
+
+test("a create whose answer is lost is asked again under the same key and happens once", async () => {
+  const { client, requests } = withAnswers(() => "lost", gateway);
+  const sandbox = await Sandbox.create({ client });
+  expect(requests).toHaveLength(3);
+  const keys = requests.map((request) => request.headers.get("idempotency-key"));
+  expect(new Set(keys).size).toBe(1);
+  expect(keys[0]).toMatch(/^\S{16,}$/);
+  const all: string[] = [];
+  for await (const { id } of client.sandboxes()) all.push(id);
+  expect(all).toEqual([sandbox.id]);
+});
+
+test("every create has a key of its own", async () => {
+  const { client, requests } = withAnswers();
+  await Promise.all([Sandbox.create({ client }), Sandbox.create({ client })]);
+  expect(new Set(requests.map((request) => request.headers.get("idempotency-key"))).size).toBe(2);
+});
+
+test("a request that may not be repeated is not", async () => {
+  const { client, requests } = withAnswers(() => "lost");
+  await expect(client.keys.create({ name: "once" })).rejects.toMatchObject({ code: "unavailable" });
+  expect(requests).toHaveLength(1);
+  expect(await client.keys.list()).toHaveLength(1);
+});
+
+test("Retry-After is honoured, also where the request may not be repeated by itself", async () => {
+  const busy = () =>
+    Response.json(
+      { error: { code: "limit_reached", message: "Cannot go on: too many requests" } },
+      { status: 429, headers: { "retry-after": "0.2" } },
+    );
+  const { client } = withAnswers(busy);
+  const startedAtMs = performance.now();
+  await client.keys.create({ name: "later" });
+  expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(190);
+});
+
+test("an error of the server is not asked for twice", async () => {
+  const refused = () => Response.json({ error: { code: "guest_silent", message: "Cannot go on" } }, { status: 504 });
+  const { client, requests } = withAnswers(refused);
+  await expect(client.templates.list()).rejects.toMatchObject({ code: "guest_silent", retryable: true });
+  expect(requests).toHaveLength(1);
+});
+
+test("a code of a newer server is internal and keeps its name", async () => {
+  const news = () => Response.json({ error: { code: "brand_new", message: "Cannot go on: news" } }, { status: 418 });
+  const { client } = withAnswers(news);
+  const error = await client.templates.list().catch((thrown: unknown) => thrown);
+  expect(isSandboxError(error, "internal")).toBe(true);
+  expect(error).toMatchObject({ message: "Cannot go on: news", details: { code: "brand_new" } });
+});
+
+test("fields of a newer server are left out, and what does not fit is an error", async () => {
+  const template = { name: "host", kind: "host", isBuiltIn: true };
+  const newer = () => Response.json({ templates: [{ ...template, color: { deep: 1 } }, template], total: 2 });
+  const other = () => Response.json({ templates: [{ ...template, isBuiltIn: "yes", color: 1 }] });
+  const { client } = withAnswers(newer, other);
+  expect(await client.templates.list()).toEqual([template, template]);
+  await expect(client.templates.list()).rejects.toMatchObject({
+    code: "internal",
+    message: expect.stringContaining("templates.0.isBuiltIn") as string,
+  });
+});
+
+test("something that is no Atoll server is told as such", async () => {
+  const page = () => new Response("<html></html>", { status: 200, headers: { "content-type": "text/html" } });
+  const missing = () => new Response("not here", { status: 404 });
+  const { client } = withAnswers(page, missing);
+  await expect(client.templates.list()).rejects.toMatchObject({
+    suggestion: expect.stringContaining("baseUrl") as string,
+  });
+  await expect(client.templates.list()).rejects.toMatchObject({ details: { status: 404, body: "not here" } });
+});
+
+test("a server that is not there is told with its address and what to do, soon", async () => {
+  const closed = createServer().listen(0, "127.0.0.1");
+  await once(closed, "listening");
+  const { port } = closed.address() as AddressInfo;
+  closed.close();
+  await once(closed, "close");
+  const client = new Atoll({ baseUrl: `http://127.0.0.1:${port}`, apiKey: "any" });
+  const startedAtMs = performance.now();
+  const error = await Sandbox.create({ client }).catch((thrown: unknown) => thrown);
+  expect(performance.now() - startedAtMs).toBeLessThan(3_000);
+  expect(error).toMatchObject({
+    code: "unavailable",
+    message: expect.stringMatching(
+      /Cannot reach the Atoll server at http:\/\/127\.0\.0\.1:\d+: .*ECONNREFUSED/,
+    ) as string,
+    suggestion: expect.stringContaining("ATOLL_API_URL") as string,
+  });
+});
+
+test("an abort ends a request with the signal's reason, also between attempts", async () => {
+  const { client } = withAnswers(...Array.from({ length: 1000 }, () => gateway));
+  const reason = new Error("changed my mind");
+  const stop = new AbortController();
+  setTimeout(() => stop.abort(reason), 100);
+  await expect(client.templates.list({ signal: stop.signal })).rejects.toBe(reason);
+  await expect(Sandbox.create({ client, signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+  await expect(client.events({ signal: AbortSignal.abort(reason) }).next()).rejects.toBe(reason);
+});
+
+test("an abort ends a request that is under way on a real connection", async () => {
+  const url = await listen(() => undefined);
+  const client = new Atoll({ baseUrl: url, apiKey: "any" });
+  const reason = new Error("enough");
+  const stop = new AbortController();
+  const asked = client.templates.list({ signal: stop.signal });
+  setTimeout(() => stop.abort(reason), 50);
+  await expect(asked).rejects.toBe(reason);
+  const hasty = new Atoll({ baseUrl: url, apiKey: "any", requestTimeoutMs: 50 });
+  await expect(hasty.templates.list()).rejects.toMatchObject({ code: "timed_out" });
+});
+
+test("the message of CommandExitError says how the command ended, and on what", async () => {
+  const { client, mock } = withAnswers();
+  mock.onCommand("fail", ({ stderr }) => {
+    stderr("no such thing\n");
+    return 2;
+  });
+  const sandbox = await Sandbox.create({ client });
+  const error = await sandbox.commands.run("fail", { check: true }).catch((thrown: unknown) => thrown);
+  expect(error).toBeInstanceOf(CommandExitError);
+  expect(String(error)).toBe("CommandExitError: The command exited with code 2: no such thing");
+});
+
+async function listen(handle: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
+  const server = createServer(handle);
+  await new Promise<void>((resolve) => {
+    server.listen(0, "127.0.0.1", resolve);
+  });
+  onTestFinished(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => {
+      server.close(resolve);
+    });
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}

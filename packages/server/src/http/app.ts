@@ -1,0 +1,305 @@
+import { randomUUID } from "node:crypto";
+import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
+import { httpHeaders, routes, SandboxError, SandboxId, type Route, type RouteName } from "@atoll/protocol";
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { AuditEntry } from "../audit/audit-log.ts";
+import { credentialsOf, type Gate } from "../auth/gate.ts";
+import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
+import type { Config } from "../config/config.ts";
+import type { Log } from "../telemetry/log.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import { allowOrigins } from "./cors.ts";
+import { docsPage } from "./docs-page.ts";
+import { errorBody, errorReply } from "./error-reply.ts";
+import type { Call, Handlers } from "./handlers.ts";
+import { openApiDocument } from "./openapi.ts";
+import { asked, parsePart } from "./parse-request.ts";
+import { sendReply } from "./send-reply.ts";
+import { guardAgainstSlowness } from "./slow-requests.ts";
+
+/** Takes whole requests before the routes do, such as those to ports of sandboxes. True: it has answered, or will. */
+type RawHandler = (request: IncomingMessage, response: ServerResponse) => boolean;
+
+export interface AppOptions {
+  config: Pick<
+    Config,
+    "maxBodyBytes" | "maxConnections" | "headersTimeoutMs" | "bodyTimeoutMs" | "heartbeatMs" | "corsOrigins"
+  >;
+  handlers: Handlers;
+  gate: Gate;
+  sandboxes: {
+    /** Refuses, as if it were not there, a sandbox that the principal may not see. */
+    assertSees(principal: Principal, id: SandboxId): void;
+    /** Refuses while another client has it for itself. */
+    assertFree(id: SandboxId, holder: string | undefined): void;
+    /** It is not idle until the result is called. */
+    open(id: SandboxId): () => void;
+  };
+  audit: (entry: AuditEntry) => void;
+  log: Log;
+  metrics: Metrics;
+  /** Aborts when the server goes: streams say so and end, and nothing new is taken. */
+  stopping: AbortSignal;
+  before: readonly RawHandler[];
+}
+
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** The route's name, if its requests go into the audit log. */
+    auditName?: string;
+  }
+}
+
+/** What is known of a request while it lasts. */
+interface RequestFacts {
+  principal?: Principal;
+  params?: unknown;
+  errorCode?: string;
+  notes?: Record<string, unknown>;
+  /** Of its socket, when it began: what the request itself takes is the difference. */
+  bytesRead: number;
+  bytesWritten: number;
+}
+
+const factsOf = new WeakMap<FastifyRequest, RequestFacts>();
+const maxHeaderBytes = 32 * 1024;
+
+export function buildApp(options: AppOptions): FastifyInstance {
+  const { config, log } = options;
+  const app = fastify({
+    // Requests are told once, at their end, with everything that is known then.
+    logger: false,
+    genReqId: requestId,
+    bodyLimit: config.maxBodyBytes,
+    routerOptions: { maxParamLength: 200, ignoreTrailingSlash: false, caseSensitive: true },
+    // Those that wait for the next request go at once, the others have the time that the server gives them.
+    forceCloseConnections: "idle",
+    frameworkErrors: (error, request, reply) => void answerError(error, request, reply, log),
+    serverFactory: (handle) => httpServer(handle, options),
+  });
+  app.removeContentTypeParser("text/plain");
+  allowOrigins(app, config.corsOrigins);
+  app.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));
+  app.setNotFoundHandler((request, reply) => {
+    const error = new SandboxError("not_found", `Cannot ${request.method} this address: there is nothing there`, {
+      suggestion: "GET /docs lists what there is.",
+    });
+    return answerError(error, request, reply, log);
+  });
+  app.addHook("onRequest", async (request, reply) => {
+    const { bytesRead, bytesWritten } = request.raw.socket;
+    factsOf.set(request, { bytesRead, bytesWritten });
+    reply.header("x-request-id", request.id);
+    reply.header("x-content-type-options", "nosniff");
+    reply.header("cache-control", "no-store");
+  });
+  app.addHook("onResponse", async (request, reply) => tellRequest(request, reply, options));
+  const names = Object.keys(routes) as RouteName[];
+  for (const name of names) if (!takesStream(name)) addRoute(app, name, options);
+  // Whatever it is called, a stream is a stream: also one of JSON is handed on as it comes.
+  app.register(async (streams) => {
+    streams.removeAllContentTypeParsers();
+    streams.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
+    for (const name of names) if (takesStream(name)) addRoute(streams, name, options);
+  });
+  addDocuments(app);
+  return app;
+}
+
+function httpServer(
+  handle: (request: IncomingMessage, response: ServerResponse) => void,
+  options: AppOptions,
+): HttpServer {
+  const { config, before } = options;
+  const server = createServer(
+    {
+      headersTimeout: config.headersTimeoutMs,
+      // A body of any length may take any time; a client that sends nothing is cut off by the guard.
+      requestTimeout: 0,
+      keepAliveTimeout: 65_000,
+      connectionsCheckingInterval: Math.min(5_000, config.headersTimeoutMs),
+      maxHeaderSize: maxHeaderBytes,
+      requireHostHeader: true,
+    },
+    (request, response) => {
+      guardAgainstSlowness(request, response, true, config);
+      if (!before.some((take) => take(request, response))) handle(request, response);
+    },
+  );
+  server.maxConnections = config.maxConnections;
+  return server;
+}
+
+function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): void {
+  const route: Route = routes[name];
+  app.route({
+    method: route.method,
+    url: route.path,
+    exposeHeadRoute: false,
+    // Looking changes nothing: who only looks is in the log.
+    config: ["public", "read", "events"].includes(route.verb) ? {} : { auditName: name },
+    onRequest: async (request, reply) => {
+      if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
+      admit(request, reply, name, route, options);
+    },
+    handler: async (request, reply) => {
+      // The table types each handler; TypeScript cannot follow the union through the loop.
+      const handle = options.handlers[name] as (call: unknown) => Promise<unknown>;
+      const signal = leaving(reply);
+      const waiting = AbortSignal.any([signal, options.stopping]);
+      const call = readCall(request, name, route, { signal, waiting, log: options.log });
+      return sendReply(reply, route, await handle(call), {
+        signal,
+        stopping: options.stopping,
+        heartbeatMs: options.config.heartbeatMs,
+        onBroken: (error) => options.log.warn({ requestId: request.id, err: error }, "answer broke off"),
+      });
+    },
+  });
+}
+
+function takesStream(name: RouteName): boolean {
+  const route: Route = routes[name];
+  return typeof route.body === "string";
+}
+
+/** Before the body is looked at: a stranger's gigabyte is not read. */
+function admit(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  name: RouteName,
+  route: Route,
+  { gate, sandboxes, stopping }: AppOptions,
+): void {
+  const { verb } = route;
+  if (verb === "public") return;
+  const what = asked(name);
+  if (stopping.aborted) {
+    throw new SandboxError("unavailable", `Cannot ${what}: the server stops`, { suggestion: "Try again in a moment." });
+  }
+  const facts = factsFor(request);
+  // Before it is known who asks, nothing is said about what they ask for.
+  const id = SandboxId.safeParse((request.params as { id?: unknown }).id).data;
+  facts.principal = gate.admit(credentialsOf(request.headers), what, id);
+  assertMay(facts.principal, verb, what, id);
+  if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
+  if (id === undefined || name === "killSandbox") return;
+  sandboxes.assertSees(facts.principal, id);
+  const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
+  if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, headerOf(request, httpHeaders.holder));
+  reply.raw.once("close", sandboxes.open(id));
+}
+
+function factsFor(request: FastifyRequest): RequestFacts {
+  const facts = factsOf.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
+  factsOf.set(request, facts);
+  return facts;
+}
+
+function headerOf(request: FastifyRequest, name: string): string | undefined {
+  const value = request.headers[name];
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function readCall(
+  request: FastifyRequest,
+  name: RouteName,
+  route: Route,
+  rest: { signal: AbortSignal; waiting: AbortSignal; log: Log },
+): Record<keyof Call<RouteName>, unknown> {
+  const facts = factsFor(request);
+  const body = typeof route.body === "string" ? (request.body ?? request.raw) : jsonBody(request, route, name);
+  return {
+    params: facts.params,
+    query: route.query === undefined ? undefined : parsePart(route.query, request.query, asked(name)),
+    body,
+    principal: facts.principal,
+    idempotencyKey: headerOf(request, httpHeaders.idempotencyKey),
+    lastEventId: headerOf(request, "last-event-id"),
+    wantsLines: /\bapplication\/x-ndjson\b/i.test(headerOf(request, "accept") ?? ""),
+    note: (details: Record<string, unknown>) => {
+      facts.notes = { ...facts.notes, ...details };
+    },
+    requestId: request.id,
+    ...rest,
+  };
+}
+
+function jsonBody(request: FastifyRequest, route: Route, name: RouteName): unknown {
+  if (route.body === undefined || typeof route.body === "string") return undefined;
+  // A body that is not there is an empty one: where everything has a default, nothing need be sent.
+  return parsePart(route.body, request.body ?? {}, asked(name));
+}
+
+function leaving(reply: FastifyReply): AbortSignal {
+  const controller = new AbortController();
+  reply.raw.once("close", () => {
+    if (!reply.raw.writableFinished) controller.abort(new Error("The client went away"));
+  });
+  return controller.signal;
+}
+
+function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
+  const { status, error, isUnexpected } = errorReply(thrown);
+  factsFor(request).errorCode = error.code;
+  if (isUnexpected) log.error({ requestId: request.id, err: thrown }, "request failed");
+  const { retryAfterMs } = error.details;
+  if (typeof retryAfterMs === "number") reply.header("retry-after", String(Math.ceil(retryAfterMs / 1000)));
+  // What is still coming would be taken for the next request.
+  if (!request.raw.complete) reply.header("connection", "close");
+  return reply.code(status).type("application/json; charset=utf-8").send(errorBody(error, request.id));
+}
+
+/** One line per request, with everything that is worth knowing and nothing that is secret: no query, no headers, no body. */
+function tellRequest(request: FastifyRequest, reply: FastifyReply, { metrics, log, audit }: AppOptions): void {
+  const facts = factsFor(request);
+  const { url: route = "none", config } = request.routeOptions;
+  const { method, id: requestId } = request;
+  const status = reply.statusCode;
+  const durationMs = Math.round(reply.elapsedTime * 10) / 10;
+  const who = facts.principal === undefined ? undefined : nameOf(facts.principal);
+  const { socket } = request.raw;
+  // A short body comes with its headers, before anything can be counted.
+  const bytesIn = Math.max(socket.bytesRead - facts.bytesRead, Number(request.headers["content-length"] ?? 0));
+  const bytesOut = socket.bytesWritten - facts.bytesWritten;
+  const about = { ...(facts.params as object | undefined), ...facts.notes };
+  metrics.request({ method, route, status, seconds: reply.elapsedTime / 1000 });
+  const remote = request.ip;
+  const error = facts.errorCode;
+  log.info(
+    { requestId, method, route, ...about, status, durationMs, bytesIn, bytesOut, who, error, remote },
+    "request answered",
+  );
+  if (config.auditName === undefined) return;
+  const sandboxId = "id" in about ? String(about.id) : undefined;
+  const result = error ?? (reply.raw.writableFinished ? "ok" : "client left");
+  audit({
+    who: who ?? "nobody",
+    what: config.auditName,
+    sandboxId,
+    result,
+    bytesIn,
+    bytesOut,
+    durationMs,
+    requestId,
+    details: about,
+  });
+}
+
+function addDocuments(app: FastifyInstance): void {
+  const document = openApiDocument();
+  const page = docsPage();
+  app.get("/openapi.json", async (_request, reply) => reply.type("application/json; charset=utf-8").send(document));
+  app.get("/docs", async (_request, reply) =>
+    reply
+      .header("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
+      .type("text/html; charset=utf-8")
+      .send(page),
+  );
+}
+
+/** A client's own id is kept, if it is harmless, so that both logs have the same. */
+function requestId(request: IncomingMessage): string {
+  const given = request.headers["x-request-id"];
+  return typeof given === "string" && /^[\w.-]{1,64}$/.test(given) ? given : randomUUID();
+}

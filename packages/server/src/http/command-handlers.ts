@@ -1,0 +1,93 @@
+import type { CommandLine, CommandResult } from "@atoll/protocol";
+import { assertMayUseTemplate } from "../auth/principal.ts";
+import { commandResult } from "../commands/command-result.ts";
+import type { Command } from "../commands/command.ts";
+import { commandLines } from "./command-lines.ts";
+import { LineStream, type Handlers } from "./handlers.ts";
+import { OneOffCalls } from "./one-off-calls.ts";
+import type { Parts } from "./parts.ts";
+import { keyOf } from "./sandbox-handlers.ts";
+
+/** A command goes on whatever becomes of the request that started it or waits for it. */
+export function commandHandlers({ manager, quota }: Parts) {
+  const oneOffs = new OneOffCalls(manager, quota);
+  return {
+    runCommand: async ({ params, body, idempotencyKey, wantsLines, signal, waiting, note }) => {
+      const command = await manager.run(params.id, body, { idempotencyKey });
+      note({ commandId: command.id, program: command.info().argv[0] });
+      if (wantsLines) return commandLines(command, { signal });
+      return body.background ? startedOnly(command) : commandResult(command, waiting);
+    },
+    listCommands: ({ params }) => ({ commands: manager.commands(params.id) }),
+    getCommand: ({ params }) => manager.command(params.id, params.commandId).info(),
+    waitCommand: async ({ params, query, waiting }) => {
+      const command = manager.command(params.id, params.commandId);
+      const late = AbortSignal.timeout(query.timeoutMs);
+      return command.waitEnd(AbortSignal.any([waiting, late])).catch((error: unknown) => {
+        if (error !== late.reason) throw error;
+        return command.info();
+      });
+    },
+    readCommand: ({ params, query, signal }) =>
+      commandLines(manager.command(params.id, params.commandId), { ...query, signal }),
+    writeStdin: async ({ params, query, body, waiting }) => {
+      const command = manager.command(params.id, params.commandId);
+      let { offset } = query;
+      let stdinBytes = command.info().stdinBytes;
+      for await (const piece of body as AsyncIterable<Buffer>) {
+        stdinBytes = await command.writeStdin(piece, { signal: waiting, ...(offset === undefined ? {} : { offset }) });
+        if (offset !== undefined) offset += piece.byteLength;
+      }
+      return { stdinBytes };
+    },
+    closeStdin: async ({ params, signal }) => ({
+      stdinBytes: await manager.command(params.id, params.commandId).closeStdin({ signal }),
+    }),
+    signalCommand: async ({ params, body }) => {
+      const command = manager.command(params.id, params.commandId);
+      await command.signal(body.signal);
+      return command.info();
+    },
+    resizeCommand: async ({ params, body }) => {
+      const command = manager.command(params.id, params.commandId);
+      await command.resize(body);
+      return command.info();
+    },
+    runOnce: async ({ body, principal, idempotencyKey, wantsLines, signal, waiting, note }) => {
+      const key = keyOf(principal);
+      assertMayUseTemplate({ kind: "key", key }, body.template ?? "host", "run once");
+      const call = await oneOffs.start(body, key, idempotencyKey);
+      note({ sandboxId: call.command.info().sandboxId });
+      if (wantsLines) return withEnd(commandLines(call.command, { signal }), call.done);
+      try {
+        return await commandResult(call.command, waiting);
+      } finally {
+        await call.done();
+      }
+    },
+  } satisfies Partial<Handlers>;
+}
+
+function startedOnly(command: Command): CommandResult {
+  return { command: command.info(), stdout: "", stderr: "", droppedBytes: 0 };
+}
+
+/** Also when the reader leaves in the middle. */
+function withEnd(stream: LineStream<CommandLine>, end: () => Promise<void>): LineStream<CommandLine> {
+  const iterator = stream.lines[Symbol.asyncIterator]();
+  const lines: AsyncIterator<CommandLine> = {
+    next: async () => {
+      const result = await iterator.next().catch(async (error: unknown) => {
+        await end();
+        throw error;
+      });
+      if (result.done === true) await end();
+      return result;
+    },
+    return: async () => {
+      await end();
+      return (await iterator.return?.()) ?? { done: true, value: undefined };
+    },
+  };
+  return new LineStream({ [Symbol.asyncIterator]: () => lines }, stream);
+}

@@ -1,0 +1,46 @@
+import { isSandboxError, SandboxError } from "@atoll/protocol";
+
+export interface ErrorReply {
+  status: number;
+  error: SandboxError;
+  /** Nobody expected it: the log has to have it. */
+  isUnexpected: boolean;
+}
+
+/** The one place where an error becomes an answer. What is not ours stays in the log: its words may hold anything. */
+export function errorReply(thrown: unknown): ErrorReply {
+  if (isSandboxError(thrown)) {
+    return { status: thrown.status, error: thrown, isUnexpected: thrown.code === "internal" };
+  }
+  const refused = httpRefusal(thrown);
+  if (refused !== undefined) return { ...refused, isUnexpected: false };
+  const error = new SandboxError("internal", "Cannot answer: something went wrong in the server", {
+    suggestion: "The server's log has the reason under this request id.",
+  });
+  return { status: error.status, error, isUnexpected: true };
+}
+
+export function errorBody(error: SandboxError, requestId: string): { error: Record<string, unknown> } {
+  return { error: { ...error.toJSON(), requestId } };
+}
+
+/** Requests that never became one of ours: wrong media type, not JSON, too large. Their status says more than our code's. */
+function httpRefusal(thrown: unknown): { status: number; error: SandboxError } | undefined {
+  if (!(thrown instanceof Error) || !("statusCode" in thrown) || typeof thrown.statusCode !== "number")
+    return undefined;
+  const status = thrown.statusCode;
+  if (status < 400 || status >= 500) return undefined;
+  const what = refusals[status] ?? "the request is malformed";
+  return {
+    status,
+    error: new SandboxError("invalid_argument", `Cannot take this request: ${what}`, { cause: thrown }),
+  };
+}
+
+const refusals: Readonly<Record<number, string>> = {
+  400: "its body or address is malformed",
+  408: "it took too long to arrive",
+  413: "its body is too large",
+  414: "its address is too long",
+  415: "its Content-Type is not one that is taken here; JSON is application/json",
+};

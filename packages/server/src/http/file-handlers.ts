@@ -1,0 +1,68 @@
+import type { FileEntry } from "@atoll/engine";
+import { SandboxError, type FileInfo, type WatchLine } from "@atoll/protocol";
+import { ByteStream, LineStream, type Handlers } from "./handlers.ts";
+import { begun } from "./keep-alive-lines.ts";
+import type { Parts } from "./parts.ts";
+
+export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
+  const stat = async (id: Parameters<typeof manager.files>[0], path: string, user: string): Promise<FileInfo> =>
+    fileInfo(await manager.files(id).stat(path, { user }));
+  return {
+    readFile: async ({ params, query, signal }) => {
+      const { path, user, offset, length } = query;
+      const pieces = manager.files(params.id).read(path, {
+        user,
+        signal,
+        ...(offset === undefined ? {} : { offset }),
+        ...(length === undefined ? {} : { length }),
+      });
+      // A page from a sandbox must not run as a page of this server.
+      return new ByteStream(await begun(pieces), { "content-disposition": "attachment" });
+    },
+    writeFile: async ({ params, query, body }) => {
+      const { path, user, mode, how } = query;
+      await manager.files(params.id).write(path, body, { user, how, mode: Number.parseInt(mode, 8) });
+      return stat(params.id, path, user);
+    },
+    removeFile: ({ params, query }) => manager.files(params.id).remove(query.path, query),
+    statFile: ({ params, query }) => stat(params.id, query.path, query.user),
+    listFiles: async ({ params, query, signal }) => {
+      const files = await manager.files(params.id).list(query.path, { ...query, signal });
+      return { files: files.map(fileInfo) };
+    },
+    makeDirectory: async ({ params, body }) => {
+      await manager.files(params.id).mkdir(body.path, { ...body, mode: Number.parseInt(body.mode, 8) });
+      return stat(params.id, body.path, body.user);
+    },
+    renameFile: async ({ params, body }) => {
+      await manager.files(params.id).rename(body.from, body.to, body);
+      return stat(params.id, body.to, body.user);
+    },
+    watchFiles: async ({ params, query, signal }) => {
+      const { id, messages } = watches.follow(manager.files(params.id), { ...query, sandboxId: params.id }, signal);
+      const lines = (async function* (): AsyncGenerator<WatchLine, void, void> {
+        for await (const message of messages) yield { ...message, watch: id };
+      })();
+      return new LineStream<WatchLine>(await begun(lines), {
+        heartbeat: () => ({ kind: "heartbeat", atMs: Date.now() }),
+        shutdown: () => ({ kind: "shutdown" }),
+      });
+    },
+    packFiles: () => notYet(),
+    unpackFiles: () => notYet(),
+    signFile: async ({ params, body }) => {
+      const { path, user, method, expiresInMs } = body;
+      const expiresAtMs = Date.now() + expiresInMs;
+      const target = signer.sign({ sandboxId: params.id, path, user, method, expiresAtMs });
+      return { url: `${baseUrl()}${target}`, expiresAtMs };
+    },
+  } satisfies Partial<Handlers>;
+}
+
+function notYet(): never {
+  throw new SandboxError("unsupported", "Cannot use tar archives here");
+}
+
+function fileInfo({ name, type, mode, uid, gid, sizeBytes, modifiedAtMs, target }: FileEntry): FileInfo {
+  return { name, type, mode, uid, gid, sizeBytes, modifiedAtMs, ...(target === undefined ? {} : { target }) };
+}

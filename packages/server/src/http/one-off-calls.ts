@@ -1,0 +1,65 @@
+import type { KeyInfo, RunOnce } from "@atoll/protocol";
+import type { SandboxQuota } from "../auth/sandbox-quota.ts";
+import type { Command } from "../commands/command.ts";
+import type { OneOffRun } from "../manager/one-off-run.ts";
+import type { SandboxManager } from "../manager/sandbox-manager.ts";
+import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
+
+/** How long the result of a run with an idempotency key can still be fetched by who lost the answer. */
+const keptMs = 60_000;
+
+export interface OneOffCall {
+  command: Command;
+  /** The answer was given, or nobody waits for it any more. */
+  done: () => Promise<void>;
+}
+
+/**
+ * Runs in sandboxes of their own. Without an idempotency key the run is its caller's: when the caller goes, so does the sandbox. With one it goes on, and
+ * whoever repeats the request gets the same run, until a while after its end.
+ */
+export class OneOffCalls {
+  #manager: SandboxManager;
+  #quota: SandboxQuota;
+  #shared = new IdempotentCalls<OneOffRun>();
+
+  constructor(manager: SandboxManager, quota: SandboxQuota) {
+    this.#manager = manager;
+    this.#quota = quota;
+  }
+
+  async start(request: RunOnce, key: KeyInfo, idempotencyKey: string | undefined): Promise<OneOffCall> {
+    if (idempotencyKey === undefined) {
+      const run = await this.#run(request, key);
+      return { command: run.command, done: () => run.end() };
+    }
+    const mark = idempotencyMark(key.id, idempotencyKey, request);
+    const run = await this.#shared.run(mark, async () => {
+      const started = await this.#run(request, key);
+      this.#removeLater(started, mark);
+      return started;
+    });
+    return { command: run.command, done: async () => undefined };
+  }
+
+  async #run(request: RunOnce, key: KeyInfo): Promise<OneOffRun> {
+    const { admit, done } = this.#quota.open(key);
+    try {
+      return await this.#manager.runOnce(request, { keyId: key.id, admit });
+    } finally {
+      done();
+    }
+  }
+
+  #removeLater(run: OneOffRun, mark: IdempotencyMark): void {
+    const remove = (): void => {
+      const timer = setTimeout(() => {
+        this.#shared.forget(mark);
+        // What is left when the server stops is removed by the next one.
+        run.end().catch(() => undefined);
+      }, keptMs);
+      timer.unref();
+    };
+    run.command.waitEnd().then(remove, remove);
+  }
+}

@@ -1,0 +1,35 @@
+import { SandboxError } from "@atoll/protocol";
+import type { z } from "zod";
+
+/** Parses one part of a request. The first thing wrong is told in words, all of them in `details`. */
+export function parsePart<T extends z.ZodType>(schema: T, value: unknown, asked: string): z.output<T> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issues = result.error.issues.flatMap(issuesOf);
+  const [first = { field: "", message: "it is malformed" }] = issues;
+  throw new SandboxError("invalid_argument", `Cannot ${asked}: ${sentence(first)}`, {
+    details: { field: first.field, issues },
+  });
+}
+
+interface FieldIssue {
+  field: string;
+  message: string;
+}
+
+function issuesOf(issue: z.core.$ZodIssue): FieldIssue[] {
+  const path = issue.path.map(String);
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => ({ field: [...path, key].join("."), message: "there is no such field" }));
+  }
+  return [{ field: path.join("."), message: issue.message }];
+}
+
+function sentence({ field, message }: FieldIssue): string {
+  return field === "" ? message : `${field}: ${message}`;
+}
+
+/** `createSandbox` → `create sandbox`: completes "Cannot …". */
+export function asked(routeName: string): string {
+  return routeName.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}

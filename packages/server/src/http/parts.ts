@@ -1,0 +1,25 @@
+import type { KeyStore } from "../auth/key-store.ts";
+import type { SandboxQuota } from "../auth/sandbox-quota.ts";
+import type { ReadConfig } from "../config/read-config.ts";
+import type { EgressGates } from "../egress/egress-gates.ts";
+import type { SandboxManager } from "../manager/sandbox-manager.ts";
+import type { PortProxy } from "../ports/port-proxy.ts";
+import type { UrlSigner } from "../signing/url-signer.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
+import type { WatchHub } from "../watches/watch-hub.ts";
+
+/** What handlers translate to. */
+export interface Parts {
+  manager: SandboxManager;
+  keys: KeyStore;
+  quota: SandboxQuota;
+  egress: EgressGates;
+  ports: PortProxy;
+  signer: UrlSigner;
+  watches: WatchHub;
+  metrics: Metrics;
+  config: ReadConfig;
+  /** How clients reach this server. */
+  baseUrl: () => string;
+  stage: () => "ready" | "starting" | "stopping";
+}

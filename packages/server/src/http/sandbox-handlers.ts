@@ -1,0 +1,52 @@
+import { SandboxError, type KeyInfo } from "@atoll/protocol";
+import { assertMayUseTemplate, canSee, type Principal } from "../auth/principal.ts";
+import { compilePolicy } from "../egress/compile-policy.ts";
+import { unlessGone } from "../support/unless-gone.ts";
+import type { Handlers } from "./handlers.ts";
+import type { Parts } from "./parts.ts";
+
+export function sandboxHandlers({ manager, egress, ports, quota }: Parts) {
+  return {
+    createSandbox: async ({ body, principal, idempotencyKey, note }) => {
+      const key = keyOf(principal);
+      assertMayUseTemplate({ kind: "key", key }, body.template, "create sandbox");
+      compilePolicy(body.egress);
+      const { admit, done } = quota.open(key);
+      try {
+        const created = await manager.create(body, { keyId: key.id, idempotencyKey, admit });
+        note({ sandboxId: created.sandbox.id });
+        return created;
+      } finally {
+        done();
+      }
+    },
+    listSandboxes: ({ query, principal }) =>
+      manager.list(query, (sandbox) => principal !== undefined && canSee(principal, sandbox)),
+    getSandbox: ({ params }) => manager.get(params.id),
+    updateSandbox: ({ params, body }) => manager.update(params.id, body),
+    killSandbox: async ({ params, principal }) => {
+      // What one may not see is not there, and what is not there is not killed.
+      const sandbox = unlessGone(() => manager.get(params.id));
+      if (sandbox === undefined || principal === undefined || !canSee(principal, sandbox)) return { killed: false };
+      const killed = await manager.kill(params.id);
+      ports.close(params.id);
+      return { killed };
+    },
+    getUsage: ({ params }) => manager.usage(params.id),
+    holdSandbox: ({ params, body }) => manager.hold(params.id, body),
+    unholdSandbox: ({ params, query }) => manager.unhold(params.id, query.holder),
+    getEgress: ({ params }) => manager.getEgress(params.id),
+    setEgress: async ({ params, body }) => {
+      compilePolicy(body);
+      const policy = await manager.setEgress(params.id, body);
+      egress.closeForbidden(params.id);
+      return policy;
+    },
+  } satisfies Partial<Handlers>;
+}
+
+/** For routes that only keys reach. */
+export function keyOf(principal: Principal | undefined): KeyInfo {
+  if (principal?.kind === "key") return principal.key;
+  throw new SandboxError("permission_denied", "Cannot do this without an API key");
+}

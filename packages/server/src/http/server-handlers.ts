@@ -1,0 +1,73 @@
+import { randomUUID } from "node:crypto";
+import { createWriteStream } from "node:fs";
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { SandboxError } from "@atoll/protocol";
+import { describeConfig } from "../config/read-config.ts";
+import { waitForPort } from "../ports/wait-for-port.ts";
+import { EventStream, WithStatus, type Handlers } from "./handlers.ts";
+import type { Parts } from "./parts.ts";
+import { visibleEvents } from "./visible-events.ts";
+
+export function serverHandlers(parts: Parts) {
+  const { manager, keys, ports, metrics, config } = parts;
+  const { templates } = manager.engine;
+  return {
+    getPort: ({ params }) => ports.describe(params.id, params.port),
+    setPort: async ({ params, body }) => {
+      await manager.setPortPublic(params.id, params.port, body.isPublic);
+      if (!body.isPublic) ports.close(params.id, params.port);
+      return ports.describe(params.id, params.port);
+    },
+    waitForPort: async ({ params, body, waiting }) => {
+      const { id, port } = params;
+      await waitForPort((...how) => manager.dial(id, ...how), port, { timeoutMs: body.timeoutMs, signal: waiting });
+      return ports.describe(id, port);
+    },
+    listTemplates: async () => {
+      const stored = await templates.list();
+      const host = { name: "host", kind: "host", isBuiltIn: true };
+      return { templates: [host, ...stored.map((name) => ({ name, kind: "rootfs", isBuiltIn: false }))] };
+    },
+    importTemplate: async ({ params, body, signal }) => {
+      const directory = join(config.config.dataDir, "uploads");
+      await mkdir(directory, { recursive: true, mode: 0o700 });
+      const archive = join(directory, randomUUID());
+      try {
+        await pipeline(body, createWriteStream(archive, { mode: 0o600 }), { signal });
+        await templates.importRootfs(params.name, { archive }, { signal });
+      } finally {
+        await rm(archive, { force: true });
+      }
+      return { name: params.name, kind: "rootfs", isBuiltIn: false };
+    },
+    removeTemplate: async ({ params }) => {
+      const user = manager.engine.list().find(({ template }) => template === params.name);
+      if (user !== undefined) {
+        throw new SandboxError("in_use", `Cannot remove template ${params.name}: sandbox ${user.id} is made of it`, {
+          suggestion: "Kill the sandboxes that are made of it first.",
+        });
+      }
+      await templates.remove(params.name);
+    },
+    createKey: async ({ body, note }) => {
+      const created = await keys.create(body);
+      note({ keyId: created.key.id, verbs: created.key.verbs });
+      return created;
+    },
+    listKeys: () => ({ keys: keys.list() }),
+    revokeKey: ({ params }) => keys.revoke(params.keyId),
+    followEvents: ({ query, lastEventId, principal, signal }) => {
+      const cursor = /^\d{1,15}$/.test(lastEventId ?? "") ? Number(lastEventId) : query.cursor;
+      return new EventStream(visibleEvents(manager, principal, { ...query, cursor, signal }));
+    },
+    showConfig: () => describeConfig(config),
+    healthz: () => ({ status: "ok" as const }),
+    readyz: () => {
+      const status = parts.stage();
+      return new WithStatus(status === "ready" ? 200 : 503, { status });
+    },
+    metrics: () => metrics.text(),
+  } satisfies Partial<Handlers>;
+}

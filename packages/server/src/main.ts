@@ -1,0 +1,62 @@
+import { isSandboxError } from "@atoll/protocol";
+import { usage } from "./config/flags.ts";
+import { readConfig } from "./config/read-config.ts";
+import { Server } from "./server.ts";
+import { createLog } from "./telemetry/log.ts";
+
+/** Starts the server and stays until a signal comes. Stdout is for people, stderr for the log. */
+async function main(): Promise<void> {
+  if (process.argv.includes("--help")) return say(usage());
+  const config = await readConfig();
+  const log = createLog(config.config.logLevel);
+  const server = await Server.start({ config, log });
+  log.info({ url: server.url, dataDir: config.config.dataDir, sandboxes: server.sandboxCount }, "server started");
+  greet(server);
+  await untilAsked();
+  log.info({ killOnExit: config.config.killOnExit }, "server stopping");
+  await server.close();
+  log.info({}, "server stopped");
+}
+
+function greet({ url, firstKey, sandboxCount }: Server): void {
+  const key = firstKey ?? "$ATOLL_API_KEY";
+  say(`Atoll listens on ${url}`);
+  if (sandboxCount > 0) say(`Carries on with ${sandboxCount} ${sandboxCount === 1 ? "sandbox" : "sandboxes"}.`);
+  if (firstKey !== undefined) {
+    say(`\nThis is the admin key. It is shown once and stored only as a hash:\n\n  export ATOLL_API_KEY=${firstKey}`);
+  }
+  say(`
+Try it:
+
+  curl -s ${url}/run -H "Authorization: Bearer ${firstKey === undefined ? key : "$ATOLL_API_KEY"}" \\
+       -H "Content-Type: application/json" -d '{"language":"python","code":"print(6 * 7)"}'
+
+What there is: ${url}/docs
+`);
+}
+
+/** The first signal asks the server to stop, the second does not wait for it. */
+function untilAsked(): Promise<void> {
+  return new Promise((resolve) => {
+    let isAsked = false;
+    const ask = (): void => {
+      if (isAsked) process.exit(130);
+      isAsked = true;
+      resolve();
+    };
+    process.on("SIGTERM", ask);
+    process.on("SIGINT", ask);
+  });
+}
+
+function say(text: string): void {
+  process.stdout.write(`${text}\n`);
+}
+
+try {
+  await main();
+} catch (error) {
+  const told = isSandboxError(error) ? `${error.message}\n${error.suggestion ?? ""}` : String((error as Error).stack);
+  process.stderr.write(`${told.trim()}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,271 @@
+import { mkdir } from "node:fs/promises";
+import type { IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import type { Duplex } from "node:stream";
+import { SandboxError, type SandboxId } from "@atoll/protocol";
+import type { FastifyInstance } from "fastify";
+import { Gate } from "./auth/gate.ts";
+import { KeyStore } from "./auth/key-store.ts";
+import { canSee, type Principal } from "./auth/principal.ts";
+import { SandboxQuota } from "./auth/sandbox-quota.ts";
+import type { Config } from "./config/config.ts";
+import type { ReadConfig } from "./config/read-config.ts";
+import { EgressGates } from "./egress/egress-gates.ts";
+import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
+import { buildApp } from "./http/app.ts";
+import { createHandlers } from "./http/create-handlers.ts";
+import { visibleEvents } from "./http/visible-events.ts";
+import { SandboxManager } from "./manager/sandbox-manager.ts";
+import { PortProxy } from "./ports/port-proxy.ts";
+import { PortTokens } from "./ports/port-tokens.ts";
+import { ServerSecret } from "./signing/server-secret.ts";
+import { SignedFiles } from "./signing/signed-files.ts";
+import { UrlSigner } from "./signing/url-signer.ts";
+import { unlessGone } from "./support/unless-gone.ts";
+import type { Log } from "./telemetry/log.ts";
+import { Metrics } from "./telemetry/metrics.ts";
+import { WatchHub } from "./watches/watch-hub.ts";
+import { refuse, WebSockets } from "./websocket/websocket-server.ts";
+
+export interface ServerOptions {
+  config: ReadConfig;
+  log: Log;
+}
+
+/** A running server. Binds the parts to each other; the work is theirs. */
+export class Server {
+  /** Where it listens. */
+  readonly url: string;
+  /** Set at the first start on a data directory only: the admin key, which nobody can be told again. */
+  readonly firstKey: string | undefined;
+  #app: FastifyInstance;
+  #manager: SandboxManager;
+  #keys: KeyStore;
+  #ports: PortProxy;
+  #watches: WatchHub;
+  #config: Config;
+  #stopping: AbortController;
+  #closing: Promise<void> | undefined;
+
+  private constructor(parts: {
+    url: string;
+    app: FastifyInstance;
+    manager: SandboxManager;
+    keys: KeyStore;
+    ports: PortProxy;
+    watches: WatchHub;
+    config: Config;
+    stopping: AbortController;
+  }) {
+    this.url = parts.url;
+    this.firstKey = parts.keys.firstSecret;
+    this.#app = parts.app;
+    this.#manager = parts.manager;
+    this.#keys = parts.keys;
+    this.#ports = parts.ports;
+    this.#watches = parts.watches;
+    this.#config = parts.config;
+    this.#stopping = parts.stopping;
+  }
+
+  /** Carries on with everything that is in the data directory, then listens. */
+  static async start({ config: read, log }: ServerOptions): Promise<Server> {
+    const { config } = read;
+    await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+    const opened = await openManager(config, log);
+    const { manager, egress } = opened;
+    try {
+      const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
+      const secret = await ServerSecret.load(config.dataDir);
+      const stopping = new AbortController();
+      let url = "";
+      const baseUrl = (): string => config.publicUrl ?? url;
+      const ports = new PortProxy({
+        dial: (id, port, options) => manager.dial(id, port, options),
+        tokens: new PortTokens(secret.keyFor("port tokens")),
+        isPublic: (id, port) => unlessGone(() => manager.isPortPublic(id, port)) ?? false,
+        baseUrl,
+        domains: config.portDomains,
+      });
+      const signer = new UrlSigner(secret.keyFor("file URLs"));
+      const signedFiles = new SignedFiles({
+        signer,
+        files: (id) => manager.files(id),
+        onUse: ({ grant, bytes, error }) =>
+          manager.audit.write({
+            who: "signed URL",
+            what: grant.method === "PUT" ? "writeFile" : "readFile",
+            sandboxId: grant.sandboxId,
+            result: error === undefined ? "ok" : "failed",
+            ...(grant.method === "PUT" ? { bytesIn: bytes } : { bytesOut: bytes }),
+          }),
+      });
+      const watches = new WatchHub();
+      const metrics = metricsOf(manager);
+      const gate = new Gate({
+        keys,
+        verifyToken: (id, token) => manager.verifyToken(id, token),
+        onRefused: ({ what, because }) => {
+          metrics.refused();
+          manager.events.append({ type: "security.refused", what, because });
+        },
+      });
+      const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
+      const quota = new SandboxQuota((keyId) => manager.countOf(keyId));
+      const parts = {
+        manager,
+        keys,
+        quota,
+        egress,
+        ports,
+        signer,
+        watches,
+        metrics,
+        config: read,
+        baseUrl,
+        stage,
+      } as const;
+      const app = buildApp({
+        config,
+        handlers: createHandlers(parts),
+        gate,
+        sandboxes: {
+          assertSees: (principal, id) => assertSees(manager, principal, id),
+          assertFree: (id, holder) => manager.assertFree(id, holder),
+          open: (id) => manager.open(id),
+        },
+        audit: (entry) => manager.audit.write(entry),
+        log,
+        metrics,
+        stopping: stopping.signal,
+        before: [(request, response) => ports.handle(request, response), signedFiles.handle.bind(signedFiles)],
+      });
+      const webSockets = new WebSockets({
+        gate,
+        assertSees: (principal, id) => assertSees(manager, principal, id),
+        sources: {
+          command: (id, commandId) => manager.command(id, commandId),
+          assertNotHeld: (id, holder) => manager.assertFree(id, holder),
+          files: (id) => manager.files(id),
+          open: (id) => manager.open(id),
+          watches,
+          events: (principal, options) => visibleEvents(manager, principal, options),
+        },
+        corsOrigins: config.corsOrigins,
+        heartbeatMs: config.heartbeatMs,
+        log,
+        metrics,
+        stopping: stopping.signal,
+      });
+      app.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+        socket.on("error", () => socket.destroy());
+        const isTaken = ports.upgrade(request, socket, head) || webSockets.handleUpgrade(request, socket, head);
+        if (!isTaken) refuse(socket, "404 Not Found");
+      });
+      await app.listen({ host: config.host, port: config.port });
+      url = listeningUrl(config.host, app.server.address() as AddressInfo);
+      return new Server({ url, app, manager, keys, ports, watches, config, stopping });
+    } catch (error) {
+      await manager.shutdown();
+      throw error;
+    }
+  }
+
+  get sandboxCount(): number {
+    return this.#manager.counts().sandboxes;
+  }
+
+  /** Takes no more work, tells clients, lets short work finish, and goes. Sandboxes stay for the next server unless they are to be killed. */
+  close(options: { killAll?: boolean } = {}): Promise<void> {
+    this.#closing ??= this.#close(options.killAll ?? this.#config.killOnExit);
+    return this.#closing;
+  }
+
+  async #close(killAll: boolean): Promise<void> {
+    this.#stopping.abort(
+      new SandboxError("unavailable", "Cannot wait any longer: the server stops", {
+        suggestion: "Ask again in a moment; commands go on.",
+      }),
+    );
+    this.#ports.close();
+    const late = setTimeout(() => this.#app.server.closeAllConnections(), this.#config.stopTimeoutMs);
+    await this.#app.close();
+    clearTimeout(late);
+    this.#watches.close();
+    await this.#manager.shutdown({ killAll });
+    await this.#keys.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+async function openManager(config: Config, log: Log): Promise<{ manager: SandboxManager; egress: EgressGates }> {
+  let resolveManager: (manager: SandboxManager) => void = () => undefined;
+  const opened = new Promise<SandboxManager>((resolve) => {
+    resolveManager = resolve;
+  });
+  const manager = await SandboxManager.open({
+    dataDir: config.dataDir,
+    guestPath: config.guestPath,
+    runscPath: config.runscPath,
+    // A sandbox that was taken over may ask before everything is in its place.
+    onEgress: (id) => async (ask) => {
+      await opened;
+      return egress.handlerFor(id)(ask);
+    },
+    proxyPort,
+    environment: proxyEnvironment(),
+    pool: config.pool.map(({ count, ...shape }) => ({ shape, count })),
+    log,
+  });
+  const egress = egressOf(manager);
+  resolveManager(manager);
+  return { manager, egress };
+}
+
+function egressOf(manager: SandboxManager): EgressGates {
+  const egress = new EgressGates({
+    policyOf: (id) => unlessGone(() => manager.getEgress(id)),
+    onDecision: (sandboxId, { host, port, verdict, because }) => {
+      if (verdict === "allowed") manager.events.append({ type: "egress.allowed", sandboxId, host, port });
+      else manager.events.append({ type: "egress.refused", sandboxId, host, port, because });
+      const details = { host, port, because };
+      manager.audit.write({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result: verdict, details });
+    },
+  });
+  manager.engine.events.listen((event) => {
+    if (event.type === "state" && event.to === "killed") egress.forget(event.sandboxId);
+  });
+  return egress;
+}
+
+/** One that may not be seen is refused in the words of one that is not there. */
+function assertSees(manager: SandboxManager, principal: Principal, id: SandboxId): void {
+  const sandbox = manager.get(id);
+  if (canSee(principal, sandbox)) return;
+  throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
+    suggestion: "It never was, or it has been killed.",
+    details: { sandboxId: id },
+  });
+}
+
+function metricsOf(manager: SandboxManager): Metrics {
+  return new Metrics({
+    sandboxes: () => {
+      const counts = new Map<string, number>();
+      for (const { state } of manager.engine.list()) counts.set(state, (counts.get(state) ?? 0) + 1);
+      return counts;
+    },
+    runningCommands: () => manager.counts().runningCommands,
+    lastEvent: () => manager.events.cursor,
+  });
+}
+
+function listeningUrl(host: string, { port }: AddressInfo): string {
+  const isEverywhere = host === "0.0.0.0" || host === "::";
+  const name = isEverywhere ? "localhost" : host.includes(":") ? `[${host}]` : host;
+  return `http://${name}:${port}`;
+}

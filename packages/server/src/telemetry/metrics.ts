@@ -1,0 +1,76 @@
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
+
+export interface MetricsSources {
+  /** How many sandboxes are in each state. */
+  sandboxes: () => ReadonlyMap<string, number>;
+  runningCommands: () => number;
+  /** The cursor of the last event: it grows by one with each. */
+  lastEvent: () => number;
+}
+
+/** What `/metrics` tells. Each server has its own: nothing is shared between two in one process. */
+export class Metrics {
+  #registry = new Registry();
+  #requests: Histogram<"method" | "route" | "status">;
+  #websockets: Gauge;
+  #refused: Counter;
+
+  constructor(sources: MetricsSources) {
+    const registers = [this.#registry];
+    // Memory, garbage collection and event loop delay of this process.
+    collectDefaultMetrics({ register: this.#registry });
+    this.#requests = new Histogram({
+      name: "atoll_http_request_seconds",
+      help: "Requests by route and status",
+      labelNames: ["method", "route", "status"],
+      buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30],
+      registers,
+    });
+    this.#websockets = new Gauge({ name: "atoll_websocket_connections", help: "Open WebSockets", registers });
+    this.#refused = new Counter({ name: "atoll_refused_total", help: "Requests with wrong credentials", registers });
+    this.#registry.registerMetric(sandboxesByState(sources));
+    this.#registry.registerMetric(reading("atoll_commands_running", "Commands that run", sources.runningCommands));
+    this.#registry.registerMetric(reading("atoll_last_event", "Cursor of the last event", sources.lastEvent));
+  }
+
+  request(facts: { method: string; route: string; status: number; seconds: number }): void {
+    this.#requests.observe({ method: facts.method, route: facts.route, status: String(facts.status) }, facts.seconds);
+  }
+
+  websocket(change: 1 | -1): void {
+    this.#websockets.inc(change);
+  }
+
+  refused(): void {
+    this.#refused.inc();
+  }
+
+  async text(): Promise<{ contentType: string; text: string }> {
+    return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  }
+}
+
+function sandboxesByState(sources: MetricsSources): Gauge {
+  return new Gauge({
+    name: "atoll_sandboxes",
+    help: "Sandboxes by state",
+    labelNames: ["state"],
+    registers: [],
+    collect() {
+      this.reset();
+      for (const [state, count] of sources.sandboxes()) this.set({ state }, count);
+    },
+  });
+}
+
+/** Read when it is asked for. */
+function reading(name: string, help: string, read: () => number): Gauge {
+  return new Gauge({
+    name,
+    help,
+    registers: [],
+    collect() {
+      this.set(read());
+    },
+  });
+}

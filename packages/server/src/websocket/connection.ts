@@ -1,0 +1,260 @@
+import {
+  ClientMessage,
+  SandboxError,
+  websocketProtocol,
+  type KeyVerb,
+  type SandboxId,
+  type ServerMessage,
+} from "@atoll/protocol";
+import type { WebSocket } from "ws";
+import type { Credentials, Gate } from "../auth/gate.ts";
+import { assertMay, type Principal } from "../auth/principal.ts";
+import { errorReply } from "../http/error-reply.ts";
+import { parsePart } from "../http/parse-request.ts";
+import type { Log } from "../telemetry/log.ts";
+import type { Channel, ChannelLink, ChannelSources } from "./channel.ts";
+import { openEvents } from "./events-channel.ts";
+import { FollowChannel } from "./follow-channel.ts";
+import { decodeBinary } from "./frames.ts";
+import { openWatch } from "./watch-channel.ts";
+
+export interface ConnectionOptions {
+  gate: Gate;
+  sources: ChannelSources;
+  assertSees(principal: Principal, sandboxId: SandboxId): void;
+  serverId: string;
+  heartbeatMs: number;
+  maxChannels: number;
+  log: Log;
+}
+
+/** RFC 6455: the client broke the rules. */
+const policyViolation = 1008;
+const serverStops = 1001;
+/** Bulk waits for the socket while it has more than this to send. */
+const bufferedBytes = 1024 * 1024;
+
+type OpenMessage = Extract<ClientMessage, { type: "follow" | "watch" | "events" }>;
+
+/** One client: its greeting, its channels and its heartbeat. Whatever ends it, commands go on. */
+export class Connection {
+  #socket: WebSocket;
+  #options: ConnectionOptions;
+  #credentials: Credentials | undefined;
+  #holder: string | undefined;
+  #channels = new Map<number, Channel>();
+  #closed = new AbortController();
+  #hasHeard = true;
+  #helloTimer: NodeJS.Timeout;
+  #heartbeat: NodeJS.Timeout;
+
+  constructor(socket: WebSocket, options: ConnectionOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    this.#helloTimer = setTimeout(() => {
+      this.#refuse(new SandboxError("timed_out", "Cannot go on: no hello came in time"));
+    }, websocketProtocol.helloTimeoutMs);
+    this.#heartbeat = setInterval(() => this.#beat(), options.heartbeatMs);
+    socket.on("message", (data, isBinary) => this.#receive(asBuffer(data), isBinary));
+    socket.on("pong", () => {
+      this.#hasHeard = true;
+    });
+    socket.on("close", () => this.#end());
+    // `close` follows. What a client's socket breaks with is nobody's concern here.
+    socket.on("error", () => undefined);
+  }
+
+  /** Tells the client to come back, and ends. */
+  shutdown(): void {
+    this.#send({ type: "shutdown" });
+    this.#socket.close(serverStops, "the server stops");
+    setTimeout(() => this.#socket.terminate(), 1_000).unref();
+  }
+
+  #beat(): void {
+    if (!this.#hasHeard) {
+      this.#socket.terminate();
+      return;
+    }
+    this.#hasHeard = false;
+    this.#socket.ping();
+  }
+
+  #receive(data: Buffer, isBinary: boolean): void {
+    this.#hasHeard = true;
+    try {
+      if (isBinary) this.#onBinary(data);
+      else this.#onMessage(parsePart(ClientMessage, parseJson(data), "take this message"));
+    } catch (error) {
+      this.#refuse(error);
+    }
+  }
+
+  #onBinary(data: Buffer): void {
+    const frame = decodeBinary(data);
+    if (frame === undefined || frame.kind !== "stdin") throw malformed("this binary message is no input");
+    if (this.#credentials === undefined) throw malformed("hello comes first");
+    // A channel that has just ended is no mistake of the client's.
+    this.#channels.get(frame.channel)?.onStdin?.(frame.offset, frame.bytes);
+  }
+
+  #onMessage(message: ClientMessage): void {
+    if (message.type === "hello") return this.#hello(message);
+    if (this.#credentials === undefined) throw malformed("hello comes first");
+    switch (message.type) {
+      case "ping":
+        return this.#send({ type: "pong", id: message.id });
+      case "follow":
+      case "watch":
+      case "events":
+        return this.#open(message);
+      case "close":
+        return this.#close(message.channel);
+      case "ack":
+      case "stdin_end":
+      case "signal":
+      case "resize":
+        return this.#channels.get(message.channel)?.onMessage?.(message);
+    }
+  }
+
+  #hello({ key, sandboxToken, holder }: Extract<ClientMessage, { type: "hello" }>): void {
+    if (this.#credentials !== undefined) throw malformed("hello comes once");
+    // A sandbox's token says which sandbox it is for only when one is asked about.
+    if (key !== undefined || sandboxToken === undefined) this.#options.gate.admit({ key }, "connect", undefined);
+    this.#credentials = { key, sandboxToken };
+    this.#holder = holder;
+    clearTimeout(this.#helloTimer);
+    this.#send({ type: "welcome", version: 1, serverId: this.#options.serverId });
+  }
+
+  #open(message: OpenMessage): void {
+    const { channel } = message;
+    if (this.#channels.has(channel)) throw malformed(`channel ${channel} is open already`);
+    const link = this.#link(channel);
+    try {
+      if (this.#channels.size >= this.#options.maxChannels) {
+        throw new SandboxError("limit_reached", `Cannot open a channel: ${this.#channels.size} are open`, {
+          suggestion: "Close some, or open another connection.",
+        });
+      }
+      this.#channels.set(channel, this.#start(message, link));
+    } catch (error) {
+      link.fail(error);
+    }
+  }
+
+  #start(message: OpenMessage, link: ChannelLink): Channel {
+    const { sources } = this.#options;
+    switch (message.type) {
+      case "follow": {
+        const may = (verb: KeyVerb): Principal =>
+          this.#admit(verb, `${verbWords[verb] ?? verb} a command`, message.sandboxId);
+        may("read");
+        const command = sources.command(message.sandboxId, message.commandId);
+        return new FollowChannel(link, command, message.from, () => {
+          sources.assertNotHeld(message.sandboxId, this.#holder);
+          may("commands");
+        });
+      }
+      case "watch":
+        this.#admit("files", "watch files", message.sandboxId);
+        link.signal.addEventListener("abort", sources.open(message.sandboxId), { once: true });
+        return openWatch(link, sources, message);
+      case "events":
+        return openEvents(link, sources, message, this.#admit("events", "follow events", undefined));
+    }
+  }
+
+  /** Asked anew for each channel: a key may be revoked while a connection lasts. */
+  #admit(verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): Principal {
+    const principal = this.#options.gate.admit(this.#credentials ?? {}, asked, sandboxId);
+    assertMay(principal, verb, asked, sandboxId);
+    if (sandboxId !== undefined) this.#options.assertSees(principal, sandboxId);
+    return principal;
+  }
+
+  #link(number: number): ChannelLink {
+    const stop = new AbortController();
+    const signal = AbortSignal.any([stop.signal, this.#closed.signal]);
+    const remove = (): void => {
+      const isOurs = this.#channels.get(number)?.link === link;
+      if (isOurs) this.#channels.delete(number);
+      stop.abort(new Error("The channel is closed"));
+    };
+    const link: ChannelLink = {
+      channel: number,
+      signal,
+      send: (message) => {
+        if (!signal.aborted) this.#send(message);
+      },
+      sendBulk: (data) => this.#sendBulk(data, signal),
+      end: remove,
+      fail: (error) => {
+        if (signal.aborted) return;
+        this.#send({ type: "error", channel: number, error: this.#wireError(error) });
+        remove();
+      },
+    };
+    return link;
+  }
+
+  #close(channel: number): void {
+    this.#channels.get(channel)?.link.end();
+  }
+
+  #send(message: ServerMessage): void {
+    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(message));
+  }
+
+  /** Waits for the socket where it has too much already: the windows of many channels add up. */
+  async #sendBulk(data: Buffer | string, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted();
+    await new Promise<void>((resolve, reject) => {
+      const isFull = this.#socket.bufferedAmount > bufferedBytes;
+      this.#socket.send(data, (error) => {
+        if (error !== undefined && error !== null) reject(error);
+        else resolve();
+      });
+      if (!isFull) resolve();
+    });
+  }
+
+  #wireError(thrown: unknown): { code: string; message: string } {
+    const { error, isUnexpected } = errorReply(thrown);
+    if (isUnexpected) this.#options.log.error({ err: thrown }, "websocket channel failed");
+    return error.toJSON() as { code: string; message: string };
+  }
+
+  #refuse(thrown: unknown): void {
+    this.#send({ type: "error", error: this.#wireError(thrown) });
+    this.#socket.close(policyViolation, "the error says why");
+    setTimeout(() => this.#socket.terminate(), 1_000).unref();
+  }
+
+  #end(): void {
+    clearTimeout(this.#helloTimer);
+    clearInterval(this.#heartbeat);
+    this.#closed.abort(new Error("The connection is closed"));
+    this.#channels.clear();
+  }
+}
+
+const verbWords: Partial<Record<KeyVerb, string>> = { read: "follow", commands: "control" };
+
+function malformed(because: string): SandboxError {
+  return new SandboxError("invalid_argument", `Cannot take this message: ${because}`);
+}
+
+function parseJson(data: Buffer): unknown {
+  try {
+    return JSON.parse(data.toString("utf8"));
+  } catch {
+    throw malformed("it is not JSON");
+  }
+}
+
+function asBuffer(data: Buffer | ArrayBuffer | Buffer[]): Buffer {
+  if (Buffer.isBuffer(data)) return data;
+  return Array.isArray(data) ? Buffer.concat(data) : Buffer.from(data);
+}

@@ -1,0 +1,20 @@
+import type { ClientMessage } from "@atoll/protocol";
+import type { Principal } from "../auth/principal.ts";
+import { inBackground, type Channel, type ChannelLink, type ChannelSources } from "./channel.ts";
+
+/** Events, from the journal: a slow reader is behind, and loses nothing that the journal still has. */
+export function openEvents(
+  link: ChannelLink,
+  sources: ChannelSources,
+  message: Extract<ClientMessage, { type: "events" }>,
+  principal: Principal,
+): Channel {
+  const { channel, signal } = link;
+  const { cursor, sandboxId } = message;
+  inBackground(link, async () => {
+    for await (const event of sources.events(principal, { cursor, sandboxId, signal })) {
+      await link.sendBulk(JSON.stringify({ type: "event", channel, event }));
+    }
+  });
+  return { link };
+}

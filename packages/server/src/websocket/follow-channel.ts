@@ -1,0 +1,100 @@
+import { SandboxError, websocketProtocol, type ClientMessage } from "@atoll/protocol";
+import type { Command } from "../commands/command.ts";
+import { inBackground, type Channel, type ChannelLink } from "./channel.ts";
+import { encodeBinary } from "./frames.ts";
+import { SendWindow } from "./send-window.ts";
+
+const pieceBytes = 64 * 1024;
+
+/** Follows one command: output to the client within its window, input from it in order. */
+export class FollowChannel implements Channel {
+  readonly link: ChannelLink;
+  #command: Command;
+  #window = new SendWindow(websocketProtocol.windowBytes);
+  #assertMayControl: () => void;
+  /** Input one piece after the other. */
+  #input: Promise<void> = Promise.resolve();
+  #waitingBytes = 0;
+
+  constructor(link: ChannelLink, command: Command, from: number, assertMayControl: () => void) {
+    this.link = link;
+    this.#command = command;
+    this.#assertMayControl = assertMayControl;
+    inBackground(link, () => this.#follow(from));
+  }
+
+  onMessage(message: Extract<ClientMessage, { type: "ack" | "stdin_end" | "signal" | "resize" }>): void {
+    switch (message.type) {
+      case "ack":
+        this.#window.acknowledge(message.at);
+        return;
+      case "stdin_end":
+        this.#inOrder(0, () => this.#command.closeStdin({ offset: message.offset, signal: this.link.signal }));
+        return;
+      case "signal":
+        this.#control(() => this.#command.signal(message.signal));
+        return;
+      case "resize":
+        this.#control(() => this.#command.resize({ rows: message.rows, cols: message.cols }));
+        return;
+    }
+  }
+
+  onStdin(offset: number, bytes: Buffer): void {
+    // Whoever sends more than the window would make the server keep it.
+    if (this.#waitingBytes + bytes.byteLength > websocketProtocol.windowBytes) {
+      this.link.fail(
+        new SandboxError("limit_reached", "Cannot take more input: what was sent before is not accepted yet", {
+          suggestion: `Keep at most ${websocketProtocol.windowBytes} bytes on the way.`,
+        }),
+      );
+      return;
+    }
+    this.#inOrder(bytes.byteLength, () => this.#command.writeStdin(bytes, { offset, signal: this.link.signal }));
+  }
+
+  #inOrder(bytes: number, write: () => Promise<number>): void {
+    this.#waitingBytes += bytes;
+    this.#input = this.#input.then(async () => {
+      try {
+        this.link.signal.throwIfAborted();
+        this.#assertMayControl();
+        const offset = await write();
+        this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset });
+      } catch (error) {
+        this.link.fail(error);
+      } finally {
+        this.#waitingBytes -= bytes;
+      }
+    });
+  }
+
+  #control(act: () => Promise<void>): void {
+    inBackground(this.link, async () => {
+      this.#assertMayControl();
+      await act();
+    });
+  }
+
+  async #follow(from: number): Promise<void> {
+    const { channel, signal } = this.link;
+    this.link.send({ type: "following", channel, command: this.#command.info() });
+    for await (const piece of this.#command.follow({ from, signal })) {
+      if (piece.type === "dropped") {
+        this.link.send({ type: "dropped", channel, at: piece.at, bytes: piece.bytes });
+        continue;
+      }
+      for (let sent = 0; sent < piece.data.byteLength;) {
+        const room = Math.min(pieceBytes, await this.#window.room(signal));
+        const bytes = piece.data.subarray(sent, sent + room);
+        const at = piece.at + sent;
+        this.#window.sent(at + bytes.byteLength, bytes.byteLength);
+        const frame = { kind: piece.stream, channel, at, offset: piece.offset + sent, bytes };
+        await this.link.sendBulk(encodeBinary(frame));
+        sent += bytes.byteLength;
+      }
+    }
+    this.link.send({ type: "ended", channel, command: await this.#command.waitEnd(signal) });
+    this.link.end();
+  }
+}

@@ -1,0 +1,19 @@
+import type { ClientMessage } from "@atoll/protocol";
+import { inBackground, type Channel, type ChannelLink, type ChannelSources } from "./channel.ts";
+
+/** Changes of files. The socket's own flow is window enough: a watch keeps a bounded number for who is slow. */
+export function openWatch(
+  link: ChannelLink,
+  sources: ChannelSources,
+  message: Extract<ClientMessage, { type: "watch" }>,
+): Channel {
+  const { channel, signal } = link;
+  const { type: _, channel: __, ...request } = message;
+  const { id, messages } = sources.watches.follow(sources.files(message.sandboxId), request, signal);
+  link.send({ type: "watching", channel, watch: id });
+  inBackground(link, async () => {
+    for await (const event of messages) await link.sendBulk(JSON.stringify({ type: "changed", channel, event }));
+    link.end();
+  });
+  return { link };
+}

@@ -1,0 +1,98 @@
+import type { CommandInfo, CommandLine, SandboxInfo } from "@atoll/protocol";
+import { afterEach, describe, expect, test } from "vitest";
+import { all, ApiClient, readLines } from "../support/api-client.ts";
+import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
+
+let server: TestServerProcess | undefined;
+afterEach(async () => {
+  await server?.dispose();
+  server = undefined;
+});
+
+async function start(options: Parameters<typeof startTestServerProcess>[0] = {}): Promise<TestServerProcess> {
+  server = await startTestServerProcess(options);
+  return server;
+}
+
+/** Follows a command with as many servers as it takes, as a client without the SDK would. */
+async function followTo(read: () => ApiClient, path: string): Promise<{ output: string; end: CommandInfo }> {
+  let output = Buffer.alloc(0);
+  for (;;) {
+    try {
+      const response = await read().fetch("GET", `${path}/output?from=${output.byteLength}`);
+      for await (const line of readLines<CommandLine>(response)) {
+        if (line.type === "stdout") output = Buffer.concat([output, Buffer.from(line.text ?? "")]);
+        if (line.type === "ended") return { output: output.toString(), end: line.command };
+      }
+    } catch {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+describe("a server that is asked to stop", () => {
+  test("says goodbye to streams, ends well, and leaves the sandboxes to the next one", async () => {
+    const first = await start();
+    const api = new ApiClient(first.url, first.key);
+    const { sandbox } = await api.create();
+    const command = await api.start(sandbox.id, { shell: "echo one; read line; echo two $line; exit 5", stdin: true });
+    const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
+    const following = all(readLines<CommandLine>(await api.fetch("GET", `${path}/output`)));
+    const waiting = api.ask("GET", `${path}/wait?timeoutMs=60000`);
+    await waitFor(async () => (await api.ask<CommandInfo>("GET", path)).body.stdoutBytes === 4);
+    expect(await first.signal("SIGTERM")).toEqual({ code: 0, signal: null });
+    expect((await following).at(-1)).toEqual({ type: "shutdown" });
+    expect((await waiting).body.error?.code).toBe("unavailable");
+
+    const second = await start({ dataDir: first.dataDir });
+    expect(second.key).toBe("");
+    expect(second.greeting).toContain("Carries on with 1 sandbox");
+    const again = new ApiClient(second.url, first.key);
+    await again.fetch("POST", `${path}/stdin?offset=0`, { body: "x\n" });
+    const { output, end } = await followTo(() => again, path);
+    expect(output).toBe("one\ntwo x\n");
+    expect(end).toMatchObject({ exitCode: 5, state: "exited" });
+  });
+
+  test("with --kill-on-exit leaves nothing", async () => {
+    const first = await start({ flags: ["--kill-on-exit"] });
+    await new ApiClient(first.url, first.key).create();
+    expect(await first.signal("SIGINT")).toEqual({ code: 0, signal: null });
+    const second = await start({ dataDir: first.dataDir });
+    const { body } = await new ApiClient(second.url, first.key).ask<{ sandboxes: SandboxInfo[] }>("GET", "/sandboxes");
+    expect(body.sandboxes).toEqual([]);
+  });
+});
+
+test("a server that is killed in the middle of everything loses no byte of any command", async () => {
+  const first = await start();
+  let api = new ApiClient(first.url, first.key);
+  const count = 3;
+  const sandboxes = await Promise.all(Array.from({ length: count }, () => api.create()));
+  const shell = "for i in $(seq 1 400); do echo line $i; sleep 0.01; done; exit 9";
+  const paths = await Promise.all(
+    sandboxes.map(async ({ sandbox: { id } }) => `/sandboxes/${id}/commands/${(await api.start(id, { shell })).id}`),
+  );
+  const followed = paths.map((path) => followTo(() => api, path));
+  for (const _ of [1, 2]) {
+    await waitFor(async () => (await api.ask<CommandInfo>("GET", paths[0] ?? "")).body.stdoutBytes > 0);
+    await server?.signal("SIGKILL");
+    const next = await start({ dataDir: first.dataDir });
+    api = new ApiClient(next.url, first.key);
+  }
+  const expected = Array.from({ length: 400 }, (_, index) => `line ${index + 1}\n`).join("");
+  for (const { output, end } of await Promise.all(followed)) {
+    expect(output).toBe(expected);
+    expect(end).toMatchObject({ exitCode: 9, state: "exited" });
+  }
+});
+
+test("a server that cannot start says which setting is wrong", async () => {
+  await expect(startTestServerProcess({ flags: ["--max-connections", "none"] })).rejects.toThrow(
+    /maxConnections \(from --max-connections\)/,
+  );
+});
+
+async function waitFor(check: () => Promise<boolean>): Promise<void> {
+  await expect.poll(check, { timeout: 20_000 }).toBe(true);
+}

@@ -1,0 +1,109 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { rm } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { createLog, readConfig, Server } from "@atoll/server";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { makeDataDir } from "./test-root.ts";
+
+export interface TestServerOptions {
+  /** For another server on the same directory, whose owner disposes of it. */
+  dataDir?: string;
+  /** Flags, as the program takes them: `["--body-timeout-ms", "500"]`. */
+  flags?: readonly string[];
+}
+
+/** A server on a data directory of its own and on a free port. `dispose` kills every sandbox and removes the directory. */
+export interface TestServer extends AsyncDisposable {
+  url: string;
+  /** The admin key; empty where an earlier server on the same directory was told. */
+  key: string;
+  dataDir: string;
+  /** Stops the server; its sandboxes run on. */
+  stop(): Promise<void>;
+  dispose(): Promise<void>;
+}
+
+async function flagsFor({ dataDir, flags = [] }: TestServerOptions): Promise<{ dataDir: string; argv: string[] }> {
+  const dir = dataDir ?? (await makeDataDir());
+  const argv = ["--data-dir", dir, "--guest-path", guestBinaryPath(), "--port", "0", "--stop-timeout-ms", "2000"];
+  const quiet = flags.includes("--log-level") ? [] : ["--log-level", "error"];
+  return { dataDir: dir, argv: [...argv, ...quiet, ...flags] };
+}
+
+/** In this process. */
+export async function startTestServer(options: TestServerOptions = {}): Promise<TestServer> {
+  const { dataDir, argv } = await flagsFor(options);
+  const config = await readConfig({ argv, env: {} });
+  const server = await Server.start({ config, log: createLog(config.config.logLevel) });
+  const dispose = async (): Promise<void> => {
+    await server.close({ killAll: true });
+    await rm(dataDir, { recursive: true, force: true });
+  };
+  return {
+    url: server.url,
+    key: server.firstKey ?? "",
+    dataDir,
+    stop: () => server.close({ killAll: false }),
+    dispose,
+    [Symbol.asyncDispose]: dispose,
+  };
+}
+
+/** In a process of its own, which can also be killed without mercy. */
+export interface TestServerProcess extends TestServer {
+  pid: number;
+  signal(name: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+  /** What it said on stdout. */
+  greeting: string;
+}
+
+export async function startTestServerProcess(options: TestServerOptions = {}): Promise<TestServerProcess> {
+  const { dataDir, argv } = await flagsFor(options);
+  const script = fileURLToPath(new URL("../../packages/server/src/main.ts", import.meta.url));
+  const child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, ...argv], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const greeting = await readGreeting(child);
+  const end = async (name: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }> => {
+    if (child.exitCode === null && child.signalCode === null) {
+      const gone = once(child, "exit");
+      child.kill(name);
+      await gone;
+    }
+    return { code: child.exitCode, signal: child.signalCode };
+  };
+  const dispose = async (): Promise<void> => {
+    await end("SIGTERM");
+    // Whatever state it was in, another server finds and ends all that it left.
+    const next = await startTestServer({ ...options, dataDir });
+    await next.dispose();
+  };
+  return {
+    url: /listens on (\S+)/.exec(greeting)?.[1] ?? "",
+    key: /ATOLL_API_KEY=(atk_\S+)/.exec(greeting)?.[1] ?? "",
+    greeting,
+    dataDir,
+    pid: child.pid ?? 0,
+    signal: end,
+    stop: async () => void (await end("SIGTERM")),
+    dispose,
+    [Symbol.asyncDispose]: dispose,
+  };
+}
+
+async function readGreeting(child: ChildProcess): Promise<string> {
+  const { stdout, stderr } = child;
+  if (stdout === null || stderr === null) throw new Error("The server has no output");
+  let errors = "";
+  stderr.on("data", (data: Buffer) => {
+    errors += data.toString();
+  });
+  let text = "";
+  for await (const line of createInterface({ input: stdout })) {
+    text += `${line}\n`;
+    if (line.startsWith("What there is:")) return text;
+  }
+  throw new Error(`The server ended: ${errors}`);
+}
