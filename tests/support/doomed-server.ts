@@ -12,6 +12,8 @@ export interface Fact {
   killed?: string;
   exit?: unknown;
   done?: boolean;
+  commandId?: string;
+  stdinBytes?: number;
 }
 
 /** A `crash-server.ts` in a process of its own, to be killed without mercy when it says the right thing. */
@@ -21,8 +23,10 @@ export class DoomedServer {
   readonly seen: Fact[] = [];
   #stderr = "";
 
+  static readonly script: URL = new URL("crash-server.ts", import.meta.url);
+
   constructor(dataDir: string, ...words: string[]) {
-    const script = fileURLToPath(new URL("crash-server.ts", import.meta.url));
+    const script = fileURLToPath(new.target.script);
     this.#child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, dataDir, ...words], {
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -45,9 +49,19 @@ export class DoomedServer {
     }
   }
 
+  /** For one that ends by itself. */
+  async gone(): Promise<void> {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) await once(this.#child, "exit");
+  }
+
   async killHard(): Promise<void> {
     const gone = once(this.#child, "exit");
     this.#child.kill("SIGKILL");
     await gone;
   }
+}
+
+/** A `crash-manager.ts`: the whole server but for its network side. */
+export class DoomedManager extends DoomedServer {
+  static override readonly script = new URL("crash-manager.ts", import.meta.url);
 }

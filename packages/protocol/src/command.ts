@@ -60,6 +60,8 @@ export const CommandInfo = z.strictObject({
   exitCode: z.int().nullable(),
   signal: z.string().nullable(),
   timedOut: z.boolean(),
+  /** It did not end well, and meanwhile the sandbox's memory was used up. */
+  outOfMemory: z.boolean().optional(),
   lostBecause: z.string().optional(),
   startedAtMs: z.int(),
   endedAtMs: z.int().optional(),

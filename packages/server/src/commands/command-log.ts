@@ -20,6 +20,7 @@ export class CommandLog {
   #tail: LogSegment[] = [];
   #position: OutputPosition = { stdoutBytes: 0, stderrBytes: 0 };
   #isComplete = false;
+  #interruption: Error | undefined;
   #bell = new Bell();
 
   private constructor(dir: string, logBytes: number) {
@@ -84,14 +85,21 @@ export class CommandLog {
     await this.release();
   }
 
+  /** Nothing more is heard of it here, though it is not complete: readers that wait are told `reason`. */
+  interrupt(reason: Error): void {
+    this.#interruption = reason;
+    this.#bell.ring();
+  }
+
   /** Lets go of the file; another server may carry on. */
   async release(): Promise<void> {
     await (this.#tail.at(-1) ?? this.#head).close();
   }
 
   /** Resolves when something may have changed: more bytes, or the end. */
-  changed(signal?: AbortSignal): Promise<void> {
-    return this.#bell.wait(signal);
+  async changed(signal?: AbortSignal): Promise<void> {
+    if (this.#interruption !== undefined) throw this.#interruption;
+    await this.#bell.wait(signal);
   }
 
   /** The segment that has the byte `at`, or the first one behind it if that byte was dropped. */

@@ -20,7 +20,8 @@ const storeAgainMs = 1_000;
 
 export interface CommandOptions {
   stored: StoredCommand;
-  log: CommandLog;
+  /** Of a command that has ended the log is opened when somebody reads it. */
+  log: CommandLog | (() => Promise<CommandLog>);
   store: CommandStore;
   logger: Logger;
   /** Called once, after the end was stored. */
@@ -34,6 +35,8 @@ export interface CommandOptions {
 export class Command {
   readonly #options: CommandOptions;
   #stored: StoredCommand;
+  #log: CommandLog | undefined;
+  #opening: Promise<CommandLog> | undefined;
   #process: GuestProcess | undefined;
   #input: CommandInput | undefined;
   #bell = new Bell();
@@ -45,6 +48,7 @@ export class Command {
   constructor(options: CommandOptions) {
     this.#options = options;
     this.#stored = options.stored;
+    if (typeof options.log !== "function") this.#log = options.log;
   }
 
   get id(): CommandId {
@@ -62,7 +66,7 @@ export class Command {
   info(): CommandInfo {
     const stored = this.#stored;
     const hasEnded = stored.state !== "running";
-    const { stdoutBytes, stderrBytes } = hasEnded ? stored : this.#options.log.position;
+    const { stdoutBytes, stderrBytes } = hasEnded ? stored : this.#openLog.position;
     const pid = hasEnded ? stored.pid : this.#process?.pid;
     return {
       id: stored.id,
@@ -80,24 +84,28 @@ export class Command {
       exitCode: stored.state === "exited" ? stored.exitCode : null,
       signal: stored.state === "exited" ? stored.signal : null,
       timedOut: stored.state === "exited" && stored.timedOut,
+      ...(stored.state === "exited" && stored.outOfMemory ? { outOfMemory: true } : {}),
       ...(stored.state === "lost" ? { lostBecause: stored.because } : {}),
       startedAtMs: stored.startedAtMs,
       ...(hasEnded ? { endedAtMs: stored.endedAtMs } : {}),
       stdoutBytes,
       stderrBytes,
-      droppedBytes: hasEnded ? stored.droppedBytes : this.#options.log.droppedBytes,
+      droppedBytes: hasEnded ? stored.droppedBytes : this.#openLog.droppedBytes,
       stdinBytes: hasEnded ? stored.stdinBytes : (this.#input?.acceptedBytes ?? 0),
     };
   }
 
   /** Output from any byte of the common order on, each once; then whatever comes, until the command has ended. */
-  follow(options: FollowOptions = {}): AsyncIterable<LogPiece> {
-    return followLog(this.#options.log, options);
+  async *follow(options: FollowOptions = {}): AsyncGenerator<LogPiece, void, void> {
+    yield* followLog(await this.#readableLog(), options);
   }
 
   /** Resolves when the end is stored. */
   async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
-    while (this.isRunning) await this.#bell.wait(signal);
+    while (this.isRunning) {
+      if (this.#letGo.signal.aborted) throw this.#letGo.signal.reason;
+      await this.#bell.wait(signal);
+    }
     return this.info();
   }
 
@@ -152,19 +160,23 @@ export class Command {
     await this.#close();
   }
 
-  /** The command goes on without this server: nothing is stored or told from now on. */
-  detach(): void {
-    this.#letGo.abort();
+  /** The command goes on without this server: nothing is stored or told from now on, and whoever waits is told `reason`. */
+  detach(reason: Error): void {
+    this.#letGo.abort(reason);
+    if (!this.isRunning) return;
+    this.#openLog.interrupt(reason);
+    this.#bell.ring();
   }
 
   /** After `detach`, and after the channel to the sandbox was closed. */
   async release(): Promise<void> {
     await this.#kept;
-    await this.#options.log.release();
+    await this.#log?.release();
   }
 
   async #keep(process: GuestProcess): Promise<void> {
-    const { log, logger } = this.#options;
+    const { logger } = this.#options;
+    const log = this.#openLog;
     const events = process[Symbol.asyncIterator]();
     try {
       for (;;) {
@@ -191,7 +203,7 @@ export class Command {
   }
 
   async #close(): Promise<void> {
-    await this.#options.log.complete();
+    await this.#openLog.complete();
     this.#bell.ring();
     this.#options.onEnd(this);
   }
@@ -226,6 +238,19 @@ export class Command {
       droppedBytes,
       stdinBytes,
     };
+  }
+
+  get #openLog(): CommandLog {
+    if (this.#log === undefined) throw new Error(`The log of command ${this.id} is not open`);
+    return this.#log;
+  }
+
+  async #readableLog(): Promise<CommandLog> {
+    const { log } = this.#options;
+    if (typeof log !== "function") return log;
+    this.#opening ??= log();
+    this.#log = await this.#opening;
+    return this.#log;
   }
 
   #openInput(what: string): CommandInput {

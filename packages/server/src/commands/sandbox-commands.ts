@@ -100,7 +100,7 @@ export class SandboxCommands {
 
   detach(): void {
     this.#refusal = new SandboxError("unavailable", "Cannot start a command: the server stops");
-    for (const command of this.#commands.values()) command.detach();
+    for (const command of this.#commands.values()) command.detach(this.#refusal);
   }
 
   async release(): Promise<void> {
@@ -179,16 +179,26 @@ export class SandboxCommands {
 
   async #restoreOne(stored: StoredCommand): Promise<void> {
     const { sandbox } = this.#options;
-    const log = await CommandLog.open(this.#store.dir(stored.id), stored.logBytes);
+    const open = (): Promise<CommandLog> => CommandLog.open(this.#store.dir(stored.id), stored.logBytes);
     if (stored.state !== "running") {
-      await log.complete();
-      this.#add(stored, log);
+      this.#add(stored, async () => {
+        const log = await open();
+        await log.complete();
+        return log;
+      });
       return;
     }
+    const log = await open();
     const isKnown = sandbox.state === "running" && sandbox.inherited.some(({ id }) => id === stored.streamId);
     if (isKnown) {
-      const process = sandbox.attach(stored.streamId, log.position, { keep: true });
-      this.#add(stored, log).attach(process);
+      const command = this.#add(stored, log);
+      try {
+        command.attach(sandbox.attach(stored.streamId, log.position, { keep: true }));
+      } catch (error) {
+        await command.lose(
+          `its output cannot be carried on with: ${error instanceof Error ? error.message : String(error)}`,
+        );
+      }
     } else if (sandbox.state === "running" && log.endAt === 0) {
       // The guest forgets nothing that was not released: its server died before it could start it, and nobody was told of it.
       await this.#store.remove(stored.id);
@@ -197,7 +207,7 @@ export class SandboxCommands {
     }
   }
 
-  #add(stored: StoredCommand, log: CommandLog): Command {
+  #add(stored: StoredCommand, log: CommandLog | (() => Promise<CommandLog>)): Command {
     const command = new Command({
       stored,
       log,

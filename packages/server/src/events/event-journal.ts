@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { ApiEvent, SandboxId } from "@atoll/protocol";
+import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
 
 type WithoutCursor<T> = T extends unknown ? Omit<T, "cursor" | "atMs"> & { atMs?: number } : never;
@@ -25,6 +25,8 @@ export interface JournalOptions {
   segments?: number;
   /** Events that are kept in memory for followers that are nearly up to date. */
   recentEvents?: number;
+  /** Told when an event could not be written; `tell` goes on without it. */
+  onError?: (error: unknown, event: NewEvent) => void;
 }
 
 export interface FollowEvents {
@@ -48,10 +50,17 @@ export class EventJournal {
   #nextCursor = 1;
   #recent: ApiEvent[] = [];
   #bell = new Bell();
+  #isClosed = false;
 
   private constructor(dir: string, options: JournalOptions) {
     this.#dir = dir;
-    this.#options = { segmentBytes: 4 * 1024 * 1024, segments: 16, recentEvents: 2048, ...options };
+    this.#options = {
+      segmentBytes: 4 * 1024 * 1024,
+      segments: 16,
+      recentEvents: 2048,
+      onError: () => undefined,
+      ...options,
+    };
   }
 
   static open(dir: string, options: JournalOptions = {}): EventJournal {
@@ -81,6 +90,15 @@ export class EventJournal {
     return complete;
   }
 
+  /** For what has happened already, also when the disk has no room to say so. */
+  tell(event: NewEvent): void {
+    try {
+      this.append(event);
+    } catch (error) {
+      this.#options.onError(error, event);
+    }
+  }
+
   /** Ends by `signal` only. */
   async *follow({ cursor, sandboxId, signal }: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
     let last = cursor ?? this.cursor;
@@ -92,6 +110,7 @@ export class EventJournal {
     }
     for (;;) {
       signal.throwIfAborted();
+      if (this.#isClosed) throw new SandboxError("unavailable", "Cannot follow events any further: the server stops");
       if (last === this.cursor) {
         await this.#bell.wait(signal);
         continue;
@@ -109,7 +128,14 @@ export class EventJournal {
     }
   }
 
+  /** Whoever follows is told `unavailable`. */
   close(): void {
+    this.#isClosed = true;
+    this.#closeFile();
+    this.#bell.ring();
+  }
+
+  #closeFile(): void {
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
@@ -126,7 +152,8 @@ export class EventJournal {
 
   #fileWithRoom(): number {
     if (this.#file !== undefined && this.#fileBytes < this.#options.segmentBytes) return this.#file;
-    this.close();
+    if (this.#isClosed) throw new Error("The journal is closed");
+    this.#closeFile();
     this.#file = openSync(this.#path(this.#nextCursor), "w", 0o600);
     this.#fileBytes = 0;
     this.#starts.push(this.#nextCursor);

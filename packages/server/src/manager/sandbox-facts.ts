@@ -1,7 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeDurably, type Sandbox } from "@atoll/engine";
-import { EgressPolicy, SandboxTimeouts } from "@atoll/protocol";
+import { EgressPolicy, SandboxTimeouts, type CreateSandbox } from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
 
@@ -25,6 +25,14 @@ export const SandboxFacts = z.strictObject({
   isOneOff: z.boolean(),
 });
 export type SandboxFacts = z.infer<typeof SandboxFacts>;
+
+/** For one that is handed out now. */
+export function newFacts(
+  { labels, timeouts, egress, env }: CreateSandbox,
+  by: Pick<SandboxFacts, "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff">,
+): SandboxFacts {
+  return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [] };
+}
 
 const factsFile = (sandbox: Sandbox): string => join(sandbox.ownerDir, "sandbox.json");
 

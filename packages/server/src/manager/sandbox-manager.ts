@@ -27,7 +27,7 @@ import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
 import { PastOwners } from "./past-owners.ts";
-import { loadFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { loadFacts, newFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
 import { launchSandbox, noWayOut, serverLabel } from "./sandbox-launcher.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
 import { issueToken, issueTokenAgain, matchesToken } from "./sandbox-token.ts";
@@ -57,12 +57,13 @@ export class SandboxManager {
     this.#options = options;
     this.#log = log;
     this.engine = engine;
-    this.events = EventJournal.open(join(dataDir, "events"), options.journal);
-    this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
-    for (const message of engine.events.recent) this.events.append(sandboxEvent(message));
-    engine.events.listen((message) => {
-      this.events.append(sandboxEvent(message));
+    this.events = EventJournal.open(join(dataDir, "events"), {
+      ...options.journal,
+      onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
+    this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
+    for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
+    engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
     this.#pool = new WarmPool({ shapes: pool, launch: (shape, signal) => this.#launch(shape, signal), logger: log });
   }
 
@@ -290,24 +291,12 @@ export class SandboxManager {
     this.#assertOpen();
     by.admit?.();
     assertSupported(request.timeouts);
-    const { template, driver, limits, labels, timeouts, egress, env } = request;
+    const { template, driver, limits } = request;
     const shape = { template, driver, limits };
     const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
     return this.#track(async () => {
       const sandbox = this.#pool.take(shape) ?? (await this.#launch(shape));
-      const facts: SandboxFacts = {
-        version: 1,
-        owner: by.keyId,
-        ...stored,
-        ...(mark === undefined ? {} : { idempotency: mark }),
-        createdAtMs: Date.now(),
-        labels,
-        timeouts,
-        egress,
-        env,
-        publicPorts: [],
-        isOneOff,
-      };
+      const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
       try {
         await saveFacts(sandbox, facts);
       } catch (error) {
@@ -341,15 +330,15 @@ export class SandboxManager {
   }
 
   #manage(sandbox: Sandbox, facts: SandboxFacts): ManagedSandbox {
-    const { keptCommands = 500, environment = {} } = this.#options;
+    const { keptCommands = 200, environment = {} } = this.#options;
     const managed = new ManagedSandbox({
       sandbox,
       facts,
       keptCommands,
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
-      onStart: (command) => this.events.append(commandStarted(command)),
-      onEnd: (command) => this.events.append(commandEnded(command)),
+      onStart: (command) => this.events.tell(commandStarted(command)),
+      onEnd: (command) => this.events.tell(commandEnded(command)),
       onTimeout: (timedOut, which) => {
         this.#timeOut(timedOut, which);
       },
@@ -362,10 +351,10 @@ export class SandboxManager {
     const { idleMs = 0, lifetimeMs = 0 } = facts.timeouts;
     const message = which === "idle" ? `it was idle for ${idleMs} ms` : `it has lived for ${lifetimeMs} ms`;
     this.#log.info({ sandboxId: id, timeout: which }, "sandbox timed out");
-    this.audit.write({ who: "server", what: "timeout", sandboxId: id, result: "ok", details: { timeout: which } });
     this.kill(id, { kind: which, message }).catch((error: unknown) => {
       this.#log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout");
     });
+    this.audit.write({ who: "server", what: "timeout", sandboxId: id, result: "ok", details: { timeout: which } });
   }
 
   #forget(managed: ManagedSandbox): void {

@@ -1,0 +1,58 @@
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { AuditLog } from "../../src/audit/audit-log.ts";
+
+let dir: string;
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "atoll-audit-"));
+});
+afterEach(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+async function lines(name = "audit.jsonl"): Promise<unknown[]> {
+  const text = await readFile(join(dir, name), "utf8");
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as unknown);
+}
+
+test("a line says who did what, when, with which result, and survives its writer", async () => {
+  new AuditLog(dir).write({ who: "key1", what: "createSandbox", sandboxId: "sb", result: "ok", bytesOut: 12 });
+  new AuditLog(dir).write({ who: "key2", what: "killSandbox", result: "permission_denied" });
+  expect(await lines()).toMatchObject([
+    { at: expect.stringMatching(/^\d{4}-.*Z$/) as string, who: "key1", what: "createSandbox", bytesOut: 12 },
+    { who: "key2", result: "permission_denied" },
+  ]);
+});
+
+test("secrets are left out, wherever they stand", async () => {
+  new AuditLog(dir).write({
+    who: "key1",
+    what: "runCommand",
+    result: "ok",
+    details: {
+      env: { PASSWORD: "hunter2" },
+      argv: ["curl", "-H", "Authorization: Bearer hunter2", "https://me:hunter2@example.com/x"],
+      nested: [{ apiKey: "hunter2", token: "hunter2", note: `sbt_${"h".repeat(43)}` }],
+    },
+  });
+  const text = JSON.stringify(await lines());
+  expect(text).not.toContain("hunter2");
+  expect(text).not.toContain("hhhh");
+  expect(text).toContain("PASSWORD");
+  expect(text).toContain("example.com");
+});
+
+test("files are put aside by size, and only so many are kept", async () => {
+  const audit = new AuditLog(dir, { fileBytes: 500, files: 2 });
+  for (let index = 0; index < 50; index += 1) audit.write({ who: "key", what: `action ${index}`, result: "ok" });
+  const names = (await readdir(dir)).toSorted();
+  expect(names).toHaveLength(3);
+  const kept = (await Promise.all([...names.slice(0, 2), "audit.jsonl"].map((name) => lines(name)))).flat();
+  const last = Array.from({ length: kept.length }, (_, index) => ({ what: `action ${50 - kept.length + index}` }));
+  expect(kept).toMatchObject(last);
+});

@@ -1,0 +1,129 @@
+import { appendFile, mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SandboxId, type ApiEvent } from "@atoll/protocol";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { EventJournal, type JournalOptions } from "../../src/events/event-journal.ts";
+
+let dir: string;
+let journal: EventJournal;
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "atoll-events-"));
+  journal = EventJournal.open(dir);
+});
+afterEach(async () => {
+  journal.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const one = SandboxId.parse("a".repeat(20));
+const two = SandboxId.parse("b".repeat(20));
+
+function happen(sandboxId = one): ApiEvent {
+  return journal.append({ type: "egress.refused", sandboxId, host: "example.com", port: 443, because: "not allowed" });
+}
+
+function reopen(options: JournalOptions = {}): void {
+  journal.close();
+  journal = EventJournal.open(dir, options);
+}
+
+/** The next events of a follower, without waiting for more than there are. */
+async function take(count: number, options: { cursor?: number; sandboxId?: SandboxId } = {}): Promise<ApiEvent[]> {
+  const events: ApiEvent[] = [];
+  const { signal } = new AbortController();
+  for await (const event of journal.follow({ ...options, signal })) {
+    events.push(event);
+    if (events.length === count) break;
+  }
+  return events;
+}
+
+const cursors = (events: ApiEvent[]): number[] => events.map(({ cursor }) => cursor);
+
+describe("a follower", () => {
+  test("gets everything behind its cursor, in order", async () => {
+    for (let index = 0; index < 5; index += 1) happen();
+    expect(cursors(await take(5, { cursor: 0 }))).toEqual([1, 2, 3, 4, 5]);
+    expect(cursors(await take(2, { cursor: 3 }))).toEqual([4, 5]);
+  });
+
+  test("without a cursor gets what happens from now on", async () => {
+    happen();
+    const next = take(1);
+    happen();
+    expect(cursors(await next)).toEqual([2]);
+  });
+
+  test("of one sandbox gets only its events", async () => {
+    happen(one);
+    happen(two);
+    happen(one);
+    expect(cursors(await take(2, { cursor: 0, sandboxId: one }))).toEqual([1, 3]);
+  });
+
+  test("misses nothing when it comes back, however often", async () => {
+    const seen: number[] = [];
+    for (let round = 0; round < 20; round += 1) {
+      happen();
+      happen();
+      const [event] = await take(1, { cursor: seen.at(-1) ?? 0 });
+      seen.push(event?.cursor ?? 0);
+    }
+    expect(seen).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
+  });
+
+  test("ends by its signal", async () => {
+    const leave = new AbortController();
+    const waiting = journal.follow({ signal: leave.signal }).next();
+    leave.abort(new Error("left"));
+    await expect(waiting).rejects.toThrow("left");
+  });
+});
+
+describe("the next server", () => {
+  test("counts on where the last one ended", async () => {
+    happen();
+    happen();
+    reopen();
+    expect(happen().cursor).toBe(3);
+    expect(cursors(await take(3, { cursor: 0 }))).toEqual([1, 2, 3]);
+  });
+
+  test("drops half a line, of which nobody was told", async () => {
+    happen();
+    const [name] = await readdir(dir);
+    journal.close();
+    await appendFile(join(dir, name ?? ""), '{"cursor":2,"type":"egr');
+    reopen();
+    expect(happen().cursor).toBe(2);
+    expect(await take(2, { cursor: 0 })).toMatchObject([{ cursor: 1 }, { cursor: 2, type: "egress.refused" }]);
+  });
+
+  test("tells a follower that is ahead of it that events were lost", async () => {
+    happen();
+    expect(await take(1, { cursor: 99 })).toMatchObject([{ type: "events.lost", before: 2 }]);
+  });
+});
+
+describe("what is kept", () => {
+  test("is bounded, and a follower from before that is told so", async () => {
+    reopen({ segmentBytes: 1_000, segments: 3, recentEvents: 4 });
+    for (let index = 0; index < 100; index += 1) happen();
+    expect(await readdir(dir)).toHaveLength(3);
+    const [lost, ...rest] = await take(5, { cursor: 10 });
+    expect(lost).toMatchObject({ type: "events.lost" });
+    const before = lost?.type === "events.lost" ? lost.before : 0;
+    expect(before).toBeGreaterThan(11);
+    expect(cursors(rest)).toEqual([before, before + 1, before + 2, before + 3]);
+  });
+
+  test("is read across files, and from memory where it is new", async () => {
+    reopen({ segmentBytes: 1_000, segments: 100, recentEvents: 4 });
+    for (let index = 0; index < 50; index += 1) happen();
+    expect(cursors(await take(50, { cursor: 0 }))).toEqual(Array.from({ length: 50 }, (_, index) => index + 1));
+    reopen({ segmentBytes: 1_000, segments: 100, recentEvents: 4 });
+    expect(happen().cursor).toBe(51);
+    expect(cursors(await take(51, { cursor: 0 }))).toHaveLength(51);
+  });
+});

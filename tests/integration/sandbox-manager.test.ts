@@ -1,0 +1,250 @@
+import {
+  CreateSandbox,
+  RunOnce,
+  SandboxLimits,
+  SandboxTimeouts,
+  TemplateName,
+  type ApiEvent,
+  type CommandId,
+  type SandboxId,
+} from "@atoll/protocol";
+import type { SandboxManager } from "@atoll/server";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createIn, openTestManager, readAll, start, type TestManager } from "../support/test-manager.ts";
+
+const soon = { timeout: 20_000 };
+
+let host: TestManager;
+let manager: SandboxManager;
+beforeAll(async () => {
+  host = await openTestManager();
+  ({ manager } = host);
+});
+afterAll(async () => {
+  await host.dispose();
+});
+
+async function eventsOf(from: number, until: (event: ApiEvent) => boolean): Promise<ApiEvent[]> {
+  const events: ApiEvent[] = [];
+  for await (const event of manager.events.follow({ cursor: from, signal: AbortSignal.timeout(20_000) })) {
+    events.push(event);
+    if (until(event)) break;
+  }
+  return events;
+}
+
+describe("killing", () => {
+  test("a sandbox tells those who follow its commands that they are lost, and leaves nothing", async () => {
+    const id = await createIn(manager);
+    const command = await start(manager, id, "echo started; sleep 1000");
+    const following = readAll(command);
+    await expect.poll(() => command.info().stdoutBytes, soon).toBe(8);
+    const killed = await Promise.all([manager.kill(id), manager.kill(id)]);
+    expect(killed).toEqual([true, true]);
+    expect(await manager.kill(id)).toBe(false);
+    await following.catch((error: unknown) => expect(error).toMatchObject({ code: "sandbox_ended" }));
+    expect(command.info()).toMatchObject({ state: "lost", exitCode: null });
+    expect(command.info().lostBecause).toContain("killed");
+    expect(() => manager.get(id)).toThrow(expect.objectContaining({ code: "not_found" }));
+    expect(manager.ownerOf(id)).toBe("test");
+  });
+
+  test("while commands are being started leaves nothing either", async () => {
+    const id = await createIn(manager);
+    const starts = Array.from({ length: 20 }, () => start(manager, id, "sleep 1000"));
+    const [killed, ...started] = await Promise.allSettled([manager.kill(id), ...starts]);
+    expect(killed).toEqual({ status: "fulfilled", value: true });
+    for (const result of started) {
+      if (result.status === "fulfilled") expect(result.value.info().state).toBe("lost");
+    }
+  });
+
+  test("changes that come too late are refused", async () => {
+    const id = await createIn(manager);
+    const killing = manager.kill(id);
+    await expect(manager.update(id, { labels: { a: "b" } })).rejects.toMatchObject({ code: "sandbox_ended" });
+    await killing;
+  });
+});
+
+describe("timeouts", () => {
+  test("an idle sandbox is killed, one that works is not", async () => {
+    const timeouts = SandboxTimeouts.parse({ idleMs: 1_000 });
+    const [idle, busy] = await Promise.all([createIn(manager, { timeouts }), createIn(manager, { timeouts })]);
+    const command = await start(manager, busy, { shell: "read line", stdin: true });
+    const from = manager.events.cursor;
+    const events = await eventsOf(from, (event) => event.type === "sandbox.state" && event.to === "killed");
+    expect(events.at(-1)).toMatchObject({ sandboxId: idle, reason: { kind: "idle" } });
+    expect(manager.get(busy)).toMatchObject({ state: "running", runningCommands: 1 });
+    expect(manager.get(busy).endsAtMs).toBeUndefined();
+    await command.closeStdin();
+    await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id), soon).not.toContain(busy);
+  });
+
+  test("can be changed while it lives", async () => {
+    const id = await createIn(manager);
+    const { endsAtMs = 0 } = await manager.update(id, { timeouts: SandboxTimeouts.parse({ lifetimeMs: 1_000 }) });
+    expect(endsAtMs - Date.now()).toBeLessThanOrEqual(1_000);
+    await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id), soon).not.toContain(id);
+  });
+
+  test("pausing at a timeout is refused as long as there is no pause", async () => {
+    await expect(createIn(manager, { timeouts: { onTimeout: "pause" } })).rejects.toMatchObject({
+      code: "unsupported",
+    });
+  });
+});
+
+describe("a hold", () => {
+  test("keeps others out until it is given back or runs out", async () => {
+    const id = await createIn(manager);
+    expect(await manager.hold(id, { holder: "me", ttlMs: 60_000 })).toMatchObject({ heldBy: "me" });
+    await expect(manager.hold(id, { holder: "you", ttlMs: 1_000 })).rejects.toMatchObject({ code: "in_use" });
+    expect(() => manager.assertFree(id, undefined)).toThrow(expect.objectContaining({ code: "in_use" }));
+    manager.assertFree(id, "me");
+    await expect(manager.unhold(id, "you")).rejects.toMatchObject({ code: "in_use" });
+    expect((await manager.unhold(id, "me")).heldBy).toBeUndefined();
+    await manager.hold(id, { holder: "you", ttlMs: 1 });
+    await expect.poll(() => manager.get(id).heldBy, soon).toBeUndefined();
+    manager.assertFree(id, undefined);
+  });
+});
+
+test("a list comes in pages, by label", async () => {
+  const ids: SandboxId[] = [];
+  for (let index = 0; index < 3; index += 1) ids.push(await createIn(manager, { labels: { page: "yes" } }));
+  const first = manager.list({ limit: 2, label: "page=yes" });
+  expect(first.sandboxes.map(({ id }) => id)).toEqual(ids.slice(0, 2));
+  const second = manager.list({ limit: 2, label: "page=yes", cursor: first.next });
+  expect(second.sandboxes.map(({ id }) => id)).toEqual(ids.slice(2));
+  expect(second.next).toBeUndefined();
+  expect(manager.list({ limit: 10 }, ({ id }) => id === ids[0]).sandboxes).toHaveLength(1);
+});
+
+test("events tell the life of a sandbox and its commands in order", async () => {
+  const from = manager.events.cursor;
+  const id = await createIn(manager);
+  const command = await start(manager, id, "exit 3");
+  await command.waitEnd();
+  await manager.kill(id);
+  const events = await eventsOf(from, (event) => event.type === "sandbox.state" && event.to === "killed");
+  const own = events.filter((event) => "sandboxId" in event && event.sandboxId === id);
+  expect(own.map((event) => (event.type === "sandbox.state" ? event.to : event.type))).toEqual([
+    "creating",
+    "running",
+    "command.started",
+    "command.ended",
+    "killing",
+    "killed",
+  ]);
+  expect(own[3]).toMatchObject({ exitCode: 3, commandId: command.id });
+});
+
+test("the environment of a sandbox is in every command, and the command's own wins", async () => {
+  const id = await createIn(manager, { env: { A: "sandbox", B: "sandbox" } });
+  const command = await start(manager, id, { shell: "echo $A $B", env: { B: "command" } });
+  expect((await readAll(command)).text).toBe("sandbox command\n");
+});
+
+test("a token opens its own sandbox only", async () => {
+  const request = CreateSandbox.parse({ driver: "local" });
+  const [one, two] = await Promise.all([
+    manager.create(request, { keyId: "test" }),
+    manager.create(request, { keyId: "test" }),
+  ]);
+  expect(manager.verifyToken(one.sandbox.id, one.token)).toBe(true);
+  expect(manager.verifyToken(two.sandbox.id, one.token)).toBe(false);
+  await manager.kill(one.sandbox.id);
+  expect(manager.verifyToken(one.sandbox.id, one.token)).toBe(false);
+});
+
+test("a one-off run gives its result and leaves nothing", async () => {
+  const request = RunOnce.parse({
+    language: "python",
+    code: "import sys; print(open('data.txt').read() + sys.stdin.read()); sys.exit(4)",
+    files: { "data.txt": "file " },
+    stdin: "input",
+    driver: "local",
+  });
+  const run = await manager.runOnce(request, { keyId: "test" });
+  const result = await run.finish();
+  expect(result).toMatchObject({ stdout: "file input\n", command: { exitCode: 4 } });
+  expect(() => manager.get(run.sandboxId)).toThrow(expect.objectContaining({ code: "not_found" }));
+});
+
+test("stopping leaves sandboxes and commands to the next server, and tells those who wait", async () => {
+  const first = await openTestManager();
+  const id = await createIn(first.manager);
+  const command = await start(first.manager, id, { shell: "echo one; read line; echo two; exit 5", stdin: true });
+  await expect.poll(() => command.info().stdoutBytes, soon).toBe(4);
+  const following = readAll(command);
+  const waiting = command.waitEnd();
+  const failures = Promise.allSettled([following, waiting]);
+  await first.manager.shutdown();
+  for (const result of await failures) expect(result).toMatchObject({ reason: { code: "unavailable" } });
+  await expect(createIn(first.manager)).rejects.toMatchObject({ code: "unavailable" });
+
+  const second = await openTestManager({ dataDir: first.dataDir });
+  try {
+    const again = second.manager.command(id, command.id);
+    await again.writeStdin(Buffer.from("\n"), { offset: 0 });
+    expect(await again.waitEnd()).toMatchObject({ exitCode: 5 });
+    expect((await readAll(again)).text).toBe("one\ntwo\n");
+  } finally {
+    await second.dispose();
+  }
+});
+
+test("only so many ended commands are kept", async () => {
+  const small = await openTestManager({ keptCommands: 3 });
+  try {
+    const id = await createIn(small.manager);
+    const ids: CommandId[] = [];
+    for (let index = 0; index < 5; index += 1) {
+      const command = await start(small.manager, id, "true");
+      ids.push(command.id);
+      await command.waitEnd();
+    }
+    expect(small.manager.commands(id).map((command) => command.id)).toEqual(ids.slice(2));
+  } finally {
+    await small.dispose();
+  }
+});
+
+describe("the pool", () => {
+  const shape = {
+    template: TemplateName.parse("host"),
+    driver: "local" as const,
+    limits: SandboxLimits.parse({}),
+  };
+
+  test("gives each sandbox to one client, and fills itself again", async () => {
+    const pooled = await openTestManager({ pool: [{ shape, count: 2 }] });
+    try {
+      await expect.poll(() => pooled.manager.counts().pooled, soon).toBe(2);
+      const ids = await Promise.all(Array.from({ length: 4 }, () => createIn(pooled.manager)));
+      expect(new Set(ids).size).toBe(4);
+      await expect.poll(() => pooled.manager.counts().pooled, soon).toBe(2);
+      expect(pooled.manager.counts().sandboxes).toBe(4);
+      const command = await start(pooled.manager, ids[0] ?? (await createIn(pooled.manager)), "echo works");
+      expect((await readAll(command)).text).toBe("works\n");
+    } finally {
+      await pooled.dispose();
+    }
+  });
+
+  test("of a server that died is not given to anybody", async () => {
+    const pooled = await openTestManager({ pool: [{ shape, count: 1 }] });
+    await expect.poll(() => pooled.manager.counts().pooled, soon).toBe(1);
+    const [left] = pooled.manager.engine.list();
+    // As if it had died: nothing of the pool is put away.
+    await pooled.manager.engine.close();
+    const next = await openTestManager({ dataDir: pooled.dataDir });
+    try {
+      expect(next.manager.engine.list().map(({ id }) => id)).not.toContain(left?.id);
+      expect(next.manager.list({ limit: 10 }).sandboxes).toEqual([]);
+    } finally {
+      await next.dispose();
+    }
+  });
+});
