@@ -1,5 +1,7 @@
 import type { FileEntry } from "@atoll/engine";
-import { SandboxError, type FileInfo, type WatchLine } from "@atoll/protocol";
+import type { FileInfo, WatchLine } from "@atoll/protocol";
+import { packDirectory } from "../archives/pack-directory.ts";
+import { unpackArchive } from "../archives/unpack-archive.ts";
 import { ByteStream, LineStream, type Handlers } from "./handlers.ts";
 import { begun } from "./keep-alive-lines.ts";
 import type { Parts } from "./parts.ts";
@@ -48,8 +50,10 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
         shutdown: () => ({ kind: "shutdown" }),
       });
     },
-    packFiles: () => notYet(),
-    unpackFiles: () => notYet(),
+    packFiles: async ({ params, query, signal }) =>
+      new ByteStream(await packDirectory(manager.engine.get(params.id), query.path, { user: query.user, signal })),
+    unpackFiles: ({ params, query, body, signal }) =>
+      unpackArchive(manager.engine.get(params.id), query.path, body, { user: query.user, signal }),
     signFile: async ({ params, body }) => {
       const { path, user, method, expiresInMs } = body;
       const expiresAtMs = Date.now() + expiresInMs;
@@ -57,10 +61,6 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
       return { url: `${baseUrl()}${target}`, expiresAtMs };
     },
   } satisfies Partial<Handlers>;
-}
-
-function notYet(): never {
-  throw new SandboxError("unsupported", "Cannot use tar archives here");
 }
 
 function fileInfo({ name, type, mode, uid, gid, sizeBytes, modifiedAtMs, target }: FileEntry): FileInfo {
