@@ -96,7 +96,7 @@ export class Files {
   }
 
   /**
-   * Lists a directory; with `depth` also what is below.
+   * Lists a directory by name; with `depth` also what is below.
    *
    * @example
    * await sandbox.files.write("listed/one.txt", "1");
@@ -104,8 +104,9 @@ export class Files {
    */
   async list(path: string, options: FileOptions & { depth?: number | undefined } = {}): Promise<FileInfo[]> {
     const { user, depth, signal } = options;
-    return (await this.#wire.http.call("listFiles", { params: this.#params, query: { path, user, depth }, signal }))
-      .files;
+    const query = { path, user, depth };
+    const { files } = await this.#wire.http.call("listFiles", { params: this.#params, query, signal });
+    return files.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
   /**

@@ -55,7 +55,7 @@ export class MockFiles {
 
   stat(path: string): FileInfo {
     const entry = this.#get(path, "look at");
-    return infoOf(wholePath(path).split("/").at(-1) ?? "", entry);
+    return infoOf(path, entry);
   }
 
   list(path: string, depth: number): FileInfo[] {

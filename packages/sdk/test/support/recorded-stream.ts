@@ -10,11 +10,6 @@ export const recorded = [
 
 export const recordedBytes = recorded.reduce((sum, { text }) => sum + new TextEncoder().encode(text).length, 0);
 
-/** The shell line that says it; the pauses make pieces of it. */
-export const recordedLine = recorded
-  .map(({ stream, text }) => `printf '${text.replace("\n", "\\n")}'${stream === "stderr" ? " >&2" : ""}`)
-  .join("; sleep 0.01; ");
-
 export function textOf(stream: "stdout" | "stderr"): string {
   return recorded.flatMap((piece) => (piece.stream === stream ? [piece.text] : [])).join("");
 }

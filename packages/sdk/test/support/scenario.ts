@@ -171,7 +171,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
 
     test("files are written, read, listed, moved and removed", async () => {
       const { files } = sandbox;
-      expect(await files.write("dir/a.txt", "hello")).toMatchObject({ name: "a.txt", type: "file", sizeBytes: 5 });
+      expect(await files.write("dir/a.txt", "hello")).toMatchObject({ name: "dir/a.txt", type: "file", sizeBytes: 5 });
       await files.write("dir/a.txt", new TextEncoder().encode(" there"), { how: "append" });
       expect(await files.read("dir/a.txt")).toBe("hello there");
       expect(await files.read("dir/a.txt", { as: "bytes", offset: 6, length: 2 })).toEqual(new Uint8Array([116, 104]));

@@ -1,0 +1,11 @@
+import { sdkScenario } from "../../packages/sdk/test/support/scenario.ts";
+import { startTestServer } from "../support/test-server.ts";
+
+sdkScenario("a server, gVisor", async () => {
+  const server = await startTestServer();
+  return {
+    connection: { baseUrl: server.url, apiKey: server.key },
+    create: { driver: "gvisor" },
+    stop: () => server.dispose(),
+  };
+});

@@ -1,0 +1,104 @@
+import { Atoll, Sandbox, type OutputEvent } from "@atoll/sdk";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { environment } from "../../packages/sdk/src/environment/node.ts";
+import { cutAfterOutput, cutBody, faulty, type Faults } from "../../packages/sdk/test/support/faulty-connection.ts";
+import { assertWhole, recorded, recordedBytes, textOf } from "../../packages/sdk/test/support/recorded-stream.ts";
+import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
+
+/** Says what was recorded; the pauses make pieces of it. */
+const recordedLine = `${recorded
+  .map(({ stream, text }) => `printf '${text.replace("\n", "\\n")}'${stream === "stderr" ? " >&2" : ""}`)
+  .join("; sleep 0.01; ")}; exit 7`;
+
+let server: TestServer;
+let sandboxId: string;
+
+beforeAll(async () => {
+  server = await startTestServer();
+  const client = new Atoll({ baseUrl: server.url, apiKey: server.key });
+  sandboxId = (await Sandbox.create({ client, driver: "local" })).id;
+});
+
+afterAll(async () => {
+  await server?.dispose();
+});
+
+async function attach(options: {
+  faults?: () => Faults;
+  fetch?: typeof fetch;
+}): Promise<{ client: Atoll; sandbox: Sandbox }> {
+  const { faults = () => ({}) } = options;
+  const webSocket = faulty((url) => environment.openWebSocket(url), faults);
+  const client = new Atoll({ baseUrl: server.url, apiKey: server.key, webSocket, fetch: options.fetch });
+  return { client, sandbox: await Sandbox.connect(sandboxId, { client }) };
+}
+
+async function read(events: AsyncIterable<OutputEvent>): Promise<OutputEvent[]> {
+  const all: OutputEvent[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+test("a stream of the server is whole wherever its connection breaks", async () => {
+  for (let cutAt = 0; cutAt <= recordedBytes; cutAt += 1) {
+    const cuts = [cutAfterOutput(cutAt)];
+    const { client, sandbox } = await attach({ faults: () => cuts.pop() ?? {} });
+    const events = await read(await sandbox.commands.run(recordedLine, { background: true }));
+    expect(assertWhole(events)).toEqual({ stdout: textOf("stdout"), stderr: textOf("stderr") });
+    expect(events.at(-1)).toMatchObject({ command: { exitCode: 7 } });
+    client.close();
+  }
+});
+
+test("a run whose answer breaks is whole and happens once", async () => {
+  for (const cutAt of [0, 1, 100, 500, 600, 650, 700, 750, 800, 900, 1000, 1100]) {
+    const name = `run-${cutAt}`;
+    const { client, sandbox } = await attach({ fetch: cutBody(fetch, "ndjson", cutAt) });
+    const result = await sandbox.commands.run(recordedLine, { name });
+    expect(result).toMatchObject({ exitCode: 7, stdout: textOf("stdout"), stderr: textOf("stderr") });
+    expect((await sandbox.commands.list()).filter((command) => command.name === name)).toHaveLength(1);
+    client.close();
+  }
+});
+
+test("input arrives in order and once wherever the connection breaks", async () => {
+  const pieces = ["one ", "two ", "three ", "four ", "five"];
+  for (const direction of ["onSend", "onReceive"] as const) {
+    for (let cutAt = 0; cutAt < 12; cutAt += 1) {
+      let left = cutAt;
+      const countdown = () => {
+        left -= 1;
+        return left === -1 ? "cut" : "pass";
+      };
+      const { client, sandbox } = await attach({ faults: () => ({ [direction]: countdown }) });
+      const cat = await sandbox.commands.run("cat", { background: true, stdin: true });
+      const result = cat.wait();
+      await Promise.all(pieces.map((piece) => cat.sendStdin(piece)));
+      await cat.closeStdin();
+      expect((await result).stdout).toBe(pieces.join(""));
+      client.close();
+    }
+  }
+});
+
+test("a server that is killed and comes back is invisible to readers, writers and runs", async () => {
+  const port = String(20_000 + (process.pid % 10_000));
+  let running = await startTestServerProcess({ flags: ["--port", port] });
+  await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
+  const client = new Atoll({ baseUrl: running.url, apiKey: running.key });
+  const sandbox = await Sandbox.create({ client, driver: "local" });
+  const cat = await sandbox.commands.run("cat", { background: true, stdin: true });
+  await cat.sendStdin("before ");
+  const result = cat.wait();
+  const counted = sandbox.commands.run("for i in $(seq 300); do echo line $i; sleep 0.01; done; exit 5");
+  await running.signal("SIGKILL");
+  const written = cat.sendStdin("during ");
+  running = await startTestServerProcess({ dataDir: running.dataDir, flags: ["--port", port] });
+  await written;
+  await cat.sendStdin("after");
+  await cat.closeStdin();
+  expect((await result).stdout).toBe("before during after");
+  const lines = Array.from({ length: 300 }, (_, index) => `line ${index + 1}\n`).join("");
+  expect(await counted).toMatchObject({ exitCode: 5, stdout: lines });
+  client.close();
+});
