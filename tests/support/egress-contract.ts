@@ -1,9 +1,7 @@
-import { execFile } from "node:child_process";
-import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:http";
+import { existsSync } from "node:fs";
+import type { Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { promisify } from "node:util";
 import type { Sandbox } from "@atoll/engine";
 import { EgressPolicy, type DriverName, type EgressPolicyInput } from "@atoll/protocol";
 import {
@@ -15,9 +13,8 @@ import {
   type EgressDecision,
 } from "@atoll/server";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { servePackages } from "./package-server.ts";
 import { openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
-
-const run = promisify(execFile);
 
 /** The way out as programs inside meet it: through the proxy variables, by name, against servers of this machine that a rule names. */
 export function egressContract(driver: DriverName): void {
@@ -37,16 +34,7 @@ export function egressContract(driver: DriverName): void {
 
     beforeAll(async () => {
       host = await openTestEngine();
-      const files = join(host.dataDir, "served");
-      await makeRepository(files);
-      outside = createServer((request, response) => {
-        const path = new URL(request.url ?? "/", "http://host").pathname;
-        readFile(join(files, path)).then(
-          (content) => response.end(content),
-          () => response.writeHead(404).end("not here\n"),
-        );
-      }).listen(0, "127.0.0.1");
-      await new Promise((resolve) => outside.once("listening", resolve));
+      outside = await servePackages(join(host.dataDir, "served"));
       port = (outside.address() as AddressInfo).port;
       allow({});
       const gate = createEgressHandler({
@@ -95,6 +83,26 @@ export function egressContract(driver: DriverName): void {
       expect({ output, exitCode }).toEqual({ output: "read me\n", exitCode: 0 });
     });
 
+    test.runIf(existsSync("/usr/bin/npm"))("npm reads from a registry by name", async () => {
+      const { output } = await inside(`npm view left --registry http://files.test:${port}/ --json version`);
+      expect(output.trim()).toBe('"1.2.3"');
+    });
+
+    test.runIf(existsSync("/usr/bin/pip3"))("pip downloads from an index by name", async () => {
+      const index = `--index-url http://files.test:${port}/simple/ --trusted-host files.test`;
+      const { output } = await inside(
+        `python3 -m pip download -q --no-deps --disable-pip-version-check ${index} small && ls`,
+      );
+      expect(output).toContain("small-1.0-py3-none-any.whl");
+    });
+
+    test.runIf(existsSync("/usr/lib/apt/apt-helper"))("apt fetches by name", async () => {
+      const { exitCode } = await inside(
+        `/usr/lib/apt/apt-helper download-file http://files.test:${port}/hello.txt got.txt && grep -q hello got.txt`,
+      );
+      expect(exitCode).toBe(0);
+    });
+
     test("what listens inside is reached without the proxy", async () => {
       const { output } = await inside(
         "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & " +
@@ -125,20 +133,4 @@ export function egressContract(driver: DriverName): void {
       expect((await inside(`curl -sS http://files.test:${port}/hello.txt`)).output).toContain("no rule allows it");
     });
   });
-}
-
-/** A repository as a plain web server can serve it. */
-async function makeRepository(files: string): Promise<void> {
-  const work = join(files, "work");
-  await mkdir(work, { recursive: true });
-  await writeFile(join(files, "hello.txt"), "hello\n");
-  await writeFile(join(work, "README"), "read me\n");
-  const git = (...args: string[]): Promise<unknown> =>
-    run("git", ["-c", "user.name=t", "-c", "user.email=t@test", ...args], { cwd: work, env: { HOME: files } });
-  await git("init", "-q");
-  await git("add", "README");
-  await git("commit", "-q", "-m", "begin");
-  await git("update-server-info");
-  await cp(join(work, ".git"), join(files, "repository.git"), { recursive: true });
-  await rm(work, { recursive: true });
 }

@@ -1,8 +1,10 @@
+import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { GuestFiles } from "@atoll/engine";
-import { isSandboxError, SandboxError, type SandboxId } from "@atoll/protocol";
+import type { SandboxId } from "@atoll/protocol";
+import { errorBody, errorReply } from "../http/error-reply.ts";
 import type { FileGrant, UrlSigner } from "./url-signer.ts";
 
 export interface SignedFilesOptions {
@@ -95,12 +97,8 @@ function refuse(response: ServerResponse, thrown: unknown): void {
     response.destroy();
     return;
   }
-  const error = isSandboxError(thrown)
-    ? thrown
-    : new SandboxError("internal", "Cannot answer: this is a fault of the server");
-  const body = JSON.stringify({ error });
+  const { status, error } = errorReply(thrown);
   // What is still coming would be taken for the next request.
-  response
-    .writeHead(error.status, { "content-type": "application/json; charset=utf-8", connection: "close" })
-    .end(body);
+  response.writeHead(status, { "content-type": "application/json; charset=utf-8", connection: "close" });
+  response.end(JSON.stringify(errorBody(error, randomUUID())));
 }
