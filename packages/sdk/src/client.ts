@@ -98,17 +98,33 @@ export class Atoll {
     } while (cursor !== undefined);
   }
 
-  /** What is in force on the server, and from where; for keys that have the verb `admin`. */
+  /**
+   * What is in force on the server, and from where; for keys that have the verb `admin`.
+   *
+   * @example
+   * console.log(Object.keys(await atoll.getConfig()).length > 0); // true
+   */
   async getConfig(options: SignalOption = {}): Promise<z.infer<typeof routes.showConfig.reply>> {
     return this.http.call("showConfig", options);
   }
 
-  /** Whether the server takes work. Throws when it cannot be reached. */
+  /**
+   * Whether the server takes work. Throws when it cannot be reached.
+   *
+   * @example
+   * console.log(await atoll.isReady()); // true
+   */
   async isReady(options: SignalOption = {}): Promise<boolean> {
     return (await this.http.call("readyz", options)).status === "ready";
   }
 
-  /** Closes the socket; what is followed over it ends with an error. */
+  /**
+   * Closes the socket; what is followed over it ends with an error.
+   *
+   * @example
+   * const short = new Atoll();
+   * short.close();
+   */
   close(): void {
     this.socket.close();
   }

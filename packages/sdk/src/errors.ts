@@ -27,9 +27,10 @@ export class CommandExitError extends Error {
   }
 }
 
-function describeEnd({ exitCode, signal, timedOut, lostBecause }: CommandResult): string {
+function describeEnd({ exitCode, signal, timedOut, outOfMemory, lostBecause }: CommandResult): string {
   if (lostBecause !== undefined) return `The end of the command is not known: ${lostBecause}`;
   if (timedOut) return "The command reached its time limit";
+  if (outOfMemory) return "The command ended for lack of memory in the sandbox";
   return exitCode === null ? `The command was ended by ${signal}` : `The command exited with code ${exitCode}`;
 }
 

@@ -57,18 +57,40 @@ export class Ptys {
     return handle;
   }
 
-  /** Types into a terminal by its id. */
+  /**
+   * Types into a terminal by its id.
+   *
+   * @example
+   * const terminal = await sandbox.pty.create({ argv: ["sh", "-c", "read word; echo you said $word"] });
+   * await sandbox.pty.sendInput(terminal.id, "yes\n");
+   * console.log((await terminal.wait()).stdout.includes("you said yes")); // true
+   */
   async sendInput(terminalId: string, input: string | Uint8Array, options: SignalOption = {}): Promise<void> {
     await this.#commands.sendStdin(terminalId, input, options);
   }
 
-  /** Resizes a terminal by its id. */
+  /**
+   * Resizes a terminal by its id.
+   *
+   * @example
+   * const terminal = await sandbox.pty.create({ argv: ["sh", "-c", "read go; stty size"] });
+   * await sandbox.pty.resize(terminal.id, { rows: 30, cols: 100 });
+   * await terminal.sendStdin("go\n");
+   * console.log((await terminal.wait()).stdout.includes("30 100")); // true
+   */
   async resize(terminalId: string, size: { rows: number; cols: number }, options: SignalOption = {}): Promise<void> {
     const params = { id: this.#sandboxId, commandId: terminalId };
     await this.#wire.http.call("resizeCommand", { params, body: size, ...options });
   }
 
-  /** Ends a terminal and what runs in it. */
+  /**
+   * Ends a terminal and what runs in it.
+   *
+   * @example
+   * const terminal = await sandbox.pty.create();
+   * await sandbox.pty.kill(terminal.id);
+   * console.log((await terminal.wait()).exitCode); // null
+   */
   async kill(terminalId: string, options: SignalOption = {}): Promise<void> {
     await this.#commands.kill(terminalId, options);
   }

@@ -112,7 +112,7 @@ export class Sandbox {
    * What the server knows of it.
    *
    * @example
-   * console.log((await sandbox.getInfo()).runningCommands); // 0
+   * console.log((await sandbox.getInfo()).state); // running
    */
   async getInfo(options: SignalOption = {}): Promise<SandboxInfo> {
     return this.#client.http.call("getSandbox", { params: { id: this.id }, signal: options.signal });
@@ -228,7 +228,14 @@ export class Sandbox {
     return this.#client.http.call("holdSandbox", { params: { id: this.id }, body, isRepeatable: true, signal });
   }
 
-  /** Shares it again. */
+  /**
+   * Shares it again.
+   *
+   * @example
+   * const mine = await Sandbox.connect(sandbox.id, { client: new Atoll({ holder: "build-8" }) });
+   * await mine.hold({ ttlMs: 10_000 });
+   * console.log((await mine.unhold()).heldBy); // undefined
+   */
   async unhold(options: SignalOption = {}): Promise<SandboxInfo> {
     const call = { params: { id: this.id }, query: { holder: this.#holder() }, signal: options.signal };
     return this.#client.http.call("unholdSandbox", { ...call, isRepeatable: true });

@@ -26,12 +26,27 @@ export class Templates {
     return (await this.#http.call("listTemplates", options)).templates;
   }
 
-  /** Makes a template from the tar archive of a root filesystem. */
+  /**
+   * Makes a template from the tar archive of a root filesystem.
+   *
+   * @example
+   * await sandbox.files.write("root/etc/motd", "hello");
+   * await sandbox.files.mkdir("root/usr/bin");
+   * const template = await atoll.templates.import("tiny", await sandbox.files.download("root"));
+   * console.log(template.name); // tiny
+   */
   async import(name: string, tar: ByteSource, options: SignalOption = {}): Promise<TemplateInfo> {
     return this.#http.call("importTemplate", { params: { name }, bytes: tar, timeoutMs: undefined, ...options });
   }
 
-  /** Removes a template that no sandbox uses. */
+  /**
+   * Removes a template that no sandbox uses.
+   *
+   * @example
+   * await sandbox.files.write("base/etc/motd", "hello");
+   * await atoll.templates.import("short-lived", await sandbox.files.download("base"));
+   * await atoll.templates.remove("short-lived");
+   */
   async remove(name: string, options: SignalOption = {}): Promise<void> {
     await this.#http.call("removeTemplate", { params: { name }, ...options });
   }

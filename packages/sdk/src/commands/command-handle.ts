@@ -36,10 +36,10 @@ export interface Wire {
  * not end it, and `commands.connect` gives a new handle.
  *
  * @example
- * const server = await sandbox.commands.run("for i in 1 2 3; do echo $i; done", { background: true });
- * for await (const event of server) {
- *   if (event.type === "stdout") console.log(event.text.trimEnd());
- * }
+ * const command = await sandbox.commands.run("for i in 1 2 3; do printf $i; done", { background: true });
+ * let seen = "";
+ * for await (const event of command) if (event.type === "stdout") seen += event.text;
+ * console.log(seen); // 123
  */
 export class CommandHandle implements AsyncIterable<OutputEvent> {
   readonly id: CommandId;
@@ -151,7 +151,15 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     await untilAborted(accepted, options.signal);
   }
 
-  /** Ends its input, so that it reads an end of file. */
+  /**
+   * Ends its input, so that it reads an end of file.
+   *
+   * @example
+   * const sort = await sandbox.commands.run("sort | tr '\\n' ' '", { background: true, stdin: true });
+   * await sort.sendStdin("b\na\n");
+   * await sort.closeStdin();
+   * console.log((await sort.wait()).stdout.trim()); // a b
+   */
   async closeStdin(options: { signal?: AbortSignal | undefined } = {}): Promise<void> {
     options.signal?.throwIfAborted();
     const accepted = this.#stdin.close();
@@ -159,7 +167,15 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     await untilAborted(accepted, options.signal);
   }
 
-  /** Resizes its terminal. */
+  /**
+   * Resizes its terminal.
+   *
+   * @example
+   * const terminal = await sandbox.pty.create({ argv: ["sh", "-c", "read go; stty size"] });
+   * await terminal.resize({ rows: 50, cols: 132 });
+   * await terminal.sendStdin("go\n");
+   * console.log((await terminal.wait()).stdout.includes("50 132")); // true
+   */
   async resize(
     size: { rows: number; cols: number },
     options: { signal?: AbortSignal | undefined } = {},

@@ -8,6 +8,8 @@ export interface CommandResult {
   exitCode: number | null;
   signal: string | null;
   timedOut: boolean;
+  /** It did not end well, and meanwhile the sandbox's memory was used up. */
+  outOfMemory: boolean;
   stdout: string;
   stderr: string;
   /** Bytes that are missing from the middle of the output, because there were more than are kept. */
@@ -25,6 +27,7 @@ export function commandResult(command: CommandInfo, output: CollectedOutput): Co
     exitCode: command.exitCode,
     signal: command.signal,
     timedOut: command.timedOut,
+    outOfMemory: command.outOfMemory === true,
     stdout: output.stdout,
     stderr: output.stderr,
     droppedBytes: output.droppedBytes,

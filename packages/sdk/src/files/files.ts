@@ -220,7 +220,14 @@ export class Files {
     });
   }
 
-  /** A directory as a tar archive. */
+  /**
+   * A directory as a tar archive.
+   *
+   * @example
+   * await sandbox.files.write("folder/file.txt", "some text");
+   * const tar = await new Response(await sandbox.files.download("folder")).arrayBuffer();
+   * console.log(tar.byteLength % 512); // 0
+   */
   async download(path: string, options: FileOptions = {}): Promise<ReadableStream<Uint8Array>> {
     const { user, signal } = options;
     const response = await this.#wire.http.stream("packFiles", { params: this.#params, query: { path, user }, signal });
