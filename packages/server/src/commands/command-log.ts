@@ -138,7 +138,8 @@ export class CommandLog {
   }
 
   async #recover(): Promise<void> {
-    const names = (await readdir(this.#dir)).filter((name) => name.startsWith("tail-")).toSorted();
+    const found = (await readdir(this.#dir).catch(ignoreMissing)) ?? [];
+    const names = found.filter((name) => name.startsWith("tail-")).toSorted();
     this.#tail = names.map((name) => new LogSegment(join(this.#dir, name), Number(name.slice("tail-".length))));
     for (let last = this.#tail.at(-1); last !== undefined; last = this.#tail.at(-1)) {
       const position = await last.recover();

@@ -12,6 +12,7 @@ import {
 import type { Logger } from "pino";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { randomId } from "../support/random-id.ts";
+import { storageError } from "../support/storage-error.ts";
 import { CommandLog } from "./command-log.ts";
 import { Command } from "./command.ts";
 import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-command.ts";
@@ -142,7 +143,9 @@ export class SandboxCommands {
         ...(mark === undefined ? {} : { idempotency: mark }),
         state: "running",
       };
-      await this.#store.saveStart(stored);
+      await this.#store.saveStart(stored).catch((error: unknown) => {
+        throw storageError(error, "start a command");
+      });
       try {
         return this.#begin(stored, await this.#spawn(request, stored));
       } catch (error) {
@@ -171,7 +174,7 @@ export class SandboxCommands {
   }
 
   #begin(stored: RunningCommand, process: GuestProcess): Command {
-    const command = this.#add(stored, CommandLog.create(this.#store.dir(stored.id), stored.logBytes));
+    const command = this.#add(stored, CommandLog.create(this.#store.logDir(stored.id), stored.logBytes));
     command.attach(process);
     this.#options.onStart(command.info());
     return command;
@@ -179,7 +182,7 @@ export class SandboxCommands {
 
   async #restoreOne(stored: StoredCommand): Promise<void> {
     const { sandbox } = this.#options;
-    const open = (): Promise<CommandLog> => CommandLog.open(this.#store.dir(stored.id), stored.logBytes);
+    const open = (): Promise<CommandLog> => CommandLog.open(this.#store.logDir(stored.id), stored.logBytes);
     if (stored.state !== "running") {
       this.#add(stored, async () => {
         const log = await open();

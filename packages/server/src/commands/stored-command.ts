@@ -1,6 +1,6 @@
-import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { mkdir, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { writeDurably } from "@atoll/engine";
 import { CommandId, SandboxId, StreamId } from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
@@ -50,15 +50,19 @@ export type StoredCommand = z.infer<typeof StoredCommand>;
 export type RunningCommand = StoredCommand & { state: "running" };
 export type EndedCommand = Exclude<StoredCommand, RunningCommand>;
 
-/** Where the commands of one sandbox lie: a directory each, with the record and the log. */
+/**
+ * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end; the directory `<id>` has its log. A line that is
+ * added is safe with one write to the disk, where replacing a file takes two.
+ */
 export class CommandStore {
   readonly #dir: string;
+  #made: Promise<unknown> | undefined;
 
   constructor(dir: string) {
     this.#dir = dir;
   }
 
-  dir(id: CommandId): string {
+  logDir(id: CommandId): string {
     return join(this.#dir, id);
   }
 
@@ -67,38 +71,53 @@ export class CommandStore {
    * command that was not started.
    */
   async saveStart(command: RunningCommand): Promise<void> {
-    await mkdir(this.dir(command.id), { recursive: true, mode: 0o700 });
-    await writeFile(this.#recordFile(command.id), JSON.stringify(command), { mode: 0o600 });
+    this.#made ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await this.#made;
+    await writeFile(this.#recordFile(command.id), `${JSON.stringify(command)}\n`, { mode: 0o600, flag: "wx" });
   }
 
   /** Outlives the machine. */
   async saveEnd(command: EndedCommand): Promise<void> {
-    await writeDurably(this.#recordFile(command.id), JSON.stringify(command));
-  }
-
-  async remove(id: CommandId): Promise<void> {
-    await rm(this.dir(id), { recursive: true, force: true });
-  }
-
-  /** In the order in which they were started. What has no record that can be read was never started, and goes. */
-  async load(): Promise<StoredCommand[]> {
-    const names = await readdir(this.#dir).catch(() => []);
-    const commands = await Promise.all(names.map((name) => this.#loadOne(name)));
-    return commands.filter((command) => command !== undefined).toSorted((a, b) => a.startedAtMs - b.startedAtMs);
-  }
-
-  async #loadOne(name: string): Promise<StoredCommand | undefined> {
-    const id = CommandId.safeParse(name);
-    if (!id.success) return undefined;
+    const file = await open(this.#recordFile(command.id), constants.O_WRONLY | constants.O_APPEND);
     try {
-      return StoredCommand.parse(JSON.parse(await readFile(this.#recordFile(id.data), "utf8")));
-    } catch {
-      await this.remove(id.data);
-      return undefined;
+      // The line break before it keeps it whole behind the half line of an earlier attempt.
+      await file.appendFile(`\n${JSON.stringify(command)}\n`);
+      await file.datasync();
+    } finally {
+      await file.close();
     }
   }
 
+  async remove(id: CommandId): Promise<void> {
+    await rm(this.#recordFile(id), { force: true });
+    await rm(this.logDir(id), { recursive: true, force: true });
+  }
+
+  /** In the order in which they were started. What has no whole line was never started, and goes. */
+  async load(): Promise<StoredCommand[]> {
+    const names = await readdir(this.#dir).catch(() => []);
+    const ids = new Set(names.flatMap((name) => CommandId.safeParse(name.replace(/\.jsonl$/, "")).data ?? []));
+    const commands = await Promise.all([...ids].map((id) => this.#loadOne(id)));
+    return commands.filter((command) => command !== undefined).toSorted((a, b) => a.startedAtMs - b.startedAtMs);
+  }
+
+  async #loadOne(id: CommandId): Promise<StoredCommand | undefined> {
+    const text = await readFile(this.#recordFile(id), "utf8").catch(() => "");
+    const lines = text.split("\n").map(parseJson);
+    // What another version wrote is not understood, and left alone.
+    if (lines.every((line) => line === undefined)) await this.remove(id);
+    return lines.map((line) => StoredCommand.safeParse(line).data).findLast((line) => line !== undefined);
+  }
+
   #recordFile(id: CommandId): string {
-    return join(this.dir(id), "record.json");
+    return join(this.#dir, `${id}.jsonl`);
+  }
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
   }
 }

@@ -21,6 +21,7 @@ import { AuditLog } from "../audit/audit-log.ts";
 import type { Command } from "../commands/command.ts";
 import { EventJournal } from "../events/event-journal.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
+import { storageError } from "../support/storage-error.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
 import { ManagedSandbox } from "./managed-sandbox.ts";
@@ -301,7 +302,7 @@ export class SandboxManager {
         await saveFacts(sandbox, facts);
       } catch (error) {
         await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
-        throw error;
+        throw storageError(error, "create a sandbox");
       }
       return { managed: this.#manage(sandbox, facts), token };
     });
