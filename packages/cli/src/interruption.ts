@@ -4,10 +4,12 @@ export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
 /** Somebody ended this call: there is nothing to explain. */
 export class Interruption extends Error {
+  readonly signal: EndingSignal | "SIGPIPE";
   readonly exitCode: number;
 
   constructor(signal: EndingSignal | "SIGPIPE") {
     super(`Interrupted by ${signal}`);
+    this.signal = signal;
     this.exitCode = 128 + signalNumbers[signal];
   }
 }

@@ -18,7 +18,7 @@ export function doctorCommand(cli: Cli): Command {
     examples: ["atoll doctor", "atoll doctor --json"],
   }).action(async () => {
     const [machine, connection] = await cli.during("Looking", Promise.all([checkMachine(cli), checkConnection(cli)]));
-    if (cli.isJson) await cli.printJson({ machine, connection });
+    if (cli.isJson) await cli.printJson({ machine: machine.report, connection });
     else {
       await cli.write(machine.text);
       for (const check of connection) await cli.print(lineOf(cli, check));
@@ -28,15 +28,16 @@ export function doctorCommand(cli: Cli): Command {
 }
 
 /** The server's own look at the machine; it is the one that has to run sandboxes here. */
-async function checkMachine(cli: Cli): Promise<{ isFine: boolean; text: string }> {
+async function checkMachine(cli: Cli): Promise<{ isFine: boolean; text: string; report?: unknown }> {
   const flags = cli.isJson ? ["--doctor", "--json"] : ["--doctor"];
   try {
     const { exitCode, stdout, stderr } = await askServer(flags, cli.signal);
     if (stdout === "") throw new SandboxError("unsupported", `The server gave no findings: ${stderr.trim()}`);
-    return { isFine: exitCode === 0, text: stdout };
+    return { isFine: exitCode === 0, text: stdout, report: cli.isJson ? (JSON.parse(stdout) as unknown) : undefined };
   } catch (error) {
     if (!isSandboxError(error, "unsupported")) throw error;
-    return { isFine: true, text: `${error.message}\n` };
+    // A machine without a server need not be able to run sandboxes.
+    return { isFine: true, text: `${error.message}\n`, report: { unknownBecause: error.message } };
   }
 }
 

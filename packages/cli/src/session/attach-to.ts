@@ -1,9 +1,11 @@
 import type { CommandInfo } from "@atoll/protocol";
 import type { CommandHandle } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
+import { Interruption } from "../interruption.ts";
 import { RawTerminal, terminalSize, watchSize } from "../terminal/raw-terminal.ts";
 import { pumpStdin } from "./pump-stdin.ts";
 import { relayOutput } from "./relay-output.ts";
+import { tellHowToReturn } from "./tell-how-to-return.ts";
 
 export interface AttachOptions {
   /** Bytes of its output that are not wanted. */
@@ -48,6 +50,10 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
     ]);
     if (parting.how === "ended") terminal.endedByItself();
     return parting;
+  } catch (error) {
+    terminal[Symbol.dispose]();
+    if (cli.signal.aborted) await leave(cli, handle, options);
+    throw error;
   } finally {
     over.abort();
     // Both end with the abort; whatever they still have to say comes too late.
@@ -55,6 +61,13 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
     unwatch?.();
     stopSignals?.();
   }
+}
+
+/** A command that we started loses its reader with us, as in any pipe. Otherwise it goes on. */
+async function leave(cli: Cli, handle: CommandHandle, options: AttachOptions): Promise<void> {
+  const isReaderGone = cli.signal.reason instanceof Interruption && cli.signal.reason.signal === "SIGPIPE";
+  if (isReaderGone && options.isGuest !== true) await handle.kill("SIGPIPE").catch(() => undefined);
+  else tellHowToReturn(cli, handle.command);
 }
 
 /** Ours would end us and leave the command alone. */

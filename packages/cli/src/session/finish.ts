@@ -4,6 +4,7 @@ import type { Cli } from "../cli.ts";
 import { exitCodeOf } from "../exit-code.ts";
 import { formatDuration } from "../output/amount.ts";
 import type { Parting } from "./attach-to.ts";
+import { tellHowToReturn } from "./tell-how-to-return.ts";
 
 /** Our exit code is the command's; what the code alone does not tell goes to stderr. */
 export async function finish(cli: Cli, handle: CommandHandle, parting: Parting): Promise<void> {
@@ -22,8 +23,4 @@ export function tellEnd(cli: Cli, command: CommandInfo): void {
     const ranMs = (command.endedAtMs ?? command.startedAtMs) - command.startedAtMs;
     cli.note(`atoll: the command reached its time limit and was ended after ${formatDuration(ranMs)}`);
   }
-}
-
-function tellHowToReturn(cli: Cli, { sandboxId, id }: CommandInfo): void {
-  cli.note(`\natoll: the command goes on; return to it with: atoll attach ${sandboxId} ${id}`);
 }

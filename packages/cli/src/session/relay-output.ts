@@ -34,7 +34,8 @@ async function relayEvent(cli: Cli, event: OutputEvent): Promise<void> {
       return;
     case "dropped":
       if (cli.isJson) await cli.printJson(event);
-      else cli.note(`[${event.bytes} bytes are no longer in the log]`);
+      // The carriage return is for a terminal in raw mode.
+      else cli.note(`[${event.bytes} bytes are no longer in the log]\r`);
       return;
     case "ended":
       if (cli.isJson) await cli.printJson(event);

@@ -1,3 +1,5 @@
+import { endOutputProcessing } from "../host/output-processing.ts";
+
 export interface TerminalSize {
   rows: number;
   cols: number;
@@ -23,6 +25,7 @@ export class RawTerminal implements Disposable {
     // Also when the process ends without unwinding: an error that nobody caught still lets exit listeners run.
     process.once("exit", this.#restore);
     stdin.setRawMode(true);
+    endOutputProcessing();
     this.#isRaw = true;
   }
 

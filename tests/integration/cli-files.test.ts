@@ -1,0 +1,87 @@
+import { randomBytes } from "node:crypto";
+import { lstat, mkdir, mkdtemp, readFile, readdir, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { runAtoll } from "../support/atoll-command.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+let server: TestServer;
+let id: string;
+let here: string;
+
+beforeAll(async () => {
+  here = await mkdtemp(join(tmpdir(), "atoll-cp-"));
+  server = await startTestServer();
+  id = (await runAtoll(server, ["create", "--driver", "local"])).stdout.trim();
+});
+afterAll(async () => {
+  await server.dispose();
+  await rm(here, { recursive: true, force: true });
+});
+
+const cp = async (from: string, to: string, options: Parameters<typeof runAtoll>[2] = {}) =>
+  runAtoll(server, ["cp", from, to], options);
+const done = { exitCode: 0, stdout: "", stderr: "" };
+
+describe("cp", () => {
+  test("brings a file in and out again with every byte and its mode", async () => {
+    const content = randomBytes(2_000_001);
+    await writeFile(join(here, "tool"), content, { mode: 0o755 });
+    expect(await cp(join(here, "tool"), `${id}:/tmp/`)).toEqual(done);
+    expect(await cp(`${id}:/tmp/tool`, join(here, "back"))).toEqual(done);
+    expect((await readFile(join(here, "back"))).equals(content)).toBe(true);
+    expect((await lstat(join(here, "back"))).mode & 0o777).toBe(0o755);
+  });
+
+  test("brings a directory in and out again, with links, empty directories and long names", async () => {
+    const tree = join(here, "tree");
+    const long = "l".repeat(150);
+    await mkdir(join(tree, "empty"), { recursive: true });
+    await mkdir(join(tree, long));
+    await writeFile(join(tree, long, "ü.txt"), "deep");
+    await symlink(join(long, "ü.txt"), join(tree, "link"));
+    expect(await cp(tree, `${id}:/tmp/copy`)).toEqual(done);
+    expect(await cp(`${id}:/tmp/copy`, join(here, "copy"))).toEqual(done);
+    const names = async (directory: string) => (await readdir(directory, { recursive: true })).toSorted();
+    expect(await names(join(here, "copy"))).toEqual(await names(tree));
+    expect(await readFile(join(here, "copy", "link"), "utf8")).toBe("deep");
+    expect(await readlink(join(here, "copy", "link"))).toBe(join(long, "ü.txt"));
+  });
+
+  test("puts a directory under its own name into one that is there", async () => {
+    const inner = join(here, "inner");
+    await mkdir(inner);
+    await writeFile(join(inner, "file"), "x");
+    await runAtoll(server, ["exec", id, "--", "mkdir", "/tmp/there"]);
+    expect(await cp(inner, `${id}:/tmp/there`)).toEqual(done);
+    expect((await cp(`${id}:/tmp/there/inner/file`, "-")).stdout).toBe("x");
+  });
+
+  test("reads from stdin and writes to stdout", async () => {
+    expect(await cp("-", `${id}:/tmp/note`, { stdin: "from a pipe" })).toEqual(done);
+    expect(await cp(`${id}:/tmp/note`, "-")).toEqual({ ...done, stdout: "from a pipe" });
+  });
+
+  test("leaves nothing half written where the source is missing", async () => {
+    const outcome = await cp(`${id}:/tmp/missing`, join(here, "never"));
+    expect(outcome).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("/tmp/missing") });
+    expect(await readdir(here)).not.toContain("never");
+  });
+
+  test("does not follow a link that a sandbox planted out of the directory here", async () => {
+    const plant =
+      "mkdir /tmp/trap && ln -s /etc /tmp/trap/way && ln -s ../../../etc/passwd /tmp/trap/out && echo > /tmp/trap/ok";
+    await runAtoll(server, ["exec", id, "--", "sh", "-c", plant]);
+    const outcome = await cp(`${id}:/tmp/trap`, join(here, "trap"));
+    expect(outcome.exitCode).toBe(0);
+    expect(outcome.stderr).toContain("way -> /etc: left out");
+    expect(await readdir(join(here, "trap"))).toEqual(["ok"]);
+  });
+
+  test("refuses to copy from here to here", async () => {
+    const outcome = await cp("a", "b");
+    expect(outcome.exitCode).toBe(2);
+    expect(outcome.stderr).toContain("hint: Write that one as <sandbox>:<path>.");
+  });
+});

@@ -1,0 +1,123 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { runAtoll } from "../support/atoll-command.ts";
+import { Terminal } from "../support/terminal.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+const calm = { newlines: true, echo: true, canonical: true, signals: true };
+
+let server: TestServer;
+let id: string;
+
+beforeAll(async () => {
+  server = await startTestServer();
+  id = (await runAtoll(server, ["create", "--driver", "local"])).stdout.trim();
+});
+afterAll(async () => {
+  await server.dispose();
+});
+
+describe("exec -t", () => {
+  test("gives the command a terminal of the same size, and follows when that changes", async () => {
+    const script = "trap 'stty size' WINCH; test -t 0 && test -t 1 && stty size; while :; do sleep 0.1; done";
+    await using terminal = new Terminal(server, ["exec", "-t", id, "--", "bash", "-c", script]);
+    await terminal.shows("24 80\r\n");
+    terminal.resize(40, 132);
+    await terminal.shows("40 132\r\n");
+    terminal.resize(10, 20);
+    await terminal.shows("10 20\r\n");
+  });
+
+  test("shows every byte as it was written: a line feed alone stays alone", async () => {
+    const script = String.raw`stty -opost; printf 'a\nb\r\n'`;
+    await using terminal = new Terminal(server, ["exec", "-t", id, "--", "bash", "-c", script]);
+    expect(await terminal.ended).toEqual({ exitCode: 0, modes: calm });
+    expect(terminal.screen).toBe("a\nb\r\n");
+  });
+
+  test("lets Ctrl-C go inside, ends as the command does and puts the terminal back", async () => {
+    const script = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.1; done";
+    await using terminal = new Terminal(server, ["exec", "-it", id, "--", "bash", "-c", script]);
+    await terminal.shows("ready");
+    terminal.type("\u0003");
+    expect(await terminal.ended).toEqual({ exitCode: 7, modes: calm });
+    expect(terminal.screen).toContain("caught");
+  });
+
+  test("puts the terminal back when it is ended from outside, out of whatever mode a program inside left it in", async () => {
+    const script = String.raw`printf '\033[?1049h\033[?25l'; echo ready; exec sleep 1000`;
+    await using terminal = new Terminal(server, ["exec", "-t", "--name", "left", id, "--", "bash", "-c", script]);
+    await terminal.shows("ready");
+    terminal.signal("SIGTERM");
+    expect(await terminal.ended).toEqual({ exitCode: 143, modes: calm });
+    expect(terminal.screen).toContain("\u001B[?1047l\u001B[?25h");
+    expect(terminal.screen).toMatch(/return to it with: atoll attach \w+ cmd\w+/);
+    const { commands } = JSON.parse((await runAtoll(server, ["ps", "--json", id])).stdout);
+    expect(commands).toContainEqual(expect.objectContaining({ name: "left", state: "running" }));
+  });
+});
+
+describe("shell", () => {
+  test("is a shell: it takes commands, shows them, and its exit code is ours", async () => {
+    await using terminal = new Terminal(server, ["shell", "-e", "PS1=here> ", "-e", "PROMPT_COMMAND=", id]);
+    await terminal.shows(/[>#$] ?$/);
+    terminal.type("echo $((6 * 7)) $TERM\r");
+    await terminal.shows("42 xterm");
+    terminal.type("exit 5\r");
+    expect(await terminal.ended).toEqual({ exitCode: 5, modes: calm });
+  });
+
+  test("is left with ~. and returned to with attach, which shows what was shown", async () => {
+    await using first = new Terminal(server, ["shell", id]);
+    await first.shows(/[>#$] ?$/);
+    first.type("here=kept; echo in $((1 + 1))\r");
+    await first.shows("in 2");
+    first.type("\r~.");
+    expect(await first.ended).toEqual({ exitCode: 0, modes: calm });
+    const commandId = /atoll attach \w+ (cmd\w+)/.exec(first.screen)?.[1] ?? "";
+    await using second = new Terminal(server, ["attach", id, commandId]);
+    await second.shows("in 2");
+    second.type("echo still $here\r");
+    await second.shows("still kept");
+    second.type("exit\r");
+    expect(await second.ended).toEqual({ exitCode: 0, modes: calm });
+  });
+
+  test("says what to do where there is no terminal", async () => {
+    const { exitCode, stderr } = await runAtoll(server, ["shell", id]);
+    expect(exitCode).toBe(125);
+    expect(stderr).toContain(`hint: Run commands with "atoll exec -i ${id} -- sh" instead.`);
+  });
+});
+
+describe("on a terminal", () => {
+  test("ls is a table with a header and colour", async () => {
+    await using terminal = new Terminal(server, ["ls"]);
+    await terminal.ended;
+    expect(terminal.screen).toContain("\u001B[1mSTATE\u001B[22m");
+    expect(terminal.screen).toContain("\u001B[32mrunning\u001B[39m");
+  });
+
+  test("NO_COLOR leaves the table and takes the colour", async () => {
+    await using terminal = new Terminal(server, ["ls"], { NO_COLOR: "1" });
+    await terminal.ended;
+    expect(terminal.screen).toContain("STATE");
+    expect(terminal.screen).not.toContain("\u001B");
+  });
+
+  test("stats draws its table in place until Ctrl-C, and gives the cursor back", async () => {
+    await using terminal = new Terminal(server, ["stats", "--interval", "100ms", id]);
+    await terminal.shows("\u001B[2A\r\u001B[0J");
+    terminal.type("\u0003");
+    expect(await terminal.ended).toEqual({ exitCode: 130, modes: calm });
+    expect(terminal.screen).toSatisfy((screen: string) => screen.startsWith("\u001B[?25l"));
+    expect(terminal.screen).toSatisfy((screen: string) => screen.endsWith("\u001B[?25h"));
+  });
+
+  test("kill --all asks, and a no leaves everything alone", async () => {
+    await using terminal = new Terminal(server, ["kill", "--all"]);
+    await terminal.shows("Kill 1 sandbox? [y/N]");
+    terminal.type("n\r");
+    expect((await terminal.ended).exitCode).toBe(0);
+    expect((await runAtoll(server, ["ls", "-q"])).stdout).toBe(`${id}\n`);
+  });
+});

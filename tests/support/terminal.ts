@@ -1,0 +1,63 @@
+import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
+import { once } from "node:events";
+import { constants } from "node:os";
+import { fileURLToPath } from "node:url";
+import { expect } from "vitest";
+import { atollArgv, atollEnvironment, type CommandServer } from "./atoll-command.ts";
+
+const driver = fileURLToPath(new URL("terminal.py", import.meta.url));
+
+export interface TerminalEnd {
+  exitCode: number;
+  /** As the program left the terminal: all true is how a shell wants it. */
+  modes: { newlines: boolean; echo: boolean; canonical: boolean; signals: boolean };
+}
+
+/** `atoll` in a real terminal of 24 rows and 80 columns. */
+export class Terminal implements AsyncDisposable {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly ended: Promise<TerminalEnd>;
+  /** Everything that was shown. */
+  screen = "";
+
+  constructor(server: CommandServer, words: readonly string[], env: NodeJS.ProcessEnv = {}) {
+    this.#child = spawn("python3", [driver, ...atollArgv(words)], { env: atollEnvironment(server, env) });
+    this.#child.stdout.on("data", (data: Buffer) => {
+      this.screen += data.toString();
+    });
+    let report = "";
+    this.#child.stderr.on("data", (data: Buffer) => {
+      report += data.toString();
+    });
+    this.ended = once(this.#child, "close").then(() => JSON.parse(report) as TerminalEnd);
+    this.ended.catch(() => undefined);
+  }
+
+  type(text: string): void {
+    this.#order({ type: text });
+  }
+
+  resize(rows: number, cols: number): void {
+    this.#order({ resize: [rows, cols] });
+  }
+
+  signal(name: "SIGTERM" | "SIGINT" | "SIGHUP"): void {
+    this.#order({ signal: constants.signals[name] });
+  }
+
+  async shows(text: string | RegExp): Promise<void> {
+    const isShown = () => (typeof text === "string" ? this.screen.includes(text) : text.test(this.screen));
+    // oxlint-disable-next-line vitest/no-standalone-expect -- called from tests only
+    await expect.poll(isShown, { timeout: 30_000, interval: 50, message: `the terminal shows ${text}` }).toBe(true);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // The program is told by the end of its terminal.
+    this.#child.kill("SIGKILL");
+    await this.ended.catch(() => undefined);
+  }
+
+  #order(order: object): void {
+    this.#child.stdin.write(`${JSON.stringify(order)}\n`);
+  }
+}
