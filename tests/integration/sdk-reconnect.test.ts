@@ -81,6 +81,21 @@ test("input arrives in order and once wherever the connection breaks", async () 
   }
 });
 
+test("bytes that the log no longer has are told, and the rest is where it belongs", async () => {
+  const { client, sandbox } = await attach({});
+  const { id } = await sandbox.commands.run("head -c 1000000 /dev/zero | tr '\\0' x; printf end", { logBytes: 65_536 });
+  const events = await read(await sandbox.commands.connect(id));
+  const dropped = events.flatMap((event) => (event.type === "dropped" ? [event] : []));
+  const kept = events.flatMap((event) => (event.type === "stdout" ? [event] : []));
+  const droppedBytes = dropped.reduce((sum, { bytes }) => sum + bytes, 0);
+  const keptBytes = kept.reduce((sum, { data }) => sum + data.length, 0);
+  expect(droppedBytes).toBeGreaterThan(900_000);
+  expect(droppedBytes + keptBytes).toBe(1_000_003);
+  expect(kept.at(-1)?.text.endsWith("end")).toBe(true);
+  expect((await (await sandbox.commands.connect(id)).wait()).droppedBytes).toBe(droppedBytes);
+  client.close();
+});
+
 test("a server that is killed and comes back is invisible to readers, writers and runs", async () => {
   const port = String(20_000 + (process.pid % 10_000));
   let running = await startTestServerProcess({ flags: ["--port", port] });

@@ -1,6 +1,6 @@
 import {
   SandboxError,
-  SandboxId,
+  type SandboxId,
   type CreateSandboxInput,
   type EgressPolicy,
   type EgressPolicyInput,
@@ -105,7 +105,8 @@ export class Sandbox {
    * console.log(await Sandbox.kill(id)); // true
    */
   static async kill(id: string, options: WithConnection & SignalOption = {}): Promise<boolean> {
-    return new Sandbox(clientFor(options), SandboxId.parse(id)).kill(options);
+    // The server refuses what is no id.
+    return new Sandbox(clientFor(options), id as SandboxId).kill(options);
   }
 
   /**

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "vite";
 import { expect, test } from "vitest";
 
 const packageRoot = fileURLToPath(new URL("..", import.meta.url));
@@ -17,7 +18,7 @@ function graphOf(entry: string): { files: Set<string>; packages: Set<string> } {
   const visit = (file: string): void => {
     if (files.has(file)) return;
     files.add(file);
-    const imports = /(?:\bfrom|\bimport|\bimport\()\s*["']([^"']+)["']/g;
+    const imports = /(?:\bfrom|(?<!\.)\bimport|(?<!\.)\bimport\()\s*["']([^"']+)["']/g;
     for (const [, specifier = ""] of readFileSync(file, "utf8").matchAll(imports)) {
       if (specifier.startsWith(".")) visit(join(dirname(file), specifier));
       else if (specifier === "#environment") visit(join(packageRoot, manifest.imports["#environment"].source.default));
@@ -44,4 +45,19 @@ test("no file but the one for Node names a global of Node", () => {
     /\b(?:process|Buffer|__dirname|setImmediate)\b[.(]/.test(readFileSync(file, "utf8")),
   );
   expect(named).toEqual([]);
+});
+
+test("a bundler for browsers takes the SDK as it is", async () => {
+  const output = await build({
+    root: packageRoot,
+    configFile: false,
+    logLevel: "error",
+    resolve: { conditions: ["source", "browser", "module", "import"] },
+    build: { write: false, minify: false, lib: { entry: join(packageRoot, "src/index.ts"), formats: ["es"] } },
+  });
+  const [bundle] = Array.isArray(output) ? output : [output];
+  if (bundle === undefined || !("output" in bundle)) throw new Error("nothing was built");
+  const code = bundle.output.map((chunk) => ("code" in chunk ? chunk.code : "")).join("");
+  expect(code).toContain("new WebSocket(");
+  expect(code).not.toMatch(/from ["'](?:node:|ws)|import\(["'](?:node:|ws)|process\.env|browser-external/);
 });

@@ -1,6 +1,7 @@
+import { websocketProtocol } from "@atoll/protocol";
 import { Atoll, Sandbox, type OutputEvent } from "@atoll/sdk";
 import { MockServer } from "@atoll/sdk/mock";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { cutAfterOutput, cutBody, faulty, type Faults } from "./support/faulty-connection.ts";
 import { assertWhole, recorded, recordedBytes, textOf } from "./support/recorded-stream.ts";
 
@@ -187,4 +188,61 @@ test("a key that the server does not know ends the stream at once", async () => 
   const stranger = new Atoll({ ...mock.connection, apiKey: "wrong" });
   await expect(stranger.events().next()).rejects.toMatchObject({ code: "permission_denied" });
   await expect(Sandbox.connect(sandbox.id, { client: stranger })).rejects.toMatchObject({ code: "permission_denied" });
+});
+
+test("a connection that is dead without being closed is noticed, and another takes its place", async () => {
+  const mock = makeMock();
+  let connections = 0;
+  const { sandbox, client } = await sandboxOver(mock, () => {
+    connections += 1;
+    // The first lets the greeting and the beginning through; after that nothing arrives.
+    return connections > 1
+      ? {}
+      : { onReceive: (message) => (String(message).includes("welcome") ? "pass" : "swallow") };
+  });
+  const handle = await sandbox.commands.run("recorded", { background: true });
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const result = handle.wait();
+  // Advancing lets whatever the timers start run too.
+  await vi.advanceTimersByTimeAsync(2 * websocketProtocol.heartbeatMs + 1_000);
+  expect((await result).stdout).toBe(textOf("stdout"));
+  expect(connections).toBe(2);
+  client.close();
+});
+
+test("a living connection on which nothing happens is kept", async () => {
+  let connections = 0;
+  const { sandbox, client } = await sandboxOver(makeMock(), () => {
+    connections += 1;
+    return {};
+  });
+  const handle = await sandbox.commands.run("cat", { background: true, stdin: true });
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  onTestFinished(() => void vi.useRealTimers());
+  const result = handle.wait();
+  await vi.advanceTimersByTimeAsync(20 * websocketProtocol.heartbeatMs);
+  await handle.closeStdin();
+  expect((await result).exitCode).toBe(0);
+  expect(connections).toBe(1);
+  client.close();
+});
+
+test("a message that this version knows and cannot read ends its stream with an error, an unknown one is passed over", async () => {
+  const { connection } = makeMock();
+  const client = new Atoll({
+    ...connection,
+    webSocket: faulty(connection.webSocket, () => ({
+      onReceive: (message) => {
+        if (typeof message !== "string" || !message.includes('"ended"')) return "pass";
+        return { instead: ['{"type":"news","channel":1}', message.replace('"exited"', '"vanished"')] };
+      },
+    })),
+  });
+  const sandbox = await Sandbox.create({ client });
+  const handle = await sandbox.commands.run("recorded", { background: true });
+  await expect(handle.wait()).rejects.toMatchObject({
+    code: "internal",
+    message: expect.stringContaining("state") as string,
+  });
 });

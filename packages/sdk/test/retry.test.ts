@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Atoll, CommandExitError, isSandboxError, Sandbox } from "@atoll/sdk";
 import { MockServer } from "@atoll/sdk/mock";
 import { expect, onTestFinished, test } from "vitest";
+import { cutBody } from "./support/faulty-connection.ts";
 
 /** The mock, with answers of another kind put before its own. */
 function withAnswers(...answers: (() => Response | "lost")[]): {
@@ -42,6 +43,19 @@ test("a create whose answer is lost is asked again under the same key and happen
   const all: string[] = [];
   for await (const { id } of client.sandboxes()) all.push(id);
   expect(all).toEqual([sandbox.id]);
+});
+
+test("an answer that breaks in its middle is asked for again where that is safe", async () => {
+  const mock = new MockServer();
+  const { connection } = mock;
+  const create = new Atoll({ ...connection, fetch: cutBody(connection.fetch, "json", 20) });
+  const sandbox = await Sandbox.create({ client: create });
+  const all: string[] = [];
+  for await (const { id } of create.sandboxes()) all.push(id);
+  expect(all).toEqual([sandbox.id]);
+  const key = new Atoll({ ...connection, fetch: cutBody(connection.fetch, "json", 20) });
+  await expect(key.keys.create({ name: "once" })).rejects.toMatchObject({ code: "unavailable" });
+  expect(await key.keys.list()).toHaveLength(1);
 });
 
 test("every create has a key of its own", async () => {

@@ -4,6 +4,7 @@ import { backoffMs, later, pause } from "../http/backoff.ts";
 import type { CallInput } from "../http/http.ts";
 import { readReply } from "../http/lenient.ts";
 import { readLines } from "../http/ndjson.ts";
+import { randomKey } from "../http/random-key.ts";
 import { CollectedOutput } from "./collected-output.ts";
 import { CommandChannel } from "./command-channel.ts";
 import { defaultMaxOutputBytes, tell, type FollowOptions, type Wire } from "./command-handle.ts";
@@ -13,6 +14,9 @@ import type { OutputEvent } from "./output-event.ts";
 
 /** A server sends heartbeats; silence for longer than this means that the connection is dead. */
 const silenceMs = 3 * websocketProtocol.heartbeatMs;
+
+/** So many answers in a row may break without having brought anything. */
+const mostBrokenAnswers = 20;
 
 /** How long a run whose caller has left is followed to learn what must be ended. */
 const orphanMs = 30_000;
@@ -43,7 +47,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
   constructor(wire: Wire, name: Name, input: CallInput<Name>, options: FollowOptions) {
     this.#wire = wire;
     this.#name = name;
-    this.#input = { ...input, accept: "application/x-ndjson", idempotencyKey: crypto.randomUUID() };
+    this.#input = { ...input, accept: "application/x-ndjson", idempotencyKey: randomKey() };
     this.#options = options;
     this.#output = new CollectedOutput(options.maxOutputBytes ?? defaultMaxOutputBytes);
   }
@@ -69,8 +73,12 @@ export class ForegroundRun<Name extends StreamingRoute> {
 
   async #run(signal: AbortSignal): Promise<CommandResult> {
     for (let attempt = 0; ; attempt += 1) {
+      const { at } = this.#cursor;
       const end = await this.#readOnce(signal);
       if (end !== undefined) return commandResult(end, this.#output);
+      if (this.#cursor.at > at) attempt = 0;
+      if (attempt >= mostBrokenAnswers)
+        throw new SandboxError("unavailable", "Cannot run: every answer of the server breaks");
       if (this.#command !== undefined && this.#name === "runCommand") return this.#carryOn(this.#command, signal);
       await pause(backoffMs(attempt), signal);
     }
@@ -78,9 +86,8 @@ export class ForegroundRun<Name extends StreamingRoute> {
 
   /** `undefined`: the stream broke. */
   async #readOnce(signal: AbortSignal): Promise<CommandInfo | undefined> {
-    const response = await this.#wire.http.stream(this.#name, { ...this.#input, signal });
-    if (response.body === null) return undefined;
-    const lines = readLines(response.body, silenceMs);
+    const body = await this.#wire.http.stream(this.#name, { ...this.#input, signal });
+    const lines = readLines(body, silenceMs);
     try {
       return await this.#readToEnd(lines);
     } finally {
@@ -159,7 +166,7 @@ async function nextLine(lines: AsyncGenerator<unknown, void, undefined>): Promis
     const { done, value } = await lines.next();
     return done === true ? undefined : readReply(CommandLine, value, routes.runCommand.path);
   } catch (error) {
-    if (error instanceof SandboxError) throw error;
+    if (error instanceof SandboxError && error.code !== "unavailable") throw error;
     return undefined;
   }
 }

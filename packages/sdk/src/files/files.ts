@@ -54,9 +54,9 @@ export class Files {
   async read(path: string, options: ReadOptions = {}): Promise<string | Uint8Array | ReadableStream<Uint8Array>> {
     const { as = "text", user, offset, length, signal } = options;
     const query = { path, user, offset, length };
-    const response = await this.#wire.http.stream("readFile", { params: this.#params, query, signal });
-    if (as === "stream") return response.body ?? new Blob([]).stream();
-    const bytes = new Uint8Array(await response.arrayBuffer());
+    const call = { params: this.#params, query, signal };
+    if (as === "stream") return this.#wire.http.stream("readFile", call);
+    const bytes = await this.#wire.http.bytes("readFile", call);
     return as === "bytes" ? bytes : new TextDecoder().decode(bytes);
   }
 
@@ -230,8 +230,7 @@ export class Files {
    */
   async download(path: string, options: FileOptions = {}): Promise<ReadableStream<Uint8Array>> {
     const { user, signal } = options;
-    const response = await this.#wire.http.stream("packFiles", { params: this.#params, query: { path, user }, signal });
-    return response.body ?? new Blob([]).stream();
+    return this.#wire.http.stream("packFiles", { params: this.#params, query: { path, user }, signal });
   }
 
   /**

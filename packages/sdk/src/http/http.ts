@@ -4,6 +4,7 @@ import type { Connection } from "../connection-options.ts";
 import { connectionError, errorFromWire, isRefused } from "../errors.ts";
 import { backoffMs, pause } from "./backoff.ts";
 import { readReply } from "./lenient.ts";
+import { randomKey } from "./random-key.ts";
 
 type Part<Name extends RouteName, Key extends "params" | "query" | "body"> =
   (typeof routes)[Name] extends Record<Key, infer Schema extends z.ZodType> ? z.input<Schema> : undefined;
@@ -49,10 +50,10 @@ export class Http {
     const timeoutMs = "timeoutMs" in input ? input.timeoutMs : this.#connection.requestTimeoutMs;
     const deadline = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
     try {
-      const response = await this.#send(route, input, anyOf(input.signal, deadline));
-      const text = await response.text();
+      const text = await this.#send(route, input, anyOf(input.signal, deadline), (response) => response.text());
       if (!(route.reply instanceof z.ZodType)) return undefined as Reply<Name>;
-      return readReply(route.reply, parseJson(text, response.url), response.url) as Reply<Name>;
+      const from = `${this.#connection.baseUrl}${route.path}`;
+      return readReply(route.reply, parseJson(text, from), from) as Reply<Name>;
     } catch (error) {
       if (deadline?.aborted === true && input.signal?.aborted !== true) {
         throw new SandboxError("timed_out", `Cannot ${route.method} ${route.path}: no answer in ${timeoutMs} ms`, {
@@ -63,20 +64,33 @@ export class Http {
     }
   }
 
-  /** A request whose answer is a stream; its body is the caller's. */
-  async stream<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Response> {
+  /** A request whose answer is bytes, all of them. */
+  async bytes<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Uint8Array> {
     try {
-      return await this.#send(routes[name], input, input.signal);
+      const whole = await this.#send(routes[name], input, input.signal, (response) => response.arrayBuffer());
+      return new Uint8Array(whole);
     } catch (error) {
       throw this.#explained(error, input.signal);
     }
   }
 
-  async #send<Name extends RouteName>(
+  /** A request whose answer is a stream; its body is the caller's, and errors of the connection in it are explained. */
+  async stream<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<ReadableStream<Uint8Array>> {
+    try {
+      const { body } = await this.#send(routes[name], input, input.signal, async (response) => response);
+      return body === null ? new Blob([]).stream() : this.#explainedStream(body, input.signal);
+    } catch (error) {
+      throw this.#explained(error, input.signal);
+    }
+  }
+
+  /** `read` is part of an attempt: an answer that breaks in its middle is no answer. */
+  async #send<Name extends RouteName, Value>(
     route: Route,
     input: CallInput<Name>,
     signal: AbortSignal | undefined,
-  ): Promise<Response> {
+    read: (response: Response) => Promise<Value>,
+  ): Promise<Value> {
     const { params, query } = input as { params?: object; query?: object };
     const url = urlOf(this.#connection.baseUrl, route.path, params, query);
     const body = bodyOf(route, input);
@@ -91,7 +105,8 @@ export class Http {
     const isSafe = canRepeat && (route.method === "GET" || route.isIdempotent === true || input.isRepeatable === true);
     const startedAtMs = Date.now();
     for (let attempt = 0; ; attempt += 1) {
-      const answer = await this.#attempt(url, init);
+      const answer = await this.#attempt(url, init, read);
+      if ("value" in answer) return answer.value;
       if ("error" in answer) {
         signal?.throwIfAborted();
         if (!(isSafe || (canRepeat && isRefused(answer.error))) || this.#isTooLate(attempt, startedAtMs)) {
@@ -100,22 +115,25 @@ export class Http {
         await pause(backoffMs(attempt), signal);
         continue;
       }
-      if (answer.response.ok) return answer.response;
-      const waitMs =
-        retryAfterMs(answer.response) ?? (isSafe && isFromBetween(answer.response) ? backoffMs(attempt) : undefined);
+      const { refusal } = answer;
+      const waitMs = retryAfterMs(refusal) ?? (isSafe && isFromBetween(refusal) ? backoffMs(attempt) : undefined);
       if (waitMs === undefined || !canRepeat || Date.now() + waitMs - startedAtMs > this.#connection.reconnectForMs) {
-        throw await errorOf(answer.response);
+        throw await errorOf(refusal);
       }
-      await answer.response.body?.cancel();
+      await refusal.body?.cancel();
       await pause(waitMs, signal);
     }
   }
 
-  async #attempt(url: string, init: RequestInit): Promise<{ response: Response } | { error: unknown }> {
+  async #attempt<Value>(
+    url: string,
+    init: RequestInit,
+    read: (response: Response) => Promise<Value>,
+  ): Promise<{ value: Value } | { refusal: Response } | { error: unknown }> {
     try {
       const response = await this.#connection.fetch(url, init);
       this.#hasAnswered = true;
-      return { response };
+      return response.ok ? { value: await read(response) } : { refusal: response };
     } catch (error) {
       return { error };
     }
@@ -132,12 +150,28 @@ export class Http {
     if (apiKey !== undefined) headers[httpHeaders.authorization] = `Bearer ${apiKey}`;
     if (sandboxToken !== undefined) headers[httpHeaders.sandboxToken] = sandboxToken;
     if (holder !== undefined) headers[httpHeaders.holder] = holder;
-    if (route.isIdempotent === true) headers[httpHeaders.idempotencyKey] = input.idempotencyKey ?? crypto.randomUUID();
+    if (route.isIdempotent === true) headers[httpHeaders.idempotencyKey] = input.idempotencyKey ?? randomKey();
     if (input.accept !== undefined) headers["accept"] = input.accept;
     if (route.body === "bytes") headers["content-type"] = "application/octet-stream";
     else if (route.body === "tar") headers["content-type"] = "application/x-tar";
     else if (route.body !== undefined) headers["content-type"] = "application/json";
     return headers;
+  }
+
+  #explainedStream(body: ReadableStream<Uint8Array>, signal: AbortSignal | undefined): ReadableStream<Uint8Array> {
+    const reader = body.getReader();
+    return new ReadableStream<Uint8Array>({
+      pull: async (controller) => {
+        try {
+          const { done, value } = await reader.read();
+          if (done) controller.close();
+          else controller.enqueue(value);
+        } catch (error) {
+          controller.error(this.#explained(error, signal));
+        }
+      },
+      cancel: (reason) => reader.cancel(reason),
+    });
   }
 
   /** Errors of the server and aborts as they are; everything else is the connection's. */

@@ -221,13 +221,8 @@ class LiveConnection {
   #receive(data: unknown): void {
     this.#hasHeard = true;
     if (data instanceof ArrayBuffer) return this.#events.onBytes(new Uint8Array(data));
-    let message: ServerMessage;
-    try {
-      message = readReply(ServerMessage, JSON.parse(String(data)), this.#connection.baseUrl);
-    } catch {
-      // A message that this version does not know is for a newer one.
-      return;
-    }
+    const message = readMessage(data, this.#connection.baseUrl);
+    if (message === undefined) return;
     if (message.type === "welcome") {
       this.#stopTimer();
       this.#stopTimer = this.#after(websocketProtocol.heartbeatMs, () => this.#beat());
@@ -253,6 +248,24 @@ class LiveConnection {
 
   #after(ms: number, call: () => void): () => void {
     return later(ms, call);
+  }
+}
+
+const knownTypes = new Set<unknown>(ServerMessage.options.map(({ shape }) => shape.type.value));
+
+/** `undefined`: a type that this version does not know, of a newer server. One that it knows and cannot read is an error. */
+function readMessage(data: unknown, from: string): ServerMessage | undefined {
+  const json = JSON.parse(String(data)) as { type?: unknown; channel?: unknown };
+  if (!knownTypes.has(json.type)) return undefined;
+  try {
+    return readReply(ServerMessage, json, from);
+  } catch (thrown) {
+    const { code, message } = thrown as SandboxError;
+    return {
+      type: "error",
+      ...(typeof json.channel === "number" ? { channel: json.channel } : {}),
+      error: { code, message },
+    };
   }
 }
 

@@ -4,10 +4,12 @@ import type { WebSocketLike } from "@atoll/sdk";
 type Listener = (event: never) => void;
 type Open = (url: string) => WebSocketLike | Promise<WebSocketLike>;
 
-/** Decides over one connection at a time. What it answers is passed on; `cut` breaks the connection there. */
+/** Decides over one connection at a time. `cut` breaks the connection there, `swallow` loses the message. */
 export interface Faults {
-  /** Of a message to the client: how many of its output bytes still arrive before the connection breaks. */
-  onReceive?(message: string | Uint8Array): "pass" | "cut" | { cutAfterBytes: number };
+  /** Of a message to the client; `cutAfterBytes`: how many of its output bytes still arrive before the connection breaks. */
+  onReceive?(
+    message: string | Uint8Array,
+  ): "pass" | "cut" | "swallow" | { cutAfterBytes: number } | { instead: string[] };
   onSend?(message: string | Uint8Array): "pass" | "cut";
 }
 
@@ -57,6 +59,11 @@ class FaultySocket implements WebSocketLike {
     const message = data instanceof ArrayBuffer ? new Uint8Array(data) : String(data);
     const fate = this.#faults.onReceive?.(message) ?? "pass";
     if (fate === "pass") return this.#emit("message", { data });
+    if (fate === "swallow") return;
+    if (typeof fate === "object" && "instead" in fate) {
+      for (const other of fate.instead) this.#emit("message", { data: other });
+      return;
+    }
     if (fate !== "cut" && typeof message !== "string" && fate.cutAfterBytes > 0) {
       this.#emit("message", { data: message.slice(0, binaryHeader.bytes + fate.cutAfterBytes).buffer });
     }

@@ -26,6 +26,9 @@ export const programs: Record<string, MockProgram> = {
   cat: async ({ stdin, stdout }) => {
     for await (const piece of stdin) stdout(piece);
   },
+  "yes 0123456789abcde | head -c 8000000": async ({ stdout }) => {
+    for (let piece = 0; piece < 125; piece += 1) stdout("0123456789abcde\n".repeat(4000));
+  },
   "exec <&-; sleep 0.2; echo alive": async ({ stdout }) => stdout("alive\n"),
   "printf '\\303\\244\\377'": ({ stdout }) => stdout(new Uint8Array([0xc3, 0xa4, 0xff])),
 };
@@ -138,6 +141,23 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       const result = await sandbox.commands.run("cat", { stdin: input });
       expect(result.exitCode).toBe(0);
       expect(result.stdout === new TextDecoder().decode(input)).toBe(true);
+    });
+
+    test("more output than fits on the way arrives whole, to a slow reader too", async () => {
+      const handle = await sandbox.commands.run("yes 0123456789abcde | head -c 8000000", { background: true });
+      let bytes = 0;
+      let isRight = true;
+      for await (const event of handle) {
+        if (event.type !== "stdout") continue;
+        isRight &&=
+          event.at === bytes &&
+          event.text.startsWith("0123456789abcde\n".slice(bytes % 16).slice(0, event.text.length));
+        bytes += event.data.length;
+        await new Promise((resolve) => {
+          setTimeout(resolve, 0);
+        });
+      }
+      expect({ bytes, isRight }).toEqual({ bytes: 8_000_000, isRight: true });
     });
 
     test("a command that leaves its input unread still gives its output", async () => {
