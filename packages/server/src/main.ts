@@ -1,3 +1,4 @@
+import { doctor, formatDoctor } from "@atoll/engine";
 import { isSandboxError } from "@atoll/protocol";
 import { usage } from "./config/flags.ts";
 import { readConfig } from "./config/read-config.ts";
@@ -6,7 +7,9 @@ import { createLog } from "./telemetry/log.ts";
 
 /** Starts the server and stays until a signal comes. Stdout is for people, stderr for the log. */
 async function main(): Promise<void> {
-  if (process.argv.includes("--help")) return say(usage());
+  const words = process.argv.slice(2);
+  if (words.includes("--help")) return say(usage());
+  if (words.includes("--doctor")) return examine(words);
   const config = await readConfig();
   const log = createLog(config.config.logLevel);
   const server = await Server.start({ config, log });
@@ -16,6 +19,14 @@ async function main(): Promise<void> {
   log.info({ killOnExit: config.config.killOnExit }, "server stopping");
   await server.close();
   log.info({}, "server stopped");
+}
+
+/** Tells what this machine offers and what it lacks, for people or, with `--json`, for programs. */
+async function examine(words: readonly string[]): Promise<void> {
+  const { config } = await readConfig({ argv: words.filter((word) => word !== "--doctor" && word !== "--json") });
+  const report = await doctor({ guestPath: config.guestPath, dataDir: config.dataDir });
+  say(words.includes("--json") ? JSON.stringify(report) : formatDoctor(report));
+  if (report.findings.some(({ status }) => status === "missing")) process.exitCode = 1;
 }
 
 function greet({ url, firstKey, sandboxCount }: Server): void {
@@ -35,13 +46,16 @@ What there is: ${url}/docs
 `);
 }
 
+/** npm passes on the Ctrl-C that the terminal has sent already: the two are one. */
+const sameSignalMs = 500;
+
 /** The first signal asks the server to stop, the second does not wait for it. */
 function untilAsked(): Promise<void> {
   return new Promise((resolve) => {
-    let isAsked = false;
+    let askedAtMs: number | undefined;
     const ask = (): void => {
-      if (isAsked) process.exit(130);
-      isAsked = true;
+      if (askedAtMs !== undefined && performance.now() - askedAtMs > sameSignalMs) process.exit(130);
+      askedAtMs ??= performance.now();
       resolve();
     };
     process.on("SIGTERM", ask);

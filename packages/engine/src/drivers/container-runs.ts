@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { SandboxError, type ContainerId, type ContainerRef } from "@atoll/protocol";
 import type { Cgroup, CgroupTree } from "../limits/cgroup.ts";
@@ -111,7 +112,8 @@ async function findExit(run: RunLayout, cgroup: Cgroup): Promise<ContainerExit> 
         if (hasErrno(error, "ENOENT")) return "";
         throw error;
       });
-      return line !== "";
+      // One that was removed meanwhile will never tell.
+      return line !== "" || !existsSync(run.dir);
     },
     { deadlineMs: exitFileDeadlineMs },
   );

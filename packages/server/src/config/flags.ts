@@ -41,7 +41,8 @@ export function usage(): string {
     return `  ${flagName(name).padEnd(24)}${description}${told}`;
   });
   const file = `  ${"--config".padEnd(24)}a JSON file with settings (/etc/atoll/config.json)`;
-  return ["Usage: npm start -- [flags]", "", file, ...rows].join("\n");
+  const doctor = `  ${"--doctor [--json]".padEnd(24)}tell what this machine offers and what it lacks, and end`;
+  return ["Usage: npm start -- [flags]", "", file, ...rows, doctor].join("\n");
 }
 
 function isSwitch(name: SettingName): boolean {

@@ -14,7 +14,8 @@ export interface ReadConfig {
   file?: string;
 }
 
-export interface ConfigOrigins {
+/** This process's own, where nothing else is said. */
+interface ConfigOrigins {
   argv: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
 }
@@ -22,7 +23,8 @@ export interface ConfigOrigins {
 const defaultFile = "/etc/atoll/config.json";
 
 /** Flags win over the environment, that over the file, that over the defaults. A bad value is refused with its name and where it stands. */
-export async function readConfig(origins: ConfigOrigins = processOrigins()): Promise<ReadConfig> {
+export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<ReadConfig> {
+  const origins: ConfigOrigins = { argv: process.argv.slice(2), env: process.env, ...from };
   const flags = parseFlags(origins.argv);
   const named = flags.config ?? origins.env["ATOLL_CONFIG"];
   const file = await readConfigFile(named);
@@ -51,10 +53,6 @@ export function describeConfig({ config, sources, file }: ReadConfig): Record<st
       settingNames.map((name) => [name, { value: config[name] ?? null, from: sources[name] }]),
     ),
   };
-}
-
-function processOrigins(): ConfigOrigins {
-  return { argv: process.argv.slice(2), env: process.env };
 }
 
 /** Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to refuse. */

@@ -228,7 +228,7 @@ function readCall(
 function jsonBody(request: FastifyRequest, route: Route, name: RouteName): unknown {
   if (route.body === undefined || typeof route.body === "string") return undefined;
   // A body that is not there is an empty one: where everything has a default, nothing need be sent.
-  return parsePart(route.body, request.body ?? {}, asked(name));
+  return parsePart(route.body, request.body === undefined ? {} : request.body, asked(name));
 }
 
 function leaving(reply: FastifyReply): AbortSignal {
@@ -242,7 +242,9 @@ function leaving(reply: FastifyReply): AbortSignal {
 function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
   const { status, error, isUnexpected } = errorReply(thrown);
   factsFor(request).errorCode = error.code;
-  if (isUnexpected) log.error({ requestId: request.id, err: thrown }, "request failed");
+  // A client that leaves in the middle breaks whatever reads from it.
+  if (isUnexpected && !request.raw.socket.destroyed)
+    log.error({ requestId: request.id, err: thrown }, "request failed");
   const { retryAfterMs } = error.details;
   if (typeof retryAfterMs === "number") reply.header("retry-after", String(Math.ceil(retryAfterMs / 1000)));
   // What is still coming would be taken for the next request.

@@ -1,0 +1,180 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { KeyCreated, SandboxCreated, SandboxInfo } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+let server: TestServer;
+let admin: ApiClient;
+beforeAll(async () => {
+  server = await startTestServer();
+  admin = new ApiClient(server.url, server.key);
+});
+afterAll(() => server.dispose());
+
+async function makeKey(request: Record<string, unknown>): Promise<{ id: string; api: ApiClient }> {
+  const { status, body } = await admin.ask<KeyCreated>("POST", "/keys", { name: "test", ...request });
+  expect(status).toBe(201);
+  return { id: body.key.id, api: admin.as(body.secret) };
+}
+
+describe("a request without the right to it", () => {
+  test.for<[string, Record<string, string>]>([
+    ["no key at all", {}],
+    ["a key that never was", { authorization: `Bearer atk_${"0".repeat(12)}_${"A".repeat(43)}` }],
+    ["something that is no key", { authorization: "Bearer x" }],
+    ["a key in another scheme", { authorization: "Basic YTpi" }],
+    ["an empty key", { "x-api-key": "" }],
+  ])("%s is refused before the body is read", async ([, headers]) => {
+    const answer = await admin.as("", headers).ask("POST", "/sandboxes", { nonsense: true });
+    expect(answer).toMatchObject({ status: 403, body: { error: { code: "permission_denied" } } });
+    expect(answer.body.error?.requestId).toBe(answer.headers.get("x-request-id"));
+  });
+
+  test("a wrong key says nothing about what is there", async () => {
+    const { sandbox } = await admin.create();
+    const stranger = admin.as(`atk_${"0".repeat(12)}_${"A".repeat(43)}`);
+    const [there, absent] = await Promise.all([
+      stranger.ask("GET", `/sandboxes/${sandbox.id}`),
+      stranger.ask("GET", `/sandboxes/${"z".repeat(20)}`),
+    ]);
+    expect({ ...there.body.error, requestId: "" }).toEqual({ ...absent.body.error, requestId: "" });
+    await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+});
+
+describe("a key for its own sandboxes", () => {
+  test("does not see those of others, and cannot tell them from none", async () => {
+    const mine = await makeKey({});
+    const other = await makeKey({});
+    const { sandbox } = await mine.api.create();
+    const absent = await other.api.ask("GET", `/sandboxes/${"z".repeat(20)}`);
+    for (const [method, path] of [
+      ["GET", ""],
+      ["GET", "/usage"],
+      ["GET", "/commands"],
+      ["GET", "/files?path=/etc/passwd"],
+      ["GET", "/ports/80"],
+    ] as const) {
+      const answer = await other.api.ask(method, `/sandboxes/${sandbox.id}${path}`);
+      expect(answer.status).toBe(404);
+      expect(answer.body.error?.message.replace(sandbox.id, "")).toBe(
+        absent.body.error?.message.replace("z".repeat(20), ""),
+      );
+    }
+    expect((await other.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: false });
+    expect((await other.api.ask<{ sandboxes: SandboxInfo[] }>("GET", "/sandboxes")).body.sandboxes).toEqual([]);
+    expect((await mine.api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body.owner).toBe(mine.id);
+    expect((await mine.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: true });
+  });
+
+  test("does not hear of those of others", async () => {
+    const mine = await makeKey({});
+    const other = await makeKey({});
+    const { sandbox: foreign } = await other.api.create();
+    const { sandbox } = await mine.api.create();
+    const leaving = new AbortController();
+    const response = await mine.api.fetch("GET", "/events?cursor=0", { signal: leaving.signal });
+    let text = "";
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString();
+      if (text.includes(`"${sandbox.id}","from":"creating","to":"running"`)) break;
+    }
+    leaving.abort();
+    expect(text).not.toContain(foreign.id);
+    expect(text).not.toContain("security.refused");
+    await Promise.all([foreign, sandbox].map(({ id }) => admin.ask("DELETE", `/sandboxes/${id}`)));
+  });
+});
+
+describe("a key's scope", () => {
+  test("verbs: what they do not name is refused", async () => {
+    const { api } = await makeKey({ verbs: ["read"] });
+    expect((await api.ask("GET", "/sandboxes")).status).toBe(200);
+    expect((await api.ask("POST", "/sandboxes", {})).body.error).toMatchObject({
+      code: "permission_denied",
+      details: { verb: "sandboxes" },
+    });
+    expect((await api.ask("GET", "/keys")).status).toBe(403);
+    expect((await api.ask("GET", "/config")).status).toBe(403);
+  });
+
+  test("templates: others are refused, for runs too", async () => {
+    const { api } = await makeKey({ templates: ["debian"] });
+    expect((await api.ask("POST", "/sandboxes", { driver: "local" })).status).toBe(403);
+    expect((await api.ask("POST", "/run", { argv: ["true"], driver: "local" })).status).toBe(403);
+  });
+
+  test("sandboxes: no more than so many, also when asked for at once, and a repeated request counts once", async () => {
+    const { api } = await makeKey({ maxSandboxes: 2 });
+    const headers = { "idempotency-key": "one" };
+    const first = await api.ask<SandboxCreated>("POST", "/sandboxes", { driver: "local" }, headers);
+    const answers = await Promise.all(
+      [1, 2, 3].map(() => api.ask<SandboxCreated>("POST", "/sandboxes", { driver: "local" })),
+    );
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([201, 429, 429]);
+    expect(answers.find(({ status }) => status === 429)?.body.error?.code).toBe("limit_reached");
+    const again = await api.ask<SandboxCreated>("POST", "/sandboxes", { driver: "local" }, headers);
+    expect(again.body.sandbox.id).toBe(first.body.sandbox.id);
+    const { body } = await api.ask<{ sandboxes: SandboxInfo[] }>("GET", "/sandboxes");
+    expect(body.sandboxes).toHaveLength(2);
+    await Promise.all(body.sandboxes.map(({ id }) => api.ask("DELETE", `/sandboxes/${id}`)));
+  });
+
+  test("rate: too many requests are told when to come back", async () => {
+    const { api } = await makeKey({ requestsPerMinute: 3 });
+    const answers = await Promise.all(Array.from({ length: 5 }, () => api.ask("GET", "/sandboxes")));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused).toHaveLength(2);
+    expect(Number(refused[0]?.headers.get("retry-after"))).toBeGreaterThan(0);
+  });
+
+  test("a revoked key is refused at once", async () => {
+    const { id, api } = await makeKey({});
+    expect((await api.ask("GET", "/sandboxes")).status).toBe(200);
+    expect((await admin.ask("DELETE", `/keys/${id}`)).status).toBe(204);
+    expect((await api.ask("GET", "/sandboxes")).status).toBe(403);
+    expect((await admin.ask("DELETE", `/keys/${id}`)).status).toBe(404);
+  });
+});
+
+describe("a sandbox's own token", () => {
+  test("is good for that sandbox: commands, files and ports, not for its end", async () => {
+    const [{ sandbox, token }, other] = [await admin.create(), await admin.create()];
+    for (const api of [admin.as(token), admin.as("", { "x-atoll-sandbox-token": token })]) {
+      expect((await api.run(sandbox.id, { shell: "echo hi" })).stdout).toBe("hi\n");
+      expect((await api.ask("GET", `/sandboxes/${sandbox.id}/files/stat?path=/etc`)).status).toBe(200);
+      expect((await api.ask("GET", `/sandboxes/${sandbox.id}/ports/80`)).status).toBe(200);
+      for (const [method, path] of [
+        ["DELETE", `/sandboxes/${sandbox.id}`],
+        ["GET", "/sandboxes"],
+        ["GET", `/sandboxes/${other.sandbox.id}`],
+        ["GET", `/sandboxes/${"z".repeat(20)}`],
+        ["GET", "/keys"],
+      ] as const) {
+        expect((await api.ask(method, path)).body.error?.code).toBe("permission_denied");
+      }
+    }
+    await Promise.all([sandbox, other.sandbox].map(({ id }) => admin.ask("DELETE", `/sandboxes/${id}`)));
+  });
+});
+
+test("refusals are events, and the audit has who did what without any secret", async () => {
+  await admin.as("atk_wrong").ask("GET", "/sandboxes");
+  const response = await admin.fetch("GET", "/events?cursor=0");
+  let text = "";
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    text += Buffer.from(chunk).toString();
+    if (text.includes("security.refused")) break;
+  }
+  const { sandbox, token } = await admin.create();
+  await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  await expect
+    .poll(() => readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8"))
+    .toContain('"what":"killSandbox"');
+  const audit = await readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8");
+  expect(audit).toContain('"what":"createSandbox"');
+  expect(audit).not.toContain(token);
+  expect(audit).not.toContain(server.key);
+});

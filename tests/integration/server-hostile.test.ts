@@ -1,0 +1,203 @@
+import { connect, type Socket } from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+let server: TestServer;
+let api: ApiClient;
+let id: string;
+beforeAll(async () => {
+  const limits = ["--body-timeout-ms", "400", "--headers-timeout-ms", "400", "--max-body-bytes", "65536"];
+  server = await startTestServer({ flags: [...limits, "--max-connections", "50"] });
+  api = new ApiClient(server.url, server.key);
+  id = (await api.create()).sandbox.id;
+});
+afterAll(() => server.dispose());
+
+function open(): Socket {
+  const { hostname, port } = new URL(server.url);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.on("error", () => undefined);
+  return socket;
+}
+
+/** Also when it is reset, which is how a client that does not listen may be cut off. */
+function closed(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    socket.once("close", () => resolve());
+  });
+}
+
+/** What the server says to these bytes until it closes the connection. */
+async function say(...parts: string[]): Promise<string> {
+  const socket = open();
+  let text = "";
+  socket.on("data", (data: Buffer) => {
+    text += data.toString();
+  });
+  for (const part of parts) socket.write(part);
+  await closed(socket);
+  return text;
+}
+
+const auth = (): string => `Authorization: Bearer ${server.key}\r\nHost: x\r\n`;
+
+describe("bodies", () => {
+  test.for<[string, string, string, number]>([
+    ["JSON that is cut off", '{"driver":', "application/json", 400],
+    ["no JSON at all", "hello", "application/json", 400],
+    ["JSON of another kind", "[1,2]", "application/json", 400],
+    ["null", "null", "application/json", 400],
+    ["a prototype in disguise", '{"__proto__":{"driver":"local"}}', "application/json", 400],
+    ["a form", "driver=local", "application/x-www-form-urlencoded", 415],
+    ["plain text", '{"driver":"local"}', "text/plain", 415],
+    ["a type that is none", "{}", "x", 415],
+  ])("%s is refused", async ([, body, type, status]) => {
+    const response = await api.fetch("POST", "/sandboxes", { body, headers: { "content-type": type } });
+    expect(response.status).toBe(status);
+    expect(await response.json()).toMatchObject({ error: { code: "invalid_argument" } });
+  });
+
+  test.for<[Record<string, unknown>, string]>([
+    [{ drvier: "local" }, "drvier"],
+    [{ driver: "local", limits: { memory: 1 } }, "limits.memory"],
+    [{ driver: "docker" }, "driver"],
+    [{ limits: { cpus: "many" } }, "limits.cpus"],
+    [{ egress: { allow: [1] } }, "egress.allow.0"],
+  ])("%j is refused by the field's name", async ([body, field]) => {
+    const answer = await api.ask("POST", "/sandboxes", body);
+    expect(answer.body.error).toMatchObject({ code: "invalid_argument", details: { field } });
+    expect(answer.body.error?.message).toContain(field);
+  });
+
+  test("one that is not there is an empty one", async () => {
+    const answer = await api.ask<{ holder: unknown }>("POST", `/sandboxes/${id}/hold`);
+    expect(answer.body.error).toMatchObject({ code: "invalid_argument", details: { field: "holder" } });
+    const bare = await say(`POST /sandboxes/${id}/hold HTTP/1.1\r\n${auth()}Connection: close\r\n\r\n`);
+    expect(bare).toContain('"field":"holder"');
+  });
+
+  test("one that is too large is refused, told or not", async () => {
+    const labels = { a: "x".repeat(100_000) };
+    expect((await api.ask("POST", "/sandboxes", { labels })).status).toBe(413);
+    const big = JSON.stringify({ labels });
+    const chunk = `${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n`;
+    const head = `POST /sandboxes HTTP/1.1\r\n${auth()}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    expect(await say(head, chunk)).toMatch(/^HTTP\/1.1 413 /);
+  });
+
+  test("an unknown parameter, one that comes twice and one that is missing are refused by name", async () => {
+    for (const [query, field] of [
+      ["path=/etc&pth=1", "pth"],
+      ["path=/etc&path=/usr", "path"],
+      ["", "path"],
+    ]) {
+      const answer = await api.ask("GET", `/sandboxes/${id}/files/stat?${query}`);
+      expect(answer.body.error).toMatchObject({ code: "invalid_argument", details: { field } });
+    }
+  });
+});
+
+describe("slow clients", () => {
+  test("one that does not finish its headers is cut off", async () => {
+    expect(await say("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")).toMatch(/^(HTTP\/1.1 408 |$)/);
+  });
+
+  test("one that drips its JSON is cut off", async () => {
+    const socket = open();
+    socket.write(
+      `POST /sandboxes HTTP/1.1\r\n${auth()}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{`,
+    );
+    const drip = setInterval(() => socket.write(" "), 50);
+    await closed(socket);
+    clearInterval(drip);
+  });
+
+  test("one that stops in the middle of a file is cut off, and nothing is written", async () => {
+    const path = `/sandboxes/${id}/files?path=/home/user/half`;
+    const head = `PUT ${path} HTTP/1.1\r\n${auth()}Content-Type: application/octet-stream\r\nContent-Length: 1000\r\n\r\nhalf`;
+    await say(head);
+    await expect
+      .poll(async () => (await api.ask("GET", `/sandboxes/${id}/files/stat?path=/home/user/half`)).status)
+      .toBe(404);
+  });
+
+  test("one that is refused and keeps sending is not listened to for ever", async () => {
+    const head = `PUT /sandboxes/${id}/files?path=x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n`;
+    expect(await say(head, "x".repeat(1000))).toMatch(/^HTTP\/1.1 403 /);
+  });
+
+  test("a file that comes slowly but steadily arrives", async () => {
+    const pieces = (async function* () {
+      for (let count = 0; count < 6; count += 1) {
+        await new Promise((resolve) => setTimeout(resolve, 150));
+        yield Buffer.from("piece");
+      }
+    })();
+    const response = await api.fetch("PUT", `/sandboxes/${id}/files?path=slow`, {
+      body: pieces as unknown as string,
+      duplex: "half",
+    });
+    expect(await response.json()).toMatchObject({ sizeBytes: 30 });
+  });
+});
+
+describe("addresses and headers", () => {
+  test.for<[string, number]>([
+    ["/sandboxes/../keys", 404],
+    ["/sandboxes/%2e%2e/keys", 404],
+    ["/sandboxes/..%2fkeys", 400],
+    ["/sandboxes/%", 400],
+    ["/sandboxes/%00", 400],
+    [`/sandboxes/${"a".repeat(300)}`, 414],
+    ["//keys", 404],
+    ["/KEYS", 404],
+    ["/sandboxes/", 400],
+    ["/p/x/80/", 404],
+    ["/signed/x", 403],
+  ])("%s is %i, in our own words", async ([path, status]) => {
+    const text = await say(`GET ${path} HTTP/1.1\r\n${auth()}Connection: close\r\n\r\n`);
+    expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(text).toMatch(/"code":"(not_found|invalid_argument|permission_denied)"/);
+  });
+
+  test("a path in a sandbox stays in the sandbox", async () => {
+    const answer = await api.ask(
+      "GET",
+      `/sandboxes/${id}/files/stat?path=/../../../../../../../../etc/shadow&user=user`,
+    );
+    expect(answer.body).toMatchObject({ type: "file", uid: 0 });
+    const shadow = await api.ask("GET", `/sandboxes/${id}/files?path=/../../../etc/shadow`);
+    expect(shadow.body.error?.code).toBe("permission_denied");
+  });
+
+  test.for<[string, string]>([
+    ["two lengths", "Content-Length: 1\r\nContent-Length: 2\r\n"],
+    ["a length and chunks", "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n"],
+    ["a negative length", "Content-Length: -1\r\n"],
+    ["a header with a bare line feed", "X-Bad: a\nX-Worse b\r\n"],
+    ["headers without end", `X-Big: ${"x".repeat(100_000)}\r\n`],
+  ])("%s: no request at all", async ([, header]) => {
+    expect(await say(`POST /sandboxes HTTP/1.1\r\n${auth()}${header}\r\n{}`)).toMatch(/^HTTP\/1.1 4(00|31) /);
+  });
+
+  test("a request id of the client's is taken only if it is harmless", async () => {
+    const harmless = await api.ask("GET", "/healthz", undefined, { "x-request-id": "abc-1" });
+    expect(harmless.headers.get("x-request-id")).toBe("abc-1");
+    const long = await api.ask("GET", "/healthz", undefined, { "x-request-id": "a".repeat(200) });
+    expect(long.headers.get("x-request-id")).toHaveLength(36);
+  });
+
+  test("no web page is told that it may call", async () => {
+    const preflight = await api.fetch("OPTIONS", "/sandboxes", {
+      headers: { origin: "https://evil.example", "access-control-request-method": "POST" },
+    });
+    expect(preflight.headers.get("access-control-allow-origin")).toBeNull();
+    const plain = await api.ask("GET", "/sandboxes", undefined, { origin: "https://evil.example" });
+    expect(plain.headers.get("access-control-allow-origin")).toBeNull();
+  });
+});
+
+test("after all that the server works as before", async () => {
+  expect((await api.run(id, { shell: "echo fine" })).stdout).toBe("fine\n");
+});
