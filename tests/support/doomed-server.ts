@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
 
 export interface Fact {
   sandboxId?: string;
@@ -29,6 +30,10 @@ export class DoomedServer {
     const script = fileURLToPath(new.target.script);
     this.#child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, dataDir, ...words], {
       stdio: ["ignore", "pipe", "pipe"],
+    });
+    // A test that fails before it has killed its server must not leave one behind.
+    onTestFinished(() => {
+      this.#child.kill("SIGKILL");
     });
     const { stdout, stderr } = this.#child;
     if (stdout === null || stderr === null) throw new Error("The server has no output");

@@ -154,11 +154,11 @@ export class ManagedSandbox {
     this.commands.detach();
   }
 
-  #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {
-    return this.#turns.take(async () => {
-      if (this.#killing !== undefined) {
-        throw new SandboxError("sandbox_ended", `Cannot ${what} sandbox ${this.id}: it is being killed`);
-      }
+  async #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {
+    if (this.#killing !== undefined) {
+      throw new SandboxError("sandbox_ended", `Cannot ${what} sandbox ${this.id}: it is being killed`);
+    }
+    await this.#turns.take(async () => {
       const next = edit(this.#facts);
       await saveFacts(this.sandbox, next);
       this.#facts = next;
