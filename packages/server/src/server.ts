@@ -108,7 +108,7 @@ export class Server {
         verifyToken: (id, token) => manager.verifyToken(id, token),
         onRefused: ({ what, because }) => {
           metrics.refused();
-          manager.events.append({ type: "security.refused", what, because });
+          manager.events.tell({ type: "security.refused", what, because });
         },
       });
       const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
@@ -230,8 +230,8 @@ function egressOf(manager: SandboxManager): EgressGates {
   const egress = new EgressGates({
     policyOf: (id) => unlessGone(() => manager.getEgress(id)),
     onDecision: (sandboxId, { host, port, verdict, because }) => {
-      if (verdict === "allowed") manager.events.append({ type: "egress.allowed", sandboxId, host, port });
-      else manager.events.append({ type: "egress.refused", sandboxId, host, port, because });
+      if (verdict === "allowed") manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
+      else manager.events.tell({ type: "egress.refused", sandboxId, host, port, because });
       const details = { host, port, because };
       manager.audit.write({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result: verdict, details });
     },

@@ -1,0 +1,120 @@
+import type { WatchEvent } from "@atoll/engine";
+import { SandboxId, type WatchMessage } from "@atoll/protocol";
+import { afterEach, expect, test } from "vitest";
+import { WatchHub } from "../../src/watches/watch-hub.ts";
+
+const request = { sandboxId: SandboxId.parse("a".repeat(20)), path: "/w", user: "user", recursive: false };
+const hubs: WatchHub[] = [];
+afterEach(() => {
+  for (const hub of hubs.splice(0)) hub.close();
+});
+
+function makeHub(graceMs = 60_000): WatchHub {
+  const hub = new WatchHub({ graceMs });
+  hubs.push(hub);
+  return hub;
+}
+
+/** Files whose changes the test makes, and which know how many watches there are. */
+class FakeFiles {
+  #tell: ((path: string) => void)[] = [];
+  open = 0;
+
+  change(path: string): void {
+    for (const tell of this.#tell) tell(path);
+  }
+
+  async *watch(_path: string, { signal }: { signal?: AbortSignal } = {}): AsyncGenerator<WatchEvent, void, void> {
+    const waiting: string[] = [];
+    let wake = (): void => undefined;
+    this.#tell.push((path) => {
+      waiting.push(path);
+      wake();
+    });
+    signal?.addEventListener("abort", () => wake());
+    this.open += 1;
+    try {
+      yield { cursor: 1, kind: "watching", isDirectory: true, cookie: 0, path: "" };
+      for (let cursor = 2; signal?.aborted !== true; cursor += 1) {
+        const path = waiting.shift();
+        if (path !== undefined) yield { cursor, kind: "created", isDirectory: false, cookie: 0, path };
+        else {
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        }
+      }
+    } finally {
+      this.open -= 1;
+    }
+  }
+}
+
+async function take(messages: AsyncIterable<WatchMessage>, count: number): Promise<WatchMessage[]> {
+  const seen: WatchMessage[] = [];
+  for await (const message of messages) {
+    seen.push(message);
+    if (seen.length === count) break;
+  }
+  return seen;
+}
+
+test("a follower that comes back hears what happened meanwhile, from the same watch", async () => {
+  const files = new FakeFiles();
+  const hub = makeHub();
+  const first = hub.follow(files, request, new AbortController().signal);
+  const [watching] = await take(first.messages, 1);
+  files.change("a");
+  files.change("b");
+  const again = hub.follow(
+    files,
+    { ...request, watch: first.id, cursor: watching?.cursor },
+    new AbortController().signal,
+  );
+  expect(again.id).toBe(first.id);
+  expect((await take(again.messages, 2)).map(({ path }) => path)).toEqual(["a", "b"]);
+  expect(files.open).toBe(1);
+});
+
+test("a watch that is gone begins anew and says that something may be lost", async () => {
+  const hub = makeHub();
+  const { id, messages } = hub.follow(
+    new FakeFiles(),
+    { ...request, watch: "gone", cursor: 7 },
+    new AbortController().signal,
+  );
+  expect(id).not.toBe("gone");
+  expect((await take(messages, 2)).map(({ kind }) => kind)).toEqual(["lost", "watching"]);
+});
+
+test("nobody carries on with a watch of something else", async () => {
+  const files = new FakeFiles();
+  const hub = makeHub();
+  const first = hub.follow(files, request, new AbortController().signal);
+  const other = hub.follow(files, { ...request, path: "/other", watch: first.id }, new AbortController().signal);
+  expect(other.id).not.toBe(first.id);
+});
+
+test("a watch that nobody follows ends after a while", async () => {
+  const files = new FakeFiles();
+  const hub = makeHub(10);
+  const leaving = new AbortController();
+  await take(hub.follow(files, request, leaving.signal).messages, 1);
+  leaving.abort();
+  await expect.poll(() => files.open).toBe(0);
+});
+
+test("who is too far behind is told that something is lost, and hears the rest", async () => {
+  const files = new FakeFiles();
+  const hub = makeHub();
+  const { id, messages } = hub.follow(files, request, new AbortController().signal);
+  await take(messages, 1);
+  for (let count = 0; count < 5_000; count += 1) files.change(`file ${count}`);
+  const later = hub.follow(files, request, new AbortController().signal);
+  await take(later.messages, 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  const again = hub.follow(files, { ...request, watch: id, cursor: 1 }, new AbortController().signal);
+  const seen = await take(again.messages, 4_000);
+  expect(seen[0]?.kind).toBe("lost");
+  expect(seen.at(-1)?.path).toMatch(/^file \d+$/);
+});
