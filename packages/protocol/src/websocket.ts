@@ -7,7 +7,8 @@ import { signalNumbers } from "./process.ts";
 
 /**
  * One WebSocket carries any number of channels, numbered by the client. Control is JSON text, bytes are binary messages
- * (`binaryHeader`). The server sends at most `windowBytes` of a channel that are not acknowledged.
+ * (`binaryHeader`). The server sends at most `windowBytes` of a channel that are not acknowledged;
+ * a client sends at most as much input that is not accepted.
  */
 export const websocketProtocol = {
   version: 1,
@@ -79,7 +80,7 @@ export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("following"), channel, command: CommandInfo }),
   /** The log no longer has these bytes; output goes on behind them. */
   z.strictObject({ type: z.literal("dropped"), channel, at: z.int(), bytes: z.int() }),
-  /** Input below this is on its way to the process for good: the client may forget it. */
+  /** Input below this is on its way to the process for good: the client may forget it. Told of input of other clients too, which the next goes behind. */
   z.strictObject({ type: z.literal("stdin_accepted"), channel, offset: z.int() }),
   z.strictObject({ type: z.literal("ended"), channel, command: CommandInfo }),
   z.strictObject({ type: z.literal("watching"), channel, watch: z.string() }),

@@ -91,6 +91,13 @@ export class StdinSender {
 
   accepted(offset: number): void {
     if (this.#base === undefined) return;
+    if (offset > this.#end && this.#waiters.length === 0 && this.#endsAt === undefined) {
+      // Another client wrote while this one had nothing on the way: the next input goes behind it.
+      this.#base = offset;
+      this.#end = offset;
+      this.#sentTo = offset;
+      return;
+    }
     if (offset > this.#end) {
       this.fail(
         new SandboxError("in_use", "Cannot write to the command: another client writes to it", {

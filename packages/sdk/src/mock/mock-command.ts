@@ -39,6 +39,8 @@ export class MockCommand {
   readonly log: LogPiece[] = [];
   /** Rings whenever there is more output, or the end. */
   readonly bell = new Bell();
+  /** Rings when input is accepted. */
+  readonly inputBell = new Bell();
   readonly #input: Uint8Array[] = [];
   readonly #inputBell = new Bell();
   readonly #stop = new AbortController();
@@ -112,6 +114,7 @@ export class MockCommand {
     this.#input.push(rest);
     this.info.stdinBytes += rest.length;
     this.#inputBell.ring();
+    this.inputBell.ring();
     return this.info.stdinBytes;
   }
 

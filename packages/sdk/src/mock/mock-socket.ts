@@ -149,6 +149,7 @@ export class MockSocket implements WebSocketLike {
     const { signal } = channel.stop;
     channel.ackedAt = from;
     this.#say({ type: "following", channel: number, command: { ...command.info } });
+    void this.#tellInput(number, channel, command);
     for (let next = 0; ;) {
       for (; next < command.log.length; next += 1) {
         const piece = command.log[next];
@@ -173,6 +174,14 @@ export class MockSocket implements WebSocketLike {
     }
     this.#channels.delete(number);
     this.#say({ type: "ended", channel: number, command: { ...command.info } });
+  }
+
+  async #tellInput(number: number, channel: OpenChannel, command: MockCommand): Promise<void> {
+    for (;;) {
+      await command.inputBell.next();
+      if (this.#channels.get(number) !== channel) return;
+      this.#say({ type: "stdin_accepted", channel: number, offset: command.info.stdinBytes });
+    }
   }
 
   async #watch(channel: OpenChannel, message: Extract<ClientMessage, { type: "watch" }>): Promise<void> {

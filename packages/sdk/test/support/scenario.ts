@@ -116,12 +116,22 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
     test("two clients on one command both get all of it", async () => {
       const handle = await sandbox.commands.run("cat", { background: true, stdin: true });
       const other = new Atoll(server.connection);
-      const second = await (await Sandbox.connect(sandbox.id, { client: other })).commands.connect(handle.id);
-      const both = Promise.all([handle.wait(), second.wait()]);
-      await handle.sendStdin("from one\n");
-      await second.sendStdin("from the other\n");
-      await handle.closeStdin();
-      for (const { stdout } of await both) expect(stdout).toBe("from one\nfrom the other\n");
+      const seen = { one: "", other: "" };
+      const elsewhere = await Sandbox.connect(sandbox.id, { client: other });
+      const second = await elsewhere.commands.connect(handle.id, { onStdout: (text) => void (seen.other += text) });
+      const first = await sandbox.commands.connect(handle.id, { onStdout: (text) => void (seen.one += text) });
+      const expected: string[] = [];
+      for (let round = 0; round < 5; round += 1) {
+        // Each has seen what the other wrote, and writes behind it.
+        await first.sendStdin(`${round} from one\n`);
+        expected.push(`${round} from one\n`);
+        await expect.poll(() => seen.other).toBe(expected.join(""));
+        await second.sendStdin(`${round} from the other\n`);
+        expected.push(`${round} from the other\n`);
+        await expect.poll(() => seen.one).toBe(expected.join(""));
+      }
+      await first.closeStdin();
+      for (const end of [first.wait(), second.wait()]) expect((await end).stdout).toBe(expected.join(""));
       other.close();
     });
 

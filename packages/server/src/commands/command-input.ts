@@ -15,9 +15,11 @@ export class CommandInput {
   /** A piece that was given to the process's window and has not left; the next writer waits for it. */
   #leaving: Promise<void> = Promise.resolve();
   #acceptedBytes: number;
+  #onAccepted: () => void;
 
-  constructor(process: GuestProcess) {
+  constructor(process: GuestProcess, onAccepted: () => void = () => undefined) {
     this.#process = process;
+    this.#onAccepted = onAccepted;
     this.#acceptedBytes = process.stdinBytes;
   }
 
@@ -62,6 +64,7 @@ export class CommandInput {
     await this.#process.writeStdin(piece);
     await this.#process.flushStdin();
     this.#acceptedBytes = this.#process.stdinBytes;
+    this.#onAccepted();
   }
 
   #overlap(offset = this.#acceptedBytes): number {

@@ -40,6 +40,7 @@ export class Command {
   #process: GuestProcess | undefined;
   #input: CommandInput | undefined;
   #bell = new Bell();
+  #inputBell = new Bell();
   /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
   #letGo = new AbortController();
   #kept: Promise<void> = Promise.resolve();
@@ -114,6 +115,12 @@ export class Command {
     return this.#openInput("write to").write(data, options);
   }
 
+  /** Resolves when more input has been accepted, whoever wrote it, with the offset where input goes on. */
+  async nextInput(signal: AbortSignal): Promise<number> {
+    await this.#inputBell.wait(signal);
+    return this.info().stdinBytes;
+  }
+
   /** Idempotent, also after the end. Resolves with the offset of the end. */
   async closeStdin(options: { offset?: number; signal?: AbortSignal } = {}): Promise<number> {
     if (!this.isRunning) return this.info().stdinBytes;
@@ -141,7 +148,7 @@ export class Command {
   /** Begins to store what the process does. Called once. */
   attach(process: GuestProcess): void {
     this.#process = process;
-    this.#input = new CommandInput(process);
+    this.#input = new CommandInput(process, () => this.#inputBell.ring());
     this.#kept = this.#keep(process);
   }
 

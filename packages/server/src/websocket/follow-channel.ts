@@ -76,9 +76,19 @@ export class FollowChannel implements Channel {
     });
   }
 
+  /** What others wrote: this client's input goes on behind it. Its own is answered where it is written. */
+  async #tellInput(): Promise<void> {
+    const { channel, signal } = this.link;
+    for (;;) {
+      const offset = await this.#command.nextInput(signal);
+      if (this.#waitingBytes === 0) this.link.send({ type: "stdin_accepted", channel, offset });
+    }
+  }
+
   async #follow(from: number): Promise<void> {
     const { channel, signal } = this.link;
     this.link.send({ type: "following", channel, command: this.#command.info() });
+    inBackground(this.link, () => this.#tellInput());
     for await (const piece of this.#command.follow({ from, signal })) {
       if (piece.type === "dropped") {
         this.link.send({ type: "dropped", channel, at: piece.at, bytes: piece.bytes });
