@@ -35,7 +35,8 @@ class FakeFiles {
     this.open += 1;
     try {
       yield { cursor: 1, kind: "watching", isDirectory: true, cookie: 0, path: "" };
-      for (let cursor = 2; signal?.aborted !== true; cursor += 1) {
+      for (let cursor = 2; ; cursor += 1) {
+        if (signal?.aborted === true) return;
         const path = waiting.shift();
         if (path !== undefined) yield { cursor, kind: "created", isDirectory: false, cookie: 0, path };
         else {
