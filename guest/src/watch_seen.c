@@ -10,10 +10,17 @@
 static uint64_t slots[SLOTS];
 static bool dirty;
 
+static uint64_t mixed(uint64_t hash, unsigned char byte) {
+    return (hash ^ byte) * 1099511628211u;
+}
+
+/* FNV-1a. */
 static uint64_t fingerprint(uint32_t node, const char *name) {
-    uint64_t hash = 14695981039346656037u ^ node;
+    uint64_t hash = 14695981039346656037u;
+    for (int shift = 0; shift < 32; shift += 8)
+        hash = mixed(hash, (unsigned char)(node >> shift));
     for (const char *c = name; *c != 0; c++)
-        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        hash = mixed(hash, (unsigned char)*c);
     hash ^= hash >> 29;
     return hash != 0 ? hash : 1;
 }

@@ -28,11 +28,10 @@ describe("greeting", { timeout: testTimeoutMs }, () => {
     // The decoder of a host of another version would refuse the list; here it has to be empty.
     await guest.hello({ version: 9 });
     expect(guest.entries).toEqual([]);
-    guest.raw(ping);
+    guest.send("SPAWN", 7, spawnPayload(["/bin/true"]));
     guest.send("HELLO", 0, helloPayload(nonce, 2));
     const entries = await guest.hello();
     expect(entries.map((entry) => entry.id)).toEqual([id]);
-    expect(guest.answers.has(7)).toBe(false);
   });
 
   test.for([
@@ -45,10 +44,9 @@ describe("greeting", { timeout: testTimeoutMs }, () => {
   ] as const)("after %s it hears nothing but HELLO", async ([, bytes]) => {
     await using guest = await NativeGuest.start();
     guest.raw(bytes);
-    guest.raw(ping);
-    await guest.hello();
-    await guest.settle();
-    expect(guest.answers.has(7)).toBe(false);
+    // What it obeyed would show in the greeting; an answer would be dropped by it.
+    guest.send("SPAWN", 7, spawnPayload(["/bin/true"]));
+    expect(await guest.hello()).toEqual([]);
   });
 
   test("padding completes whatever frame a dead host tore, at every place", async () => {

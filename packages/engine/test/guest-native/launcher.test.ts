@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readFileSync,
   rmSync,
   statSync,
@@ -23,6 +24,7 @@ beforeAll(async () => {
 }, buildTimeoutMs);
 
 let base: string;
+const unrelated = openSync("/dev/null", "r");
 beforeEach(() => {
   base = mkdtempSync(join(tmpdir(), "atoll-launcher-"));
   for (const name of ["run", "root", "lower", "upper", "work", "volume"]) mkdirSync(join(base, name));
@@ -39,7 +41,8 @@ interface Launched {
 
 function launch(args: readonly string[], reports: SanitizerReports): Launched {
   const child = spawn(program, ["launch", "--dir", `${base}/run`, ...args], {
-    stdio: ["ignore", "ignore", "ignore", "pipe"],
+    // The last is one that must not be passed on.
+    stdio: ["ignore", "ignore", "ignore", "pipe", unrelated],
     env: { ...process.env, ...reports.environment },
   });
   const pipe = child.stdio[3];

@@ -175,8 +175,9 @@ describe("signals and limits", { timeout: testTimeoutMs }, () => {
 
   test("after SIGKILL the EXIT waits for the whole group", async () => {
     await using guest = await NativeGuest.start();
-    const id = guest.spawn(["/bin/sh", "-c", "sleep 60 & sleep 60 & echo up; wait"]);
-    await guest.until(() => guest.stream(id).stdout.includes("up"));
+    // `tail` keeps all of it, and the kernel needs a while to take that from it.
+    const id = guest.spawn(["/bin/sh", "-c", "{ head -c 200000000 /dev/zero; echo up >&2; sleep 60; } | tail -n 1"]);
+    await guest.until(() => guest.stream(id).stderr.includes("up"));
     guest.signal(id, 9);
     expect((await guest.finish(id)).exit).toMatchObject({ signal: "SIGKILL", exitCode: null });
     expect(await guest.ask("COUNT")).toMatchObject({ processes: 0 });
