@@ -59,8 +59,8 @@ export class Atoll {
    * console.log(stdout.trim()); // 42
    */
   async run(options: RunOnceOptions): Promise<CommandResult> {
-    const { onStdout, onStderr, maxOutputBytes, signal, check, ...body } = options;
-    const follow = { onStdout, onStderr, maxOutputBytes };
+    const { onStdout, onStderr, onOutput, maxOutputBytes, signal, check, ...body } = options;
+    const follow = { onStdout, onStderr, onOutput, maxOutputBytes };
     const result = await new ForegroundRun(this, "runOnce", { body }, follow).result(signal);
     if (check === true && result.exitCode !== 0) throw new CommandExitError(result);
     return result;

@@ -6,7 +6,7 @@ import { CollectedOutput } from "./collected-output.ts";
 import { CommandChannel } from "./command-channel.ts";
 import { commandResult, type CommandResult } from "./command-result.ts";
 import { OutputCursor } from "./output-cursor.ts";
-import type { OutputEvent } from "./output-event.ts";
+import type { OutputData, OutputDropped, OutputEvent } from "./output-event.ts";
 import { StdinSender } from "./stdin-sender.ts";
 
 /** Of each stream, so much goes into a result unless asked otherwise. */
@@ -15,6 +15,8 @@ export const defaultMaxOutputBytes = 16 * 1024 * 1024;
 export interface FollowOptions {
   onStdout?: ((text: string) => void | Promise<void>) | undefined;
   onStderr?: ((text: string) => void | Promise<void>) | undefined;
+  /** Both streams in their common order, as bytes, and what of them is missing. */
+  onOutput?: ((event: OutputData | OutputDropped) => void | Promise<void>) | undefined;
   /** Of each stream, so much goes into the result. */
   maxOutputBytes?: number | undefined;
 }
@@ -57,7 +59,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     this.#info = command;
     this.#from = from;
     this.#maxOutputBytes = options.maxOutputBytes ?? defaultMaxOutputBytes;
-    if (options.onStdout !== undefined || options.onStderr !== undefined) {
+    if ([options.onStdout, options.onStderr, options.onOutput].some((callback) => callback !== undefined)) {
       this.#pump = this.#collect(options);
       // Whoever waits gets the error; nobody has to wait.
       this.#pump.catch(() => undefined);
@@ -231,6 +233,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
           this.#info = event.command;
           return commandResult(event.command, output);
         }
+        await options.onOutput?.(event);
         if (event.type !== "dropped") await tell(options, event.type, event.text);
       }
     } finally {

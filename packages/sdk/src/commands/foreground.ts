@@ -135,6 +135,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
   async #take(event: OutputEvent | undefined): Promise<void> {
     if (event === undefined || event.type === "ended") return;
     this.#output.add(event);
+    await this.#options.onOutput?.(event);
     if (event.type !== "dropped") await tell(this.#options, event.type, event.text);
   }
 
