@@ -79,8 +79,10 @@ function suggestionFor(error: { code: string; suggestion: string | undefined }):
   switch (error.code) {
     case "unavailable":
       return `Start the server with "atoll up", or say where it is with --url or "atoll config set url".`;
-    case "unauthenticated":
-      return `Give a key with --key, ATOLL_API_KEY or "atoll config set key"; the server printed one at its first start.`;
+    case "permission_denied":
+      return error.suggestion?.includes("Authorization") === true || error.suggestion === undefined
+        ? `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which one is in use.`
+        : error.suggestion;
     default:
       return error.suggestion;
   }

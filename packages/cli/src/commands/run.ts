@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { basename, extname } from "node:path";
 import type { RunOnceInput } from "@atoll/protocol";
+import { Sandbox } from "@atoll/sdk";
 import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { exitCodeOf } from "../exit-code.ts";
@@ -8,6 +9,7 @@ import { parseDuration } from "../input/duration.ts";
 import { collect, collectPairs, type Pairs } from "../input/pair.ts";
 import { UsageError } from "../input/usage-error.ts";
 import { tellEnd } from "../session/finish.ts";
+import { relayEvent } from "../session/relay-output.ts";
 import { verb } from "./verb.ts";
 
 const languages = ["python", "javascript", "typescript", "bash"] as const;
@@ -70,19 +72,15 @@ export function runCommand(cli: Cli): Command {
       const { command } = await atoll.run({
         ...request,
         maxOutputBytes: keptOutputBytes,
-        onStdout: (text) => tell(cli, "stdout", text),
-        onStderr: (text) => tell(cli, "stderr", text),
+        onOutput: (event) => relayEvent(cli, event),
         signal: cli.signal,
       });
-      if (cli.isJson) await cli.printJson({ type: "ended", command });
+      // The server would keep it for a while, for whoever asks again. Nobody will: the answer is here.
+      await Sandbox.kill(command.sandboxId, { client: atoll, signal: cli.signal }).catch(() => undefined);
+      await relayEvent(cli, { type: "ended", command });
       tellEnd(cli, command);
       cli.exitCode = exitCodeOf(command);
     });
-}
-
-async function tell(cli: Cli, type: "stdout" | "stderr", text: string): Promise<void> {
-  if (cli.isJson) await cli.printJson({ type, text });
-  else await cli.write(text, type);
 }
 
 async function whatToRun(

@@ -25,7 +25,7 @@ export async function relayOutput(cli: Cli, handle: CommandHandle, options: Rela
   throw new Error("The output of a command ends with its end, and this did not");
 }
 
-async function relayEvent(cli: Cli, event: OutputEvent): Promise<void> {
+export async function relayEvent(cli: Cli, event: OutputEvent): Promise<void> {
   switch (event.type) {
     case "stdout":
     case "stderr":

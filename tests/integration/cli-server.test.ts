@@ -1,0 +1,143 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { runAtoll, RunningAtoll, type CommandOutcome } from "../support/atoll-command.ts";
+import { makeDataDir } from "../support/test-root.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+let server: TestServer;
+
+beforeAll(async () => {
+  server = await startTestServer();
+});
+afterAll(async () => {
+  await server.dispose();
+});
+
+const atoll = async (...words: string[]) => runAtoll(server, words);
+
+function json({ exitCode, stdout, stderr }: CommandOutcome) {
+  expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+  return JSON.parse(stdout);
+}
+
+describe("a sandbox", () => {
+  test("is created, listed, told about, measured and killed, in tables and in JSON", async () => {
+    const created = json(await atoll("create", "--json", "--driver", "local", "--label", "job=7", "--memory", "256m"));
+    const { id } = created;
+    expect(created).toMatchObject({ state: "running", labels: { job: "7" }, limits: { memoryBytes: 268_435_456 } });
+
+    const listed = await atoll("ls", "--label", "job=7");
+    expect(listed.stdout.split("\t").slice(0, 2)).toEqual([id, "running"]);
+    expect(listed.stdout).not.toContain("\u001B");
+    expect(json(await atoll("ls", "--json")).sandboxes).toEqual([expect.objectContaining({ id })]);
+    expect((await atoll("ls", "-q", "--label", "job=8")).stdout).toBe("");
+
+    expect(json(await atoll("info", "--json", id.slice(0, 8)))).toMatchObject({ id, driver: "local" });
+    expect((await atoll("info", id)).stdout).toContain("memory\t256 MiB\n");
+    const [stats] = json(await atoll("stats", "--no-stream", "--json")).sandboxes;
+    expect(stats).toMatchObject({ id, cpuPercent: expect.any(Number), memoryBytes: expect.any(Number) });
+    expect(json(await atoll("port", "--json", id, "8000"))).toMatchObject({ port: 8000, isPublic: false });
+
+    expect((await atoll("kill", "--all")).exitCode).toBe(2);
+    expect(await atoll("kill", id)).toEqual({ exitCode: 0, stdout: `${id}\n`, stderr: "" });
+    expect(json(await atoll("kill", "--json", id))).toEqual({ sandboxes: [{ id, killed: false }] });
+    expect(json(await atoll("kill", "--all", "--yes", "--json"))).toEqual({ sandboxes: [] });
+  });
+
+  test("that is not there is told with how to find those that are", async () => {
+    const outcome = await atoll("info", "zzz");
+    expect(outcome).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: 'error: Cannot find a sandbox "zzz": no id begins so\nhint: "atoll ls" lists them.\n',
+    });
+    const { error } = JSON.parse((await atoll("info", "--json", "zzz")).stderr);
+    expect(error).toMatchObject({ code: "not_found", suggestion: '"atoll ls" lists them.' });
+  });
+});
+
+test("events are followed from a cursor, a JSON line each", async () => {
+  const { id } = json(await atoll("create", "--json", "--driver", "local"));
+  await using events = new RunningAtoll(server, ["events", "--json", "--from", "0", "--sandbox", id]);
+  await expect.poll(() => events.stdout.toString(), { timeout: 30_000 }).toContain('"to":"running"');
+  await atoll("kill", id);
+  await expect.poll(() => events.stdout.toString(), { timeout: 30_000 }).toContain('"to":"killed"');
+  events.child.kill("SIGINT");
+  const { exitCode, stdout } = await events.ended;
+  expect(exitCode).toBe(130);
+  const types = stdout
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(types.every((event) => event.sandboxId === id && event.type === "sandbox.state")).toBe(true);
+});
+
+test("a key is made, used, listed and revoked", async () => {
+  const secret = (await atoll("key", "create", "reader", "--verb", "read")).stdout.trim();
+  const as = (...words: string[]) => runAtoll({ url: server.url, key: secret }, words);
+  expect((await as("ls", "-q")).exitCode).toBe(0);
+  const refused = await as("create", "--driver", "local");
+  expect(refused).toMatchObject({ exitCode: 1, stdout: "" });
+  const { keys } = json(await atoll("key", "ls", "--json"));
+  const { id } = keys.find(({ name }: { name: string }) => name === "reader");
+  expect((await atoll("key", "revoke", id)).stdout).toBe(`${id}\n`);
+  const revoked = await as("ls");
+  expect(revoked.exitCode).toBe(1);
+  expect(revoked.stderr).toContain("hint: The key comes from --key, ATOLL_API_KEY or");
+});
+
+test("config set is what other calls use, and config tells where each value is from", async () => {
+  const XDG_CONFIG_HOME = join(server.dataDir, "config-home");
+  const as = async (words: string[], stdin = "") => runAtoll(undefined, words, { stdin, env: { XDG_CONFIG_HOME } });
+  expect((await as(["config", "set", "url", server.url])).exitCode).toBe(0);
+  expect((await as(["config", "set", "key", "-"], `${server.key}\n`)).exitCode).toBe(0);
+  expect((await as(["ls", "-q"])).exitCode).toBe(0);
+  const { client, server: told } = json(await as(["config", "--json"]));
+  expect(client).toMatchObject({ url: { value: server.url, source: "file" }, key: { source: "file" } });
+  expect(JSON.stringify(client)).not.toContain(server.key);
+  expect(told.settings.dataDir).toEqual({ value: server.dataDir, from: "flag" });
+});
+
+describe("run", () => {
+  test("runs code and commands in a sandbox of their own and ends as they do", async () => {
+    const python = ["run", "-l", "python", "-i", "-c", "import sys; print(sys.stdin.read().upper()); sys.exit(5)"];
+    expect(await runAtoll(server, python, { stdin: "typed" })).toEqual({ exitCode: 5, stdout: "TYPED\n", stderr: "" });
+    expect(await atoll("run", "--", "sh", "-c", "echo err >&2; exit 3")).toEqual({
+      exitCode: 3,
+      stdout: "",
+      stderr: "err\n",
+    });
+    expect((await atoll("run", "--timeout", "300ms", "--", "sleep", "60")).exitCode).toBe(124);
+    expect((await atoll("ls", "-q")).stdout).toBe("");
+  });
+
+  test("passes bytes on that are no text", async () => {
+    await using running = new RunningAtoll(server, ["run", "--", "sh", "-c", String.raw`printf 'a\377\376b'`]);
+    await running.ended;
+    expect(running.stdout).toEqual(Buffer.from([0x61, 0xff, 0xfe, 0x62]));
+  });
+});
+
+test("up starts a server, Ctrl-C stops it", async () => {
+  const dataDir = await makeDataDir();
+  const flags = ["--data-dir", dataDir, "--guest-path", guestBinaryPath(), "--port", "0", "--log-level", "error"];
+  await using up = new RunningAtoll(undefined, ["up", ...flags]);
+  await expect.poll(() => up.stdout.toString(), { timeout: 30_000 }).toContain("What there is:");
+  const url = /listens on (\S+)/.exec(up.stdout.toString())?.[1] ?? "";
+  const key = /ATOLL_API_KEY=(\S+)/.exec(up.stdout.toString())?.[1] ?? "";
+  expect(await runAtoll({ url, key }, ["ls", "-q"])).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  up.child.kill("SIGINT");
+  expect((await up.ended).exitCode).toBe(0);
+  await rm(dataDir, { recursive: true, force: true });
+});
+
+test("doctor tells of the machine and of the connection", async () => {
+  const report = JSON.parse((await atoll("doctor", "--json")).stdout);
+  expect(report.machine.findings).toContainEqual(expect.objectContaining({ name: "Linux kernel", status: "ok" }));
+  expect(report.connection).toEqual([
+    { name: "server", isFine: true, finding: `${server.url} takes work` },
+    { name: "key", isFine: true, finding: "the server knows it" },
+  ]);
+});
