@@ -49,7 +49,7 @@ async function replay(log: CommandLog, from = 0): Promise<{ bytes: Buffer; dropp
 }
 
 describe("replay", () => {
-  test("gives every byte once from every byte on", async () => {
+  test("gives every byte once from every byte on", { timeout: 30_000 }, async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     for (const bytes of [1, 300, 7, 1, 900]) {
       await writer.write("stdout", bytes);
