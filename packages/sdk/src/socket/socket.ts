@@ -23,12 +23,15 @@ export class Socket {
   #attempt = 0;
   #downSinceMs: number | undefined;
   #stopTimer: (() => void) | undefined;
+  /** Set while channels are told of the end: one that would go on under a new number must not connect again. */
+  #closing: SandboxError | undefined;
 
   constructor(connection: Connection) {
     this.#connection = connection;
   }
 
   open(channel: Channel): ChannelLink {
+    if (this.#closing !== undefined) return refuse(channel, this.#closing);
     const number = this.#nextChannel;
     this.#nextChannel += 1;
     this.#channels.set(number, channel);
@@ -52,7 +55,9 @@ export class Socket {
 
   /** Ends the connection; channels that are open end with an error. */
   close(): void {
-    this.#fail(new SandboxError("unavailable", "Cannot go on: the client was closed"));
+    this.#closing = new SandboxError("unavailable", "Cannot go on: the client was closed");
+    this.#fail(this.#closing);
+    this.#closing = undefined;
   }
 
   #linger(): void {
@@ -142,6 +147,11 @@ export class Socket {
     this.#stopTimer?.();
     this.#stopTimer = stop;
   }
+}
+
+function refuse(channel: Channel, error: SandboxError): ChannelLink {
+  queueMicrotask(() => channel.onError(error));
+  return { send: () => undefined, sendFrame: () => undefined, close: () => undefined };
 }
 
 interface LiveEvents {
