@@ -1,3 +1,4 @@
+import { readdir, readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runAtoll } from "../support/atoll-command.ts";
 import { Terminal } from "../support/terminal.ts";
@@ -54,6 +55,34 @@ describe("exec -t", () => {
     const { commands } = JSON.parse((await runAtoll(server, ["ps", "--json", id])).stdout);
     expect(commands).toContainEqual(expect.objectContaining({ name: "left", state: "running" }));
   });
+});
+
+/** Command lines of all processes that have this word. */
+async function processesWith(word: string): Promise<string[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
+  return lines.filter((line) => line.split("\0").includes(word));
+}
+
+test("a terminal that is closed takes atoll with it, and leaves the command", async () => {
+  const name = `hangup-${process.pid}`;
+  {
+    await using terminal = new Terminal(server, [
+      "exec",
+      "-t",
+      "--name",
+      name,
+      id,
+      "--",
+      "sh",
+      "-c",
+      "echo ready; cat",
+    ]);
+    await terminal.shows("ready");
+  }
+  await expect.poll(() => processesWith(name), { timeout: 10_000 }).toEqual([]);
+  const { commands } = JSON.parse((await runAtoll(server, ["ps", "--json", id])).stdout);
+  expect(commands).toContainEqual(expect.objectContaining({ name, state: "running" }));
 });
 
 describe("shell", () => {

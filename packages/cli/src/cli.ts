@@ -86,10 +86,8 @@ export class Cli {
 
   /** The one connection of this call. */
   async atoll(): Promise<Atoll> {
-    if (this.#atoll === undefined) {
-      const { url, key } = await this.settings();
-      this.#atoll = new Atoll({ baseUrl: url.value, apiKey: key.value });
-    }
+    const { url, key } = await this.settings();
+    this.#atoll ??= new Atoll({ baseUrl: url.value, apiKey: key.value });
     return this.#atoll;
   }
 

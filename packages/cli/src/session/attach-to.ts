@@ -37,7 +37,7 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
     await handle.resize(terminalSize(cli.stdout, cli.stderr), { signal }).catch(() => undefined);
   }
   const typed = options.hasStdin
-    ? pumpStdin(cli.stdin, handle, { hasDetachKeys: terminal.isRaw, signal })
+    ? pumpStdin(cli.stdin, handle, { isTyped: terminal.isRaw, signal })
     : new Promise<never>(() => undefined);
   const output = relayOutput(cli, handle, { ...(options.from === undefined ? {} : { from: options.from }), signal });
   try {

@@ -3,8 +3,8 @@ import type { CommandHandle } from "@atoll/sdk";
 import { DetachKeys } from "../terminal/detach-keys.ts";
 
 export interface PumpOptions {
-  /** Watch for the keys that leave the command. */
-  hasDetachKeys: boolean;
+  /** The input is typed: it may have the keys that leave the command, and its end is a terminal that is gone. */
+  isTyped: boolean;
   signal: AbortSignal;
 }
 
@@ -17,14 +17,15 @@ export async function pumpStdin(
   handle: CommandHandle,
   options: PumpOptions,
 ): Promise<{ isDetached: boolean }> {
-  const keys = options.hasDetachKeys ? new DetachKeys() : undefined;
+  const keys = options.isTyped ? new DetachKeys() : undefined;
   try {
     for await (const piece of piecesOf(stdin, options.signal)) {
       const { data, isDetached } = keys?.filter(piece) ?? { data: piece, isDetached: false };
       if (data.length > 0) await handle.sendStdin(data, { signal: options.signal });
       if (isDetached) return { isDetached };
     }
-    if (!options.signal.aborted) await handle.closeStdin({ signal: options.signal });
+    // A user whose terminal is gone may come back; only a pipe has an end that is meant for the command.
+    if (!options.signal.aborted && !options.isTyped) await handle.closeStdin({ signal: options.signal });
   } catch (error) {
     // Both are the end of the command, which its output tells with the reason.
     if (!options.signal.aborted && !isSandboxError(error, "invalid_state")) throw error;
