@@ -24,8 +24,8 @@
 #include "spawn.h"
 #include "stream.h"
 
-/* How often streams that had more to give than was read are read again before the others are looked at. */
-#define HOT_ROUNDS 4
+/* How often streams that have more to give than was read are read again before the others are looked at. */
+#define MORE_ROUNDS 4
 #define BROKEN_MS 1000
 #define LONGEST_MS 60000
 /* Ended children are looked for that often even if no signal told of them: a process whose end nobody noticed would seem to run for ever. */
@@ -102,7 +102,7 @@ static void serve_stream(void *subject, int role, short events) {
     switch (role) {
     case ROLE_OUTPUT_1:
     case ROLE_OUTPUT_2:
-        stream_read(s, role - ROLE_OUTPUT_1);
+        stream_ready(s, role - ROLE_OUTPUT_1);
         break;
     case ROLE_CONNECTING:
         dial_ready(s);
@@ -124,8 +124,9 @@ static void watch_stream(struct stream *s) {
     /* Until its verdict a client is neither read nor written. */
     if (s->asked != NULL || s->process.hung_until != 0)
         return;
+    /* Also without room it is good to know which output has bytes first. */
     for (int i = 0; i < 2; i++)
-        if (!ring_full(&s->out))
+        if (!s->readable[i] || stream_has_turn(s, i))
             pollset_add(s->out_fd[i], POLLIN, serve_stream, s, ROLE_OUTPUT_1 + i);
     /* With no events asked for, poll still tells when the reader has gone. */
     bool waiting = s->in.length > 0 || s->input == INPUT_ENDING;
@@ -160,12 +161,12 @@ static void settle_streams(void) {
         process_settle(stream_nth(i));
 }
 
-static bool read_hot(void) {
+static bool read_more(void) {
     bool any = false;
     for (int i = 0; i < stream_count(); i++) {
         struct stream *s = stream_nth(i);
         for (int output = 0; output < 2; output++) {
-            if (!s->hot[output])
+            if (!s->readable[output] || !stream_has_turn(s, output))
                 continue;
             stream_read(s, output);
             any = true;
@@ -225,9 +226,9 @@ void init_main(void) {
             in_read();
             in_pump();
         }
-        for (int round = 0; round < HOT_ROUNDS; round++) {
+        for (int round = 0; round < MORE_ROUNDS; round++) {
             out_pump();
-            if (!read_hot())
+            if (!read_more())
                 break;
         }
     }

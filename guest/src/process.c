@@ -141,9 +141,8 @@ void process_settle(struct stream *s) {
             undo_leftovers(p);
         }
         p->draining = true;
-        for (int i = 0; i < 2; i++)
-            while (p->undrained[i] > 0 && !ring_full(&s->out))
-                stream_read(s, i);
+        while ((p->undrained[0] > 0 || p->undrained[1] > 0) && !ring_full(&s->out))
+            stream_read(s, p->undrained[0] > 0 && s->owed[0] == 0 ? 0 : p->undrained[1] > 0 ? 1 : 0);
         if (p->undrained[0] > 0 || p->undrained[1] > 0)
             return;
         p->exited = true;

@@ -1,5 +1,6 @@
 /* How bytes pass between a stream's descriptors and its buffers. */
 #include <errno.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <termios.h>
@@ -24,20 +25,58 @@ static void end_output(struct stream *s, int output) {
         stream_close_output(s, output);
 }
 
+bool stream_has_turn(const struct stream *s, int output) {
+    return s->owed[output] == 0 && !ring_full(&s->out);
+}
+
+/* Makes an output wait for the bytes that the other has now. */
+static void wait_for_other(struct stream *s, int output) {
+    int other = 1 - output, bytes = 0;
+    if (s->readable[other] && ioctl(s->out_fd[other], FIONREAD, &bytes) == 0 && bytes > 0)
+        s->owed[output] = (uint64_t)bytes;
+}
+
+void stream_ready(struct stream *s, int output) {
+    if (!s->readable[output]) {
+        s->readable[output] = true;
+        wait_for_other(s, output);
+    }
+    if (stream_has_turn(s, output))
+        stream_read(s, output);
+}
+
+static void pay(uint64_t *owed, size_t bytes) {
+    *owed -= bytes < *owed ? bytes : *owed;
+}
+
+/* Notes what a read of `wanted` bytes gave: `n` bytes, 0 at the end, or -1 with errno. */
+static void note_read(struct stream *s, int output, ssize_t n, size_t wanted) {
+    int other = 1 - output;
+    bool owing = s->owed[other] > 0;
+    s->readable[output] = n > 0 && (size_t)n == wanted;
+    if (n > 0) {
+        pay(&s->process.undrained[output], (size_t)n);
+        pay(&s->owed[other], (size_t)n);
+        if (owing && s->owed[other] == 0)
+            wait_for_other(s, output);
+    } else if (n == 0 || !again(errno)) {
+        end_output(s, output);
+    } else if (errno == EAGAIN) {
+        s->process.undrained[output] = 0;
+    }
+    if (!s->readable[output])
+        s->owed[other] = 0;
+}
+
 /* A released process must not notice that nobody listens. */
 static void read_away(struct stream *s, int output) {
     static uint8_t waste[READ_MOST];
-    ssize_t n = read(s->out_fd[output], waste, sizeof waste);
-    s->hot[output] = n == READ_MOST;
-    if (n == 0 || (n < 0 && !again(errno)))
-        end_output(s, output);
-    else if (n < 0)
-        s->process.undrained[output] = 0;
-    else
-        s->process.undrained[output] -= (uint64_t)n < s->process.undrained[output] ? (uint64_t)n : s->process.undrained[output];
+    note_read(s, output, read(s->out_fd[output], waste, sizeof waste), sizeof waste);
 }
 
 void stream_read(struct stream *s, int output) {
+    uint64_t owed = s->owed[1 - output];
+    size_t most = owed > 0 && owed < READ_MOST ? (size_t)owed : READ_MOST;
     if (s->out_fd[output] < 0)
         return;
     if (s->released) {
@@ -45,22 +84,14 @@ void stream_read(struct stream *s, int output) {
         return;
     }
     struct iovec pieces[2];
-    int count = ring_space(&s->out, pieces, READ_MOST);
-    s->hot[output] = false;
+    int count = ring_space(&s->out, pieces, most);
     if (count == 0)
         return;
+    size_t wanted = pieces[0].iov_len + (count > 1 ? pieces[1].iov_len : 0);
     ssize_t n = readv(s->out_fd[output], pieces, count);
-    uint64_t *undrained = &s->process.undrained[output];
-    if (n > 0) {
-        size_t wanted = pieces[0].iov_len + (count > 1 ? pieces[1].iov_len : 0);
-        s->hot[output] = (size_t)n == wanted;
-        *undrained -= (uint64_t)n < *undrained ? (uint64_t)n : *undrained;
+    if (n > 0)
         ring_commit(&s->out, (uint8_t)(output + 1), (size_t)n);
-    } else if (n == 0 || !again(errno)) {
-        end_output(s, output);
-    } else if (errno == EAGAIN) {
-        *undrained = 0;
-    }
+    note_read(s, output, n, wanted);
 }
 
 /* A terminal has no end of file but the character that means it: one at the start of a line, two within it. False when it is full. */

@@ -112,7 +112,8 @@ bool stream_over(const struct stream *s) {
 
 void stream_close_output(struct stream *s, int output) {
     close_fd(&s->out_fd[output]);
-    s->hot[output] = false;
+    s->readable[output] = false;
+    s->owed[0] = s->owed[1] = 0;
     s->process.undrained[output] = 0;
     /* A terminal that hung up has no reader either. */
     if (s->process.pty)

@@ -63,7 +63,9 @@ struct stream {
     /* Outputs 1 and 2; -1 when ended or absent. A connection and a pty have one, and a second descriptor of it as `in_fd`. */
     int out_fd[2];
     int in_fd;
-    bool hot[2];
+    /* The output is known to have bytes. Those of the other that were there before, and are to be read first. */
+    bool readable[2];
+    uint64_t owed[2];
     enum input_state input;
     uint64_t in_received, in_handed, in_told;
     uint8_t in_last;
@@ -97,7 +99,14 @@ void stream_close_input(struct stream *s);
  */
 bool stream_keep_terminal(struct stream *s);
 
-/* Reads once from output 0 or 1 into the ring; sets `hot` when there is likely more. */
+/*
+ * Output 0 or 1 has something to read. A process that writes to both writes in some order; it is kept as well as two pipes allow: what was
+ * in the one when the other was found to have bytes is read before those.
+ */
+void stream_ready(struct stream *s, int output);
+/* Whether it is this output's turn, if it is known to have bytes. */
+bool stream_has_turn(const struct stream *s, int output);
+/* Reads once into the ring. */
 void stream_read(struct stream *s, int output);
 /* Hands buffered input on. */
 void stream_write(struct stream *s);

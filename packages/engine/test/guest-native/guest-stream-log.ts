@@ -22,6 +22,11 @@ export class StreamLog {
     return this.#joined(2);
   }
 
+  /** Both outputs in the order in which they came. */
+  get output(): Buffer {
+    return Buffer.concat(this.#chunks.map((chunk) => chunk.data));
+  }
+
   /** For output that is too much to keep. */
   keepsOutput = true;
 

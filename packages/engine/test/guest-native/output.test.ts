@@ -19,6 +19,27 @@ describe("output", { timeout: testTimeoutMs }, () => {
     expect(exit).toMatchObject({ exitCode: 0, at: stdout.byteLength + stderr.byteLength });
   });
 
+  test.for([4096, 65_536, 0])(
+    "stderr comes after the stdout that was written before it, window %i",
+    async (windowBytes) => {
+      await using guest = await NativeGuest.start();
+      const { output } = await guest.shell("seq 1 100000; echo then >&2; exit 1", { windowBytes });
+      expect(output.subarray(-12).toString()).toBe("100000\nthen\n");
+    },
+  );
+
+  test("stdout comes after the stderr that was waiting before it", async () => {
+    await using guest = await NativeGuest.start();
+    guest.acknowledges = false;
+    const id = guest.spawn(["/bin/sh", "-c", "seq 1 100000 >&2; echo then"], { windowBytes: 4096 });
+    const stream = guest.stream(id);
+    await guest.until(() => stream.at === 4096);
+    await guest.run(["/bin/sleep", "0.2"]);
+    guest.acknowledges = true;
+    guest.sendPosition("ACK", id, 4096);
+    expect((await guest.finish(id)).output.subarray(-12).toString()).toBe("100000\nthen\n");
+  });
+
   test("a lot of any bytes arrives as it was written", async () => {
     await using guest = await NativeGuest.start();
     const { stdout, stderr } = await guest.shell(
