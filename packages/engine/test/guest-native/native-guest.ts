@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { FrameDecoder } from "../../src/guest/decoder.ts";
 import { encodeFrame, protocolConstants, toGuest, tornFramePadding } from "../../src/guest/frames.ts";
 import { parseGuestFrame, type GuestMessage, type StreamEntry } from "../../src/guest/messages.ts";
@@ -81,6 +81,11 @@ export class NativeGuest implements AsyncDisposable {
   get memoryBytes(): number {
     const line = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${this.pid}/status`, "utf8"));
     return Number(line?.[1]) * 1024;
+  }
+
+  /** How many it has open; 0 where only root may look, because a guest hides them from the processes of its sandbox. */
+  get descriptorCount(): number {
+    return ownUser === "0" ? readdirSync(`/proc/${this.pid}/fd`).length : 0;
   }
 
   get isAlive(): boolean {
