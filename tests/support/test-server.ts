@@ -35,8 +35,10 @@ async function flagsFor({ dataDir, flags = [] }: TestServerOptions): Promise<{ d
 /** In this process. */
 export async function startTestServer(options: TestServerOptions = {}): Promise<TestServer> {
   const { dataDir, argv } = await flagsFor(options);
-  const config = await readConfig({ argv, env: {} });
-  const server = await Server.start({ config, log: createLog(config.config.logLevel) });
+  const server = await start(argv).catch(async (error: unknown) => {
+    if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+    throw error;
+  });
   const dispose = async (): Promise<void> => {
     await server.close({ killAll: true });
     await rm(dataDir, { recursive: true, force: true });
@@ -49,6 +51,11 @@ export async function startTestServer(options: TestServerOptions = {}): Promise<
     dispose,
     [Symbol.asyncDispose]: dispose,
   };
+}
+
+async function start(argv: string[]): Promise<Server> {
+  const config = await readConfig({ argv, env: {} });
+  return Server.start({ config, log: createLog(config.config.logLevel) });
 }
 
 /** In a process of its own, which can also be killed without mercy. */
@@ -65,7 +72,10 @@ export async function startTestServerProcess(options: TestServerOptions = {}): P
   const child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, ...argv], {
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const greeting = await readGreeting(child);
+  const greeting = await readGreeting(child).catch(async (error: unknown) => {
+    if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+    throw error;
+  });
   const end = async (name: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }> => {
     if (child.exitCode === null && child.signalCode === null) {
       const gone = once(child, "exit");
