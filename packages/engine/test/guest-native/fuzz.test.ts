@@ -37,8 +37,10 @@ function spawn(parts: Partial<GuestSpawn> & { argv: string[] }): Make {
   };
 }
 
-function tool(make: (dir: string, random: SeededRandom) => string[]): Make {
-  return (random, dir) => spawn({ argv: make(dir, random), tool: true, stdin: random.below(2) === 0 })(random, dir);
+/** In the directory and by relative names, so that one that is bent leads no further than that. */
+function tool(make: (random: SeededRandom) => string[]): Make {
+  return (random, dir) =>
+    spawn({ argv: make(random), cwd: dir, tool: true, stdin: random.below(2) === 0 })(random, dir);
 }
 
 const pty = { rows: 24, cols: 80 };
@@ -50,18 +52,13 @@ const honest: Make[] = [
   spawn({ argv: ["/bin/sh", "-c", "head -c 2000000 /dev/zero; echo x >&2; sleep 1"], graceMs: 20 }),
   spawn({ argv: ["/bin/sh", "-c", "stty size; cat"], pty }),
   spawn({ argv: ["/bin/sh", "-c", "(sleep 2; echo y) & echo x"], limits: [{ resource: 7, soft: 64, hard: 64 }] }),
-  tool((dir) => ["list", dir, "3"]),
-  tool((dir, random) => [
-    "write",
-    `${dir}/file-${random.below(5)}`,
-    "644",
-    random.oneOf(["replace", "append", "create"]),
-  ]),
-  tool((dir, random) => ["read", `${dir}/file-${random.below(5)}`, String(random.below(100)), "-1"]),
-  tool((dir, random) => ["rename", `${dir}/file-${random.below(5)}`, `${dir}/file-${random.below(5)}`, "replace"]),
-  tool((dir, random) => ["mkdir", `${dir}/dir-${random.below(5)}/x`, "755", "parents"]),
-  tool((dir, random) => ["remove", `${dir}/dir-${random.below(5)}`, "recursive"]),
-  tool((dir) => ["watch", dir, "recursive"]),
+  tool(() => ["list", ".", "3"]),
+  tool((random) => ["write", `file-${random.below(5)}`, "644", random.oneOf(["replace", "append", "create"])]),
+  tool((random) => ["read", `file-${random.below(5)}`, String(random.below(100)), "-1"]),
+  tool((random) => ["rename", `file-${random.below(5)}`, `file-${random.below(5)}`, "replace"]),
+  tool((random) => ["mkdir", `dir-${random.below(5)}/x`, "755", "parents"]),
+  tool((random) => ["remove", `dir-${random.below(5)}`, "recursive"]),
+  tool(() => ["watch", ".", "recursive"]),
   (random) => encodeFrame(toGuest.STDIN, anyId(random), u64(anyPosition(random)), random.bytes(random.below(3000))),
   (random) => encodeFrame(toGuest.STDIN_EOF, anyId(random), u64(anyPosition(random))),
   (random) => encodeFrame(toGuest.ACK, anyId(random), u64(anyPosition(random))),

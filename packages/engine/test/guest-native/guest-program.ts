@@ -15,11 +15,16 @@ export function guestProgram(build: GuestBuild): Promise<string> {
   return buildGuest({ sanitize: build === "sanitized" });
 }
 
+/** A guest does not end with its host, so it has to die with the tests by other means. */
+export function dyingWithTests(command: readonly string[]): [command: string, ...args: string[]] {
+  return ["setpriv", "--pdeathsig=KILL", ...command];
+}
+
 /**
  * How to run a guest that may be told anything, also to remove `/`: as root it becomes a user without rights, with a network and a host name of
  * its own. Whoever is not root has nothing to lose by it but his own files, which a random path hardly hits.
  */
-export function jailed(program: string, dir: string): [command: string, ...args: string[]] {
+export function jailed(program: string, dir: string): string[] {
   if (process.getuid?.() !== 0) return [program];
   // The cache that it was built in is not for others to enter.
   const copy = join(dir, "guest");

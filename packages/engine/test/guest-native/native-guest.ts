@@ -7,7 +7,7 @@ import { encodeFrame, protocolConstants, toGuest, tornFramePadding } from "../..
 import { parseGuestFrame, type GuestMessage, type StreamEntry } from "../../src/guest/messages.ts";
 import { encodeSpawn, type GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
-import { guestProgram, jailed, SanitizerReports, type GuestBuild } from "./guest-program.ts";
+import { dyingWithTests, guestProgram, jailed, SanitizerReports, type GuestBuild } from "./guest-program.ts";
 import { StreamLog } from "./guest-stream-log.ts";
 
 export type HostFrameName = keyof typeof toGuest;
@@ -62,7 +62,7 @@ export class NativeGuest implements AsyncDisposable {
   static async start({ build = "sanitized", greet = true, jailIn }: StartOptions = {}): Promise<NativeGuest> {
     const program = await guestProgram(build);
     const reports = new SanitizerReports();
-    const [command, ...args] = jailIn === undefined ? [program] : jailed(program, jailIn);
+    const [command, ...args] = dyingWithTests(jailIn === undefined ? [program] : jailed(program, jailIn));
     const child = spawn(command, [...args, "init"], {
       stdio: ["pipe", "pipe", "ignore"],
       env: { ...process.env, ...reports.environment },
