@@ -6,7 +6,8 @@ import { listFiles, readText } from "./repository.ts";
 const allowed: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   engine: ["protocol"],
-  server: ["protocol", "engine"],
+  storage: ["protocol"],
+  server: ["protocol", "engine", "storage"],
   sdk: ["protocol"],
   cli: ["protocol", "sdk"],
   runner: ["protocol", "sdk"],

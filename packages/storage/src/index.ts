@@ -1,0 +1,2 @@
+export * from "./object-store.ts";
+export { assertObjectKey } from "./object-key.ts";
