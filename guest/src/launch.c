@@ -103,6 +103,16 @@ static void join_cgroups(void) {
     tell("cgroup\n");
 }
 
+/* Whoever holds this back and dies has not said yes. */
+static void wait_for_word(void) {
+    char word;
+    ssize_t n;
+    while ((n = read(STDIN_FILENO, &word, 1)) < 0 && errno == EINTR)
+        continue;
+    if (n != 1)
+        fail("hold", n < 0 ? errno : ECANCELED, "wait for the word to go on");
+}
+
 static void send_message(int fd, bool entering, int error, const char *what) {
     struct message message = {.entering = entering, .error = error};
     snprintf(message.what, sizeof message.what, "%s", what);
@@ -218,6 +228,8 @@ int launch_main(int argc, char **argv) {
     sigprocmask(SIG_BLOCK, &signals, NULL);
     make_fifos();
     join_cgroups();
+    if (plan.held)
+        wait_for_word();
     const char *failed = launch_mounts(&plan);
     if (failed != NULL)
         fail("mounts", errno, failed);

@@ -25,6 +25,8 @@ struct launch_plan {
     /* NULL without --enter. */
     const char *root;
     const char *hostname;
+    /* Nothing is mounted or started before a byte has come on stdin. */
+    bool held;
     char **program;
 };
 

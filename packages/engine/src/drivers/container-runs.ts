@@ -7,7 +7,7 @@ import type { RunLayout, SandboxLayout } from "../store/layout.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
-import type { Container, ContainerExit, LaunchSpec } from "./driver.ts";
+import type { Container, ContainerExit, DriverLaunchOptions, LaunchSpec } from "./driver.ts";
 import { launch, type LauncherCommand } from "./launcher.ts";
 
 /** How long the kernel may take to let go of killed processes. */
@@ -25,6 +25,11 @@ export interface ContainerRunsOptions {
   namespace: string;
 }
 
+/** What is launched, and what writes the files for it into the run directory. */
+export interface RunPlan extends Pick<LauncherCommand, "program" | "enter"> {
+  prepare?: () => Promise<void>;
+}
+
 /** What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers only differ in what is launched. */
 export class ContainerRuns {
   #options: ContainerRunsOptions;
@@ -33,24 +38,28 @@ export class ContainerRuns {
     this.#options = options;
   }
 
-  /** `plan` may write files into the run directory and names the program. */
   async launch(
     spec: LaunchSpec,
-    plan: (run: RunLayout) => Promise<Pick<LauncherCommand, "program" | "enter">>,
-    options: { signal: AbortSignal; pidsMax?: number },
+    plan: (run: RunLayout) => RunPlan,
+    options: DriverLaunchOptions & { pidsMax?: number },
   ): Promise<Container> {
     const run = spec.layout.run(spec.containerId);
+    // Told when we come to it, and not as unhandled before.
+    options.mayStart?.catch(() => undefined);
     await using undo = new Cleanup();
     undo.defer(() => this.remove(spec.containerId, spec.layout));
-    const [planned, cgroup] = await Promise.all([
-      this.#makeRun(spec, run).then(() => plan(run)),
+    const [cgroup] = await Promise.all([
       this.#options.cgroups.create(this.#cgroupName(spec.containerId), {
         memoryBytes: spec.limits.memoryBytes,
         cpus: spec.limits.cpus,
         ...(options.pidsMax === undefined ? {} : { pidsMax: options.pidsMax }),
       }),
+      mkdir(run.dir, { recursive: true }),
     ]);
     options.signal.throwIfAborted();
+    const { prepare, ...planned } = plan(run);
+    const preparing = [this.#makeDirectories(spec, run), prepare?.(), options.mayStart];
+    undo.defer(() => Promise.allSettled(preparing));
     const { ref, gone } = await launch(
       {
         guestPath: this.#options.guestPath,
@@ -59,7 +68,7 @@ export class ContainerRuns {
         overlays: this.#overlays(spec, run),
         ...planned,
       },
-      options.signal,
+      { signal: options.signal, ready: Promise.all(preparing) },
     );
     undo.release();
     return this.#container({ id: spec.containerId, ...ref }, run, cgroup, gone);
@@ -83,7 +92,7 @@ export class ContainerRuns {
     return { ref, cgroup, launcherGone, fifos: run.fifos, findExit: () => findExit(run, cgroup) };
   }
 
-  async #makeRun({ layout, template }: LaunchSpec, run: RunLayout): Promise<void> {
+  async #makeDirectories({ layout, template }: LaunchSpec, run: RunLayout): Promise<void> {
     const layers = template.trees.flatMap((_, index) => Object.values(layout.layer(index)));
     await Promise.all([...layers, run.rootfs, run.runtimeState].map((dir) => mkdir(dir, { recursive: true })));
   }

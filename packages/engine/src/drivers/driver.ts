@@ -13,6 +13,12 @@ export interface LaunchSpec {
   limits: SandboxLimits;
 }
 
+export interface DriverLaunchOptions {
+  signal: AbortSignal;
+  /** Nothing runs in the container before this has resolved: the intent to start it is being stored. */
+  mayStart?: Promise<void>;
+}
+
 /** How a container came to its end. `exitCode` and `signal` are the runtime's, not those of any user process. */
 export interface ContainerExit {
   exitCode: number | null;
@@ -46,7 +52,7 @@ export interface Driver {
    * Starts a container up to the point where its FIFOs can be opened; whether the guest comes up is seen there. Rejects with `start_failed`, naming the
    * phase, and leaves nothing behind.
    */
-  launch(spec: LaunchSpec, options: { signal: AbortSignal }): Promise<Container>;
+  launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container>;
   /** The container of a dead server, or undefined if it does not run any more. */
   adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined>;
   /** Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether or not they were there. */

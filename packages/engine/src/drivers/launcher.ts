@@ -15,6 +15,12 @@ export interface LauncherCommand {
   program: string[];
 }
 
+export interface LaunchOptions {
+  signal: AbortSignal;
+  /** What the container needs before anything of it is mounted or started, done meanwhile: entering a cgroup takes the kernel a while. */
+  ready?: Promise<unknown>;
+}
+
 export interface Launched {
   ref: Omit<ContainerRef, "id">;
   gone: Promise<void>;
@@ -28,16 +34,23 @@ export function launcherArguments(command: LauncherCommand): string[] {
     ...command.cgroups.flatMap((directory) => ["--cgroup", directory]),
     ...command.overlays.flatMap(({ target, options }) => ["--overlay", target, options]),
     ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
+    "--held",
     "--",
     ...command.program,
   ];
 }
 
 /** Starts a container's parent and waits for the last step. It outlives this process. */
-export async function launch(command: LauncherCommand, signal: AbortSignal): Promise<Launched> {
+export async function launch(
+  command: LauncherCommand,
+  { signal, ready = Promise.resolve() }: LaunchOptions,
+): Promise<Launched> {
+  // Whoever gave it is told of its failure through us, also when we do not come to waiting for it.
+  ready.catch(() => undefined);
   const parent = await startHostProcess(command.guestPath, launcherArguments(command), {
     signal,
     detachedFromServer: true,
+    stdin: "pipe",
     extraFds: ["pipe"],
   });
   const gone = parent.wait().then(
@@ -45,7 +58,7 @@ export async function launch(command: LauncherCommand, signal: AbortSignal): Pro
     () => undefined,
   );
   try {
-    await followSteps(parent, signal);
+    await Promise.all([followSteps(parent, signal), ready.then(() => letGo(parent))]);
     // A launcher that is gone already has written down how its program ended; whoever opens the FIFOs finds out. No living process started at 0.
     const startTicks = (await readStartTicks(parent.pid)) ?? 0;
     return { ref: { pid: parent.pid, startTicks, bootId: await bootId() }, gone };
@@ -54,6 +67,12 @@ export async function launch(command: LauncherCommand, signal: AbortSignal): Pro
     await gone;
     throw error;
   }
+}
+
+/** Lets the launcher go on. One that is gone cannot hear it; its steps tell why. */
+async function letGo(parent: HostProcess): Promise<void> {
+  await parent.writeStdin("\n").catch(() => undefined);
+  await parent.closeStdin();
 }
 
 async function followSteps(parent: HostProcess, signal: AbortSignal): Promise<void> {

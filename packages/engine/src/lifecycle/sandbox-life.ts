@@ -60,11 +60,11 @@ export class SandboxLife {
     return this.#channel;
   }
 
-  /** From `creating` to `running`. When it rejects, nothing of the container is left. */
-  async start(containerId: ContainerId, signal: AbortSignal): Promise<void> {
+  /** From `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of the container is left. */
+  async start(containerId: ContainerId, intent: Promise<void>, signal: AbortSignal): Promise<void> {
     this.#killRequested.signal.throwIfAborted();
     this.#containerId = containerId;
-    const work = this.#start(containerId, AbortSignal.any([signal, this.#killRequested.signal]));
+    const work = this.#start(containerId, intent, AbortSignal.any([signal, this.#killRequested.signal]));
     this.#starting = work.catch(() => undefined);
     await work;
   }
@@ -126,7 +126,7 @@ export class SandboxLife {
     await this.#removeContainer();
   }
 
-  async #start(containerId: ContainerId, signal: AbortSignal): Promise<void> {
+  async #start(containerId: ContainerId, intent: Promise<void>, signal: AbortSignal): Promise<void> {
     const { driver, layout, template, keeper, startTimeoutMs } = this.#options;
     const { id, limits } = this.record;
     const late = new SandboxError("start_failed", `Cannot start sandbox ${id}: no answer within ${startTimeoutMs} ms`, {
@@ -134,7 +134,10 @@ export class SandboxLife {
     });
     const stop = AbortSignal.any([signal, AbortSignal.timeout(startTimeoutMs)]);
     try {
-      const container = await driver.launch({ containerId, hostname: id, layout, template, limits }, { signal: stop });
+      const container = await driver.launch(
+        { containerId, hostname: id, layout, template, limits },
+        { signal: stop, mayStart: intent },
+      );
       const channel = await this.#openChannel(container, { isFirstHost: true, signal: stop });
       await keeper.apply("started", (common) => ({ ...common, state: "running", container: container.ref }));
       this.#live(container, channel);

@@ -44,14 +44,20 @@ export async function createSandbox(
   };
   const keeper = new RecordKeeper(record, context.store, context.events.tell);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
-  await keeper.begin().catch((error: unknown) => {
-    context.lives.delete(record.id);
-    throw error;
-  });
+  const intent = keeper.begin();
+  const stored = intent.then(
+    () => true,
+    () => false,
+  );
   try {
-    await life.start(containerId, options.signal ?? new AbortController().signal);
+    await life.start(containerId, intent, options.signal ?? new AbortController().signal);
     return new Sandbox(life);
   } catch (error) {
+    if (!(await stored)) {
+      context.lives.delete(record.id);
+      await context.store.remove(record.id);
+      throw error;
+    }
     await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
     throw error;
   }

@@ -45,7 +45,7 @@ function useLauncher(script: string): void {
   runs = new ContainerRuns({ guestPath: launcher.path, guestLayer: "/guest-layer", cgroups, namespace: "ns" });
 }
 
-const plan = async () => ({ program: ["/bin/init"] });
+const plan = () => ({ program: ["/bin/init"] });
 
 test("what was made for a container is handed to its launcher", async () => {
   useLauncher(livesOn);
@@ -62,7 +62,7 @@ test("what was made for a container is handed to its launcher", async () => {
       `launch --dir ${run.dir} --cgroup /u/atoll/ns/${containerId}`,
       `--overlay ${run.rootfs} ${overlay("/guest-layer:/tpl/root", 0)}`,
       `--overlay ${run.rootfs}/usr ${overlay("/tpl/usr:/usr", 1)}`,
-      "-- /bin/init",
+      "--held -- /bin/init",
     ].join(" "),
   );
   expect(words.flatMap((word) => /(?:upper|work)dir=([^,]+)/g.exec(word)?.[1] ?? []).every(existsSync)).toBe(true);
@@ -87,13 +87,19 @@ test("an abort before the launcher is started leaves nothing either", async () =
 });
 
 test("a plan that fails leaves nothing either", async () => {
-  useLauncher(livesOn);
-  const failing = async (): Promise<never> => {
-    throw new Error("no such program");
-  };
-  await expect(runs.launch(spec, failing, { signal: never })).rejects.toThrow("no such program");
+  useLauncher(`read word || exit 9\n${livesOn}`);
+  const failing = { ...plan(), prepare: () => Promise.reject(new Error("the disk is full")) };
+  await expect(runs.launch(spec, () => failing, { signal: never })).rejects.toThrow("the disk is full");
   expect(existsSync(spec.layout.run(spec.containerId).dir)).toBe(false);
   expect(kernel.groups.filter((path) => path.includes(spec.containerId))).toEqual([]);
+});
+
+test("nothing runs for a container whose intent could not be stored", async () => {
+  useLauncher(`read word || exit 9\n${livesOn}`);
+  const mayStart = Promise.reject(new Error("the disk is full"));
+  await expect(runs.launch(spec, plan, { signal: never, mayStart })).rejects.toThrow("the disk is full");
+  expect(existsSync(spec.layout.run(spec.containerId).dir)).toBe(false);
+  expect(launcher.isRunning).toBe(false);
 });
 
 test("removing what is not there is a success", async () => {

@@ -5,7 +5,7 @@ import { isAlive } from "../../src/process/proc-table.ts";
 import { caught } from "../support/caught.ts";
 import { FakeLauncher, livesOn } from "../support/fake-launcher.ts";
 
-const never = new AbortController().signal;
+const never = { signal: new AbortController().signal };
 const command: LauncherCommand = {
   guestPath: "/guest",
   runDir: "/data/run",
@@ -17,7 +17,16 @@ const through = (launcher: FakeLauncher): LauncherCommand => ({ ...command, gues
 
 describe("its arguments", () => {
   test("the least", () => {
-    expect(launcherArguments(command)).toEqual(["launch", "--dir", "/data/run", "--", "/bin/runsc", "--debug", "run"]);
+    expect(launcherArguments(command)).toEqual([
+      "launch",
+      "--dir",
+      "/data/run",
+      "--held",
+      "--",
+      "/bin/runsc",
+      "--debug",
+      "run",
+    ]);
   });
 
   test("everything, in the order of the steps, and the program's own after a mark", () => {
@@ -31,7 +40,7 @@ describe("its arguments", () => {
       enter: { root: "/r", hostname: "box" },
     });
     expect(args.join(" ")).toBe(
-      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box -- /bin/runsc --debug run",
+      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --held -- /bin/runsc --debug run",
     );
   });
 
@@ -72,6 +81,30 @@ describe("a start", () => {
     expect(launcher.isRunning).toBe(false);
   });
 
+  test("it is let go when what it needs is ready, and not before", async () => {
+    using launcher = new FakeLauncher(`echo fifos >&3\nread word || exit 9\n${livesOn}`);
+    let isLaunched = false;
+    let sayReady = (): void => undefined;
+    const ready = new Promise<void>((resolve) => {
+      sayReady = resolve;
+    });
+    const launched = launch(through(launcher), { ...never, ready }).then(() => {
+      isLaunched = true;
+    });
+    await expect.poll(() => launcher.isRunning).toBe(true);
+    expect(isLaunched).toBe(false);
+    sayReady();
+    await launched;
+    expect(launcher.isRunning).toBe(true);
+  });
+
+  test("what it needs cannot be had: the launcher is gone, and the reason told", async () => {
+    using launcher = new FakeLauncher(`echo fifos >&3\nread word || exit 9\n${livesOn}`);
+    const reason = new Error("the disk is full");
+    expect(await caught(launch(through(launcher), { ...never, ready: Promise.reject(reason) }))).toBe(reason);
+    expect(launcher.isRunning).toBe(false);
+  });
+
   test("a launcher that ends before the last step has failed", async () => {
     using launcher = new FakeLauncher("echo fifos >&3\nexit 3");
     const error = await caught(launch(through(launcher), never));
@@ -81,7 +114,7 @@ describe("a start", () => {
   test("an abort ends the launcher, and is told with its own reason", async () => {
     using launcher = new FakeLauncher("echo fifos >&3\nexec sleep 1000");
     const controller = new AbortController();
-    const launched = caught(launch(through(launcher), controller.signal));
+    const launched = caught(launch(through(launcher), { signal: controller.signal }));
     await expect.poll(() => launcher.isRunning).toBe(true);
     const reason = new Error("changed my mind");
     controller.abort(reason);
@@ -92,7 +125,7 @@ describe("a start", () => {
   test("an abort while the launcher is being started ends it too", async () => {
     using launcher = new FakeLauncher("exec sleep 1000");
     const controller = new AbortController();
-    const launched = caught(launch(through(launcher), controller.signal));
+    const launched = caught(launch(through(launcher), { signal: controller.signal }));
     const reason = new Error("changed my mind");
     controller.abort(reason);
     expect(await launched).toBe(reason);
@@ -102,7 +135,7 @@ describe("a start", () => {
   test("an abort after the last step leaves the launcher alone", async () => {
     using launcher = new FakeLauncher(livesOn);
     const controller = new AbortController();
-    const { ref } = await launch(through(launcher), controller.signal);
+    const { ref } = await launch(through(launcher), { signal: controller.signal });
     controller.abort();
     expect(await isAlive(ref)).toBe(true);
   });

@@ -39,10 +39,10 @@ interface Launched {
   exitCode: Promise<number | null>;
 }
 
-function launch(args: readonly string[], reports: SanitizerReports): Launched {
+function launch(args: readonly string[], reports: SanitizerReports, stdin: "ignore" | "pipe" = "ignore"): Launched {
   const child = spawn(program, ["launch", "--dir", `${base}/run`, ...args], {
     // The last is one that must not be passed on.
-    stdio: ["ignore", "ignore", "ignore", "pipe", unrelated],
+    stdio: [stdin, "ignore", "ignore", "pipe", unrelated],
     env: { ...process.env, ...reports.environment },
   });
   const pipe = child.stdio[3];
@@ -117,6 +117,26 @@ describe.skipIf(ownUser !== "0")("the launcher", { timeout: testTimeoutMs }, () 
     child.kill(signal);
     expect(await exitCode).toBe(128 + 9);
     expect(exitFile()).toBe("signal 9\n");
+  });
+
+  test("held back, it mounts and starts nothing before the word has come", async () => {
+    using reports = new SanitizerReports();
+    const { child, steps, exitCode } = launch(["--held", "--", "/bin/sh", "-c", "exit 7"], reports, "pipe");
+    const report = child.stdio[3];
+    if (report === null || report === undefined) throw new Error("Descriptor 3 is no pipe");
+    await once(report, "data");
+    expect(child.exitCode).toBeNull();
+    child.stdin?.end("\n");
+    expect(await exitCode).toBe(7);
+    expect(await steps).toMatch(/mounts\nprogram \d+\n$/);
+    expect(reports.read()).toBe("");
+  });
+
+  test("held back by somebody who has gone, it starts nothing", async () => {
+    const { steps, exitCode } = await launchToEnd("--held", "--", "/bin/sh", "-c", "exit 7");
+    expect(steps.slice(0, 2)).toEqual(["fifos", "cgroup"]);
+    expect(steps[2]).toMatch(/^error hold /);
+    expect(exitCode).toBe(125);
   });
 
   test("the program dies with the launcher", async () => {

@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
-import type { Container, Driver, LaunchSpec } from "../driver.ts";
+import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { ociSpec } from "./oci-spec.ts";
 
 export interface GvisorDriverOptions {
@@ -20,14 +20,14 @@ export class GvisorDriver implements Driver {
     this.#options = options;
   }
 
-  launch(spec: LaunchSpec, options: { signal: AbortSignal }): Promise<Container> {
+  launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
     const { runs, runscPath, platform } = this.#options;
     return runs.launch(
       spec,
-      async (run) => {
+      (run) => {
         const content = ociSpec({ rootfs: run.rootfs, hostname: spec.hostname, limits: spec.limits });
-        await writeFile(run.specFile, JSON.stringify(content));
         return {
+          prepare: () => writeFile(run.specFile, JSON.stringify(content)),
           program: [
             runscPath,
             "--root",

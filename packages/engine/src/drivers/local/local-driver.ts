@@ -1,7 +1,7 @@
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
-import type { Container, Driver, LaunchSpec } from "../driver.ts";
+import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { guestInside } from "../gvisor/oci-spec.ts";
 
 /** Threads of the guest and of the tools that work for the host, beyond what users may have. */
@@ -19,10 +19,10 @@ export class LocalDriver implements Driver {
     this.#runs = options.runs;
   }
 
-  launch(spec: LaunchSpec, options: { signal: AbortSignal }): Promise<Container> {
+  launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
     return this.#runs.launch(
       spec,
-      async (run) => ({
+      (run) => ({
         enter: { root: run.rootfs, hostname: spec.hostname },
         program: [guestInside, "init"],
       }),
