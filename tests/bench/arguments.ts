@@ -1,10 +1,15 @@
 import { parseArgs } from "node:util";
+import { DriverName } from "@atoll/protocol";
 
 export interface Arguments {
   /** The beginning of the names of the benchmarks to run; empty: all. */
   only: string;
   isQuick: boolean;
   jsonFile: string | undefined;
+  /** Of the benchmarks without a rival. */
+  driver: DriverName;
+  /** Undefined: any. */
+  seed: number | undefined;
   wantsHelp: boolean;
 }
 
@@ -15,6 +20,8 @@ const flags = {
   only: { type: "string" },
   quick: { type: "boolean" },
   json: { type: "string" },
+  driver: { type: "string" },
+  seed: { type: "string" },
   help: { type: "boolean", short: "h" },
 } as const;
 
@@ -29,7 +36,14 @@ export function parseArguments(argv: readonly string[], benchmarkNames: readonly
     allowPositionals: true,
     tokens: true,
   });
-  const parsed: Arguments = { only: "", isQuick: false, jsonFile: undefined, wantsHelp: false };
+  const parsed: Arguments = {
+    only: "",
+    isQuick: false,
+    jsonFile: undefined,
+    driver: "gvisor",
+    seed: undefined,
+    wantsHelp: false,
+  };
   for (const token of tokens) {
     if (token.kind === "option-terminator") continue;
     if (token.kind === "positional") {
@@ -41,6 +55,12 @@ export function parseArguments(argv: readonly string[], benchmarkNames: readonly
         break;
       case "json":
         parsed.jsonFile = requireValue(token.rawName, token.value);
+        break;
+      case "driver":
+        parsed.driver = requireDriver(requireValue(token.rawName, token.value));
+        break;
+      case "seed":
+        parsed.seed = requireSeed(requireValue(token.rawName, token.value));
         break;
       case "quick":
         parsed.isQuick = requireNoValue(token.rawName, token.value);
@@ -66,6 +86,8 @@ Measures Atoll and a rival in turns on this machine, prints a table and ends wit
   --only <prefix>  only the benchmarks whose names begin so
   --quick          fewer rounds: a look, not a result
   --json <file>    write machine, commit and results as JSON
+  --driver local   without gVisor, for benchmarks that have no rival: is it right, not how fast
+  --seed <number>  makes the choices of an earlier run again, where there are any
   --help           this text
 
 Benchmarks:
@@ -91,6 +113,18 @@ function suggest(word: string, candidates: readonly string[], prefix = ""): stri
 function requireValue(flag: string, value: string | undefined): string {
   if (value === undefined || value === "") throw new UsageError(`Cannot use ${flag} without a value`);
   return value;
+}
+
+function requireDriver(value: string): DriverName {
+  const { data } = DriverName.safeParse(value);
+  if (data === undefined)
+    throw new UsageError(`Cannot use driver ${value}: there are ${DriverName.options.join(", ")}`);
+  return data;
+}
+
+function requireSeed(value: string): number {
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  throw new UsageError(`Cannot use seed ${value}: it is a number of at most nine digits`);
 }
 
 function requireNoValue(flag: string, value: string | undefined): true {

@@ -1,6 +1,7 @@
 import type { Bar } from "./bar.ts";
 import type { Lab } from "./lab.ts";
 import type { Direction } from "./statistics.ts";
+import type { Workbench } from "./workbench.ts";
 
 /** Something besides the bar that has to hold. */
 export interface Check {
@@ -14,13 +15,13 @@ export interface Samples {
   rival: number[];
 }
 
-interface Measurement extends Samples {
+interface Findings {
   checks: Check[];
   /** Worth knowing, without a say in the verdict. */
   notes?: string[];
 }
 
-export interface Benchmark {
+interface Description {
   /** `area.what`; `--only` selects by prefix. */
   name: string;
   title: string;
@@ -28,8 +29,19 @@ export interface Benchmark {
   better: Direction;
   bar: Bar;
   rounds: { full: number; quick: number };
-  run(lab: Lab, rounds: number): Promise<Measurement>;
 }
+
+/** Ours against a rival. */
+export interface Comparison extends Description {
+  run(lab: Lab, rounds: number): Promise<Samples & Findings>;
+}
+
+/** Ours alone: what has to hold is absolute. */
+export interface Trial extends Description {
+  attempt(bench: Workbench, rounds: number): Promise<Pick<Samples, "ours"> & Findings>;
+}
+
+export type Benchmark = Comparison | Trial;
 
 /**
  * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before and is not counted:

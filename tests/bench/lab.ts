@@ -3,40 +3,25 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Engine, type Process, type Sandbox } from "@atoll/engine";
-import type { QuietWatch } from "./load.ts";
-import type { Progress } from "./progress.ts";
 import { RawRunsc, type UserIds } from "./raw-runsc.ts";
-import { until } from "./until.ts";
+import { Workbench, type WorkbenchOptions } from "./workbench.ts";
 
 const guestPath = fileURLToPath(new URL("../../.cache/atoll-guest", import.meta.url));
 
-export interface LabOptions {
-  progress: Progress;
-  quiet: QuietWatch;
-  signal: AbortSignal;
-}
-
 /** One engine and its rival, on the same disk. Everything that benchmarks leave goes with it. */
-export class Lab implements AsyncDisposable {
+export class Lab extends Workbench {
   readonly engine: Engine;
   readonly rival: RawRunsc;
-  readonly progress: Progress;
-  readonly quiet: QuietWatch;
-  readonly signal: AbortSignal;
   readonly dataDir: string;
-  #dir: string;
 
-  private constructor(parts: LabOptions & Pick<Lab, "engine" | "rival" | "dataDir"> & { dir: string }) {
+  private constructor(dir: string, parts: WorkbenchOptions & Pick<Lab, "engine" | "rival" | "dataDir">) {
+    super(dir, parts);
     this.engine = parts.engine;
     this.rival = parts.rival;
-    this.progress = parts.progress;
-    this.quiet = parts.quiet;
-    this.signal = parts.signal;
     this.dataDir = parts.dataDir;
-    this.#dir = parts.dir;
   }
 
-  static async open(options: LabOptions): Promise<Lab> {
+  static async open(options: WorkbenchOptions): Promise<Lab> {
     const dir = await mkdtemp(join(tmpdir(), "atoll-bench-"));
     const dataDir = join(dir, "ours");
     const rivalDir = join(dir, "rival");
@@ -45,7 +30,7 @@ export class Lab implements AsyncDisposable {
     try {
       engine = await Engine.open({ dataDir, guestPath });
       const rival = await copyRival(engine, rivalDir, options.signal);
-      return new Lab({ ...options, engine, rival, dataDir, dir });
+      return new Lab(dir, { ...options, engine, rival, dataDir });
     } catch (error) {
       if (engine !== undefined) await closeEngine(engine);
       await rm(dir, { recursive: true, force: true });
@@ -57,17 +42,12 @@ export class Lab implements AsyncDisposable {
     return this.engine.create({ template: "host", driver: "gvisor" }, { signal: this.signal });
   }
 
-  /** Not for ever, and not past an interrupt. */
-  until<T>(promise: Promise<T>, what: string): Promise<T> {
-    return until(promise, this.signal, what);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
+  override async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.rival[Symbol.asyncDispose]();
     } finally {
       await closeEngine(this.engine);
-      await rm(this.#dir, { recursive: true, force: true });
+      await super[Symbol.asyncDispose]();
     }
   }
 }

@@ -1,3 +1,4 @@
+import { randomInt } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { helpText, parseArguments, UsageError, type Arguments } from "./arguments.ts";
 import type { Benchmark } from "./benchmark.ts";
@@ -10,8 +11,22 @@ import { readCommit, readMachine } from "./machine.ts";
 import { Progress } from "./progress.ts";
 import { formatReport, type Report } from "./report.ts";
 import { runBenchmark } from "./run-benchmark.ts";
+import { exec as sdkExec } from "./sdk/exec.ts";
+import { firstOutputCold, firstOutputPooled } from "./sdk/first-output.ts";
+import { burst } from "./server/burst.ts";
 
-const benchmarks: readonly Benchmark[] = [coldStart, exec, execConcurrent, throughput, density, kill];
+const benchmarks: readonly Benchmark[] = [
+  coldStart,
+  exec,
+  execConcurrent,
+  throughput,
+  density,
+  kill,
+  firstOutputPooled,
+  firstOutputCold,
+  sdkExec,
+  burst,
+];
 
 const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;
 const interrupted = new AbortController();
@@ -29,12 +44,15 @@ async function main(): Promise<void> {
   if (report.results.some(({ ok }) => !ok)) process.exitCode = exitCodes.missed;
 }
 
-async function runAll({ only, isQuick }: Arguments, signal: AbortSignal): Promise<Report> {
+async function runAll(
+  { only, isQuick, driver, seed = randomInt(1e9) }: Arguments,
+  signal: AbortSignal,
+): Promise<Report> {
   const progress = new Progress();
   const [machine, commit] = await Promise.all([readMachine(), readCommit()]);
   const report: Report = { machine, commit, startedAt: new Date().toISOString(), isQuick, results: [] };
   for (const benchmark of benchmarks.filter(({ name }) => name.startsWith(only))) {
-    report.results.push(await runBenchmark(benchmark, { isQuick, progress, signal }));
+    report.results.push(await runBenchmark(benchmark, { isQuick, progress, signal, driver, seed }));
   }
   return report;
 }

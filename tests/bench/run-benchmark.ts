@@ -2,15 +2,11 @@ import { describeBar, judge } from "./bar.ts";
 import type { Benchmark } from "./benchmark.ts";
 import { Lab } from "./lab.ts";
 import { QuietWatch } from "./load.ts";
-import type { Progress } from "./progress.ts";
 import type { Result } from "./report.ts";
 import { summarize } from "./statistics.ts";
+import { Workbench, type WorkbenchOptions } from "./workbench.ts";
 
-export interface RunOptions {
-  isQuick: boolean;
-  progress: Progress;
-  signal: AbortSignal;
-}
+export type RunOptions = Omit<WorkbenchOptions, "quiet">;
 
 /** A benchmark that breaks is a result too: the others go on. Only an interrupt is thrown. */
 export async function runBenchmark(benchmark: Benchmark, options: RunOptions): Promise<Result> {
@@ -35,11 +31,9 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
     load: quiet.load,
   };
   try {
-    // A lab of its own: nothing that one benchmark leaves in memory or on disk is there for the next.
-    await using lab = await Lab.open({ progress, quiet, signal });
-    const measured = await benchmark.run(lab, isQuick ? benchmark.rounds.quick : benchmark.rounds.full);
+    const measured = await measure(benchmark, { ...options, quiet }, benchmark.rounds[isQuick ? "quick" : "full"]);
     const ours = summarize(measured.ours, better);
-    const rival = summarize(measured.rival, better);
+    const rival = measured.rival === null ? null : summarize(measured.rival, better);
     const { ratio, isMet } = judge(bar, ours, rival);
     const { checks, notes = [] } = measured;
     const ok = isMet && checks.every((check) => check.isMet);
@@ -54,4 +48,14 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
   }
   result.load = quiet.load;
   return result;
+}
+
+/** A place of its own for each: nothing that one benchmark leaves in memory or on disk is there for the next. */
+async function measure(benchmark: Benchmark, options: WorkbenchOptions, rounds: number) {
+  if ("attempt" in benchmark) {
+    await using bench = await Workbench.make(options);
+    return { ...(await benchmark.attempt(bench, rounds)), rival: null };
+  }
+  await using lab = await Lab.open(options);
+  return await benchmark.run(lab, rounds);
 }

@@ -260,6 +260,7 @@ function metricsOf(manager: SandboxManager): Metrics {
       return counts;
     },
     runningCommands: () => manager.counts().runningCommands,
+    pooled: () => manager.counts().pooled,
     lastEvent: () => manager.events.cursor,
   });
 }

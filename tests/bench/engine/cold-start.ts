@@ -1,9 +1,6 @@
-import { once } from "node:events";
 import { takeTurns, type Benchmark } from "../benchmark.ts";
+import { assertGreeting, greeter, timeRawFirstByte } from "../first-byte.ts";
 import type { Lab } from "../lab.ts";
-
-const argv = ["/bin/echo", "hi"];
-const greeting = "hi\n";
 
 /** From the wish for a sandbox to the first byte of a program in it. */
 export const coldStart: Benchmark = {
@@ -14,7 +11,7 @@ export const coldStart: Benchmark = {
   bar: { of: "ratio", is: "at most", value: 1.25 },
   rounds: { full: 30, quick: 10 },
   async run(lab, rounds) {
-    const samples = await takeTurns(lab, rounds, { ours: () => startOurs(lab), rival: () => startRival(lab) });
+    const samples = await takeTurns(lab, rounds, { ours: () => startOurs(lab), rival: () => timeRawFirstByte(lab) });
     return { ...samples, checks: [] };
   },
 };
@@ -22,29 +19,12 @@ export const coldStart: Benchmark = {
 async function startOurs(lab: Lab): Promise<number> {
   const startMs = performance.now();
   await using sandbox = await lab.create();
-  const process = await sandbox.spawn({ argv, cwd: "/" });
+  const process = await sandbox.spawn({ argv: [...greeter.argv], cwd: "/" });
   for await (const { data } of process) {
     const tookMs = performance.now() - startMs;
-    assertGreeting(data);
+    assertGreeting(data.toString());
     await process.wait();
     return tookMs;
   }
   throw new Error("The first process in a sandbox of ours said nothing");
-}
-
-async function startRival(lab: Lab): Promise<number> {
-  await using bundle = await lab.rival.prepare(argv);
-  const startMs = performance.now();
-  const stdout = bundle.start();
-  const [data] = (await lab.until(once(stdout, "data"), "first byte of runsc run")) as [Buffer];
-  const tookMs = performance.now() - startMs;
-  assertGreeting(data);
-  await bundle.exited();
-  stdout.destroy();
-  return tookMs;
-}
-
-function assertGreeting(data: Buffer): void {
-  if (data.toString() !== greeting)
-    throw new Error(`A process that should say hi said ${JSON.stringify(data.toString())}`);
 }

@@ -1,5 +1,5 @@
 import type { Sandbox } from "@atoll/engine";
-import { takeTurns, type Benchmark } from "../benchmark.ts";
+import { takeTurns, type Benchmark, type Comparison } from "../benchmark.ts";
 import { withIdlePair } from "../idle-pair.ts";
 import type { Lab } from "../lab.ts";
 import type { RawBundle } from "../raw-runsc.ts";
@@ -29,7 +29,7 @@ export const execConcurrent: Benchmark = {
   run: (lab, rounds) => measure(lab, rounds, concurrency),
 };
 
-function measure(lab: Lab, rounds: number, count: number): ReturnType<Benchmark["run"]> {
+function measure(lab: Lab, rounds: number, count: number): ReturnType<Comparison["run"]> {
   return withIdlePair(lab, async ({ sandbox, bundle }) => {
     const samples = await takeTurns(lab, rounds, {
       ours: () => timeAll(lab, count, () => execOurs(sandbox)),

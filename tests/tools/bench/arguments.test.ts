@@ -5,14 +5,23 @@ const names = ["engine.cold_start", "engine.exec", "engine.kill"];
 const parse = (...argv: string[]) => parseArguments(argv, names);
 
 test("without arguments everything is run in full", () => {
-  expect(parse()).toEqual({ only: "", isQuick: false, jsonFile: undefined, wantsHelp: false });
+  expect(parse()).toEqual({
+    only: "",
+    isQuick: false,
+    jsonFile: undefined,
+    driver: "gvisor",
+    seed: undefined,
+    wantsHelp: false,
+  });
 });
 
 test("all options can stand together", () => {
-  expect(parse("--only", "engine.e", "--quick", "--json=out.json", "-h")).toEqual({
+  expect(parse("--only", "engine.e", "--quick", "--json=out.json", "--driver=local", "--seed", "17", "-h")).toEqual({
     only: "engine.e",
     isQuick: true,
     jsonFile: "out.json",
+    driver: "local",
+    seed: 17,
     wantsHelp: true,
   });
 });
@@ -23,6 +32,9 @@ test.for([
   [["--rounds", "3"], "Cannot use --rounds: there is no such option. See --help."],
   [["--only", "engine.kil_"], 'Cannot select "engine.kil_": no benchmark begins so. Did you mean engine.kill?'],
   [["--only"], "Cannot use --only without a value"],
+  [["--driver", "docker"], "Cannot use driver docker: there are gvisor, local"],
+  [["--seed", "-1"], "Cannot use seed -1: it is a number of at most nine digits"],
+  [["--seed=x"], "Cannot use seed x: it is a number of at most nine digits"],
   [["--only="], "Cannot use --only without a value"],
   [["--quick=yes"], "Cannot use --quick with a value: it takes none"],
   [["engine.exec"], 'Cannot use "engine.exec": choose benchmarks with --only <prefix>'],

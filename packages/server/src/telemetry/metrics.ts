@@ -4,6 +4,8 @@ export interface MetricsSources {
   /** How many sandboxes are in each state. */
   sandboxes: () => ReadonlyMap<string, number>;
   runningCommands: () => number;
+  /** Sandboxes that are ready and nobody's. */
+  pooled: () => number;
   /** The cursor of the last event: it grows by one with each. */
   lastEvent: () => number;
 }
@@ -30,6 +32,7 @@ export class Metrics {
     this.#refused = new Counter({ name: "atoll_refused_total", help: "Requests with wrong credentials", registers });
     this.#registry.registerMetric(sandboxesByState(sources));
     this.#registry.registerMetric(reading("atoll_commands_running", "Commands that run", sources.runningCommands));
+    this.#registry.registerMetric(reading("atoll_sandboxes_pooled", "Sandboxes ready in the pool", sources.pooled));
     this.#registry.registerMetric(reading("atoll_last_event", "Cursor of the last event", sources.lastEvent));
   }
 

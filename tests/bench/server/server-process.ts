@@ -1,0 +1,120 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { hostEnvironment } from "../host-command.ts";
+
+const program = fileURLToPath(new URL("../../../packages/server/src/main.ts", import.meta.url));
+
+export interface ServerProcessOptions {
+  /** Made if it is missing; the data directory and the log are in it. */
+  dir: string;
+  /** As the program takes them. */
+  flags?: readonly string[];
+}
+
+/** A server as `npm start` makes one, in a process of its own and on a data directory of its own. It can be killed and started again. */
+export class ServerProcess implements AsyncDisposable {
+  readonly dataDir: string;
+  readonly logFile: string;
+  #flags: readonly string[];
+  #child: ChildProcess | undefined;
+  #port = "0";
+  #key = "";
+
+  private constructor({ dir, flags = [] }: ServerProcessOptions) {
+    this.dataDir = join(dir, "data");
+    this.logFile = join(dir, "server.log");
+    this.#flags = flags;
+  }
+
+  static async start(options: ServerProcessOptions): Promise<ServerProcess> {
+    await mkdir(options.dir, { recursive: true });
+    const server = new ServerProcess(options);
+    await server.restart();
+    return server;
+  }
+
+  get port(): number {
+    return Number(this.#port);
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#port}`;
+  }
+
+  /** The admin key. */
+  get key(): string {
+    return this.#key;
+  }
+
+  get pid(): number {
+    return this.#child?.pid ?? 0;
+  }
+
+  /** On the same data directory and the same port. Resolves when it listens. */
+  async restart(): Promise<void> {
+    const log = openSync(this.logFile, "a");
+    const argv = ["--data-dir", this.dataDir, "--port", this.#port, "--kill-on-exit", "--log-level", "warn"];
+    this.#child = spawn(
+      process.execPath,
+      ["--conditions=source", "--import", "tsx", program, ...argv, ...this.#flags],
+      {
+        env: hostEnvironment,
+        stdio: ["ignore", "pipe", log],
+        // Ctrl-C in a terminal is for the benchmark to handle, in order.
+        detached: true,
+      },
+    );
+    closeSync(log);
+    const greeting = await this.#readGreeting(this.#child);
+    this.#port = /listens on \S+:(\d+)/.exec(greeting)?.[1] ?? this.#port;
+    this.#key = /ATOLL_API_KEY=(atk_\S+)/.exec(greeting)?.[1] ?? this.#key;
+  }
+
+  /** Without a chance to do anything about it. */
+  async kill(): Promise<void> {
+    await this.#end("SIGKILL");
+  }
+
+  /** What `/metrics` says of a name without labels. */
+  async metric(name: string): Promise<number> {
+    const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${this.#key}` } });
+    const text = await response.text();
+    const value = new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1];
+    if (value === undefined) throw new Error(`The server does not tell ${name}: ${text.slice(0, 200)}`);
+    return Number(value);
+  }
+
+  /** With every sandbox, whatever state the server is in. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Only a living server can remove what it has.
+    if (this.#hasEnded()) await this.restart();
+    await this.#end("SIGTERM");
+  }
+
+  #hasEnded(): boolean {
+    return this.#child === undefined || this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || this.#hasEnded()) return;
+    const gone = once(child, "exit");
+    child.kill(signal);
+    await gone;
+  }
+
+  async #readGreeting({ stdout }: ChildProcess): Promise<string> {
+    if (stdout === null) throw new Error("The server has no output");
+    let text = "";
+    for await (const line of createInterface({ input: stdout })) {
+      text += `${line}\n`;
+      if (line.startsWith("What there is:")) return text;
+    }
+    throw new Error(`The server did not start: ${await readFile(this.logFile, "utf8")}`);
+  }
+}
