@@ -1,2 +1,3 @@
 export * from "./object-store.ts";
-export { assertObjectKey } from "./object-key.ts";
+export { assertObjectKey, assertObjectPrefix } from "./object-key.ts";
+export { probeConditions } from "./probe-conditions.ts";

@@ -1,17 +1,27 @@
 import { SandboxError } from "@atoll/protocol";
 
 const longestKeyBytes = 900;
+/** Some stores keep parts as names of files, with a few characters of their own. */
+const longestPartBytes = 200;
 const part = /^[A-Za-z0-9._=@+-]+$/;
+const suggestion = "Use letters, digits and ._=@+- in parts that are separated by single slashes.";
+
+const isPart = (name: string): boolean =>
+  part.test(name) && name.length <= longestPartBytes && name !== "." && name !== "..";
 
 /** Refuses a key that some store would read in its own way: the same set of names works in all of them. */
 export function assertObjectKey(key: string): void {
-  const sound = key.split("/").every((name) => part.test(name) && name !== "." && name !== "..");
-  if (sound && key.length <= longestKeyBytes) return;
-  throw new SandboxError(
-    "invalid_argument",
-    `Cannot use ${JSON.stringify(key.slice(0, 100))} as the key of an object`,
-    {
-      suggestion: "Use letters, digits and ._=@+- in parts that are separated by single slashes.",
-    },
-  );
+  if (key.length <= longestKeyBytes && key.split("/").every(isPart)) return;
+  const shown = JSON.stringify(key.slice(0, 100));
+  throw new SandboxError("invalid_argument", `Cannot use ${shown} as the key of an object`, { suggestion });
+}
+
+/** A prefix is the beginning of a key, or empty for all. It may end anywhere, also in a slash. */
+export function assertObjectPrefix(prefix: string): void {
+  const parts = prefix.split("/");
+  const last = parts.pop() ?? "";
+  const sound = parts.every(isPart) && (last === "" || (part.test(last) && last.length <= longestPartBytes));
+  if (prefix.length <= longestKeyBytes && sound) return;
+  const shown = JSON.stringify(prefix.slice(0, 100));
+  throw new SandboxError("invalid_argument", `Cannot list objects whose key starts with ${shown}`, { suggestion });
 }

@@ -1,0 +1,47 @@
+import { SandboxError } from "@atoll/protocol";
+import { maxSmallObjectBytes, type ByteRange, type Checksum } from "./object-store.ts";
+
+const isCount = (value: number): boolean => Number.isSafeInteger(value) && value >= 0;
+
+export function assertByteRange(key: string, range: ByteRange): void {
+  if (isCount(range.offset) && isCount(range.length)) return;
+  const { offset, length } = range;
+  throw new SandboxError("invalid_argument", `Cannot read ${length} bytes of ${key} from byte ${offset} on`);
+}
+
+export function assertChecksum(key: string, checksum: Checksum): void {
+  if (isCount(checksum.sizeBytes) && /^[0-9a-f]{64}$/.test(checksum.sha256)) return;
+  throw new SandboxError("invalid_argument", `Cannot check ${key}: the checksum is not one`, {
+    suggestion: "Give sha256 as 64 lower-case hexadecimal digits, and the size in bytes.",
+    details: { sha256: checksum.sha256.slice(0, 100), sizeBytes: checksum.sizeBytes },
+  });
+}
+
+export function assertSmallObject(key: string, sizeBytes: number): void {
+  if (sizeBytes <= maxSmallObjectBytes) return;
+  throw new SandboxError("invalid_argument", `Cannot hold ${key} in memory: it has ${sizeBytes} bytes`, {
+    suggestion: `Use upload, download or read for more than ${maxSmallObjectBytes} bytes.`,
+    details: { key, sizeBytes, maxSmallObjectBytes },
+  });
+}
+
+/** Compares what came with what was to come, before anybody sees it. */
+export function assertSameBytes(key: string, expected: Checksum, actual: Checksum): void {
+  if (actual.sizeBytes === expected.sizeBytes && actual.sha256 === expected.sha256) return;
+  const plain = ({ sha256, sizeBytes }: Checksum) => ({ sha256, sizeBytes });
+  throw new SandboxError("storage_failed", `Cannot take the bytes of ${key}: they are not the expected ones`, {
+    suggestion: "Try again; if it stays so, the file has changed or the stored object is damaged.",
+    details: { key, expected: plain(expected), actual: plain(actual) },
+  });
+}
+
+export function conflict(key: string): SandboxError {
+  return new SandboxError("conflict", `Cannot write ${key}: it is not as the condition says`, {
+    suggestion: "Read the object again and decide anew.",
+    details: { key },
+  });
+}
+
+export function notFound(key: string, place: string): SandboxError {
+  return new SandboxError("not_found", `Cannot read ${key}: ${place} has no such object`, { details: { key, place } });
+}

@@ -1,0 +1,7 @@
+import { MemoryObjectStore } from "./support/memory-object-store.ts";
+import { storeContract } from "./support/store-contract.ts";
+
+storeContract("memory", async () => {
+  const store = new MemoryObjectStore();
+  return { store, close: () => store.close() };
+});

@@ -1,0 +1,44 @@
+import { describe } from "vitest";
+import type { ObjectStore } from "../../src/index.ts";
+import { bigObjects } from "./contract/big-objects.ts";
+import { conditions } from "./contract/conditions.ts";
+import { faults } from "./contract/faults.ts";
+import { keys } from "./contract/keys.ts";
+import { smallObjects } from "./contract/small-objects.ts";
+
+/**
+ * What goes wrong on the way to a store, for its next `times` calls:
+ * - `unavailable`: the call is refused and nothing happens;
+ * - `cut`: the connection breaks in the middle of the bytes, and nothing happens;
+ * - `lost_answer`: the call takes place and its answer never comes.
+ */
+export interface Fault {
+  kind: "unavailable" | "cut" | "lost_answer";
+  times: number;
+}
+
+/** A fresh, empty place for objects. */
+export interface StorePlace {
+  store: ObjectStore;
+  /** Another client of the same place; `close` closes it too. Without it the one store has to play all parts. */
+  another?: () => Promise<ObjectStore>;
+  /** Arms a fault; `times: 0` disarms. */
+  inject?: (fault: Fault) => void;
+  /** Bytes from which on uploads are cut into pieces. */
+  partBytes?: number;
+  close: () => Promise<void>;
+}
+
+export type OpenPlace = () => Promise<StorePlace>;
+
+/** What every store has to do, whatever it is made of. */
+export function storeContract(name: string, open: OpenPlace, options: { timeoutMs?: number } = {}): void {
+  const timeout = options.timeoutMs ?? 60_000;
+  describe(`${name} store`, { timeout }, () => {
+    smallObjects(open);
+    conditions(open);
+    keys(open);
+    bigObjects(open);
+    faults(open);
+  });
+}
