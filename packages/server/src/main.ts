@@ -12,6 +12,8 @@ async function main(): Promise<void> {
   if (words.includes("--doctor")) return examine(words);
   const config = await readConfig();
   const log = createLog(config.config.logLevel);
+  // A mistake of this program, and no reason to end everybody's streams.
+  process.on("unhandledRejection", (error) => log.error({ err: error }, "promise failed that nobody waits for"));
   const server = await Server.start({ config, log });
   log.info({ url: server.url, dataDir: config.config.dataDir, sandboxes: server.sandboxCount }, "server started");
   greet(server);

@@ -81,6 +81,8 @@ export class CommandInput {
 /** Stops waiting, not the work. */
 async function abortable<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return work;
+  // Whoever stops waiting does not hear of its failure; nobody else waits for it.
+  work.catch(() => undefined);
   signal.throwIfAborted();
   let abort: () => void = () => undefined;
   try {

@@ -43,6 +43,8 @@ export class Command {
   #inputBell = new Bell();
   /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
   #letGo = new AbortController();
+  /** Set when this server goes: nobody here learns the end any more. */
+  #detachedBecause: Error | undefined;
   #kept: Promise<void> = Promise.resolve();
   #storing: Promise<void> = Promise.resolve();
 
@@ -101,10 +103,10 @@ export class Command {
     yield* followLog(await this.#readableLog(), options);
   }
 
-  /** Resolves when the end is stored. */
+  /** Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server goes before. */
   async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
     while (this.isRunning) {
-      if (this.#letGo.signal.aborted) throw this.#letGo.signal.reason;
+      if (this.#detachedBecause !== undefined) throw this.#detachedBecause;
       await this.#bell.wait(signal);
     }
     return this.info();
@@ -160,7 +162,7 @@ export class Command {
 
   /** The sandbox is being removed with everything that is stored: from now on only memory is changed. */
   async abandon(because: string): Promise<void> {
-    this.#letGo.abort();
+    this.#letGo.abort(new SandboxError("sandbox_ended", `Cannot carry on with command ${this.id}: ${because}`));
     await this.#storing;
     if (!this.isRunning) return;
     this.#stored = { ...this.#facts(), state: "lost", because };
@@ -171,6 +173,7 @@ export class Command {
   detach(reason: Error): void {
     this.#letGo.abort(reason);
     if (!this.isRunning) return;
+    this.#detachedBecause = reason;
     this.#openLog.interrupt(reason);
     this.#bell.ring();
   }
@@ -204,15 +207,21 @@ export class Command {
   }
 
   async #end(ended: EndedCommand): Promise<void> {
-    await this.#untilStored(() => this.#options.store.saveEnd(ended));
-    this.#stored = ended;
+    await this.#untilStored(async () => {
+      await this.#options.store.saveEnd(ended);
+      // In one step with storing it: whoever waits for what is being stored sees the end, and does not make up another.
+      this.#stored = ended;
+    });
     await this.#close();
   }
 
   async #close(): Promise<void> {
-    await this.#openLog.complete();
-    this.#bell.ring();
-    this.#options.onEnd(this);
+    try {
+      await this.#openLog.complete();
+    } finally {
+      this.#bell.ring();
+      this.#options.onEnd(this);
+    }
   }
 
   /** A full disk makes the process wait and loses nothing. */

@@ -42,6 +42,7 @@ export class SandboxCommands {
   readonly #starting = new Set<Promise<unknown>>();
   /** What a start is refused with from now on. */
   #refusal: SandboxError | undefined;
+  #isDetached = false;
 
   constructor(options: SandboxCommandsOptions) {
     this.#options = options;
@@ -95,12 +96,17 @@ export class SandboxCommands {
   /** Nothing is stored any more when it resolves: the directory can be removed. */
   async abandon(because: string): Promise<void> {
     this.#refusal = new SandboxError("sandbox_ended", `Cannot start a command: ${because}`);
-    await Promise.allSettled([...this.#commands.values()].map((command) => command.abandon(because)));
+    const abandonAll = (): Promise<unknown> =>
+      Promise.allSettled([...this.#commands.values()].map((command) => command.abandon(because)));
+    await abandonAll();
     await Promise.allSettled(this.#starting);
+    // Those whose start was under way.
+    await abandonAll();
   }
 
   detach(): void {
     this.#refusal = new SandboxError("unavailable", "Cannot start a command: the server stops");
+    this.#isDetached = true;
     for (const command of this.#commands.values()) command.detach(this.#refusal);
   }
 
@@ -176,6 +182,8 @@ export class SandboxCommands {
   #begin(stored: RunningCommand, process: GuestProcess): Command {
     const command = this.#add(stored, CommandLog.create(this.#store.logDir(stored.id), stored.logBytes));
     command.attach(process);
+    // Its start was under way when this server let go: it is the next one's.
+    if (this.#isDetached && this.#refusal !== undefined) command.detach(this.#refusal);
     this.#options.onStart(command.info());
     return command;
   }

@@ -233,9 +233,11 @@ function jsonBody(request: FastifyRequest, route: Route, name: RouteName): unkno
 
 function leaving(reply: FastifyReply): AbortSignal {
   const controller = new AbortController();
-  reply.raw.once("close", () => {
+  const leave = (): void => {
     if (!reply.raw.writableFinished) controller.abort(new Error("The client went away"));
-  });
+  };
+  if (reply.raw.destroyed) leave();
+  else reply.raw.once("close", leave);
   return controller.signal;
 }
 

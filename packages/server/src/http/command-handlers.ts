@@ -58,7 +58,7 @@ export function commandHandlers({ manager, quota }: Parts) {
       assertMayUseTemplate({ kind: "key", key }, body.template ?? "host", "run once");
       const call = await oneOffs.start(body, key, idempotencyKey);
       note({ sandboxId: call.command.info().sandboxId });
-      if (wantsLines) return withEnd(commandLines(call.command, { signal }), call.done);
+      if (wantsLines) return withEnd(commandLines(call.command, { signal }), call.done, signal);
       try {
         return await commandResult(call.command, waiting);
       } finally {
@@ -72,8 +72,16 @@ function startedOnly(command: Command): CommandResult {
   return { command: command.info(), stdout: "", stderr: "", droppedBytes: 0 };
 }
 
-/** Also when the reader leaves in the middle. */
-function withEnd(stream: LineStream<CommandLine>, end: () => Promise<void>): LineStream<CommandLine> {
+/** Also when the reader leaves in the middle, or before the first line was asked for. */
+function withEnd(
+  stream: LineStream<CommandLine>,
+  end: () => Promise<void>,
+  signal: AbortSignal,
+): LineStream<CommandLine> {
+  // Whoever reads the lines is told what goes wrong; here there is nobody left to tell.
+  const leave = (): void => void end().catch(() => undefined);
+  if (signal.aborted) leave();
+  else signal.addEventListener("abort", leave, { once: true });
   const iterator = stream.lines[Symbol.asyncIterator]();
   const lines: AsyncIterator<CommandLine> = {
     next: async () => {

@@ -1,0 +1,124 @@
+import type { CommandInfo, CommandLine, CommandResult } from "@atoll/protocol";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ApiClient, readLines } from "../support/api-client.ts";
+import { RawWebSocket } from "../support/raw-websocket.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+/** In this process: a promise that fails unheard in the server fails the whole test run. */
+let server: TestServer;
+let api: ApiClient;
+
+beforeAll(async () => {
+  server = await startTestServer();
+  api = new ApiClient(server.url, server.key);
+});
+
+afterAll(async () => {
+  await server.dispose();
+});
+
+interface Seen {
+  stdout: string;
+  stderr: string;
+  end: CommandInfo | undefined;
+}
+
+const programs = [
+  (n: number) => ({ language: "bash", code: `echo out ${n}; echo err ${n} >&2` }),
+  (n: number) => ({ argv: ["sh", "-c", `echo out ${n}; echo err ${n} >&2`] }),
+  (n: number) => ({ language: "bash", code: `cat; echo err ${n} >&2`, stdin: `out ${n}\n` }),
+  (n: number) => ({ argv: ["sh", "-c", `echo out ${n}; exec sh -c 'echo err ${n} >&2'`] }),
+  (n: number) => ({ argv: ["sh", "-c", `(echo out ${n}) & wait; echo err ${n} >&2`] }),
+];
+
+function request(n: number): { driver: string } {
+  const program = programs[n % programs.length];
+  if (program === undefined) throw new Error("there is a program for every number");
+  return { driver: "local", ...program(n) };
+}
+
+function post(body: object, headers: Record<string, string>, signal?: AbortSignal): Promise<Response> {
+  const all = { "content-type": "application/json", ...headers };
+  return api.fetch("POST", "/run", { body: JSON.stringify(body), headers: all, ...(signal && { signal }) });
+}
+
+async function whole(response: Response): Promise<Seen> {
+  if (response.headers.get("content-type")?.includes("ndjson") !== true) {
+    const { stdout, stderr, command } = (await response.json()) as CommandResult;
+    return { stdout, stderr, end: command };
+  }
+  const seen: Seen = { stdout: "", stderr: "", end: undefined };
+  for await (const line of readLines<CommandLine>(response)) {
+    if (line.type === "stdout" || line.type === "stderr") seen[line.type] += line.text ?? "";
+    if (line.type === "ended") seen.end = line.command;
+  }
+  return seen;
+}
+
+/** The caller goes at a chosen moment: before any answer, at the start, or after the first output. */
+async function leave(n: number, headers: Record<string, string>): Promise<void> {
+  const left = new AbortController();
+  const body = { driver: "local", argv: ["sh", "-c", `echo out ${n}; exec sleep 600`], timeoutMs: 600_000 };
+  const answer = post(body, { ...headers, accept: "application/x-ndjson" }, left.signal);
+  if (n % 4 === 0) {
+    // Once the request is on its way: other requests pass between this one and its answer.
+    await api.ask("GET", "/healthz");
+    left.abort();
+    await expect(answer).rejects.toThrow(/abort/);
+    return;
+  }
+  const waitFor = n % 4 === 1 ? "started" : "stdout";
+  let follower: RawWebSocket | undefined;
+  const reading = (async () => {
+    for await (const line of readLines<CommandLine>(await answer)) {
+      if (line.type === "started" && n % 4 === 3) {
+        follower = await RawWebSocket.greeted(server.url, { key: server.key });
+        const { sandboxId, id: commandId } = line.command;
+        follower.send({ type: "follow", channel: 1, sandboxId, commandId });
+        await follower.until("following");
+      }
+      if (line.type === waitFor) left.abort();
+    }
+  })();
+  await expect(reading).rejects.toThrow(/abort/);
+  // Another who follows is told that it is over, and does not wait for ever.
+  for (let told = await follower?.next(); told !== undefined; told = await follower?.next()) {
+    if ("type" in told && (told.type === "ended" || told.type === "error")) break;
+  }
+  await follower?.close();
+}
+
+test("of many runs at once, some of which are left by their callers, each that is waited for is whole and none stays", async () => {
+  const total = 90;
+  let next = 0;
+  const answered: number[] = [];
+  const worker = async (): Promise<void> => {
+    for (let n = next++; n < total; n = next++) {
+      const headers: Record<string, string> = n % 2 === 0 ? { accept: "application/x-ndjson" } : {};
+      if (n % 3 === 0) {
+        await leave(n / 3, {});
+        continue;
+      }
+      if (n % 5 === 0) headers["idempotency-key"] = `storm-${n}`;
+      const response = await post(request(n), headers);
+      expect(response.status).toBe(200);
+      const { stdout, stderr, end } = await whole(response);
+      expect({ n, stdout, stderr, exitCode: end?.exitCode }).toEqual({
+        n,
+        stdout: `out ${n}\n`,
+        stderr: `err ${n}\n`,
+        exitCode: 0,
+      });
+      answered.push(n);
+    }
+  };
+  await Promise.all(Array.from({ length: 8 }, worker));
+  expect(answered).toHaveLength(60);
+  // Those with a key stay for a while, for callers that lost the answer.
+  const kept = answered.filter((n) => n % 5 === 0).length;
+  await expect
+    .poll(async () => (await api.ask<{ sandboxes: unknown[] }>("GET", "/sandboxes")).body.sandboxes.length, {
+      timeout: 30_000,
+    })
+    .toBeLessThanOrEqual(kept);
+});
