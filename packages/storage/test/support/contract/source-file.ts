@@ -10,7 +10,7 @@ export interface SourceFile extends Checksum {
   content: Buffer;
 }
 
-export const checksumOf = (content: Buffer): Checksum => ({
+const checksumOf = (content: Buffer): Checksum => ({
   sha256: createHash("sha256").update(content).digest("hex"),
   sizeBytes: content.length,
 });
