@@ -1,10 +1,12 @@
 #!/usr/bin/env node
 /**
  * Makes a fresh clone ready: npm packages, system packages, the guest program,
- * git hooks. Needs nothing but Node and npm. Looks before it acts, so a second
+ * bundles of our own programs, git hooks. Needs nothing but Node and npm. Looks before it acts, so a second
  * run changes nothing and ends at once.
  */
 import { parseArgs } from "node:util";
+import { buildBundle, programNames } from "./bundles/build-bundle.mjs";
+import { freshBundle } from "./bundles/fresh-bundle.mjs";
 import { buildGuest, hasGuestSources, isGuestCurrent, linkGuest } from "./setup/guest.mjs";
 import { installHooks } from "./setup/hooks.mjs";
 import { withLock } from "./setup/lock.mjs";
@@ -85,6 +87,23 @@ async function prepareGuest(report) {
   });
 }
 
+/**
+ * Bundles make our programs start sooner, and that is all: without them the sources run.
+ *
+ * @param {import("./setup/report.mjs").Report} report
+ */
+async function prepareBundles(report) {
+  const isStale = () => programNames.filter((name) => freshBundle(name) === undefined);
+  if (isStale().length === 0) return report.ok("bundles");
+  await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, async () => {
+    for (const name of isStale()) {
+      await buildBundle(name).catch((error) => {
+        report.ok(`bundles: ${name} runs from its sources, since it cannot be bundled: ${error.message}`);
+      });
+    }
+  });
+}
+
 async function main() {
   const { values } = parseArgs({
     options: {
@@ -111,6 +130,7 @@ async function main() {
   await prepareModules(report);
   if (values["npm-only"]) return;
   await installHooks(report);
+  await prepareBundles(report);
   const isComplete = await prepareSystem(report);
   if (isComplete) await prepareGuest(report);
   if (isComplete) report.ok("Ready. Try: npm start");

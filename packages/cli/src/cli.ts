@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { Atoll } from "@atoll/sdk";
+import type { Atoll } from "@atoll/sdk";
 import type { Environment } from "./environment.ts";
 import { exitCodes } from "./exit-code.ts";
 import { Interruption, type EndingSignal } from "./interruption.ts";
@@ -36,7 +36,7 @@ export class Cli {
   /** The exit code of an error: 1, or 125 where 1 would look like the command's. */
   failureExitCode: number = exitCodes.failure;
   #options: SharedOptions = {};
-  #atoll: Atoll | undefined;
+  #atoll: Promise<Atoll> | undefined;
   readonly #stop = new AbortController();
   #passOn: ((name: "SIGINT" | "SIGTERM") => void) | undefined;
 
@@ -86,13 +86,21 @@ export class Cli {
 
   /** The one connection of this call. */
   async atoll(): Promise<Atoll> {
-    const { url, key } = await this.settings();
-    this.#atoll ??= new Atoll({ baseUrl: url.value, apiKey: key.value });
+    this.#atoll ??= this.#connect();
     return this.#atoll;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#atoll?.[Symbol.asyncDispose]();
+    // Whoever wanted a connection that could not be made was told why.
+    const atoll = await this.#atoll?.catch(() => undefined);
+    await atoll?.[Symbol.asyncDispose]();
+  }
+
+  async #connect(): Promise<Atoll> {
+    const { url, key } = await this.settings();
+    // Not every call needs a server, and this is most of what there is to load.
+    const { Atoll } = await import("@atoll/sdk");
+    return new Atoll({ baseUrl: url.value, apiKey: key.value });
   }
 
   /** Waits while the reader of stdout is slow, so that memory does not fill up with what it has not read. */

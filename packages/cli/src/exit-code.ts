@@ -1,4 +1,5 @@
-import { isSandboxError, signalNumbers, type CommandInfo } from "@atoll/protocol";
+import { constants } from "node:os";
+import { isSandboxError, type CommandInfo } from "@atoll/protocol";
 
 /** Every exit code that is ours; the rest are those of commands. */
 export const exitCodes = {
@@ -30,12 +31,13 @@ export function exitCodeOf(command: Pick<CommandInfo, "state" | "exitCode" | "si
   if (command.state === "lost") return exitCodes.ownFailure;
   if (command.timedOut) return exitCodes.timedOut;
   if (command.exitCode !== null) return command.exitCode;
-  return command.signal === null ? exitCodes.ownFailure : 128 + signalNumber(command.signal);
+  return command.signal === null ? exitCodes.ownFailure : exitCodeOfSignal(command.signal);
 }
 
-function signalNumber(name: string): number {
-  const known = new Map<string, number>(Object.entries(signalNumbers)).get(name);
-  return known ?? Number(/^SIGRT(\d+)$/.exec(name)?.[1] ?? 0);
+/** As shells tell that a signal ended a program. */
+export function exitCodeOfSignal(name: string): number {
+  const known = new Map<string, number>(Object.entries(constants.signals)).get(name);
+  return 128 + (known ?? Number(/^SIGRT(\d+)$/.exec(name)?.[1] ?? 0));
 }
 
 /** As shells tell a program that could not be started; anything else that went wrong was not the command's doing. */

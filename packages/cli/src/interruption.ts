@@ -1,4 +1,4 @@
-import { signalNumbers } from "@atoll/protocol";
+import { exitCodeOfSignal } from "./exit-code.ts";
 
 export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
@@ -10,6 +10,6 @@ export class Interruption extends Error {
   constructor(signal: EndingSignal | "SIGPIPE") {
     super(`Interrupted by ${signal}`);
     this.signal = signal;
-    this.exitCode = 128 + signalNumbers[signal];
+    this.exitCode = exitCodeOfSignal(signal);
   }
 }

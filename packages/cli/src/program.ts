@@ -1,38 +1,62 @@
-import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import type { Cli, SharedOptions } from "./cli.ts";
-import { attachCommand } from "./commands/attach.ts";
-import { completionCommand } from "./commands/completion.ts";
-import { configCommand } from "./commands/config.ts";
-import { cpCommand } from "./commands/cp.ts";
-import { createCommand } from "./commands/create.ts";
-import { doctorCommand } from "./commands/doctor.ts";
-import { eventsCommand } from "./commands/events.ts";
-import { execCommand } from "./commands/exec.ts";
-import { infoCommand } from "./commands/info.ts";
-import { keyCommand } from "./commands/key.ts";
-import { killCommand } from "./commands/kill.ts";
-import { logsCommand } from "./commands/logs.ts";
-import { lsCommand } from "./commands/ls.ts";
-import { portCommand } from "./commands/port.ts";
-import { psCommand } from "./commands/ps.ts";
-import { runCommand } from "./commands/run.ts";
-import { shellCommand } from "./commands/shell.ts";
-import { statsCommand } from "./commands/stats.ts";
-import { templateCommand } from "./commands/template.ts";
-import { upCommand } from "./commands/up.ts";
 import { addSharedOptions, outputOf } from "./commands/verb.ts";
 import { exitCodeHelp } from "./exit-code.ts";
+import { version } from "./version.ts";
 
-const groups: Readonly<Record<string, readonly ((cli: Cli) => Command)[]>> = {
-  "Run things:": [runCommand, execCommand, shellCommand, attachCommand, logsCommand, psCommand],
-  "Sandboxes:": [createCommand, lsCommand, infoCommand, statsCommand, cpCommand, portCommand, killCommand],
-  "Server:": [upCommand, doctorCommand, eventsCommand, templateCommand, keyCommand],
-  "This program:": [configCommand, completionCommand],
+type MakeCommand = (cli: Cli) => Command;
+
+/** Each is loaded when it is wanted: most calls are of one command, and begin by waiting for its code. */
+const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<MakeCommand>>>>> = {
+  "Run things:": {
+    run: async () => (await import("./commands/run.ts")).runCommand,
+    exec: async () => (await import("./commands/exec.ts")).execCommand,
+    shell: async () => (await import("./commands/shell.ts")).shellCommand,
+    attach: async () => (await import("./commands/attach.ts")).attachCommand,
+    logs: async () => (await import("./commands/logs.ts")).logsCommand,
+    ps: async () => (await import("./commands/ps.ts")).psCommand,
+  },
+  "Sandboxes:": {
+    create: async () => (await import("./commands/create.ts")).createCommand,
+    ls: async () => (await import("./commands/ls.ts")).lsCommand,
+    info: async () => (await import("./commands/info.ts")).infoCommand,
+    stats: async () => (await import("./commands/stats.ts")).statsCommand,
+    cp: async () => (await import("./commands/cp.ts")).cpCommand,
+    port: async () => (await import("./commands/port.ts")).portCommand,
+    kill: async () => (await import("./commands/kill.ts")).killCommand,
+  },
+  "Server:": {
+    up: async () => (await import("./commands/up.ts")).upCommand,
+    doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
+    events: async () => (await import("./commands/events.ts")).eventsCommand,
+    template: async () => (await import("./commands/template.ts")).templateCommand,
+    key: async () => (await import("./commands/key.ts")).keyCommand,
+  },
+  "This program:": {
+    config: async () => (await import("./commands/config.ts")).configCommand,
+    completion: async () => (await import("./commands/completion.ts")).completionCommand,
+  },
 };
 
-/** The whole command line. It writes help; errors are thrown, for `main` to tell. */
-export function buildProgram(cli: Cli): Command {
+/** These tell of all the others. */
+const tellsOfAll: ReadonlySet<string> = new Set(["completion"]);
+
+/** The program for one command line, with just the command that it names, where one is enough. */
+export async function programFor(cli: Cli, argv: readonly string[]): Promise<Command> {
+  const [first = ""] = operands(argv);
+  const isKnown = Object.values(groups).some((commands) => Object.hasOwn(commands, first));
+  if (isKnown && !tellsOfAll.has(first)) return buildProgram(cli, first);
+  return buildProgram(cli);
+}
+
+/** Words that are neither options nor their values, up to where a command's own words may begin. */
+function operands(argv: readonly string[]): string[] {
+  const takesValue = (word: string | undefined) => word === "--url" || word === "--key";
+  return argv.filter((word, at) => !word.startsWith("-") && !takesValue(argv[at - 1]));
+}
+
+/** The whole command line, or what there is with one command. It writes help; errors are thrown, for `main` to tell. */
+export async function buildProgram(cli: Cli, only?: string): Promise<Command> {
   const program = new Command("atoll")
     .description("Run code you do not trust on machines you own")
     .version(version(), "-V, --version", "print the version")
@@ -42,7 +66,9 @@ export function buildProgram(cli: Cli): Command {
     .enablePositionalOptions();
   addSharedOptions(program);
   for (const [group, commands] of Object.entries(groups)) {
-    for (const make of commands) program.addCommand(make(cli).helpGroup(group));
+    for (const [name, load] of Object.entries(commands)) {
+      if (only === undefined || only === name) program.addCommand((await load())(cli).helpGroup(group));
+    }
   }
   program.addHelpCommand(
     new Command("help").argument("[command]").description("Show the help of a command").helpGroup("This program:"),
@@ -53,9 +79,4 @@ export function buildProgram(cli: Cli): Command {
     `\n${exitCodeHelp}\n\nThe server and the key come from --url and --key, else from ATOLL_API_URL and ATOLL_API_KEY, else from "atoll config set".`,
   );
   return program;
-}
-
-function version(): string {
-  const manifest = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8")) as { version: string };
-  return manifest.version;
 }

@@ -8,7 +8,9 @@ import { describeCommands } from "../src/command-tree.ts";
 import { bashCompletion } from "../src/completion/bash.ts";
 import { readEnvironment } from "../src/environment.ts";
 import { exitCodeOf } from "../src/exit-code.ts";
-import { buildProgram } from "../src/program.ts";
+import { buildProgram, programFor } from "../src/program.ts";
+
+const all = describeCommands(await buildProgram(new Cli(process, readEnvironment({}))));
 
 let stdout: string;
 let cli: Cli;
@@ -32,7 +34,7 @@ beforeEach(() => {
 });
 
 async function parse(...argv: string[]): Promise<void> {
-  await buildProgram(cli).parseAsync(argv, { from: "user" });
+  await (await programFor(cli, argv)).parseAsync(argv, { from: "user" });
 }
 
 describe("the command line", () => {
@@ -45,9 +47,7 @@ describe("the command line", () => {
     await expect(parse("ls", "--lable", "a=b")).rejects.toThrow("Did you mean --label?");
   });
 
-  const paths = describeCommands(buildProgram(new Cli(process, readEnvironment({})))).map(({ path }) => path.join(" "));
-
-  test.for(paths)("%s has help and takes --json", async (path) => {
+  test.for(all.map(({ path }) => path.join(" ")))("%s has help and takes --json", async (path) => {
     const words = path.split(" ");
     await expect(parse(...words.slice(0, -1), "help", words.at(-1) ?? "")).rejects.toBeInstanceOf(CommanderError);
     expect(stdout).toContain(`Usage: atoll ${path}`);
@@ -73,10 +73,8 @@ test.for([
 });
 
 describe("completion", () => {
-  const commands = describeCommands(buildProgram(new Cli(process, readEnvironment({}))));
-
   function complete(...words: string[]): string[] {
-    const script = `${bashCompletion(commands)}
+    const script = `${bashCompletion(all)}
 atoll() { echo 4k2aaaaaaaaaaaaaaaaa; }
 COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _atoll; printf '%s\\n' "\${COMPREPLY[@]}"`;
     return execFileSync("bash", ["-c", script, "bash", ...words], { encoding: "utf8" })
@@ -114,8 +112,6 @@ test("docs/cli.md has a row for each command, with its usage and summary, and no
   const rows = readFileSync(new URL("../../../docs/cli.md", import.meta.url), "utf8")
     .split("\n")
     .filter((line) => line.startsWith("| `atoll "));
-  const leaves = describeCommands(buildProgram(new Cli(process, readEnvironment({})))).filter(
-    ({ path, hasCommands }) => !hasCommands || path[0] === "config",
-  );
+  const leaves = all.filter(({ path, hasCommands }) => !hasCommands || path[0] === "config");
   expect(rows).toEqual(leaves.map(({ usage, summary }) => `| \`${usage}\` | ${summary} |`));
 });

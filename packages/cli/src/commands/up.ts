@@ -1,6 +1,6 @@
-import { signalNumbers } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { exitCodeOfSignal } from "../exit-code.ts";
 import { startServer } from "../host/server-program.ts";
 import { verb } from "./verb.ts";
 
@@ -19,10 +19,6 @@ export function upCommand(cli: Cli): Command {
       cli.signal.addEventListener("abort", () => server.stop("SIGTERM"), { once: true });
       const { exitCode, signal } = await server.ended;
       release();
-      cli.exitCode = exitCode ?? (signal === null ? 1 : 128 + signalNumber(signal));
+      cli.exitCode = exitCode ?? (signal === null ? 1 : exitCodeOfSignal(signal));
     });
-}
-
-function signalNumber(name: NodeJS.Signals): number {
-  return new Map<string, number>(Object.entries(signalNumbers)).get(name) ?? 0;
 }

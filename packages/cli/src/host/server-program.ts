@@ -5,30 +5,22 @@ import { fileURLToPath } from "node:url";
 import { SandboxError } from "@atoll/protocol";
 
 /** Named apart from its use: the command line works without a server beside it, and so does not depend on one. */
-const serverPackage = "@atoll/server";
-
-interface ServerProgram {
-  file: string;
-  args: string[];
-}
+const serverEntry = "@atoll/server/start";
 
 /** How the server of this installation is started, with these flags. */
-function serverProgram(flags: readonly string[]): ServerProgram {
-  const main = findMain();
-  const fromSource = main.endsWith(".ts") ? ["--conditions=source", "--import", import.meta.resolve("tsx")] : [];
-  return { file: process.execPath, args: [...fromSource, main, ...flags] };
+function serverProgram(flags: readonly string[]): { file: string; args: string[] } {
+  return { file: process.execPath, args: [findEntry(), ...flags] };
 }
 
-function findMain(): string {
+function findEntry(): string {
   let entry: string;
   try {
-    entry = import.meta.resolve(serverPackage);
+    entry = fileURLToPath(import.meta.resolve(serverEntry));
   } catch (cause) {
     throw missing(cause);
   }
-  const main = fileURLToPath(new URL(entry.endsWith(".ts") ? "main.ts" : "main.js", entry));
-  if (!existsSync(main)) throw missing();
-  return main;
+  if (!existsSync(entry)) throw missing();
+  return entry;
 }
 
 function missing(cause?: unknown): SandboxError {

@@ -1,4 +1,0 @@
-/** A loader hook: the same as `--conditions=source`, which cannot be given to a process that already runs. */
-export function resolve(specifier, context, nextResolve) {
-  return nextResolve(specifier, { ...context, conditions: ["source", ...context.conditions] });
-}

@@ -1,0 +1,112 @@
+import { isSandboxError } from "@atoll/protocol";
+import { CommanderError } from "commander";
+import { Cli } from "./cli.ts";
+import { readEnvironment } from "./environment.ts";
+import { exitCodeOfStart, exitCodes } from "./exit-code.ts";
+import { UsageError } from "./input/usage-error.ts";
+import { Interruption } from "./interruption.ts";
+import { printable } from "./output/printable.ts";
+import { styleFor } from "./output/style.ts";
+import { programFor } from "./program.ts";
+
+interface Failure {
+  code: string;
+  message: string;
+  suggestion?: string | undefined;
+  exitCode: number;
+}
+
+const endingSignals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** Runs one command line. The only place that sets the exit code of the process and turns errors into text. */
+export async function runCommandLine(argv: readonly string[]): Promise<void> {
+  const { stdin, stdout, stderr } = process;
+  await using cli = new Cli({ stdin, stdout, stderr }, readEnvironment());
+  for (const name of endingSignals) {
+    process.on(name, () => {
+      // Whoever asks again does not want to wait for what is still under way.
+      if (cli.signal.aborted) process.exit(new Interruption(name).exitCode);
+      cli.receive(name);
+    });
+  }
+  // Without a listener a reader that leaves, as `head` does, would end the process with a stack trace.
+  stdout.on("error", () => cli.interrupt("SIGPIPE"));
+  stderr.on("error", () => undefined);
+  try {
+    await (await programFor(cli, argv)).parseAsync(argv, { from: "user" });
+    process.exitCode = cli.exitCode;
+  } catch (error) {
+    const failure = failureOf(error, cli);
+    process.exitCode = failure.exitCode;
+    if (failure.message !== "") tell(failure, cli, argv);
+  }
+}
+
+function failureOf(error: unknown, cli: Cli): Failure {
+  const reason: unknown = cli.signal.aborted ? cli.signal.reason : undefined;
+  if (reason instanceof Interruption) return { code: "interrupted", message: "", exitCode: reason.exitCode };
+  if (error instanceof CommanderError) return commandLineFailure(error, cli);
+  const own = cli.failureExitCode;
+  if (error instanceof UsageError) {
+    const exitCode = own === exitCodes.failure ? exitCodes.usage : own;
+    return { code: "usage", message: error.message, suggestion: error.hint, exitCode };
+  }
+  if (isSandboxError(error)) {
+    const exitCode = own === exitCodes.failure ? own : exitCodeOfStart(error);
+    return { code: error.code, message: error.message, suggestion: suggestionFor(error), exitCode };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return { code: "internal", message, exitCode: own };
+}
+
+/** Help and version come as errors too, with code 0 and their text already written. */
+function commandLineFailure(error: CommanderError, cli: Cli): Failure {
+  if (error.exitCode === 0 || error.code === "commander.help") {
+    return { code: "help", message: "", exitCode: error.exitCode === 0 ? 0 : exitCodes.usage };
+  }
+  const [first = "", ...rest] = error.message.replace(/^error: /, "").split("\n");
+  const similar = /\(Did you mean (.+)\?\)/.exec(rest.join(" "))?.[1];
+  const exitCode = cli.failureExitCode === exitCodes.failure ? exitCodes.usage : cli.failureExitCode;
+  return {
+    code: "usage",
+    message: `${first.charAt(0).toUpperCase()}${first.slice(1)}`,
+    suggestion: similar === undefined ? `"atoll --help" lists the commands.` : `Did you mean ${similar}?`,
+    exitCode,
+  };
+}
+
+function suggestionFor(error: { code: string; suggestion: string | undefined }): string | undefined {
+  switch (error.code) {
+    case "unavailable":
+      return `Start the server with "atoll up", or say where it is with --url or "atoll config set url".`;
+    case "permission_denied":
+      return error.suggestion?.includes("Authorization") === true || error.suggestion === undefined
+        ? `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which one is in use.`
+        : error.suggestion;
+    default:
+      return error.suggestion;
+  }
+}
+
+function tell(failure: Failure, cli: Cli, argv: readonly string[]): void {
+  const { code, message, suggestion } = failure;
+  const isJson = cli.isJson || argv.slice(0, endOfOptions(argv)).includes("--json");
+  if (isJson) {
+    const body = { code, message, ...(suggestion === undefined ? {} : { suggestion }) };
+    cli.stderr.write(`${JSON.stringify({ error: body })}\n`);
+    return;
+  }
+  const style = styleFor(cli.stderr, cli.environment);
+  cli.stderr.write(`${style("bad", "error:")} ${lines(message)}\n`);
+  if (suggestion !== undefined) cli.stderr.write(`${style("quiet", "hint:")} ${lines(suggestion)}\n`);
+}
+
+function endOfOptions(argv: readonly string[]): number {
+  const at = argv.indexOf("--");
+  return at === -1 ? argv.length : at;
+}
+
+/** Line breaks of a message stay; anything else that steers a terminal does not. */
+function lines(text: string): string {
+  return text.split("\n").map(printable).join("\n");
+}
