@@ -58,7 +58,11 @@ export class ContainerRuns {
     ]);
     options.signal.throwIfAborted();
     const { prepare, ...planned } = plan(run);
-    const preparing = [this.#makeDirectories(spec, run), prepare?.(), options.mayStart];
+    const preparing = [
+      this.#makeDirectories(spec, run),
+      Promise.resolve(prepare?.()),
+      Promise.resolve(options.mayStart),
+    ];
     undo.defer(() => Promise.allSettled(preparing));
     const { ref, gone } = await launch(
       {

@@ -20,10 +20,13 @@ const nonceOffset = headerBytes + 4;
  */
 export class FrameDecoder {
   #nonce: Buffer | undefined;
-  #pending: Buffer[] = [];
-  #pendingBytes = 0;
-  /** How many bytes must be pending before it is worth looking at them again. */
-  #needed = headerBytes;
+  /** The end of what was hunted through, where a `WELCOME` may begin. */
+  #hunted: Buffer = Buffer.alloc(0);
+  #header = Buffer.alloc(headerBytes);
+  #headerFilled = 0;
+  /** Payload and trailer of the frame whose header is complete. */
+  #body: Buffer | undefined;
+  #bodyFilled = 0;
 
   constructor(nonce: Buffer) {
     this.#nonce = nonce;
@@ -31,79 +34,87 @@ export class FrameDecoder {
 
   /** Bytes that are kept for an incomplete frame. */
   get heldBytes(): number {
-    return this.#pendingBytes;
+    return this.#hunted.byteLength + this.#headerFilled + this.#bodyFilled;
   }
 
   /** Hunts again, for a new greeting on the same stream. */
   expectWelcome(nonce: Buffer): void {
     this.#nonce = nonce;
-    this.#keep(undefined);
+    this.#hunted = Buffer.alloc(0);
+    this.#headerFilled = this.#bodyFilled = 0;
+    this.#body = undefined;
   }
 
-  /** The frames that `chunk` completes. Their payloads are views: copy what is kept for long. */
+  /** The frames that `chunk` completes. Their payloads belong to the receiver; the chunk is free for other use when the last was taken. */
   *push(chunk: Buffer): Generator<Frame, void, void> {
-    this.#pending.push(chunk);
-    this.#pendingBytes += chunk.byteLength;
-    if (this.#pendingBytes < this.#needed) return;
-    let data = this.#pending.length === 1 ? chunk : Buffer.concat(this.#pending, this.#pendingBytes);
-    this.#keep(undefined);
-
-    if (this.#nonce !== undefined) {
-      const start = this.#huntWelcome(data, this.#nonce);
-      if (start === undefined) return;
-      this.#nonce = undefined;
-      data = data.subarray(start);
-    }
-    while (data.byteLength >= headerBytes) {
-      const size = frameSize(data);
-      if (data.byteLength < size) {
-        this.#keep(data, size);
-        return;
-      }
-      const frame = readFrame(data, size);
-      data = data.subarray(size);
-      yield frame;
-      // The reader of a frame may have asked for a new greeting: what follows belongs to the old one.
+    let rest = chunk;
+    while (rest.byteLength > 0) {
       if (this.#nonce !== undefined) {
-        this.#keep(data);
-        return;
+        const welcome = this.#huntWelcome(rest, this.#nonce);
+        if (welcome === undefined) return;
+        this.#nonce = undefined;
+        rest = welcome;
       }
+      rest = rest.subarray(this.#fill(rest));
+      const frame = this.#takeFrame();
+      // Whoever gets it may ask for a new greeting: what follows is hunted through then.
+      if (frame !== undefined) yield frame;
     }
-    if (data.byteLength > 0) this.#keep(data);
   }
 
-  #huntWelcome(data: Buffer, nonce: Buffer): number | undefined {
+  /** What is left from the expected `WELCOME` on, or undefined when it has not come yet. */
+  #huntWelcome(chunk: Buffer, nonce: Buffer): Buffer | undefined {
+    const data = this.#hunted.byteLength === 0 ? chunk : Buffer.concat([this.#hunted, chunk]);
+    this.#hunted = Buffer.alloc(0);
     for (let found = data.indexOf(nonce); found !== -1; found = data.indexOf(nonce, found + 1)) {
       const start = found - nonceOffset;
       if (start >= 0 && data.readUInt32LE(start) === frameMagic && data.readUInt8(start + 8) === toHost.WELCOME) {
-        return start;
+        return data.subarray(start);
       }
     }
     // The frame may straddle this chunk and the next.
-    this.#keep(data.subarray(Math.max(0, data.byteLength - (nonceOffset + nonce.byteLength - 1))));
+    const kept = data.subarray(Math.max(0, data.byteLength - (nonceOffset + nonce.byteLength - 1)));
+    this.#hunted = Buffer.from(kept);
     return undefined;
   }
 
-  #keep(data: Buffer | undefined, needed = headerBytes): void {
-    this.#pending = data === undefined || data.byteLength === 0 ? [] : [data];
-    this.#pendingBytes = data?.byteLength ?? 0;
-    this.#needed = needed;
+  /** Takes what the frame under way still needs, and says how much that was. */
+  #fill(data: Buffer): number {
+    let taken = 0;
+    if (this.#body === undefined) {
+      taken = data.copy(this.#header, this.#headerFilled, 0, headerBytes - this.#headerFilled);
+      this.#headerFilled += taken;
+      if (this.#headerFilled < headerBytes) return taken;
+      this.#body = Buffer.allocUnsafe(bodySize(this.#header));
+      this.#bodyFilled = 0;
+    }
+    const copied = data.copy(this.#body, this.#bodyFilled, taken);
+    this.#bodyFilled += copied;
+    return taken + copied;
+  }
+
+  #takeFrame(): Frame | undefined {
+    const body = this.#body;
+    if (body === undefined || this.#bodyFilled < body.byteLength) return undefined;
+    this.#body = undefined;
+    this.#headerFilled = this.#bodyFilled = 0;
+    return readFrame(this.#header, body);
   }
 }
 
-function frameSize(data: Buffer): number {
-  if (data.readUInt32LE(0) !== frameMagic) throw new MalformedPayload("Frame does not begin with the magic number");
-  const length = data.readUInt32LE(4);
+function bodySize(header: Buffer): number {
+  if (header.readUInt32LE(0) !== frameMagic) throw new MalformedPayload("Frame does not begin with the magic number");
+  const length = header.readUInt32LE(4);
   if (length > protocolConstants.MAX_TO_HOST) throw new MalformedPayload(`Frame of ${length} bytes`);
-  if (data.readUIntLE(9, 3) !== 0) throw new MalformedPayload("Frame header has bits that must be zero");
-  return headerBytes + length + trailerBytes;
+  if (header.readUIntLE(9, 3) !== 0) throw new MalformedPayload("Frame header has bits that must be zero");
+  return length + trailerBytes;
 }
 
-function readFrame(data: Buffer, size: number): Frame {
-  const type = data.readUInt8(8);
-  const id = data.readUInt32LE(12);
-  const payload = data.subarray(headerBytes, size - trailerBytes);
-  if (data.readUInt32LE(size - trailerBytes) !== frameTrailer(type, id, payload.byteLength)) {
+function readFrame(header: Buffer, body: Buffer): Frame {
+  const type = header.readUInt8(8);
+  const id = header.readUInt32LE(12);
+  const payload = body.subarray(0, body.byteLength - trailerBytes);
+  if (body.readUInt32LE(payload.byteLength) !== frameTrailer(type, id, payload.byteLength)) {
     throw new MalformedPayload("Frame trailer is wrong");
   }
   return { type, id, payload };

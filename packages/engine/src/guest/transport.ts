@@ -1,5 +1,8 @@
 import { closeSync, constants, openSync } from "node:fs";
-import { Socket } from "node:net";
+import { Socket, type ConnectOpts, type SocketConstructorOpts } from "node:net";
+
+/** One piece of memory takes everything that is read: a flood of output would otherwise leave a heap of buffers to the garbage collector. */
+const readBytes = 64 * 1024;
 
 export interface FifoPaths {
   /** Host → guest. */
@@ -15,6 +18,7 @@ export interface FifoPaths {
 export class FifoTransport {
   #reader: Socket;
   #writer: Socket;
+  #onData: (chunk: Buffer) => void = () => undefined;
 
   /** Throws `ENXIO` when nothing holds the other side: the sandbox is gone. */
   constructor(paths: FifoPaths) {
@@ -27,10 +31,23 @@ export class FifoTransport {
       throw error;
     }
     this.#writer = new Socket({ fd: writeFd, readable: false, writable: true });
-    this.#reader = new Socket({ fd: readFd, readable: true, writable: false });
+    const buffer = Buffer.allocUnsafeSlow(readBytes);
+    const options: SocketConstructorOpts & ConnectOpts = {
+      fd: readFd,
+      readable: true,
+      writable: false,
+      onread: {
+        buffer,
+        callback: (bytes) => {
+          this.#onData(buffer.subarray(0, bytes));
+          return true;
+        },
+      },
+    };
+    this.#reader = new Socket(options);
   }
 
-  /** `onEnd` is called once, with the error if there was one. */
+  /** A chunk is good until `onData` returns. `onEnd` is called once, with the error if there was one. */
   listen(onData: (chunk: Buffer) => void, onEnd: (error: Error | undefined) => void): void {
     let ended = false;
     const end = (error?: Error): void => {
@@ -39,7 +56,7 @@ export class FifoTransport {
       this.close();
       onEnd(error);
     };
-    this.#reader.on("data", onData);
+    this.#onData = onData;
     this.#reader.on("end", () => {
       end();
     });
