@@ -25,13 +25,20 @@ export function assertSmallObject(key: string, sizeBytes: number): void {
   });
 }
 
+export function assertSameSize(key: string, expected: Checksum, sizeBytes: number): void {
+  if (sizeBytes !== expected.sizeBytes) throw otherBytes(key, expected, { sizeBytes });
+}
+
 /** Compares what came with what was to come, before anybody sees it. */
 export function assertSameBytes(key: string, expected: Checksum, actual: Checksum): void {
   if (actual.sizeBytes === expected.sizeBytes && actual.sha256 === expected.sha256) return;
-  const plain = ({ sha256, sizeBytes }: Checksum) => ({ sha256, sizeBytes });
-  throw new SandboxError("storage_failed", `Cannot take the bytes of ${key}: they are not the expected ones`, {
+  throw otherBytes(key, expected, { sha256: actual.sha256, sizeBytes: actual.sizeBytes });
+}
+
+function otherBytes(key: string, expected: Checksum, actual: Partial<Checksum>): SandboxError {
+  return new SandboxError("storage_failed", `Cannot take the bytes of ${key}: they are not the expected ones`, {
     suggestion: "Try again; if it stays so, the file has changed or the stored object is damaged.",
-    details: { key, expected: plain(expected), actual: plain(actual) },
+    details: { key, expected: { sha256: expected.sha256, sizeBytes: expected.sizeBytes }, actual },
   });
 }
 

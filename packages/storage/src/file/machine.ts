@@ -1,0 +1,35 @@
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+
+export interface Machine {
+  /** The same after a restart; empty files and missing ones count as a machine without a name. */
+  id: string;
+  /** Another one after each restart. The same in all containers of a machine. */
+  boot: string;
+}
+
+let known: Machine | undefined;
+
+/** Short names for the machine and its present run, made of what the system says about them. */
+export function thisMachine(): Machine {
+  known ??= { id: shortName("/etc/machine-id"), boot: shortName("/proc/sys/kernel/random/boot_id") };
+  return known;
+}
+
+const nameless = "0".repeat(12);
+
+function shortName(path: string): string {
+  let text = "";
+  try {
+    text = readFileSync(path, "utf8").trim();
+  } catch {
+    return nameless;
+  }
+  return text === "" ? nameless : createHash("sha256").update(text).digest("hex").slice(0, 12);
+}
+
+/** True when the machine that is named ran before this machine's last start. False also when that cannot be known. */
+export function isEarlierRun(machine: Machine): boolean {
+  const here = thisMachine();
+  return machine.id !== nameless && machine.id === here.id && machine.boot !== here.boot;
+}

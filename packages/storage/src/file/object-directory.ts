@@ -1,0 +1,141 @@
+import { mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import type { ObjectVersion } from "../object-store.ts";
+import { changeDirectory, removeEmptyDirectories, syncDirectory } from "./durable-directory.ts";
+import { hasErrno } from "./file-failure.ts";
+import { isVersion } from "./version.ts";
+
+const headName = "head";
+const headBeingMade = ".head";
+
+/**
+ * One object on disk:
+ *
+ *     head/<version>     an empty file whose name says which version is the object; never more than one
+ *     <version>          the bytes of a version
+ *     <version>.head/    a head that is being made for an object that is not there
+ *
+ * Names of versions are never used twice, so each change of the head is one system call that only one of many can win:
+ * replacing renames `head/<old>` to `head/<new>` and removing unlinks `head/<old>`, both of which fail when the old name is
+ * gone; creating renames a whole head over the place of an absent or empty one, which fails when there is a name in it. So no lock
+ * exists that somebody could die with or be stopped with.
+ */
+export class ObjectDirectory {
+  readonly path: string;
+  readonly #root: string;
+
+  /** `root` is where the removal of empty directories ends. */
+  constructor(path: string, root: string) {
+    this.path = path;
+    this.#root = root;
+  }
+
+  get #head(): string {
+    return join(this.path, headName);
+  }
+
+  bytes(version: ObjectVersion): string {
+    return join(this.path, version);
+  }
+
+  /** The version that is the object, if there is one. */
+  async current(): Promise<ObjectVersion | undefined> {
+    for (;;) {
+      const names = await namesIn(this.#head);
+      // A change of the head during the reading can show its old name and its new one.
+      if (names.length > 1) continue;
+      const name = names[0];
+      return name !== undefined && isVersion(name) ? name : undefined;
+    }
+  }
+
+  /** Gives way to nobody: false when there is an object already. The bytes of the version must be durable. */
+  async create(version: ObjectVersion): Promise<boolean> {
+    const made = join(this.path, version + headBeingMade);
+    await mkdir(made, { mode: 0o700 });
+    const name = await open(join(made, version), "wx", 0o600);
+    await name.close();
+    await syncDirectory(made);
+    // The bytes have their name before the head can have the name of the bytes, whatever the file system writes first.
+    await syncDirectory(this.path);
+    try {
+      await changeDirectory(this.path, () => rename(made, this.#head));
+      return true;
+    } catch (error) {
+      if (!hasErrno(error, "ENOTEMPTY", "EEXIST")) throw error;
+      await unlink(join(made, version));
+      await rmdir(made);
+      return false;
+    }
+  }
+
+  /** False when the object is no longer this version. The bytes of the next one must be durable. */
+  async replace(version: ObjectVersion, next: ObjectVersion): Promise<boolean> {
+    await syncDirectory(this.path);
+    const won = await this.#changeHead(() => rename(join(this.#head, version), join(this.#head, next)));
+    if (won) await this.dropBytes(version).catch(leaveToSweep);
+    return won;
+  }
+
+  /** False when the object is no longer this version. */
+  async remove(version: ObjectVersion): Promise<boolean> {
+    const won = await this.#changeHead(() => unlink(join(this.#head, version)));
+    if (!won) return false;
+    await this.dropBytes(version).catch(leaveToSweep);
+    await this.removeIfEmpty().catch(leaveToSweep);
+    return true;
+  }
+
+  /** For a version that never was the object, or no longer is: it can never be again. */
+  async dropBytes(version: ObjectVersion): Promise<void> {
+    try {
+      await unlink(this.bytes(version));
+    } catch (error) {
+      if (!hasErrno(error, "ENOENT")) throw error;
+    }
+  }
+
+  async removeIfEmpty(): Promise<void> {
+    await removeEmptyDirectories(this.#head, this.#root);
+  }
+
+  /** Versions of which there is something here, the current one and those of writers at work among them. */
+  async versions(): Promise<ObjectVersion[]> {
+    const names = (await namesIn(this.path)).map((name) => name.replace(/\.head$/, ""));
+    return [...new Set(names)].filter(isVersion);
+  }
+
+  /** Removes all there is of a version whose writer is gone, unless it is the object. True when there was something. */
+  async sweep(version: ObjectVersion): Promise<boolean> {
+    if ((await this.current()) === version) return false;
+    const made = join(this.path, version + headBeingMade);
+    for (const name of await namesIn(made)) await unlink(join(made, name));
+    await rmdir(made).catch((error: unknown) => {
+      if (!hasErrno(error, "ENOENT")) throw error;
+    });
+    await this.dropBytes(version);
+    return true;
+  }
+
+  async #changeHead(change: () => Promise<void>): Promise<boolean> {
+    try {
+      await changeDirectory(this.#head, change);
+      return true;
+    } catch (error) {
+      if (hasErrno(error, "ENOENT")) return false;
+      throw error;
+    }
+  }
+}
+
+/** The change has taken place: what cannot be tidied up after it does not undo it. */
+function leaveToSweep(): void {}
+
+async function namesIn(path: string): Promise<string[]> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (hasErrno(error, "ENOENT")) return [];
+    throw error;
+  }
+}

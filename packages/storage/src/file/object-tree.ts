@@ -1,0 +1,54 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { hasErrno } from "./file-failure.ts";
+import { ObjectDirectory } from "./object-directory.ts";
+
+/** No key has it: so the object `a` and the objects below `a/` do not meet. */
+const objectMark = "~";
+
+export interface TreeEntry {
+  key: string;
+  directory: ObjectDirectory;
+}
+
+/** Where the objects of a store lie: a directory per slash of a key, and one per object. */
+export class ObjectTree {
+  readonly root: string;
+
+  constructor(root: string) {
+    this.root = root;
+  }
+
+  at(key: string): ObjectDirectory {
+    return new ObjectDirectory(join(this.root, key) + objectMark, this.root);
+  }
+
+  /** Everything that has, had or is about to have an object whose key starts so, in order of keys. */
+  async *walk(prefix: string): AsyncIterable<TreeEntry> {
+    const slash = prefix.lastIndexOf("/") + 1;
+    yield* this.#walk(prefix.slice(0, slash), prefix.slice(slash));
+  }
+
+  async *#walk(parent: string, start: string): AsyncIterable<TreeEntry> {
+    for (const name of await this.#namesBelow(parent)) {
+      if (!name.startsWith(start)) continue;
+      const key = parent + name;
+      if (key.endsWith("/")) yield* this.#walk(key, "");
+      else yield { key, directory: this.at(key) };
+    }
+  }
+
+  /** Names of objects, and those of directories with a slash: in this order the keys below them are in order, too. */
+  async #namesBelow(parent: string): Promise<string[]> {
+    try {
+      const names = await readdir(join(this.root, parent));
+      return names.map((name) => (name.endsWith(objectMark) ? name.slice(0, -1) : `${name}/`)).toSorted(inByteOrder);
+    } catch (error) {
+      if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+      throw error;
+    }
+  }
+}
+
+/** Keys have no characters beyond ASCII, so units of strings are bytes. */
+const inByteOrder = (one: string, two: string): number => (one < two ? -1 : 1);

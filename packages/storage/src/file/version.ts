@@ -1,0 +1,17 @@
+import type { ObjectVersion } from "../object-store.ts";
+
+const form = /^(?<writer>[0-9a-f]{24})-[0-9a-z]{1,11}$/;
+
+/** Versions name their writer: what a dead one left can be told from what a living one is at. */
+export function nameVersion(writer: string, count: number): ObjectVersion {
+  return `${writer}-${count.toString(36)}` as ObjectVersion;
+}
+
+/** Also keeps a version that somebody made up from being used as a path. */
+export function isVersion(name: string): name is ObjectVersion {
+  return form.test(name);
+}
+
+export function writerOf(version: ObjectVersion): string {
+  return form.exec(version)?.groups?.["writer"] ?? "";
+}
