@@ -112,7 +112,15 @@ export const SendSignal = z.strictObject({
     .default("SIGTERM"),
 });
 export const ResizeTerminal = z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) });
-export const StdinAccepted = z.strictObject({ stdinBytes: z.int() });
+
+/** Who writes input, by a name that nobody else has, such as a random one. It tells a writer that sends again from another who writes. */
+export const InputWriter = z
+  .string()
+  .regex(/^[\w-]{1,64}$/, "a writer is 1 to 64 characters of a-z, A-Z, 0-9, _ and -");
+
+/** `writerBytes`: those of them that this writer gave, and where its next input goes on. */
+export const StdinAccepted = z.strictObject({ stdinBytes: z.int(), writerBytes: z.int().optional() });
+export type StdinAccepted = z.infer<typeof StdinAccepted>;
 
 /** A one-off run: a sandbox that lives for one command. */
 export const RunOnce = z

@@ -41,6 +41,7 @@ export {
   RunOnce,
   type RunCommandInput,
   type RunOnceInput,
+  type StdinAccepted,
 } from "./command.ts";
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
 export { FileInfo, WatchLine, WatchMessage } from "./file.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CommandId, CommandInfo } from "./command.ts";
+import { CommandId, CommandInfo, InputWriter } from "./command.ts";
 import { WatchMessage } from "./file.ts";
 import { WireError } from "./http.ts";
 import { SandboxId } from "./ids.ts";
@@ -39,6 +39,8 @@ export const ClientMessage = z.discriminatedUnion("type", [
     sandboxId: SandboxId,
     commandId: CommandId,
     from: z.int().min(0).default(0),
+    /** Whose the input on this channel is. Its offsets then count this writer's bytes only, so that many can write at once. */
+    writer: InputWriter.optional(),
   }),
   z.strictObject({ type: z.literal("ack"), channel, at: z.int().min(0) }),
   z.strictObject({ type: z.literal("stdin_end"), channel, offset: z.int().min(0) }),
@@ -77,10 +79,16 @@ export type ClientMessageInput = z.input<typeof ClientMessage>;
 
 export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("welcome"), version: z.literal(1), serverId: z.string() }),
-  z.strictObject({ type: z.literal("following"), channel, command: CommandInfo }),
+  /** `writerBytes`: where the input of this channel's writer goes on. */
+  z.strictObject({
+    type: z.literal("following"),
+    channel,
+    command: CommandInfo,
+    writerBytes: z.int().min(0).optional(),
+  }),
   /** The log no longer has these bytes; output goes on behind them. */
   z.strictObject({ type: z.literal("dropped"), channel, at: z.int(), bytes: z.int() }),
-  /** Input below this is on its way to the process for good: the client may forget it. Told of input of other clients too, which the next goes behind. */
+  /** Input below this is on its way to the process for good: the client may forget it. Without a writer it is told of input of other clients too, which the next goes behind. */
   z.strictObject({ type: z.literal("stdin_accepted"), channel, offset: z.int() }),
   z.strictObject({ type: z.literal("ended"), channel, command: CommandInfo }),
   z.strictObject({ type: z.literal("watching"), channel, watch: z.string() }),

@@ -2,6 +2,7 @@ import { z } from "zod";
 import {
   CommandInfo,
   CommandResult,
+  InputWriter,
   ResizeTerminal,
   RunCommand,
   RunOnce,
@@ -10,6 +11,11 @@ import {
 } from "../command.ts";
 import { Command, From, Id } from "./params.ts";
 import type { Route } from "./route.ts";
+
+const InputPlace = z.strictObject({
+  offset: z.coerce.number().int().min(0).optional(),
+  writer: InputWriter.optional(),
+});
 
 export const commandRoutes = {
   runCommand: {
@@ -60,19 +66,20 @@ export const commandRoutes = {
   writeStdin: {
     method: "POST",
     path: "/sandboxes/:id/commands/:commandId/stdin",
-    summary: "Send input; `offset` makes a retry safe",
+    summary: "Send input; `offset` makes a retry safe, and counts the bytes of `writer` only if one is named",
     verb: "commands",
     params: Command,
-    query: z.strictObject({ offset: z.coerce.number().int().min(0).optional() }),
+    query: InputPlace,
     body: "bytes",
     reply: StdinAccepted,
   },
   closeStdin: {
     method: "DELETE",
     path: "/sandboxes/:id/commands/:commandId/stdin",
-    summary: "End its input",
+    summary: "End its input, when all below `offset` is there",
     verb: "commands",
     params: Command,
+    query: InputPlace,
     reply: StdinAccepted,
   },
   signalCommand: {

@@ -52,11 +52,12 @@ export class CommandChannel implements Channel {
   }
 
   subscribe(): ChannelRequest {
-    return { type: "follow", sandboxId: this.#sandboxId, commandId: this.#commandId, from: this.#cursor.at };
+    const writer = this.#stdin === undefined ? {} : { writer: this.#stdin.writer };
+    return { type: "follow", sandboxId: this.#sandboxId, commandId: this.#commandId, from: this.#cursor.at, ...writer };
   }
 
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void {
-    if (message.type === "following") this.#stdin?.attach(this.#link, message.command.stdinBytes);
+    if (message.type === "following") this.#stdin?.attach(this.#link, message.writerBytes ?? 0);
     else if (message.type === "stdin_accepted") this.#stdin?.accepted(message.offset);
     else if (message.type === "dropped") this.#push(() => this.#cursor.takeDropped(message.at, message.bytes));
     else if (message.type === "ended") {

@@ -1,6 +1,7 @@
 import type { CommandInfo, RunCommandInput, SandboxId, SignalName } from "@atoll/protocol";
 import { CommandExitError } from "../errors.ts";
 import type { ByteSource } from "../http/http.ts";
+import { randomKey } from "../http/random-key.ts";
 import { CommandHandle, type FollowOptions, type Wire } from "./command-handle.ts";
 import type { CommandResult } from "./command-result.ts";
 import { feed } from "./feed.ts";
@@ -113,7 +114,7 @@ export class Commands {
   }
 
   /**
-   * Sends input to a command by its id. One client may write at a time.
+   * Sends input to a command by its id. It comes once and in one piece, whoever else writes.
    *
    * @example
    * const reader = await sandbox.commands.run("read line; echo got $line", { background: true, stdin: true });
@@ -122,11 +123,10 @@ export class Commands {
    */
   async sendStdin(commandId: string, input: string | Uint8Array, options: SignalOption = {}): Promise<void> {
     const params = { id: this.#sandboxId, commandId };
-    const { stdinBytes } = await this.get(commandId, options);
-    // The offset lets the server cut off what it has, so that this may be asked twice.
+    // By the writer and the offset the server knows what it has, so that this may be asked twice.
     const call = {
       params,
-      query: { offset: stdinBytes },
+      query: { offset: 0, writer: randomKey() },
       bytes: input,
       isRepeatable: true,
       timeoutMs: undefined,

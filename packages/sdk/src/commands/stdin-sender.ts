@@ -1,4 +1,5 @@
 import { SandboxError, websocketProtocol } from "@atoll/protocol";
+import { randomKey } from "../http/random-key.ts";
 import type { ChannelLink } from "../socket/channel.ts";
 
 const pieceBytes = 64 * 1024;
@@ -12,12 +13,15 @@ interface Waiter {
 
 /**
  * Input of one command, in order and once. It is kept until the server says that it has it for good, and sent again from the
- * accepted offset on each new connection; the server cuts off what it has.
+ * accepted offset on each new connection; the server cuts off what it has. Offsets count the bytes of this sender only: others
+ * may write to the same command.
  */
 export class StdinSender {
+  /** What the server knows this sender by, over all its connections. */
+  readonly writer = randomKey();
   /** Not accepted yet: begins at `#base`. */
   #pieces: Uint8Array[] = [];
-  #base: number | undefined;
+  #base = 0;
   #end = 0;
   /** How far the current connection has been sent. */
   #sentTo = 0;
@@ -53,17 +57,10 @@ export class StdinSender {
     return this.#failure === undefined && (this.#waiters.length > 0 || (this.#endsAt !== undefined && !this.#isOver));
   }
 
-  /** A channel stands, and the server has input up to `acceptedOffset`. */
+  /** A channel stands, and the server has input of this sender up to `acceptedOffset`. */
   attach(link: ChannelLink, acceptedOffset: number): void {
     this.#links.add(link);
     if (this.#link !== undefined && this.#link !== link) return;
-    if (this.#base === undefined) {
-      // What was written before the first contact has offsets from 0.
-      this.#base = acceptedOffset;
-      this.#end += acceptedOffset;
-      for (const waiter of this.#waiters) waiter.offset += acceptedOffset;
-      if (this.#endsAt !== undefined) this.#endsAt += acceptedOffset;
-    }
     if (acceptedOffset < this.#base) {
       this.fail(new SandboxError("internal", `Cannot go on: input from ${acceptedOffset} to ${this.#base} was lost`));
       return;
@@ -84,26 +81,15 @@ export class StdinSender {
 
   #use(link: ChannelLink): void {
     this.#link = link;
-    this.#sentTo = this.#base ?? 0;
+    this.#sentTo = this.#base;
     this.#isEndSent = false;
     this.#pump();
   }
 
   accepted(offset: number): void {
-    if (this.#base === undefined) return;
-    if (offset > this.#end && this.#waiters.length === 0 && this.#endsAt === undefined) {
-      // Another client wrote while this one had nothing on the way: the next input goes behind it.
-      this.#base = offset;
-      this.#end = offset;
-      this.#sentTo = offset;
-      return;
-    }
     if (offset > this.#end) {
       this.fail(
-        new SandboxError("in_use", "Cannot write to the command: another client writes to it", {
-          suggestion: "Let one client write at a time",
-          details: { stdinBytes: offset },
-        }),
+        new SandboxError("internal", `Cannot go on: the server has input up to ${offset}, and ${this.#end} were sent`),
       );
       return;
     }
@@ -145,12 +131,12 @@ export class StdinSender {
     const accepted = new Promise<void>((resolve, reject) => {
       this.#waiters.push({ offset: this.#end, resolve, reject });
     });
-    if (this.#link !== undefined && this.#base !== undefined) this.accepted(this.#base);
+    if (this.#link !== undefined) this.accepted(this.#base);
     await accepted;
   }
 
   #forget(offset: number): void {
-    let base = this.#base ?? 0;
+    let base = this.#base;
     while (base < offset) {
       const piece = this.#pieces[0];
       if (piece === undefined) break;
@@ -167,7 +153,7 @@ export class StdinSender {
 
   #pump(): void {
     const link = this.#link;
-    if (link === undefined || this.#base === undefined) return;
+    if (link === undefined) return;
     let at = this.#base;
     for (const piece of this.#pieces) {
       const end = at + piece.length;

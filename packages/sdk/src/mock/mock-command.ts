@@ -42,6 +42,7 @@ export class MockCommand {
   /** Rings when input is accepted. */
   readonly inputBell = new Bell();
   readonly #input: Uint8Array[] = [];
+  readonly #writerBytes = new Map<string, number>();
   readonly #inputBell = new Bell();
   readonly #stop = new AbortController();
   #isInputClosed: boolean;
@@ -100,28 +101,35 @@ export class MockCommand {
     this.#end({ signal });
   }
 
+  /** Where the input of this writer goes on, or everybody's. */
+  nextOffset(writer: string | undefined): number {
+    return writer === undefined ? this.info.stdinBytes : (this.#writerBytes.get(writer) ?? 0);
+  }
+
   /** Bytes that are there already are passed over. */
-  writeStdin(bytes: Uint8Array, offset = this.info.stdinBytes): number {
+  writeStdin(bytes: Uint8Array, offset?: number, writer?: string): number {
     if (this.info.state !== "running")
       throw new SandboxError("invalid_state", "Cannot write to the command: it has ended");
-    if (offset > this.info.stdinBytes) {
+    const wanted = this.nextOffset(writer);
+    if (offset !== undefined && offset > wanted) {
       throw new SandboxError("invalid_argument", `Cannot take input at offset ${offset}: a gap would be left`);
     }
-    const rest = bytes.slice(this.info.stdinBytes - offset);
+    const rest = bytes.slice(wanted - (offset ?? wanted));
     if (rest.length > 0 && this.#isInputClosed) {
       throw new SandboxError("invalid_state", "Cannot write to the command: its stdin is closed");
     }
     this.#input.push(rest);
     this.info.stdinBytes += rest.length;
+    if (writer !== undefined) this.#writerBytes.set(writer, wanted + rest.length);
     this.#inputBell.ring();
     this.inputBell.ring();
-    return this.info.stdinBytes;
+    return this.nextOffset(writer);
   }
 
-  closeStdin(): number {
+  closeStdin(writer?: string): number {
     this.#isInputClosed = true;
     this.#inputBell.ring();
-    return this.info.stdinBytes;
+    return this.nextOffset(writer);
   }
 
   async untilEnd(): Promise<CommandInfo> {

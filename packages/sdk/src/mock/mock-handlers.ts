@@ -91,10 +91,16 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   },
   getCommand: (world, { params }) => ({ json: commandOf(world, params).info }),
   readCommand: (world, { params, query }) => ({ follow: commandOf(world, params), from: query.from }),
-  writeStdin: (world, { params, query, bytes }) => ({
-    json: { stdinBytes: commandOf(world, params).writeStdin(bytes, query.offset) },
-  }),
-  closeStdin: (world, { params }) => ({ json: { stdinBytes: commandOf(world, params).closeStdin() } }),
+  writeStdin: (world, { params, query, bytes }) => {
+    const command = commandOf(world, params);
+    command.writeStdin(bytes, query.offset, query.writer);
+    return inputReply(command, query.writer);
+  },
+  closeStdin: (world, { params, query }) => {
+    const command = commandOf(world, params);
+    command.closeStdin();
+    return inputReply(command, query.writer);
+  },
   signalCommand: (world, { params, body }) => {
     const command = commandOf(world, params);
     command.kill(body.signal);
@@ -167,6 +173,11 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
 
 function commandOf(world: MockWorld, params: { id: string; commandId: string }): MockCommand {
   return world.sandbox(params.id).command(params.commandId);
+}
+
+function inputReply(command: MockCommand, writer: string | undefined): MockReply {
+  const writerBytes = writer === undefined ? {} : { writerBytes: command.nextOffset(writer) };
+  return { json: { stdinBytes: command.info.stdinBytes, ...writerBytes } };
 }
 
 function portReply(world: MockWorld, { id, port }: { id: string; port: number }): MockReply {

@@ -10,6 +10,7 @@ import type { MockWorld } from "./mock-world.ts";
 interface OpenChannel {
   stop: AbortController;
   command?: MockCommand;
+  writer?: string | undefined;
   ackedAt: number;
 }
 
@@ -72,14 +73,14 @@ export class MockSocket implements WebSocketLike {
   #onBytes(data: Uint8Array): void {
     const frame = decodeFrame(data);
     if (frame?.kind !== "stdin") throw new SandboxError("invalid_argument", "Cannot take this message: it is no input");
-    this.#input(frame.channel, (command) => command.writeStdin(frame.bytes, frame.offset));
+    this.#input(frame.channel, (command, writer) => command.writeStdin(frame.bytes, frame.offset, writer));
   }
 
-  #input(channel: number, act: (command: MockCommand) => number): void {
-    const command = this.#channels.get(channel)?.command;
+  #input(channel: number, act: (command: MockCommand, writer: string | undefined) => number): void {
+    const { command, writer } = this.#channels.get(channel) ?? {};
     if (command === undefined) return;
     try {
-      this.#say({ type: "stdin_accepted", channel, offset: act(command) });
+      this.#say({ type: "stdin_accepted", channel, offset: act(command, writer) });
     } catch (error) {
       this.#fail(channel, error);
     }
@@ -94,7 +95,8 @@ export class MockSocket implements WebSocketLike {
       case "follow":
         return this.#open(message.channel, () => {
           const command = this.#world.sandbox(message.sandboxId).command(message.commandId);
-          return { command, work: (channel) => this.#follow(message.channel, channel, command, message.from) };
+          const { writer, from } = message;
+          return { command, writer, work: (channel) => this.#follow(message.channel, channel, command, from) };
         });
       case "watch":
         return this.#open(message.channel, () => {
@@ -113,7 +115,7 @@ export class MockSocket implements WebSocketLike {
         return this.#acked.ring();
       }
       case "stdin_end":
-        return this.#input(message.channel, (command) => command.closeStdin());
+        return this.#input(message.channel, (command, writer) => command.closeStdin(writer));
       case "signal":
         return this.#channels.get(message.channel)?.command?.kill(message.signal);
       case "resize":
@@ -130,12 +132,16 @@ export class MockSocket implements WebSocketLike {
     this.#say({ type: "welcome", version: 1, serverId: "mock" });
   }
 
-  #open(number: number, prepare: () => { command?: MockCommand; work: (channel: OpenChannel) => Promise<void> }): void {
+  #open(
+    number: number,
+    prepare: () => Pick<OpenChannel, "command" | "writer"> & { work: (channel: OpenChannel) => Promise<void> },
+  ): void {
     try {
-      const { command, work } = prepare();
+      const { command, writer, work } = prepare();
       const channel: OpenChannel = {
         stop: new AbortController(),
         ackedAt: 0,
+        writer,
         ...(command === undefined ? {} : { command }),
       };
       this.#channels.set(number, channel);
@@ -148,7 +154,9 @@ export class MockSocket implements WebSocketLike {
   async #follow(number: number, channel: OpenChannel, command: MockCommand, from: number): Promise<void> {
     const { signal } = channel.stop;
     channel.ackedAt = from;
-    this.#say({ type: "following", channel: number, command: { ...command.info } });
+    const { writer } = channel;
+    const writerBytes = writer === undefined ? {} : { writerBytes: command.nextOffset(writer) };
+    this.#say({ type: "following", channel: number, command: { ...command.info }, ...writerBytes });
     void this.#tellInput(number, channel, command);
     for (let next = 0; ;) {
       for (; next < command.log.length; next += 1) {
@@ -180,7 +188,7 @@ export class MockSocket implements WebSocketLike {
     for (;;) {
       await command.inputBell.next();
       if (this.#channels.get(number) !== channel) return;
-      this.#say({ type: "stdin_accepted", channel: number, offset: command.info.stdinBytes });
+      this.#say({ type: "stdin_accepted", channel: number, offset: command.nextOffset(channel.writer) });
     }
   }
 

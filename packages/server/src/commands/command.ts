@@ -10,9 +10,10 @@ import {
 } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { Bell } from "../support/bell.ts";
-import { CommandInput } from "./command-input.ts";
+import { CommandInput, type InputOptions } from "./command-input.ts";
 import type { CommandLog } from "./command-log.ts";
 import { followLog, type FollowOptions, type LogPiece } from "./follow-log.ts";
+import { InputWriters } from "./input-writers.ts";
 import type { CommandStore, EndedCommand, StoredCommand } from "./stored-command.ts";
 
 /** Between two attempts to store what the disk did not take. The process waits meanwhile. */
@@ -113,24 +114,31 @@ export class Command {
   }
 
   /** Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, a gap is `invalid_argument`. */
-  async writeStdin(data: Uint8Array, options: { offset?: number; signal?: AbortSignal } = {}): Promise<number> {
+  async writeStdin(data: Uint8Array, options: InputOptions = {}): Promise<number> {
     return this.#openInput("write to").write(data, options);
   }
 
-  /** Resolves when more input has been accepted, whoever wrote it, with the offset where input goes on. */
-  async nextInput(signal: AbortSignal): Promise<number> {
-    await this.#inputBell.wait(signal);
-    return this.info().stdinBytes;
+  /** The offset where input goes on: this writer's, or everybody's. */
+  nextOffset(writer?: string): number {
+    if (writer === undefined) return this.info().stdinBytes;
+    return this.#input?.nextOffset(writer) ?? 0;
+  }
+
+  /** Resolves when more input has been accepted, whoever wrote it. */
+  inputAccepted(signal: AbortSignal): Promise<void> {
+    return this.#inputBell.wait(signal);
   }
 
   /** Idempotent, also after the end. Resolves with the offset of the end. */
-  async closeStdin(options: { offset?: number; signal?: AbortSignal } = {}): Promise<number> {
-    if (!this.isRunning) return this.info().stdinBytes;
+  async closeStdin(options: InputOptions = {}): Promise<number> {
+    const { writer, offset } = options;
+    const goesOnAt = (): number => Math.max(this.nextOffset(writer), writer === undefined ? 0 : (offset ?? 0));
+    if (!this.isRunning) return goesOnAt();
     try {
       return await this.#openInput("close").close(options);
     } catch (error) {
       // Closed by its reader, or by the end of the process.
-      if (isSandboxError(error, "invalid_state") && !this.#letGo.signal.aborted) return this.info().stdinBytes;
+      if (isSandboxError(error, "invalid_state") && !this.#letGo.signal.aborted) return goesOnAt();
       throw error;
     }
   }
@@ -147,10 +155,10 @@ export class Command {
     if (this.isRunning) await this.#process?.resize(size);
   }
 
-  /** Begins to store what the process does. Called once. */
-  attach(process: GuestProcess): void {
+  /** Begins to store what the process does. Called once. `writers`: those of servers before this one. */
+  attach(process: GuestProcess, writers = new InputWriters(this.#options.store.inputFile(this.id))): void {
     this.#process = process;
-    this.#input = new CommandInput(process, () => this.#inputBell.ring());
+    this.#input = new CommandInput(process, writers, () => this.#inputBell.ring());
     this.#kept = this.#keep(process);
   }
 

@@ -15,6 +15,7 @@ import { randomId } from "../support/random-id.ts";
 import { storageError } from "../support/storage-error.ts";
 import { CommandLog } from "./command-log.ts";
 import { Command } from "./command.ts";
+import { InputWriters } from "./input-writers.ts";
 import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-command.ts";
 
 export interface SandboxCommandsOptions {
@@ -204,7 +205,8 @@ export class SandboxCommands {
     if (isKnown) {
       const command = this.#add(stored, log);
       try {
-        command.attach(sandbox.attach(stored.streamId, log.position, { keep: true }));
+        const process = sandbox.attach(stored.streamId, log.position, { keep: true });
+        command.attach(process, await InputWriters.open(this.#store.inputFile(stored.id), process.stdinBytes));
       } catch (error) {
         await command.lose(
           `its output cannot be carried on with: ${error instanceof Error ? error.message : String(error)}`,

@@ -51,7 +51,7 @@ export type RunningCommand = StoredCommand & { state: "running" };
 export type EndedCommand = Exclude<StoredCommand, RunningCommand>;
 
 /**
- * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end; the directory `<id>` has its log. A line that is
+ * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end; the directory `<id>` has its log, `<id>.input` whose its input is. A line that is
  * added is safe with one write to the disk, where replacing a file takes two.
  */
 export class CommandStore {
@@ -64,6 +64,11 @@ export class CommandStore {
 
   logDir(id: CommandId): string {
     return join(this.#dir, id);
+  }
+
+  /** Whose input the command has; see `InputWriters`. */
+  inputFile(id: CommandId): string {
+    return join(this.#dir, `${id}.input`);
   }
 
   /**
@@ -90,6 +95,7 @@ export class CommandStore {
 
   async remove(id: CommandId): Promise<void> {
     await rm(this.#recordFile(id), { force: true });
+    await rm(this.inputFile(id), { force: true });
     await rm(this.logDir(id), { recursive: true, force: true });
   }
 

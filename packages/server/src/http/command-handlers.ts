@@ -1,4 +1,4 @@
-import type { CommandLine, CommandResult } from "@atoll/protocol";
+import type { CommandLine, CommandResult, StdinAccepted } from "@atoll/protocol";
 import { assertMayUseTemplate } from "../auth/principal.ts";
 import { commandResult } from "../commands/command-result.ts";
 import type { Command } from "../commands/command.ts";
@@ -32,17 +32,19 @@ export function commandHandlers({ manager, quota }: Parts) {
       commandLines(manager.command(params.id, params.commandId), { ...query, signal }),
     writeStdin: async ({ params, query, body, waiting }) => {
       const command = manager.command(params.id, params.commandId);
+      const { writer } = query;
       let { offset } = query;
-      let stdinBytes = command.info().stdinBytes;
       for await (const piece of body as AsyncIterable<Buffer>) {
-        stdinBytes = await command.writeStdin(piece, { signal: waiting, ...(offset === undefined ? {} : { offset }) });
+        await command.writeStdin(piece, { signal: waiting, writer, offset });
         if (offset !== undefined) offset += piece.byteLength;
       }
-      return { stdinBytes };
+      return inputOf(command, writer);
     },
-    closeStdin: async ({ params, signal }) => ({
-      stdinBytes: await manager.command(params.id, params.commandId).closeStdin({ signal }),
-    }),
+    closeStdin: async ({ params, query, signal }) => {
+      const command = manager.command(params.id, params.commandId);
+      await command.closeStdin({ signal, ...query });
+      return inputOf(command, query.writer);
+    },
     signalCommand: async ({ params, body }) => {
       const command = manager.command(params.id, params.commandId);
       await command.signal(body.signal);
@@ -66,6 +68,11 @@ export function commandHandlers({ manager, quota }: Parts) {
       }
     },
   } satisfies Partial<Handlers>;
+}
+
+function inputOf(command: Command, writer: string | undefined): StdinAccepted {
+  const { stdinBytes } = command.info();
+  return { stdinBytes, ...(writer === undefined ? {} : { writerBytes: command.nextOffset(writer) }) };
 }
 
 function startedOnly(command: Command): CommandResult {

@@ -152,7 +152,7 @@ export class Connection {
           this.#admit(verb, `${verbWords[verb] ?? verb} a command`, message.sandboxId);
         may("read");
         const command = sources.command(message.sandboxId, message.commandId);
-        return new FollowChannel(link, command, message.from, () => {
+        return new FollowChannel(link, command, message, () => {
           sources.assertNotHeld(message.sandboxId, this.#holder);
           may("commands");
         });

@@ -1,4 +1,5 @@
 import { SandboxError, websocketProtocol, type ClientMessage } from "@atoll/protocol";
+import type { InputOptions } from "../commands/command-input.ts";
 import type { Command } from "../commands/command.ts";
 import { inBackground, type Channel, type ChannelLink } from "./channel.ts";
 import { encodeBinary } from "./frames.ts";
@@ -12,13 +13,20 @@ export class FollowChannel implements Channel {
   #command: Command;
   #window = new SendWindow(websocketProtocol.windowBytes);
   #assertMayControl: () => void;
+  #writer: string | undefined;
   /** Input one piece after the other. */
   #input: Promise<void> = Promise.resolve();
   #waitingBytes = 0;
 
-  constructor(link: ChannelLink, command: Command, from: number, assertMayControl: () => void) {
+  constructor(
+    link: ChannelLink,
+    command: Command,
+    { from, writer }: Pick<Extract<ClientMessage, { type: "follow" }>, "from" | "writer">,
+    assertMayControl: () => void,
+  ) {
     this.link = link;
     this.#command = command;
+    this.#writer = writer;
     this.#assertMayControl = assertMayControl;
     inBackground(link, () => this.#follow(from));
   }
@@ -29,7 +37,7 @@ export class FollowChannel implements Channel {
         this.#window.acknowledge(message.at);
         return;
       case "stdin_end":
-        this.#inOrder(0, () => this.#command.closeStdin({ offset: message.offset, signal: this.link.signal }));
+        this.#inOrder(0, (options) => this.#command.closeStdin({ ...options, offset: message.offset }));
         return;
       case "signal":
         this.#control(() => this.#command.signal(message.signal));
@@ -50,16 +58,16 @@ export class FollowChannel implements Channel {
       );
       return;
     }
-    this.#inOrder(bytes.byteLength, () => this.#command.writeStdin(bytes, { offset, signal: this.link.signal }));
+    this.#inOrder(bytes.byteLength, (options) => this.#command.writeStdin(bytes, { ...options, offset }));
   }
 
-  #inOrder(bytes: number, write: () => Promise<number>): void {
+  #inOrder(bytes: number, write: (options: InputOptions) => Promise<number>): void {
     this.#waitingBytes += bytes;
     this.#input = this.#input.then(async () => {
       try {
         this.link.signal.throwIfAborted();
         this.#assertMayControl();
-        const offset = await write();
+        const offset = await write({ writer: this.#writer, signal: this.link.signal });
         this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset });
       } catch (error) {
         this.link.fail(error);
@@ -76,18 +84,22 @@ export class FollowChannel implements Channel {
     });
   }
 
-  /** What others wrote: this client's input goes on behind it. Its own is answered where it is written. */
+  /** What was accepted elsewhere: this client's input goes on behind it. What comes over this channel is answered where it is written. */
   async #tellInput(): Promise<void> {
     const { channel, signal } = this.link;
-    for (;;) {
-      const offset = await this.#command.nextInput(signal);
-      if (this.#waitingBytes === 0) this.link.send({ type: "stdin_accepted", channel, offset });
+    for (let told = this.#command.nextOffset(this.#writer); ;) {
+      await this.#command.inputAccepted(signal);
+      const offset = this.#command.nextOffset(this.#writer);
+      if (this.#waitingBytes > 0 || offset === told) continue;
+      told = offset;
+      this.link.send({ type: "stdin_accepted", channel, offset });
     }
   }
 
   async #follow(from: number): Promise<void> {
     const { channel, signal } = this.link;
-    this.link.send({ type: "following", channel, command: this.#command.info() });
+    const writerBytes = this.#writer === undefined ? {} : { writerBytes: this.#command.nextOffset(this.#writer) };
+    this.link.send({ type: "following", channel, command: this.#command.info(), ...writerBytes });
     inBackground(this.link, () => this.#tellInput());
     for await (const piece of this.#command.follow({ from, signal })) {
       if (piece.type === "dropped") {
