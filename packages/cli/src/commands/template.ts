@@ -1,11 +1,11 @@
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
-import { Readable } from "node:stream";
 import type { ByteSource, TemplateInfo } from "@atoll/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { UsageError } from "../input/usage-error.ts";
 import type { Column } from "../output/table.ts";
+import { byteStream } from "../transfer/byte-stream.ts";
 import { verb } from "./verb.ts";
 
 export function templateCommand(cli: Cli): Command {
@@ -44,12 +44,12 @@ function importTemplate(cli: Cli): Command {
 }
 
 async function open(cli: Cli, archive: string): Promise<ByteSource> {
-  if (archive === "-") return Readable.toWeb(cli.stdin) as ReadableStream<Uint8Array>;
+  if (archive === "-") return byteStream(cli.stdin);
   const stats = await stat(archive).catch((error: Error) => {
     throw new UsageError(`Cannot read ${archive}: ${error.message}`);
   });
   if (!stats.isFile()) throw new UsageError(`Cannot import ${archive}: it is not a tar file`);
-  return Readable.toWeb(createReadStream(archive)) as ReadableStream<Uint8Array>;
+  return byteStream(createReadStream(archive));
 }
 
 function removeTemplate(cli: Cli): Command {

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { rename, rm, stat } from "node:fs/promises";
-import { basename, join, posix } from "node:path";
+import { basename, dirname, join, posix } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream as NodeStream } from "node:stream/web";
@@ -35,7 +35,8 @@ function nameOf(path: string): string | undefined {
 
 async function downloadFile(transfer: Transfer, from: string, target: string, mode: number): Promise<Transferred> {
   const { cli, files, user, onBytes } = transfer;
-  const draft = `${target}.${randomUUID()}`;
+  // Beside the target, and with a name that is never too long.
+  const draft = join(dirname(target), `.atoll-${randomUUID()}`);
   try {
     const body = await files.read(from, { user, as: "stream", signal: cli.signal });
     const file = createWriteStream(draft, { flags: "wx", mode: mode & 0o777 });

@@ -1,11 +1,12 @@
 import { createReadStream } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
 import { basename, posix, resolve } from "node:path";
-import { Readable } from "node:stream";
+import type { Readable } from "node:stream";
 import { isSandboxError } from "@atoll/protocol";
 import type { FileInfo } from "@atoll/sdk";
 import { pack } from "../archive/pack.ts";
 import { UsageError } from "../input/usage-error.ts";
+import { byteStream } from "./byte-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";
 
 /** From here into the sandbox. */
@@ -27,9 +28,9 @@ async function uploadDirectory(
 ): Promise<Transferred> {
   // A link given by name means what it leads to; only links below it stay links.
   const directory = (await lstat(from)).isSymbolicLink() ? `${from}/` : from;
-  const archive = Readable.toWeb(Readable.from(pack(directory, { signal: cli.signal, ...told })));
+  const archive = byteStream(pack(directory, { signal: cli.signal, ...told }));
   await files.mkdir(to, { user, signal: cli.signal });
-  return files.upload(archive as ReadableStream<Uint8Array>, to, { user, signal: cli.signal });
+  return files.upload(archive, to, { user, signal: cli.signal });
 }
 
 async function uploadStream(
@@ -38,8 +39,7 @@ async function uploadStream(
   to: string,
   mode: string,
 ): Promise<Transferred> {
-  const counted = Readable.from(counting(source, onBytes));
-  const body = Readable.toWeb(counted) as ReadableStream<Uint8Array>;
+  const body = byteStream(counting(source, onBytes));
   const { sizeBytes } = await files.write(to, body, { user, mode, signal: cli.signal });
   return { files: 1, bytes: sizeBytes };
 }
