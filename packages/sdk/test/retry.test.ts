@@ -173,6 +173,29 @@ test("the message of CommandExitError says how the command ended, and on what", 
   expect(String(error)).toBe("CommandExitError: The command exited with code 2: no such thing");
 });
 
+test("runs that follow each other share a connection", async () => {
+  const { connection } = new MockServer();
+  const sockets = new Set<unknown>();
+  const baseUrl = await listen((request, response) => {
+    sockets.add(request.socket);
+    void (async () => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      const { method = "GET", url = "/" } = request;
+      const headers = Object.entries(request.headers).map(([name, value]): [string, string] => [name, String(value)]);
+      const body = Buffer.concat(chunks);
+      const answer = await connection.fetch(`${connection.baseUrl}${url}`, { method, headers, body });
+      response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "" });
+      response.end(Buffer.from(await answer.arrayBuffer()));
+    })();
+  });
+  const sandbox = await Sandbox.create({ baseUrl, apiKey: connection.apiKey });
+  for (let count = 0; count < 3; count += 1) {
+    expect((await sandbox.commands.run("true")).exitCode).toBe(0);
+  }
+  expect(sockets.size).toBe(1);
+});
+
 async function listen(handle: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
   const server = createServer(handle);
   await new Promise<void>((resolve) => {

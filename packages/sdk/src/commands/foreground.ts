@@ -88,10 +88,13 @@ export class ForegroundRun<Name extends StreamingRoute> {
   async #readOnce(signal: AbortSignal): Promise<CommandInfo | undefined> {
     const body = await this.#wire.http.stream(this.#name, { ...this.#input, signal });
     const lines = readLines(body, silenceMs);
+    let end: CommandInfo | undefined;
     try {
-      return await this.#readToEnd(lines);
+      end = await this.#readToEnd(lines);
+      return end;
     } finally {
-      await lines.return();
+      if (end === undefined) await lines.return();
+      else void finish(lines);
     }
   }
 
@@ -159,6 +162,15 @@ export class ForegroundRun<Name extends StreamingRoute> {
       giveUp();
       left.abort(new Error("the caller has left"));
     }
+  }
+}
+
+/** Reads what is left of an answer that has said everything, so that its connection can serve the next request. Nobody waits for it. */
+async function finish(lines: AsyncGenerator<unknown, void, undefined>): Promise<void> {
+  try {
+    while ((await lines.next()).done !== true);
+  } catch {
+    // Everything was said before it broke.
   }
 }
 
