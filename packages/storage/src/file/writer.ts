@@ -7,6 +7,9 @@ import type { ObjectVersion } from "../object-store.ts";
 import { hasErrno } from "./file-failure.ts";
 import { thisMachine } from "./machine.ts";
 import { nameVersion } from "./version.ts";
+import { newbornMark } from "./writers.ts";
+
+const mostAttempts = 5;
 
 /**
  * Somebody who writes into a store, with a socket in its directory that listens for as long as the process lives, however
@@ -29,18 +32,30 @@ export class Writer {
   }
 
   static async start(writersDir: string): Promise<Writer> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await Writer.#start(writersDir);
+      } catch (error) {
+        // Between its birth and its first breath a socket looks dead, and somebody may have removed it.
+        if (!hasErrno(error, "ENOENT") || attempt === mostAttempts) throw error;
+      }
+    }
+  }
+
+  static async #start(writersDir: string): Promise<Writer> {
     const id = randomBytes(12).toString("hex");
+    const name = `${id}.${thisMachine().id}.${thisMachine().boot}`;
     const directory = await open(writersDir, "r");
     const server = createServer((socket) => {
       socket.destroy();
     });
     try {
       // Through the descriptor, because addresses of sockets are short and paths of stores need not be.
-      const newborn = `/proc/self/fd/${directory.fd}/${id}.new`;
+      const newborn = `/proc/self/fd/${directory.fd}/${name}${newbornMark}`;
       server.listen(newborn);
       await once(server, "listening");
-      // Only now it has the name by which others look: nobody finds a socket that does not listen yet and takes it for dead.
-      const socket = join(writersDir, `${id}.${thisMachine().id}.${thisMachine().boot}`);
+      // Only now it has the name that counts: a writer at work is never found with a socket that does not listen yet.
+      const socket = join(writersDir, name);
       await rename(newborn, socket);
       server.unref();
       return new Writer(id, server, directory, socket);

@@ -4,7 +4,10 @@ import { join } from "node:path";
 import { hasErrno } from "./file-failure.ts";
 import { isEarlierRun, thisMachine } from "./machine.ts";
 
-const form = /^(?<id>[0-9a-f]{24})\.(?<machine>[0-9a-f]{12})\.(?<boot>[0-9a-f]{12})$/;
+/** At the end of the name of a socket that may not listen yet. */
+export const newbornMark = ".new";
+
+const form = /^(?<id>[0-9a-f]{24})\.(?<machine>[0-9a-f]{12})\.(?<boot>[0-9a-f]{12})(?:\.new)?$/;
 
 /**
  * The writers of a store that may still be alive, as of one moment. A writer that is not among them is dead, and so is every
