@@ -191,7 +191,8 @@ test("runs that follow each other share connections", async () => {
       const body = Buffer.concat(chunks);
       const answer = await connection.fetch(`${connection.baseUrl}${url}`, { method, headers, body });
       response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "" });
-      response.end(Buffer.from(await answer.arrayBuffer()));
+      response.write(Buffer.from(await answer.arrayBuffer()));
+      setImmediate(() => response.end());
     })();
   });
   const sandbox = await Sandbox.create({ baseUrl, apiKey: connection.apiKey });
