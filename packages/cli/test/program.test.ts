@@ -1,11 +1,9 @@
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { PassThrough } from "node:stream";
 import { CommanderError } from "commander";
 import { beforeEach, describe, expect, test } from "vitest";
 import { Cli } from "../src/cli.ts";
 import { describeCommands } from "../src/command-tree.ts";
-import { bashCompletion } from "../src/completion/bash.ts";
 import { readEnvironment } from "../src/environment.ts";
 import { exitCodeOf } from "../src/exit-code.ts";
 import { buildProgram, programFor } from "../src/program.ts";
@@ -71,42 +69,6 @@ test.for([
 ] as const)("the end %j is told as exit code %d", ([command, exitCode]) => {
   expect(exitCodeOf(command)).toBe(exitCode);
 });
-
-describe("completion", () => {
-  function complete(...words: string[]): string[] {
-    const script = `${bashCompletion(all)}
-atoll() { echo 4k2aaaaaaaaaaaaaaaaa; }
-COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _atoll; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    return execFileSync("bash", ["-c", script, "bash", ...words], { encoding: "utf8" })
-      .trim()
-      .split("\n");
-  }
-
-  test.for(["bash", "zsh", "fish"])("for %s is a script without errors as far as its shell is there", async (shell) => {
-    await parse("completion", shell);
-    expect(stdout).toContain("atoll");
-    const isThere = shell === "bash" || canRun(shell);
-    if (isThere) execFileSync(shell, ["-n"], { input: stdout });
-  });
-
-  test("knows commands, those below them, flags and ids of sandboxes", () => {
-    expect(complete("atoll", "ex")).toEqual(["exec"]);
-    expect(complete("atoll", "key", "")).toEqual(expect.arrayContaining(["create", "ls", "revoke"]));
-    expect(complete("atoll", "key", "create", "--ma")).toEqual(["--max-sandboxes"]);
-    expect(complete("atoll", "exec", "--time")).toEqual(["--timeout"]);
-    expect(complete("atoll", "exec", "4")).toEqual(["4k2aaaaaaaaaaaaaaaaa"]);
-    expect(complete("atoll", "completion", "z")).toEqual(["zsh"]);
-  });
-});
-
-function canRun(shell: string): boolean {
-  try {
-    execFileSync(shell, ["-c", "true"], { stdio: "ignore" });
-    return true;
-  } catch {
-    return false;
-  }
-}
 
 test("docs/cli.md has a row for each command, with its usage and summary, and no other", () => {
   const rows = readFileSync(new URL("../../../docs/cli.md", import.meta.url), "utf8")

@@ -1,17 +1,21 @@
 import type { CommandDescription } from "../command-tree.ts";
-import { flagsOf, wordsAfter } from "./words.ts";
+import { flagsOf, takesOneSandbox, valuesOf, wordsAfter } from "./words.ts";
 
 /** Commands, flags and choices are in the script; ids of sandboxes are asked for when they are wanted. */
 export function bashCompletion(commands: readonly CommandDescription[]): string {
   const rows = commands.map((command) => {
-    const words = [...wordsAfter(command.path, commands), ...flagsOf(command)].join(" ");
-    const ids = command.takesSandbox ? "; sandboxes=1" : "";
-    return `    '${command.path.join(" ")}') words='${words}'${ids} ;;`;
+    const words = wordsAfter(command.path, commands).join(" ");
+    const ids = command.takesSandbox ? `; sandboxes=${takesOneSandbox(command) ? "one" : "many"}` : "";
+    return `    '${command.path.join(" ")}') words='${words}'${ids}; flags='${flagsOf(command).join(" ")}' ;;`;
   });
+  const values = valuesOf(commands).map(
+    ({ pattern, choices }) =>
+      `    ${pattern}) COMPREPLY=(${choices.length === 0 ? "" : `$(compgen -W '${choices.join(" ")}' -- "$current")`}); return ;;`,
+  );
   const groups = commands.filter(({ hasCommands }) => hasCommands).map(({ path }) => path.join(" "));
   return `# bash completion for atoll
 _atoll() {
-  local current path words sandboxes
+  local current path words flags sandboxes
   current="\${COMP_WORDS[COMP_CWORD]}"
   path="\${COMP_WORDS[1]}"
   sandboxes=''
@@ -19,12 +23,18 @@ _atoll() {
   case "$path" in
     ${groups.map((name) => `'${name}'`).join("|")}) if [ "$COMP_CWORD" -gt 2 ]; then path="$path \${COMP_WORDS[2]}"; fi ;;
   esac
-  case "$path" in
-    '') words='${[...wordsAfter([], commands), "--help", "--version"].join(" ")}' ;;
-${rows.join("\n")}
-    *) words='' ;;
+  case "$path:\${COMP_WORDS[COMP_CWORD - 1]}" in
+${values.join("\n")}
   esac
-  if [ -n "$sandboxes" ] && [ "\${current#-}" = "$current" ]; then
+  case "$path" in
+    '') words='${wordsAfter([], commands).join(" ")}'; flags='--help --version' ;;
+${rows.join("\n")}
+    *) words=''; flags='' ;;
+  esac
+  if [ "$sandboxes" = one ] && [[ " \${COMP_WORDS[*]:2:COMP_CWORD - 2} " =~ \\ [0-9a-z]{20}\\  ]]; then sandboxes=''; fi
+  if [ "\${current#-}" != "$current" ]; then
+    words="$flags"
+  elif [ -n "$sandboxes" ]; then
     words="$(atoll ls --quiet 2>/dev/null)"
   fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))

@@ -13,6 +13,23 @@ export function flagsOf(command: CommandDescription): string[] {
   return [...command.options.flatMap(({ flags }) => flags), "--help"];
 }
 
+/** Where a value is expected: the command and the flag before it as a pattern of the shell's `case`, and what it may be, if that is a fixed list. */
+export function valuesOf(commands: readonly CommandDescription[]): { pattern: string; choices: readonly string[] }[] {
+  return commands.flatMap(({ path, options }) =>
+    options
+      .filter(({ takesValue }) => takesValue)
+      .map(({ flags, choices }) => ({
+        pattern: flags.map((flag) => quoted(`${path.join(" ")}:${flag}`)).join("|"),
+        choices,
+      })),
+  );
+}
+
+/** Those that take one sandbox need no second one. */
+export function takesOneSandbox({ takesSandbox, usage }: CommandDescription): boolean {
+  return takesSandbox && !usage.includes("sandboxes...");
+}
+
 /** For single quotes of a shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
