@@ -216,6 +216,8 @@ function readCall(
     principal: facts.principal,
     idempotencyKey: headerOf(request, httpHeaders.idempotencyKey),
     lastEventId: headerOf(request, "last-event-id"),
+    range: headerOf(request, "range"),
+    ifRange: headerOf(request, "if-range"),
     wantsLines: /\bapplication\/x-ndjson\b/i.test(headerOf(request, "accept") ?? ""),
     note: (details: Record<string, unknown>) => {
       facts.notes = { ...facts.notes, ...details };
@@ -242,7 +244,7 @@ function leaving(reply: FastifyReply): AbortSignal {
 }
 
 function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  const { status, error, isUnexpected } = errorReply(thrown);
+  const { status, error, headers = {}, isUnexpected } = errorReply(thrown);
   factsFor(request).errorCode = error.code;
   // A client that leaves in the middle breaks whatever reads from it.
   if (isUnexpected && !request.raw.socket.destroyed)
@@ -251,7 +253,7 @@ function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyRep
   if (typeof retryAfterMs === "number") reply.header("retry-after", String(Math.ceil(retryAfterMs / 1000)));
   // What is still coming would be taken for the next request.
   if (!request.raw.complete) reply.header("connection", "close");
-  return reply.code(status).type("application/json; charset=utf-8").send(errorBody(error, request.id));
+  return reply.code(status).headers(headers).type("application/json; charset=utf-8").send(errorBody(error, request.id));
 }
 
 /** One line per request, with everything that is worth knowing and nothing that is secret: no query, no headers, no body. */

@@ -2,7 +2,9 @@ import { httpHeaders } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 
 const methods = "GET, POST, PUT, PATCH, DELETE";
-const allowedHeaders = [...Object.values(httpHeaders), "content-type", "accept", "last-event-id", "x-request-id"];
+const ownHeaders = ["content-type", "accept", "last-event-id", "range", "if-range", "x-request-id"];
+const allowedHeaders = [...Object.values(httpHeaders), ...ownHeaders];
+const exposedHeaders = ["x-request-id", "retry-after", "accept-ranges", "content-range", "etag"];
 
 /** Browsers may call from these origins and no others. Keys travel in headers, never in cookies, so none is ever sent unasked. */
 export function allowOrigins(app: FastifyInstance, origins: readonly string[]): void {
@@ -12,7 +14,7 @@ export function allowOrigins(app: FastifyInstance, origins: readonly string[]): 
     reply.header("vary", "origin");
     if (origin === undefined || !origins.includes(origin)) return;
     reply.header("access-control-allow-origin", origin);
-    reply.header("access-control-expose-headers", "x-request-id, retry-after");
+    reply.header("access-control-expose-headers", exposedHeaders.join(", "));
     if (request.method !== "OPTIONS") return;
     await reply
       .header("access-control-allow-methods", methods)

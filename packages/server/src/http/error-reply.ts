@@ -1,8 +1,11 @@
 import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { UnsatisfiableRange } from "./byte-range.ts";
 
 export interface ErrorReply {
   status: number;
   error: SandboxError;
+  /** Beside those that every answer has. */
+  headers?: Record<string, string>;
   /** Nobody expected it: the log has to have it. */
   isUnexpected: boolean;
 }
@@ -25,7 +28,7 @@ export function errorBody(error: SandboxError, requestId: string): { error: Reco
 }
 
 /** Requests that never became one of ours: wrong media type, not JSON, too large. Their status says more than our code's. */
-function httpRefusal(thrown: unknown): { status: number; error: SandboxError } | undefined {
+function httpRefusal(thrown: unknown): Omit<ErrorReply, "isUnexpected"> | undefined {
   if (!(thrown instanceof Error) || !("statusCode" in thrown) || typeof thrown.statusCode !== "number")
     return undefined;
   const status = thrown.statusCode;
@@ -34,6 +37,7 @@ function httpRefusal(thrown: unknown): { status: number; error: SandboxError } |
   return {
     status,
     error: new SandboxError("invalid_argument", `Cannot take this request: ${what}`, { cause: thrown }),
+    ...(thrown instanceof UnsatisfiableRange ? { headers: thrown.headers } : {}),
   };
 }
 
@@ -43,4 +47,5 @@ const refusals: Readonly<Record<number, string>> = {
   413: "its body is too large",
   414: "its address is too long",
   415: "its Content-Type is not one that is taken here; JSON is application/json",
+  416: "the file has no such range",
 };

@@ -4,22 +4,24 @@ import { packDirectory } from "../archives/pack-directory.ts";
 import { unpackArchive } from "../archives/unpack-archive.ts";
 import { ByteStream, LineStream, type Handlers } from "./handlers.ts";
 import { begun } from "./keep-alive-lines.ts";
+import { openDownload } from "./open-download.ts";
 import type { Parts } from "./parts.ts";
 
 export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
   const stat = async (id: Parameters<typeof manager.files>[0], path: string, user: string): Promise<FileInfo> =>
     fileInfo(await manager.files(id).stat(path, { user }));
   return {
-    readFile: async ({ params, query, signal }) => {
+    readFile: async ({ params, query, range, ifRange, signal }) => {
       const { path, user, offset, length } = query;
-      const pieces = manager.files(params.id).read(path, {
-        user,
-        signal,
-        ...(offset === undefined ? {} : { offset }),
-        ...(length === undefined ? {} : { length }),
-      });
+      const files = manager.files(params.id);
       // A page from a sandbox must not run as a page of this server.
-      return new ByteStream(await begun(pieces), { "content-disposition": "attachment" });
+      const attachment = { "content-disposition": "attachment" };
+      if (range !== undefined && offset === undefined && length === undefined) {
+        const { status, headers, pieces } = await openDownload(files, path, { user, signal, range, ifRange });
+        return new ByteStream(pieces, { ...headers, ...attachment }, status);
+      }
+      const part = { ...(offset === undefined ? {} : { offset }), ...(length === undefined ? {} : { length }) };
+      return new ByteStream(await begun(files.read(path, { user, signal, ...part })), attachment);
     },
     writeFile: async ({ params, query, body }) => {
       const { path, user, mode, how } = query;

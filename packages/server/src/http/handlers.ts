@@ -17,6 +17,9 @@ export interface Call<N extends RouteName> {
   principal: Principal | undefined;
   idempotencyKey: string | undefined;
   lastEventId: string | undefined;
+  /** As the headers of these names. */
+  range: string | undefined;
+  ifRange: string | undefined;
   /** `Accept: application/x-ndjson`. */
   wantsLines: boolean;
   requestId: string;
@@ -33,10 +36,12 @@ export interface Call<N extends RouteName> {
 export class ByteStream {
   readonly pieces: AsyncIterable<Uint8Array>;
   readonly headers: Record<string, string>;
+  readonly status: number;
 
-  constructor(pieces: AsyncIterable<Uint8Array>, headers: Record<string, string> = {}) {
+  constructor(pieces: AsyncIterable<Uint8Array>, headers: Record<string, string> = {}, status = 200) {
     this.pieces = pieces;
     this.headers = headers;
+    this.status = status;
   }
 }
 

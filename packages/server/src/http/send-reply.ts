@@ -26,7 +26,7 @@ export function sendReply(reply: FastifyReply, route: Route, value: unknown, tim
   if (value instanceof ByteStream) {
     const type = route.reply === "tar" ? "application/x-tar" : "application/octet-stream";
     for (const [name, text] of Object.entries(value.headers)) reply.header(name, text);
-    return stream(reply, type, value.pieces, timing);
+    return stream(reply.code(value.status), type, value.pieces, timing);
   }
   if (route.reply === "empty") return reply.code(route.status ?? 204).send();
   if (route.reply === "text") {

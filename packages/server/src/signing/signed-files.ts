@@ -5,17 +5,18 @@ import { pipeline } from "node:stream/promises";
 import type { GuestFiles } from "@atoll/engine";
 import type { SandboxId } from "@atoll/protocol";
 import { errorBody, errorReply } from "../http/error-reply.ts";
+import { openDownload } from "../http/open-download.ts";
 import type { FileGrant, UrlSigner } from "./url-signer.ts";
 
 export interface SignedFilesOptions {
   signer: UrlSigner;
   /** Throws when there is no such sandbox, or it does not run. */
-  files(sandboxId: SandboxId): Pick<GuestFiles, "read" | "write">;
+  files(sandboxId: SandboxId): Pick<GuestFiles, "read" | "write" | "stat">;
   /** Told of each use, at its end. */
   onUse?(use: { grant: FileGrant; bytes: number; error?: unknown }): void;
 }
 
-/** Serves signed URLs: GET and HEAD read the file, PUT replaces it. A page from a sandbox must not run as a page of this server, so everything is an attachment. */
+/** Serves signed URLs: GET and HEAD read the file or a range of it, PUT replaces it. A page from a sandbox must not run as a page of this server, so everything is an attachment. */
 export class SignedFiles {
   #options: SignedFilesOptions;
 
@@ -52,22 +53,26 @@ export class SignedFiles {
   ): Promise<void> {
     const gone = new AbortController();
     response.once("close", () => gone.abort(new Error("The client went away")));
-    const pieces = this.#options.files(sandboxId).read(path, { user, signal: gone.signal });
-    // The first piece decides about the status: whether the file is there and may be read is known only now.
-    const first = await pieces.next();
-    response.writeHead(200, {
+    const { range, "if-range": ifRange } = request.headers;
+    const asked = { user, signal: gone.signal, range, ifRange: Array.isArray(ifRange) ? undefined : ifRange };
+    const download = await openDownload(this.#options.files(sandboxId), path, asked);
+    const { pieces, sizeBytes = 0 } = download;
+    const isHead = request.method === "HEAD";
+    response.writeHead(download.status, {
       "content-type": "application/octet-stream",
       "content-disposition": "attachment",
       "x-content-type-options": "nosniff",
       "cache-control": "no-store",
+      // Some that have much to say call themselves empty.
+      ...(isHead && sizeBytes > 0 ? { "content-length": String(sizeBytes) } : {}),
+      ...download.headers,
     });
-    if (request.method === "HEAD") {
-      await pieces.return();
+    if (isHead) {
+      await pieces[Symbol.asyncIterator]().return?.();
       response.end();
       return;
     }
-    async function* all(): AsyncGenerator<Buffer> {
-      if (first.done !== true) yield counting(first.value, counted);
+    async function* all(): AsyncGenerator<Uint8Array> {
       for await (const piece of pieces) yield counting(piece, counted);
     }
     await pipeline(Readable.from(all(), { objectMode: false }), response);
@@ -87,7 +92,7 @@ export class SignedFiles {
   }
 }
 
-function counting(piece: Buffer, counted: { bytes: number }): Buffer {
+function counting<T extends Uint8Array>(piece: T, counted: { bytes: number }): T {
   counted.bytes += piece.byteLength;
   return piece;
 }
@@ -97,8 +102,8 @@ function refuse(response: ServerResponse, thrown: unknown): void {
     response.destroy();
     return;
   }
-  const { status, error } = errorReply(thrown);
+  const { status, error, headers = {} } = errorReply(thrown);
   // What is still coming would be taken for the next request.
-  response.writeHead(status, { "content-type": "application/json; charset=utf-8", connection: "close" });
+  response.writeHead(status, { ...headers, "content-type": "application/json; charset=utf-8", connection: "close" });
   response.end(JSON.stringify(errorBody(error, randomUUID())));
 }

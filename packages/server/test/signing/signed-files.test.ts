@@ -21,6 +21,12 @@ beforeEach(async () => {
     files: (sandboxId) => {
       if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
       return {
+        stat: async (path) => {
+          const sizeBytes = stored.get(path)?.byteLength;
+          if (sizeBytes === undefined) throw new SandboxError("not_found", `Cannot read ${path}: no such file`);
+          const rest = { mode: 0o644, uid: 0, gid: 0, links: 1, inode: 1n, modifiedAtMs: 0 };
+          return { type: "file", name: path, sizeBytes, ...rest };
+        },
         read: async function* (path) {
           const content = stored.get(path);
           if (content === undefined) throw new SandboxError("not_found", `Cannot read ${path}: no such file`);
