@@ -3,5 +3,5 @@ import { storeContract } from "./support/store-contract.ts";
 
 storeContract("memory", async () => {
   const store = new MemoryObjectStore();
-  return { store, close: () => store.close() };
+  return { store, partBytes: 2 << 20, close: () => store.close() };
 });

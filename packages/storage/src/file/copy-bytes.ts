@@ -7,8 +7,8 @@ const chunkBytes = 1 << 20;
 const zeros = Buffer.alloc(chunkBytes);
 
 export interface CopyOptions extends CallOptions {
-  /** Bytes after which nothing more is read: the source is not what it was said to be. */
-  maxBytes: number;
+  /** So many bytes from the start of the source, or as many as there are. */
+  sizeBytes: number;
   onProgress?: (copiedBytes: number) => void;
 }
 
@@ -30,9 +30,10 @@ export async function copyBytes(source: FileHandle, target: string, options: Cop
 }
 
 async function sumClone(path: string, options: CopyOptions): Promise<Checksum> {
-  const file = await open(path, "r");
+  const file = await open(path, "r+");
   try {
     await file.chmod(0o600);
+    if ((await file.stat()).size > options.sizeBytes) await file.truncate(options.sizeBytes);
     return await pump(file, options, async () => {});
   } finally {
     await file.close();
@@ -60,10 +61,12 @@ async function pump(
   const hash = createHash("sha256");
   const buffers = [Buffer.allocUnsafe(chunkBytes), Buffer.allocUnsafe(chunkBytes)] as const;
   let offset = 0;
-  let chunk = await readChunk(source, buffers[0], 0);
-  for (let turn = 1; chunk.length > 0 && offset <= options.maxBytes; turn += 1) {
+  const read = (buffer: Buffer, start: number) =>
+    readChunk(source, buffer.subarray(0, Math.max(0, options.sizeBytes - start)), start);
+  let chunk = await read(buffers[0], 0);
+  for (let turn = 1; chunk.length > 0; turn += 1) {
     options.signal?.throwIfAborted();
-    const ahead = readChunk(source, turn % 2 === 0 ? buffers[0] : buffers[1], offset + chunk.length);
+    const ahead = read(turn % 2 === 0 ? buffers[0] : buffers[1], offset + chunk.length);
     const [next] = await bothSettled(ahead, sumAndWrite(hash, chunk, offset, write));
     offset += chunk.length;
     chunk = next;

@@ -122,7 +122,7 @@ export class FileObjectStore implements ObjectStore {
       try {
         checks.assertSameSize(key, options, source.sizeBytes);
         return await this.#write(key, directory, options, async (target) => {
-          const copied = await copyBytes(source.file, target, { ...options, maxBytes: options.sizeBytes });
+          const copied = await copyBytes(source.file, target, options);
           checks.assertSameBytes(key, options, copied);
         });
       } finally {
@@ -139,7 +139,7 @@ export class FileObjectStore implements ObjectStore {
       try {
         checks.assertSameSize(key, options, bytes.info.sizeBytes);
         await land(path, async (temporary) => {
-          const copied = await copyBytes(bytes.file, temporary, { ...options, maxBytes: options.sizeBytes });
+          const copied = await copyBytes(bytes.file, temporary, options);
           checks.assertSameBytes(key, options, copied);
         });
       } finally {
