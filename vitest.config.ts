@@ -1,6 +1,7 @@
 import { defineConfig } from "vitest/config";
 
-const conditions = ["source", "module", "node", "development|production"];
+/** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
+const conditions = ["source", "node", "development|production"];
 
 /** Real sandboxes share two cores and one host: more workers would only wait for each other. */
 const onRealSandboxes = {

@@ -1,0 +1,71 @@
+import { S3Client } from "@aws-sdk/client-s3";
+import { S3Bucket } from "./s3-bucket.ts";
+
+export interface S3StoreOptions {
+  bucket: string;
+  /** Of a server other than Amazon's. Its buckets are addressed by path. */
+  endpoint?: string;
+  region?: string;
+  /** Goes before every key, with a slash at its end. */
+  prefix?: string;
+  /** Without them the client looks where its documentation says: environment, profile, role. */
+  credentials?: { accessKeyId: string; secretAccessKey: string; sessionToken?: string };
+  /** Files are sent and fetched in pieces of so many bytes. S3 allows no smaller ones than 5 MiB. */
+  pieceBytes?: number;
+  /** So many pieces are under way and in memory at once, in all calls together. */
+  parallel?: number;
+  /** How often the client tries before a failure is told, with growing pauses. */
+  maxAttempts?: number;
+  /** Uploads that began longer ago than this are taken for dead by a sweep. */
+  sweepAfterMs?: number;
+}
+
+const smallestPieceBytes = 5 << 20;
+const defaultPieceBytes = 8 << 20;
+const defaultParallel = 4;
+const defaultMaxAttempts = 5;
+const defaultSweepAfterMs = 24 * 3_600_000;
+const connectWithinMs = 5_000;
+/** Without a byte in either direction; a server that has to think that long is taken for gone. */
+const silentWithinMs = 30_000;
+
+const nothing = (): void => undefined;
+/** What fails is told by errors; without this the client writes to the console at times. */
+const quiet = { trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing };
+
+export function openS3Bucket(options: S3StoreOptions): {
+  bucket: S3Bucket;
+  prefix: string;
+  pieceBytes: number;
+  parallel: number;
+  sweepAfterMs: number;
+} {
+  const parallel = options.parallel ?? defaultParallel;
+  const agent = { keepAlive: true, maxSockets: parallel * 4 };
+  const client = new S3Client({
+    region: options.region ?? "us-east-1",
+    ...(options.endpoint === undefined ? {} : { endpoint: options.endpoint, forcePathStyle: true }),
+    ...(options.credentials === undefined ? {} : { credentials: options.credentials }),
+    maxAttempts: options.maxAttempts ?? defaultMaxAttempts,
+    retryMode: "standard",
+    logger: quiet,
+    // The signature covers the SHA-256 of every body; the newer checksums in trailers are not understood everywhere.
+    requestChecksumCalculation: "WHEN_REQUIRED",
+    responseChecksumValidation: "WHEN_REQUIRED",
+    requestHandler: {
+      connectionTimeout: connectWithinMs,
+      socketTimeout: silentWithinMs,
+      httpAgent: agent,
+      httpsAgent: agent,
+    },
+  });
+  const prefix = options.prefix === undefined ? "" : `${options.prefix.replaceAll(/^\/+|\/+$/g, "")}/`;
+  const place = `s3://${options.bucket}/${prefix}${options.endpoint === undefined ? "" : ` at ${options.endpoint}`}`;
+  return {
+    bucket: new S3Bucket(client, options.bucket, place),
+    prefix,
+    pieceBytes: Math.max(smallestPieceBytes, options.pieceBytes ?? defaultPieceBytes),
+    parallel,
+    sweepAfterMs: options.sweepAfterMs ?? defaultSweepAfterMs,
+  };
+}

@@ -1,0 +1,59 @@
+import { isSandboxError } from "@atoll/protocol";
+import { type FailureReason, storeFailure } from "../bucket/store-failure.ts";
+
+/** Names of errors in the REST API; what is not here goes by its HTTP status. */
+const reasons: Readonly<Record<string, FailureReason>> = {
+  PreconditionFailed: "condition",
+  ConditionalRequestConflict: "condition",
+  NoSuchKey: "object_missing",
+  NotFound: "object_missing",
+  NoSuchUpload: "object_missing",
+  NoSuchBucket: "bucket_missing",
+  AccessDenied: "credentials",
+  AccountProblem: "credentials",
+  CredentialsProviderError: "credentials",
+  ExpiredToken: "credentials",
+  InvalidAccessKeyId: "credentials",
+  InvalidToken: "credentials",
+  SignatureDoesNotMatch: "credentials",
+  RequestTimeTooSkewed: "clock_skew",
+  RequestExpired: "clock_skew",
+  SlowDown: "throttled",
+  Throttling: "throttled",
+  TooManyRequests: "throttled",
+  RequestLimitExceeded: "throttled",
+  QuotaExceeded: "full",
+  InsufficientStorage: "full",
+};
+
+function reasonByStatus(status: number | undefined): FailureReason {
+  switch (status) {
+    case undefined:
+      // No answer at all: name resolution, a refused or broken connection, a time limit.
+      return "unreachable";
+    case 401:
+    case 403:
+      return "credentials";
+    case 404:
+      return "object_missing";
+    case 412:
+      return "condition";
+    case 429:
+      return "throttled";
+    case 507:
+      return "full";
+    default:
+      return status >= 500 ? "unreachable" : "refused";
+  }
+}
+
+/** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */
+export function toS3Failure(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  if (isSandboxError(error) || !(error instanceof Error)) return error;
+  const { $metadata } = error as { $metadata?: { httpStatusCode?: number } };
+  // It has the whole request, and with it the signature.
+  Reflect.deleteProperty(error, "$response");
+  const reason = reasons[error.name] ?? reasonByStatus($metadata?.httpStatusCode);
+  return storeFailure(reason, { place, doing, said: error.name, cause: error });
+}

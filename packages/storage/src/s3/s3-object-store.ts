@@ -1,0 +1,237 @@
+import { isSandboxError } from "@atoll/protocol";
+import { Gate } from "../bucket/gate.ts";
+import {
+  absentAsUndefined,
+  cutAsUnavailable,
+  isCut,
+  orAborted,
+  replacedMeanwhile,
+  signalOf,
+} from "../bucket/outcomes.ts";
+import { receiveFile } from "../bucket/receive-file.ts";
+import { resumedRead } from "../bucket/resumed-read.ts";
+import { retried } from "../bucket/retry.ts";
+import { assertByteRange, assertChecksum, assertSameBytes, assertSmallObject, notFound } from "../call-checks.ts";
+import { assertObjectKey, assertObjectPrefix } from "../object-key.ts";
+import type {
+  ByteRange,
+  CallOptions,
+  Checksum,
+  ObjectInfo,
+  ObjectStore,
+  ObjectVersion,
+  UploadOptions,
+  WriteCondition,
+} from "../object-store.ts";
+import { probeConditions } from "../probe-conditions.ts";
+import { learnTraits } from "./learn-traits.ts";
+import type { S3Bucket, StoredEntry } from "./s3-bucket.ts";
+import { openS3Bucket, type S3StoreOptions } from "./s3-client.ts";
+import { isTombstone, newSeal, newTombstone, sealBytes } from "./s3-envelope.ts";
+import { matchHeader, type S3Traits } from "./s3-traits.ts";
+import { uploadToS3 } from "./s3-upload.ts";
+import { writeIf } from "./s3-write.ts";
+
+const wholeReadAttempts = 4;
+/** What is learnt is for everybody, so that no caller's patience ends it. */
+const learnWithinMs = 60_000;
+
+/** Objects in a bucket of S3 or of a server that speaks it. What it learns of the server by trying it learns once. */
+export class S3ObjectStore implements ObjectStore {
+  readonly place: string;
+  readonly #bucket: S3Bucket;
+  readonly #prefix: string;
+  readonly #pieceBytes: number;
+  readonly #sweepAfterMs: number;
+  readonly #gate: Gate;
+  #traits: Promise<S3Traits> | undefined;
+
+  constructor(options: S3StoreOptions) {
+    const opened = openS3Bucket(options);
+    this.#bucket = opened.bucket;
+    this.place = opened.bucket.place;
+    this.#prefix = opened.prefix;
+    this.#pieceBytes = opened.pieceBytes;
+    this.#sweepAfterMs = opened.sweepAfterMs;
+    this.#gate = new Gate(opened.parallel);
+  }
+
+  async get(key: string, options?: CallOptions): Promise<{ data: Buffer; info: ObjectInfo } | undefined> {
+    const { name, signal } = this.#call(key, options);
+    // A body that ends early cannot be carried on by the client; the object is small, so it is read anew.
+    const found = await absentAsUndefined(() =>
+      retried(wholeReadAttempts, signal, isCut, () => this.#readWhole(key, name, signal)),
+    ).catch((error: unknown) => {
+      throw cutAsUnavailable(error, this.place, `read ${name}`, signal);
+    });
+    if (found === undefined || isTombstone(found.entry.storedBytes)) return undefined;
+    return { data: found.stored.subarray(0, -sealBytes), info: this.#info(found.entry) };
+  }
+
+  async put(key: string, data: Uint8Array, options?: CallOptions & WriteCondition): Promise<ObjectInfo> {
+    const { name, signal } = this.#call(key, options);
+    assertSmallObject(key, data.length);
+    const seal = newSeal();
+    const body = Buffer.concat([data, seal]);
+    const write = { bucket: this.#bucket, traits: this.#learn, key, name, seal, signal };
+    const entry = await writeIf(write, options?.if, (condition) => this.#bucket.put(name, body, condition, signal));
+    return this.#info({ ...entry, storedBytes: body.length });
+  }
+
+  async stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined> {
+    const { name, signal } = this.#call(key, options);
+    const entry = await absentAsUndefined(() => this.#bucket.head(name, signal));
+    return entry === undefined || isTombstone(entry.storedBytes) ? undefined : this.#info(entry);
+  }
+
+  async remove(key: string, options?: CallOptions & { if?: ObjectVersion }): Promise<boolean> {
+    const { name, signal } = this.#call(key, options);
+    if (options?.if !== undefined) return this.#removeIf(key, name, options.if, signal);
+    const entry = await absentAsUndefined(() => this.#bucket.head(name, signal));
+    if (entry === undefined) return false;
+    await this.#bucket.remove(name, {}, signal);
+    return !isTombstone(entry.storedBytes);
+  }
+
+  async *list(prefix: string, options?: CallOptions): AsyncGenerator<ObjectInfo, void, undefined> {
+    assertObjectPrefix(prefix);
+    const signal = signalOf(options);
+    for await (const entry of this.#bucket.list(this.#prefix + prefix, signal)) {
+      if (!isTombstone(entry.storedBytes)) yield this.#info(entry);
+      signal.throwIfAborted();
+    }
+  }
+
+  async upload(key: string, path: string, options: UploadOptions): Promise<ObjectInfo> {
+    const { name, signal } = this.#call(key, options);
+    assertChecksum(key, options);
+    const entry = await uploadToS3(
+      { bucket: this.#bucket, traits: this.#learn, gate: this.#gate, pieceBytes: this.#pieceBytes, key, name, signal },
+      path,
+      options,
+    );
+    return this.#info({ ...entry, storedBytes: options.sizeBytes + sealBytes });
+  }
+
+  async download(key: string, path: string, options: CallOptions & Checksum): Promise<void> {
+    const { signal } = this.#call(key, options);
+    assertChecksum(key, options);
+    const info = await this.stat(key, { signal });
+    if (info === undefined) throw notFound(key, this.place);
+    const { sizeBytes } = info;
+    if (sizeBytes !== options.sizeBytes) assertSameBytes(key, options, { sha256: "not looked at", sizeBytes });
+    const transfer = { pieceBytes: this.#pieceBytes, gate: this.#gate, signal };
+    await receiveFile(path, options, transfer, (range, stop) => this.#bytes(info, range, stop));
+  }
+
+  async read(key: string, range: ByteRange, options?: CallOptions): Promise<AsyncIterable<Buffer>> {
+    const { signal } = this.#call(key, options);
+    assertByteRange(key, range);
+    const info = await this.stat(key, { signal });
+    if (info === undefined) throw notFound(key, this.place);
+    const length = Math.max(0, Math.min(range.length, info.sizeBytes - range.offset));
+    return this.#bytes(info, { offset: range.offset, length }, signal);
+  }
+
+  async probe(options?: CallOptions): Promise<void> {
+    const signal = signalOf(options);
+    this.#traits = undefined;
+    await this.#learn(signal);
+    await probeConditions(this, { signal });
+  }
+
+  /** What an upload left that nobody ends is invisible but paid for; where removals keep conditions, tombstones go too. */
+  async sweep(options?: CallOptions): Promise<number> {
+    const signal = signalOf(options);
+    const before = Date.now() - this.#sweepAfterMs;
+    let swept = 0;
+    for await (const upload of this.#bucket.listUploads(this.#prefix, signal)) {
+      if (upload.beganAtMs >= before) continue;
+      await absentAsUndefined(() => this.#bucket.abortUpload(upload.name, upload.uploadId, signal));
+      swept++;
+    }
+    const traits = await this.#learn(signal);
+    if (!traits.canRemoveIf) return swept;
+    for await (const entry of this.#bucket.list(this.#prefix, signal)) {
+      if (!isTombstone(entry.storedBytes) || entry.modifiedAtMs >= before) continue;
+      if (await this.#bury(entry, traits, signal)) swept++;
+    }
+    return swept;
+  }
+
+  async close(): Promise<void> {
+    this.#bucket.close();
+  }
+
+  async #readWhole(key: string, name: string, signal: AbortSignal): Promise<{ entry: StoredEntry; stored: Buffer }> {
+    const { entry, body } = await this.#bucket.get(name, undefined, signal);
+    try {
+      assertSmallObject(key, entry.storedBytes - sealBytes);
+      return { entry, stored: Buffer.concat(await body.toArray()) };
+    } finally {
+      body.destroy();
+    }
+  }
+
+  /** Exactly one removal or write of a version wins: the one whose bytes, a tombstone's or an object's, take its place. */
+  async #removeIf(key: string, name: string, version: ObjectVersion, signal: AbortSignal): Promise<boolean> {
+    const tombstone = newTombstone();
+    const write = { bucket: this.#bucket, traits: this.#learn, key, name, seal: tombstone, signal };
+    const entry = await writeIf(write, version, (condition) => this.#bucket.put(name, tombstone, condition, signal));
+    const traits = await this.#learn(signal);
+    // It is removed already; a tombstone that stays is found by a sweep.
+    if (traits.canRemoveIf) await this.#bury(entry, traits, signal).catch(() => undefined);
+    return true;
+  }
+
+  async #bury(tombstone: StoredEntry, traits: S3Traits, signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#bucket.remove(tombstone.name, { IfMatch: matchHeader(tombstone.etag, traits.etagForm) }, signal);
+      return true;
+    } catch (error) {
+      if (isSandboxError(error, "conflict") || isSandboxError(error, "not_found")) return false;
+      throw error;
+    }
+  }
+
+  async *#bytes(info: ObjectInfo, range: ByteRange, signal: AbortSignal): AsyncGenerator<Buffer, void, undefined> {
+    const name = this.#prefix + info.key;
+    const bytes = resumedRead(range, signal, async ({ offset, length }) => {
+      const { entry, body } = await this.#bucket.get(name, `bytes=${offset}-${offset + length - 1}`, signal);
+      if (entry.etag === info.version) return body as AsyncIterable<Buffer>;
+      body.destroy();
+      throw replacedMeanwhile(info.key, this.place);
+    });
+    try {
+      yield* bytes;
+    } catch (error) {
+      throw cutAsUnavailable(error, this.place, `read ${name}`, signal);
+    }
+  }
+
+  /** One at a time learns for all; what failed to be learnt is tried again by the next who asks. */
+  readonly #learn = (signal: AbortSignal): Promise<S3Traits> => {
+    const patience = AbortSignal.timeout(learnWithinMs);
+    this.#traits ??= learnTraits(this.#bucket, this.#prefix, patience).catch((error: unknown) => {
+      this.#traits = undefined;
+      throw error;
+    });
+    return orAborted(this.#traits, signal);
+  };
+
+  #call(key: string, options: CallOptions | undefined): { name: string; signal: AbortSignal } {
+    assertObjectKey(key);
+    const signal = signalOf(options);
+    signal.throwIfAborted();
+    return { name: this.#prefix + key, signal };
+  }
+
+  #info(entry: StoredEntry): ObjectInfo {
+    return {
+      key: entry.name.slice(this.#prefix.length),
+      sizeBytes: entry.storedBytes - sealBytes,
+      version: entry.etag as ObjectVersion,
+      modifiedAtMs: entry.modifiedAtMs,
+    };
+  }
+}

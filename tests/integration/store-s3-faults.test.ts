@@ -1,0 +1,237 @@
+import { createHash, randomBytes } from "node:crypto";
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, describe, expect, test } from "vitest";
+import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
+import { failing } from "../support/object-servers/faults.ts";
+import { openS3Place, s3PieceBytes, type S3Place } from "../support/object-servers/s3-place.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+const places: S3Place[] = [];
+const directories: string[] = [];
+afterEach(async () => {
+  await Promise.all(places.splice(0).map((place) => place.close()));
+  await Promise.all(directories.splice(0).map((directory) => rm(directory, { recursive: true })));
+});
+
+async function openPlace(...args: Parameters<typeof openS3Place>): Promise<S3Place> {
+  const place = await openS3Place(...args);
+  places.push(place);
+  return place;
+}
+
+async function makeFile(
+  sizeBytes: number,
+): Promise<{ path: string; content: Buffer; sha256: string; sizeBytes: number }> {
+  const directory = await makeDataDir();
+  directories.push(directory);
+  const content = randomBytes(sizeBytes);
+  const path = join(directory, "file");
+  await writeFile(path, content);
+  return { path, content, sha256: createHash("sha256").update(content).digest("hex"), sizeBytes };
+}
+
+const text = (content: string) => Buffer.from(content);
+const radosgw = { ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" } as const;
+
+describe("a bucket that ignores conditions", () => {
+  test("is refused by the probe, which says what it saw", async () => {
+    const { open, bucket } = await openPlace({ putConditions: "ignored" });
+    await expect(open().probe()).rejects.toMatchObject({
+      code: "unsupported",
+      details: { seen: expect.stringContaining("If-None-Match is ignored") },
+    });
+    expect(bucket.keys()).toEqual([]);
+  });
+
+  test("takes plain writes, and none under a condition", async () => {
+    const store = (await openPlace({ putConditions: "ignored" })).open();
+    await store.put("a", text("plain"));
+    await expect(store.put("b", text("x"), { if: "absent" })).rejects.toMatchObject({ code: "unsupported" });
+    expect(await store.stat("b")).toBeUndefined();
+  });
+});
+
+describe("what a store says of its bucket", () => {
+  test("credentials that are refused", async () => {
+    const { open } = await openPlace();
+    const store = open({ credentials: { accessKeyId: "someone-else", secretAccessKey: "secret" } });
+    const wanted = { code: "storage_failed", details: { reason: "credentials", said: "InvalidAccessKeyId" } };
+    await expect(store.put("a", text("x"))).rejects.toMatchObject(wanted);
+    await expect(store.probe()).rejects.toMatchObject(wanted);
+  });
+
+  test("a bucket that does not exist", async () => {
+    const { open } = await openPlace();
+    const store = open({ bucket: "nowhere" });
+    const wanted = { code: "storage_failed", details: { reason: "bucket_missing" } };
+    await expect(store.get("a")).rejects.toMatchObject(wanted);
+    await expect(store.put("a", text("x"))).rejects.toMatchObject(wanted);
+  });
+
+  test("a store that asks to slow down is asked again, and told when it goes on", async () => {
+    const { open, server } = await openPlace();
+    const store = open();
+    server.faults = failing("PutObject", { do: "refuse", status: 503, code: "SlowDown" });
+    await store.put("a", text("x"));
+    server.calm();
+    server.faults = failing("PutObject", { do: "refuse", status: 503, code: "SlowDown" }, { times: 100 });
+    const throttled = { code: "unavailable", details: { reason: "throttled" } };
+    await expect(store.put("a", text("y"))).rejects.toMatchObject(throttled);
+    expect(server.seen.filter(({ operation }) => operation === "PutObject")).toHaveLength(3);
+  });
+
+  test("nobody who listens", async () => {
+    const { open, close } = await openPlace();
+    const store = open();
+    await close();
+    places.length = 0;
+    await expect(store.get("a")).rejects.toMatchObject({ code: "unavailable", details: { reason: "unreachable" } });
+  });
+
+  test("a clock that is an hour off is made up for", async () => {
+    const { open } = await openPlace({}, () => Date.now() + 3_600_000);
+    const store = open();
+    await store.put("a", text("x"));
+    expect((await store.get("a"))?.data.toString()).toBe("x");
+  });
+
+  test("a clock that nothing makes up for", async () => {
+    const { open, server } = await openPlace();
+    const skewed = { do: "refuse", status: 403, code: "RequestTimeTooSkewed" } as const;
+    server.faults = failing("PutObject", skewed, { times: 100 });
+    const wanted = { code: "storage_failed", details: { reason: "clock_skew" } };
+    await expect(open().put("a", text("x"))).rejects.toMatchObject(wanted);
+  });
+});
+
+describe("an upload in parts", () => {
+  test("sends only the part again that broke", async () => {
+    const { open, server } = await openPlace();
+    const file = await makeFile(3 * s3PieceBytes + 7);
+    server.faults = failing("UploadPart", { do: "cut" }, { skip: 1 });
+    await open().upload("big", file.path, file);
+    expect(server.seen.filter(({ operation }) => operation === "UploadPart")).toHaveLength(4 + 1);
+  });
+
+  test("has no more parts under way than it may", async () => {
+    const { open, server } = await openPlace();
+    const store = open({ parallel: 2 });
+    const file = await makeFile(4 * s3PieceBytes);
+    const underWay: (() => void)[] = [];
+    server.faults = ({ operation }) => {
+      if (operation !== "UploadPart") return undefined;
+      return { do: "hold", until: new Promise<void>((resolve) => underWay.push(resolve)) };
+    };
+    const upload = store.upload("big", file.path, file);
+    for (const part of [1, 2]) {
+      await expect.poll(() => underWay.length).toBe(2);
+      expect(part).toBeLessThanOrEqual(2);
+      for (const go of underWay.splice(0)) go();
+    }
+    await upload;
+  });
+
+  test("whose last answer is lost is done, and done once", async () => {
+    const { open, server } = await openPlace();
+    const store = open();
+    const file = await makeFile(s3PieceBytes + 1);
+    server.faults = failing("CompleteMultipartUpload", { do: "act-then-cut" });
+    const plain = await store.upload("plain", file.path, file);
+    expect((await store.stat("plain"))?.version).toBe(plain.version);
+    await store.probe();
+    server.calm();
+    server.faults = failing("CompleteMultipartUpload", { do: "act-then-cut" });
+    const created = await store.upload("created", file.path, { ...file, if: "absent" });
+    expect((await store.stat("created"))?.version).toBe(created.version);
+  });
+
+  test("leaves no parts behind when it is given up, refused or lost", async () => {
+    const { open, server, bucket } = await openPlace();
+    const store = open();
+    const file = await makeFile(s3PieceBytes + 1);
+    await expect(store.upload("a", file.path, { ...file, sha256: "0".repeat(64) })).rejects.toThrow("expected");
+    await store.put("taken", text("x"));
+    await expect(store.upload("taken", file.path, { ...file, if: "absent" })).rejects.toMatchObject({
+      code: "conflict",
+    });
+    server.calm();
+    server.faults = failing("UploadPart", { do: "refuse", status: 500, code: "InternalError" }, { times: 100 });
+    await expect(store.upload("a", file.path, file)).rejects.toMatchObject({ code: "unavailable" });
+    expect(bucket.uploads.size).toBe(0);
+    expect(bucket.keys()).toEqual(["taken"]);
+  });
+
+  test("is one write where only that keeps conditions, and the server checks its bytes", async () => {
+    const { open, server, bucket } = await openPlace(radosgw);
+    const store = open();
+    const file = await makeFile(s3PieceBytes + 1);
+    await store.probe();
+    server.calm();
+    server.faults = failing("PutObject", { do: "cut" });
+    await store.upload("big", file.path, { ...file, if: "absent" });
+    expect(server.seen.map(({ operation }) => operation)).not.toContain("CreateMultipartUpload");
+    const sent = server.seen.findLast(({ operation }) => operation === "PutObject");
+    const stored = bucket.objects.get("big")?.data ?? Buffer.alloc(0);
+    expect(sent?.headers["x-amz-content-sha256"]).toBe(createHash("sha256").update(stored).digest("hex"));
+  });
+});
+
+describe("bytes on their way back", () => {
+  test("a download goes on where a stream broke", async () => {
+    const { open, server } = await openPlace();
+    const store = open();
+    const file = await makeFile(2 * s3PieceBytes + 7);
+    await store.upload("big", file.path, file);
+    server.calm();
+    server.faults = failing("GetObject", { do: "cut-body", afterBytes: 1_000_000 }, { times: 2 });
+    await store.download("big", `${file.path}.back`, file);
+    expect((await readFile(`${file.path}.back`)).equals(file.content)).toBe(true);
+    const asked = server.seen.filter(({ operation }) => operation === "GetObject");
+    expect(asked).toHaveLength(3 + 2);
+  });
+
+  test("a small object whose body breaks off is read anew", async () => {
+    const { open, server } = await openPlace();
+    const store = open();
+    await store.put("a", Buffer.alloc(100_000, 1));
+    server.faults = failing("GetObject", { do: "cut-body", afterBytes: 50_000 });
+    expect((await store.get("a"))?.data.length).toBe(100_000);
+  });
+
+  test("a reader is told when the object was replaced under it", async () => {
+    const { open } = await openPlace();
+    const store = open();
+    await store.put("a", text("one version"));
+    const bytes = await store.read("a", { offset: 0, length: 100 });
+    await store.put("a", text("another one"));
+    await expect(collect(bytes)).rejects.toMatchObject({ code: "unavailable" });
+  });
+});
+
+describe("a removal under a condition", () => {
+  test.for([{}, radosgw])("whose answer is lost is done, on a bucket like %j", async (behaviour) => {
+    const { open, server } = await openPlace(behaviour);
+    const store = open();
+    await store.probe();
+    const { version } = await store.put("a", text("x"));
+    server.calm();
+    server.faults = failing("PutObject", { do: "act-then-cut" });
+    expect(await store.remove("a", { if: version })).toBe(true);
+    expect(await store.get("a")).toBeUndefined();
+    await store.put("a", text("again"), { if: "absent" });
+    expect((await store.get("a"))?.data.toString()).toBe("again");
+  });
+
+  test("leaves nothing where removals keep conditions, and a few bytes where not", async () => {
+    const honest = await openPlace();
+    const like = await openPlace(radosgw);
+    for (const { open } of [honest, like]) {
+      const store = open();
+      await store.remove("a", { if: (await store.put("a", text("x"))).version });
+      expect(await store.stat("a")).toBeUndefined();
+    }
+    expect(honest.bucket.keys()).toEqual([]);
+    expect(like.bucket.keys()).toEqual(["a"]);
+  });
+});

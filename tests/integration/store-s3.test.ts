@@ -1,0 +1,27 @@
+import { describe } from "vitest";
+import { storeContract, type StorePlace } from "../../packages/storage/test/support/store-contract.ts";
+import { contractFaults } from "../support/object-servers/contract-faults.ts";
+import type { S3Behaviour } from "../support/object-servers/s3-bucket.ts";
+import { openS3Place, s3PieceBytes } from "../support/object-servers/s3-place.ts";
+
+async function openPlace(behaviour: Partial<S3Behaviour>): Promise<StorePlace> {
+  const place = await openS3Place(behaviour);
+  const open = () => place.open({ prefix: "some/where" });
+  return {
+    store: open(),
+    another: async () => open(),
+    inject: (fault) => {
+      place.server.faults = contractFaults(fault);
+    },
+    partBytes: s3PieceBytes,
+    close: place.close,
+  };
+}
+
+describe("S3 as its documentation has it", () => {
+  storeContract("s3", () => openPlace({}));
+});
+
+describe("S3 as radosgw has it", () => {
+  storeContract("s3", () => openPlace({ ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" }));
+});

@@ -1,0 +1,38 @@
+import { S3ObjectStore, type S3StoreOptions } from "@atoll/storage";
+import type { ObjectServer } from "./object-server.ts";
+import type { S3Behaviour, S3Bucket } from "./s3-bucket.ts";
+import { s3AccessKeyId, startS3Server } from "./s3-server.ts";
+
+const bucketName = "test-bucket";
+
+/** The smallest that S3 allows. */
+export const s3PieceBytes = 5 << 20;
+
+export interface S3Place {
+  server: ObjectServer;
+  bucket: S3Bucket;
+  /** Another store on the same bucket; all are closed with the place. */
+  open: (options?: Partial<S3StoreOptions>) => S3ObjectStore;
+  close: () => Promise<void>;
+}
+
+export async function openS3Place(behaviour: Partial<S3Behaviour> = {}, now?: () => number): Promise<S3Place> {
+  const { server, bucket } = startS3Server({ bucket: bucketName, behaviour, ...(now === undefined ? {} : { now }) });
+  const endpoint = await server.listen();
+  const stores: S3ObjectStore[] = [];
+  return {
+    server,
+    bucket,
+    open: (options = {}) => {
+      const credentials = { accessKeyId: s3AccessKeyId, secretAccessKey: "secret" };
+      const given = { bucket: bucketName, endpoint, credentials, pieceBytes: s3PieceBytes, maxAttempts: 3 };
+      const store = new S3ObjectStore({ ...given, ...options });
+      stores.push(store);
+      return store;
+    },
+    close: async () => {
+      await Promise.all(stores.map((store) => store.close()));
+      await server.close();
+    },
+  };
+}
