@@ -9,6 +9,7 @@ export const errorCodes = {
   already_exists: { status: 409, retryable: false },
   permission_denied: { status: 403, retryable: false },
   in_use: { status: 409, retryable: true },
+  lease_lost: { status: 503, retryable: true },
   unsupported: { status: 501, retryable: false },
   start_failed: { status: 500, retryable: true },
   spawn_failed: { status: 422, retryable: false },

@@ -3,3 +3,24 @@ export { assertObjectKey, assertObjectPrefix } from "./object-key.ts";
 export { probeConditions } from "./probe-conditions.ts";
 export { S3ObjectStore } from "./s3/s3-object-store.ts";
 export type { S3StoreOptions } from "./s3/s3-client.ts";
+export { systemClock, type Clock } from "./lease/clock.ts";
+export { FencedObject, type FencedContent, type FencedObjectOptions } from "./lease/fenced-object.ts";
+export type { HandoverProgress } from "./lease/acquisition.ts";
+export type { LeaseParty } from "./lease/lease-document.ts";
+export type { LeaseLoss } from "./lease/lease-lost.ts";
+export type { LeaseTiming } from "./lease/lease-timing.ts";
+export {
+  leaseTransitions,
+  type Fence,
+  type Lease,
+  type LeaseCallbacks,
+  type LeaseOrigin,
+  type LeaseState,
+} from "./lease/lease.ts";
+export {
+  Leases,
+  type AcquireOptions,
+  type HandoverOptions,
+  type LeasesOptions,
+  type LeaseView,
+} from "./lease/leases.ts";

@@ -1,0 +1,164 @@
+import { SandboxError } from "@atoll/protocol";
+import { z } from "zod";
+import type { CallOptions, ObjectStore, ObjectVersion } from "../object-store.ts";
+import { newToken } from "./lease-file.ts";
+import { leaseLost } from "./lease-lost.ts";
+import type { Fence } from "./lease.ts";
+
+/** How often a write is tried whose answer was lost, or that found another version than expected. */
+const mostAttempts = 4;
+
+const Envelope = z.strictObject({
+  /** Of the lease under which this was written. */
+  epoch: z.int().min(1),
+  /** New with every write: tells our own write from others, and no two versions have the same bytes. */
+  write: z.string().max(64),
+  content: z.unknown(),
+});
+
+export interface FencedObjectOptions<T> {
+  store: ObjectStore;
+  key: string;
+  schema: z.ZodType<T>;
+}
+
+export interface FencedContent<T> {
+  epoch: number;
+  content: T;
+}
+
+interface Stored<T> extends FencedContent<T> {
+  write: string;
+  version: ObjectVersion;
+}
+
+/**
+ * A small JSON object that only the owner of a lease writes. Each version carries the epoch of its writer and replaces exactly the one before, and
+ * nobody replaces a version of a larger epoch: so a write of a former owner, however late it arrives, never comes after one of his successor.
+ */
+export class FencedObject<T> {
+  readonly #options: FencedObjectOptions<T>;
+  readonly #fence: Fence;
+  #stored: Stored<T> | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+
+  private constructor(options: FencedObjectOptions<T>, fence: Fence) {
+    this.#options = options;
+    this.#fence = fence;
+  }
+
+  /** For anybody, also without a lease. What it says can be outdated when it arrives. */
+  static async read<T>(options: FencedObjectOptions<T>, call: CallOptions = {}): Promise<FencedContent<T> | undefined> {
+    const stored = await readStored(options, call);
+    return stored === undefined ? undefined : { epoch: stored.epoch, content: stored.content };
+  }
+
+  /**
+   * To be done first under a new lease: puts the new epoch on what is there, after which no former owner can change it any more. What was read before
+   * must not be relied on. An object that is not there cannot be claimed; its first write is refused if a former owner's comes first.
+   */
+  static async claim<T>(
+    options: FencedObjectOptions<T>,
+    fence: Fence,
+    call: CallOptions = {},
+  ): Promise<FencedObject<T>> {
+    const object = new FencedObject(options, fence);
+    await object.#claim(call);
+    return object;
+  }
+
+  /** As last claimed or written. */
+  get content(): T | undefined {
+    return this.#stored?.content;
+  }
+
+  /** Rejects with `lease_lost` when this server may not write any more. One write at a time; the others wait for their turn. */
+  write(content: T, call: CallOptions = {}): Promise<void> {
+    const turn = this.#turn.then(() => this.#write(content, call));
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  async #claim(call: CallOptions): Promise<void> {
+    let failure: unknown;
+    for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
+      this.#stored = await this.#read(call);
+      if (this.#stored === undefined || this.#stored.epoch === this.#fence.epoch) return;
+      try {
+        return await this.#replace(this.#stored.version, this.#stored.content, newToken(), call);
+      } catch (error) {
+        // The last write of a former owner came first, or our answer was lost: what is there now is to be claimed.
+        failure = error;
+      }
+    }
+    throw failure;
+  }
+
+  async #write(content: T, call: CallOptions): Promise<void> {
+    let failure: unknown;
+    for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
+      const write = newToken();
+      try {
+        return await this.#replace(this.#stored?.version ?? "absent", content, write, call);
+      } catch (error) {
+        failure = error;
+      }
+      const found = await this.#read(call);
+      this.#assertSame(found);
+      this.#stored = found;
+      if (found?.write === write) return;
+    }
+    throw failure;
+  }
+
+  /** What somebody else made of the object in between is nothing to write over. */
+  #assertSame(found: Stored<T> | undefined): void {
+    const { key } = this.#options;
+    if (this.#stored !== undefined && found === undefined) {
+      throw new SandboxError("not_found", `Cannot write ${key}: it was removed`, { details: { key } });
+    }
+    if (this.#stored === undefined && found !== undefined && found.epoch < this.#fence.epoch) {
+      throw new SandboxError("conflict", `Cannot create ${key}: a former owner of the lease has done so`, {
+        suggestion: "Claim it again.",
+        details: { key, epoch: found.epoch },
+      });
+    }
+  }
+
+  async #replace(instead: "absent" | ObjectVersion, content: T, write: string, call: CallOptions): Promise<void> {
+    const { store, key } = this.#options;
+    const { epoch } = this.#fence;
+    const data = Buffer.from(`${JSON.stringify({ epoch, write, content }, undefined, 2)}\n`);
+    this.#fence.assertCurrent();
+    const { version } = await store.put(key, data, { if: instead, signal: this.#signal(call) });
+    this.#stored = { epoch, write, content, version };
+  }
+
+  async #read(call: CallOptions): Promise<Stored<T> | undefined> {
+    this.#fence.assertCurrent();
+    const stored = await readStored(this.#options, { signal: this.#signal(call) });
+    if (stored === undefined || stored.epoch <= this.#fence.epoch) return stored;
+    const { key } = this.#options;
+    throw leaseLost(key, this.#fence.epoch, { reason: "stolen", epoch: stored.epoch, owner: undefined });
+  }
+
+  #signal({ signal }: CallOptions): AbortSignal {
+    return signal === undefined ? this.#fence.signal : AbortSignal.any([this.#fence.signal, signal]);
+  }
+}
+
+async function readStored<T>(options: FencedObjectOptions<T>, call: CallOptions): Promise<Stored<T> | undefined> {
+  const { store, key, schema } = options;
+  const found = await store.get(key, call);
+  if (found === undefined) return undefined;
+  try {
+    const { epoch, write, content } = Envelope.parse(JSON.parse(found.data.toString("utf8")));
+    return { epoch, write, content: schema.parse(content), version: found.info.version };
+  } catch (cause) {
+    throw new SandboxError("storage_failed", `Cannot read ${key}: it is not what this version writes there`, {
+      suggestion: "Look whether a newer server uses the same store.",
+      details: { key },
+      cause,
+    });
+  }
+}

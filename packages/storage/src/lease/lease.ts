@@ -1,0 +1,294 @@
+import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { pause, type Clock } from "./clock.ts";
+import { partyOf, type Claimant, type LeaseDocument, type LeaseParty } from "./lease-document.ts";
+import type { LeaseFile, LeaseSight } from "./lease-file.ts";
+import { leaseLost, type LeaseLoss } from "./lease-lost.ts";
+import type { LeaseTiming } from "./lease-timing.ts";
+
+/** Only `held` lets anything be done. The other ways out of it are final: who wants the lease back acquires it again, under a new epoch. */
+export const leaseTransitions = {
+  held: { release: "releasing", lose: "lost" },
+  releasing: { confirm: "released", lose: "lost" },
+  released: {},
+  lost: {},
+} as const satisfies Record<string, Record<string, string>>;
+
+export type LeaseState = keyof typeof leaseTransitions;
+
+/** What stands between an operation and the store: every write under a lease asks it first, and carries its epoch. */
+export interface Fence {
+  readonly epoch: number;
+  /** Aborted when the lease is lost or given back, with the reason. */
+  readonly signal: AbortSignal;
+  /** Throws `lease_lost` unless the lease is surely ours at this moment. */
+  assertCurrent(): void;
+}
+
+export interface LeaseCallbacks {
+  /** Somebody waits for this lease: checkpoint, stop, and call `release`. Once per waiter. */
+  onReleaseRequested?: (waiter: LeaseParty) => void;
+  /** A renewal did not succeed; the next is tried soon, and in `lostInMs` the lease is lost. */
+  onRenewalFailed?: (error: unknown, lostInMs: number) => void;
+  /** Once. The sandbox has to stop within `stopMs`, after which another server may run it. */
+  onLost?: (loss: LeaseLoss) => void;
+}
+
+/** How the lease came to its owner. */
+export type LeaseOrigin = "created" | "released" | "expired" | "reclaimed";
+
+export interface HeldLease {
+  file: LeaseFile;
+  clock: Clock;
+  timing: LeaseTiming;
+  origin: LeaseOrigin;
+  /** What the acquiring write made of the document. */
+  sight: LeaseSight;
+  me: Claimant;
+  /** When the renewals that may stand in the document were sent: their validity counts from there. */
+  sentAtMs: Map<number, number>;
+  callbacks: LeaseCallbacks;
+  onEnd: (lease: Lease) => void;
+}
+
+/**
+ * A lease that this process has acquired, renewed in the background until it is given back or lost. It counts as ours for `ttlMs - stopMs`
+ * from before the last renewal that surely happened was sent, by this process's own clock: others wait longer than that from after they saw it.
+ */
+export class Lease implements Fence, AsyncDisposable {
+  readonly key: string;
+  readonly epoch: number;
+  readonly origin: LeaseOrigin;
+  readonly #held: HeldLease;
+  readonly #ended = new AbortController();
+  readonly #keeping: Promise<void>;
+  #state: LeaseState = "held";
+  #loss: LeaseLoss = { reason: "released" };
+  #sight: LeaseSight;
+  #renewals: number;
+  #validFromMs = -Infinity;
+  #renewAtMs = 0;
+  #lookAtMs: number;
+  #waiterSession: string | undefined;
+  #nudge: AbortController | undefined;
+  #isNudged = false;
+  #cancelExpiry: () => void = () => undefined;
+  #release: Promise<void> | undefined;
+
+  /** For `Leases` alone. */
+  constructor(held: HeldLease) {
+    this.#held = held;
+    this.key = held.file.key;
+    this.epoch = held.sight.document.epoch;
+    this.origin = held.origin;
+    this.#sight = held.sight;
+    this.#renewals = held.me.renewal;
+    this.#lookAtMs = held.clock.now() + held.timing.watchMs;
+    this.#adopt(held.sight);
+    this.#armExpiry();
+    this.#keeping = this.#keep();
+  }
+
+  get state(): LeaseState {
+    return this.#state;
+  }
+
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  /** Who waits for it, as far as this owner has seen. */
+  get waiter(): LeaseParty | undefined {
+    const { waiter } = this.#sight.document;
+    return waiter === null ? undefined : partyOf(waiter);
+  }
+
+  get isCurrent(): boolean {
+    return this.#state === "held" && this.#held.clock.now() < this.#lostAtMs;
+  }
+
+  /** For how long it is surely ours without another renewal. */
+  get remainingMs(): number {
+    return this.isCurrent ? this.#lostAtMs - this.#held.clock.now() : 0;
+  }
+
+  assertCurrent(): void {
+    if (this.isCurrent) return;
+    // After the process was stopped, this runs before any timer does.
+    if (this.#state === "held") this.#lose({ reason: "expired" });
+    throw leaseLost(this.key, this.epoch, this.#loss);
+  }
+
+  /** Looks for a waiter now, because somebody said that there is one. */
+  nudge(): void {
+    this.#isNudged = true;
+    this.#nudge?.abort();
+  }
+
+  /**
+   * Gives the lease back; from the call on it is no longer ours. Resolves when others can see that, or when it was lost before. Rejects with
+   * `unavailable` if the store could not be told: then the lease runs out by itself.
+   */
+  release(): Promise<void> {
+    this.#release ??= this.#giveBack();
+    return this.#release;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release();
+  }
+
+  get #lostAtMs(): number {
+    return this.#validFromMs + this.#held.timing.ttlMs - this.#held.timing.stopMs;
+  }
+
+  async #keep(): Promise<void> {
+    const { clock } = this.#held;
+    while (this.#state === "held") {
+      if (!this.#isNudged) {
+        this.#nudge = new AbortController();
+        const nextMs = Math.min(this.#renewAtMs, this.#lookAtMs) - clock.now();
+        await pause(clock, nextMs, this.#nudge.signal, this.#ended.signal);
+      }
+      if (this.#state !== "held") return;
+      if (!this.isCurrent) return this.#lose({ reason: "expired" });
+      this.#isNudged = false;
+      await (clock.now() >= this.#renewAtMs ? this.#renew() : this.#look());
+      this.#lookAtMs = clock.now() + this.#held.timing.watchMs;
+    }
+  }
+
+  async #renew(): Promise<void> {
+    const { clock, file, timing, me, sentAtMs, callbacks } = this.#held;
+    this.#renewals += 1;
+    const renewal = this.#renewals;
+    sentAtMs.set(renewal, clock.now());
+    try {
+      this.#adopt(await file.write(this.#documentWith({ ...me, renewal }), this.#sight.version, this.signal));
+    } catch (error) {
+      // Refused or unanswered: the write may have happened all the same, or a waiter's came first. Only reading tells.
+      const isKnown = await this.#look();
+      if (this.#state !== "held" || clock.now() < this.#renewAtMs) return;
+      if (isKnown && isSandboxError(error, "conflict")) return;
+      this.#renewAtMs = clock.now() + timing.retryMs;
+      this.#tell(() => callbacks.onRenewalFailed?.(error, this.remainingMs));
+    }
+  }
+
+  /** False when the document could not be read, which by itself is no loss: the renewals will tell. */
+  async #look(): Promise<boolean> {
+    let sight: LeaseSight | undefined;
+    try {
+      sight = await this.#held.file.read(this.signal);
+    } catch {
+      return false;
+    }
+    if (this.#state !== "held") return true;
+    if (sight === undefined) this.#lose({ reason: "removed" });
+    else if (this.#isOurs(sight)) this.#adopt(sight);
+    else this.#lose({ reason: "stolen", ...whoHas(sight.document) });
+    return true;
+  }
+
+  #isOurs({ document }: LeaseSight): boolean {
+    return document.epoch === this.epoch && document.owner?.session === this.#held.me.session;
+  }
+
+  #documentWith(owner: Claimant | null): Pick<LeaseDocument, "epoch" | "owner" | "waiter"> {
+    return { epoch: this.epoch, owner, waiter: this.#sight.document.waiter };
+  }
+
+  #adopt(sight: LeaseSight): void {
+    if (this.#state !== "held") return;
+    const { sentAtMs, timing, callbacks } = this.#held;
+    this.#sight = sight;
+    const { owner, waiter } = sight.document;
+    const sentMs = sentAtMs.get(owner?.renewal ?? 0);
+    if (sentMs !== undefined && sentMs > this.#validFromMs) {
+      this.#validFromMs = sentMs;
+      this.#renewAtMs = sentMs + timing.renewMs;
+      // What was sent before stood on a version that is gone: it cannot happen any more.
+      for (const renewal of sentAtMs.keys()) if (renewal < (owner?.renewal ?? 0)) sentAtMs.delete(renewal);
+    }
+    if (waiter === null || waiter.session === this.#waiterSession) return;
+    this.#waiterSession = waiter.session;
+    this.#tell(() => callbacks.onReleaseRequested?.(partyOf(waiter)));
+  }
+
+  #armExpiry(): void {
+    const { clock } = this.#held;
+    this.#cancelExpiry = clock.after(this.#lostAtMs - clock.now(), () => {
+      if (this.#state !== "held") return;
+      if (clock.now() >= this.#lostAtMs) this.#lose({ reason: "expired" });
+      else this.#armExpiry();
+    });
+  }
+
+  #lose(loss: LeaseLoss): void {
+    this.#end("lost", loss);
+    this.#tell(() => this.#held.callbacks.onLost?.(loss));
+  }
+
+  #end(state: "lost" | "releasing", loss: LeaseLoss): void {
+    this.#state = state;
+    this.#loss = loss;
+    this.#cancelExpiry();
+    this.#ended.abort(leaseLost(this.key, this.epoch, loss));
+    this.#held.onEnd(this);
+  }
+
+  async #giveBack(): Promise<void> {
+    if (this.#state !== "held") return;
+    if (!this.isCurrent) return this.#lose({ reason: "expired" });
+    this.#end("releasing", { reason: "released" });
+    await this.#keeping;
+    const { clock, timing } = this.#held;
+    const pointlessAtMs = this.#validFromMs + timing.ttlMs;
+    let cause: unknown;
+    while (clock.now() < pointlessAtMs) {
+      const failure = await this.#tryToGiveBack();
+      if (failure === undefined) {
+        this.#state = "released";
+        return;
+      }
+      cause = failure;
+      if (!isSandboxError(failure, "conflict")) await pause(clock, timing.retryMs);
+    }
+    this.#state = "lost";
+    throw new SandboxError("unavailable", `Cannot give the lease ${this.key} back: the store did not take it`, {
+      suggestion: "Nothing needs to be done: it runs out by itself.",
+      details: { key: this.key, epoch: this.epoch },
+      cause,
+    });
+  }
+
+  /** Why the document still says that the lease is ours, as far as known. */
+  async #tryToGiveBack(): Promise<unknown> {
+    const { file } = this.#held;
+    try {
+      await file.write(this.#documentWith(null), this.#sight.version);
+      return undefined;
+    } catch (error) {
+      return this.#whyStillOurs(error);
+    }
+  }
+
+  async #whyStillOurs(refusal: unknown): Promise<unknown> {
+    try {
+      const sight = await this.#held.file.read();
+      if (sight === undefined || !this.#isOurs(sight)) return undefined;
+      this.#sight = sight;
+      return refusal;
+    } catch (error) {
+      return error;
+    }
+  }
+
+  /** After this turn, so that a callback finds a lease that has settled and cannot break one that has not. */
+  #tell(call: () => void): void {
+    queueMicrotask(call);
+  }
+}
+
+function whoHas({ epoch, owner }: LeaseDocument): { epoch: number; owner: LeaseParty | undefined } {
+  return { epoch, owner: owner === null ? undefined : partyOf(owner) };
+}
