@@ -33,7 +33,39 @@ async function follow(engine: Engine, driver: DriverName, logFile: string, comma
   say({ exit: await started.wait() });
 }
 
-const engine = await Engine.open({ dataDir, guestPath: guestBinaryPath() });
+/** Pauses a sandbox whose process counts, or resumes it, and stops for ever at one of the steps. */
+async function moveUntil(engine: Engine, logFile: string): Promise<void> {
+  const sandbox = await engine.create({});
+  const counting = await sandbox.spawn(
+    {
+      argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $i; echo $i >>/home/user/count; done"],
+      stdin: true,
+    },
+    { keep: true },
+  );
+  await counting.writeStdin("one\ntwo\n");
+  const log = openSync(logFile, "a");
+  for await (const { data } of counting) {
+    writeSync(log, data);
+    if (data.toString().includes("2")) break;
+  }
+  closeSync(log);
+  say({ sandboxId: sandbox.id, streamId: counting.streamId });
+  await engine.pause(sandbox.id);
+  await engine.resume(sandbox.id);
+}
+
+/** Where to stop, for those that are killed in the middle of something. */
+const lastStep = what === "move" ? (words[1] ?? "") : "";
+const engine = await Engine.open({
+  dataDir,
+  guestPath: guestBinaryPath(),
+  atStep: async (step) => {
+    if (step !== lastStep) return;
+    say({ step });
+    await new Promise(() => undefined);
+  },
+});
 engine.events.listen((event) => {
   if (event.type === "state") say({ state: event.to, sandboxId: event.sandboxId });
 });
@@ -56,6 +88,9 @@ switch (what) {
     say({ killed: sandbox.id });
     break;
   }
+  case "move":
+    await moveUntil(engine, words[0] ?? "");
+    break;
   default:
     throw new Error(`Nothing is called ${what}`);
 }

@@ -15,6 +15,7 @@ export interface Fact {
   done?: boolean;
   commandId?: string;
   stdinBytes?: number;
+  step?: string;
 }
 
 /** A `crash-server.ts` in a process of its own, to be killed without mercy when it says the right thing. */

@@ -1,4 +1,5 @@
 import { SandboxError, type DriverName, type SandboxId } from "@atoll/protocol";
+import type { LayerLibrary } from "./checkpoints/layer-library.ts";
 import type { ContainerRuns } from "./drivers/container-runs.ts";
 import type { Driver } from "./drivers/driver.ts";
 import type { EgressHandler } from "./guest/egress-relay.ts";
@@ -21,7 +22,13 @@ export interface EngineParts {
   /** A driver, or the reason why this machine cannot have it. */
   drivers: Record<DriverName, Driver | SandboxError>;
   startTimeoutMs: number;
+  layers: LayerLibrary;
+  readCpuFeatures: () => Promise<string[]>;
+  atStep: StepListener;
 }
+
+/** Told of each step of a pause, resume or fork when it is done; the next one waits for it. */
+export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void> | void;
 
 /** What the operations share: the parts of one engine, and its living sandboxes. */
 export class EngineContext {
@@ -32,6 +39,8 @@ export class EngineContext {
   readonly cgroups: CgroupTree;
   readonly runs: ContainerRuns;
   readonly events: EventLog;
+  readonly layers: LayerLibrary;
+  readonly readCpuFeatures: () => Promise<string[]>;
   #parts: EngineParts;
 
   constructor(parts: EngineParts) {
@@ -42,6 +51,8 @@ export class EngineContext {
     this.cgroups = parts.cgroups;
     this.runs = parts.runs;
     this.events = parts.events;
+    this.layers = parts.layers;
+    this.readCpuFeatures = parts.readCpuFeatures;
   }
 
   /** Never a weaker one than was asked for. */
@@ -49,6 +60,10 @@ export class EngineContext {
     const driver = this.#parts.drivers[name];
     if (driver instanceof SandboxError) throw driver;
     return driver;
+  }
+
+  async atStep(step: string, sandboxId: SandboxId): Promise<void> {
+    await this.#parts.atStep(step, sandboxId);
   }
 
   addLife(
@@ -64,8 +79,9 @@ export class EngineContext {
       events: this.events,
       startTimeoutMs: this.#parts.startTimeoutMs,
       onEgress: parts.onEgress,
-      onGone: () => {
+      onGone: async () => {
         this.lives.delete(id);
+        await this.layers.collect();
       },
     });
     this.lives.set(id, life);

@@ -1,15 +1,27 @@
 import { mkdir } from "node:fs/promises";
-import { SandboxError, type CreateRequestInput, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import {
+  SandboxError,
+  type CheckpointInfo,
+  type CreateRequestInput,
+  type SandboxId,
+  type SandboxRecord,
+} from "@atoll/protocol";
+import { CheckpointStore } from "./checkpoints/checkpoint-store.ts";
+import { readCpuFeatures } from "./checkpoints/cpu-features.ts";
+import { LayerLibrary } from "./checkpoints/layer-library.ts";
 import { detectRunsc } from "./doctor/runsc-features.ts";
 import { ContainerRuns } from "./drivers/container-runs.ts";
 import { installGuest } from "./drivers/guest-layer.ts";
 import { GvisorDriver } from "./drivers/gvisor/gvisor-driver.ts";
 import { LocalDriver } from "./drivers/local/local-driver.ts";
-import { EngineContext } from "./engine-context.ts";
+import { EngineContext, type StepListener } from "./engine-context.ts";
 import { EventLog } from "./lifecycle/event-log.ts";
 import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/reconcile.ts";
+import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
 import { detectCgroups } from "./limits/detect-cgroups.ts";
 import { createSandbox, type CreateOptions } from "./operations/create.ts";
+import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
+import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { Sandbox } from "./sandbox.ts";
 import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
@@ -30,6 +42,9 @@ export interface EngineOptions extends ReconcileOptions {
   platform?: "systrap" | "ptrace";
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
+  /** What this machine's processors can do, if not as the kernel tells. */
+  readCpuFeatures?: () => Promise<string[]>;
+  atStep?: StepListener;
 }
 
 /** Runs the sandboxes of one data directory on this machine. Binds the operations to their parts; the work is theirs. */
@@ -69,12 +84,7 @@ export class Engine {
   }
 
   get(id: SandboxId): Sandbox {
-    const life = this.#context.lives.get(id);
-    if (life !== undefined) return new Sandbox(life);
-    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-      suggestion: "It never was, or it has been killed.",
-      details: { sandboxId: id },
-    });
+    return new Sandbox(this.#life(id));
   }
 
   list(): SandboxRecord[] {
@@ -89,10 +99,34 @@ export class Engine {
     return true;
   }
 
+  /** Saves its memory and files and ends its container. Rejects with `unsaveable`, and it runs on, if something cannot be saved. */
+  async pause(id: SandboxId, options: PauseOptions = {}): Promise<PauseResult> {
+    return pauseSandbox(this.#context, this.#life(id), options);
+  }
+
+  /** Brings a paused sandbox back, its processes where they were. When it rejects, it is paused as before. */
+  async resume(id: SandboxId, options: ResumeOptions = {}): Promise<ResumeResult> {
+    return resumeSandbox(this.#context, this.#life(id), options);
+  }
+
+  /** The oldest first. */
+  async checkpoints(id: SandboxId): Promise<CheckpointInfo[]> {
+    return new CheckpointStore(this.#life(id).parts.layout).list();
+  }
+
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */
   async close(): Promise<void> {
     for (const life of this.#context.lives.values()) life.detach();
     await this.#lock.release();
+  }
+
+  #life(id: SandboxId): SandboxLife {
+    const life = this.#context.lives.get(id);
+    if (life !== undefined) return life;
+    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
+      suggestion: "It never was, or it has been killed.",
+      details: { sandboxId: id },
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -121,16 +155,19 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
+    layers: new LayerLibrary(layout),
+    readCpuFeatures: options.readCpuFeatures ?? readCpuFeatures,
+    atStep: options.atStep ?? (() => undefined),
   });
 }
 
 async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<GvisorDriver> {
-  const { path, platforms } = await detectRunsc(options.runscPath);
+  const { path, version, platforms } = await detectRunsc(options.runscPath);
   const platform = options.platform ?? platforms[0];
   if (platform === undefined || !platforms.includes(platform)) {
     throw new SandboxError("unsupported", `Cannot run gVisor on platform ${platform ?? "systrap or ptrace"}`, {
       suggestion: `This runsc offers ${platforms.join(" and ") || "neither of them"}.`,
     });
   }
-  return new GvisorDriver({ runs, runscPath: path, platform });
+  return new GvisorDriver({ runs, runscPath: path, runscVersion: version, platform });
 }

@@ -1,6 +1,7 @@
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";
-export { GuestChannel, type ChannelOptions } from "./guest/channel.ts";
+export type { ChannelOptions } from "./guest/channel-options.ts";
+export { GuestChannel } from "./guest/channel.ts";
 export type { EgressAnswer, EgressAsk, EgressHandler } from "./guest/egress-relay.ts";
 export type { FileOptions, GuestFiles } from "./guest/files.ts";
 export type { GuestProcess } from "./guest/guest-process.ts";

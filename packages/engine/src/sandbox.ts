@@ -9,7 +9,8 @@ import {
   type SandboxUsage,
   type SpawnRequestInput,
 } from "@atoll/protocol";
-import type { AttachOptions, GuestChannel } from "./guest/channel.ts";
+import type { AttachOptions } from "./guest/channel-options.ts";
+import type { GuestChannel } from "./guest/channel.ts";
 import { GuestFiles } from "./guest/files.ts";
 import type { GuestConnection } from "./guest/guest-connection.ts";
 import type { GuestProcess } from "./guest/guest-process.ts";

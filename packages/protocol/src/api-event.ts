@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { EndReason } from "./sandbox.ts";
@@ -19,6 +20,7 @@ export const ApiEvent = z.discriminatedUnion("type", [
     from: z.enum(sandboxStates).nullable(),
     to: z.enum(sandboxStates),
     reason: EndReason.optional(),
+    phases: PhaseTimes.optional(),
   }),
   z.strictObject({
     ...onSandbox,

@@ -17,6 +17,8 @@ export const errorCodes = {
   guest_violation: { status: 502, retryable: false },
   guest_silent: { status: 504, retryable: true },
   limit_reached: { status: 429, retryable: false },
+  unsaveable: { status: 409, retryable: false },
+  unrestorable: { status: 409, retryable: false },
   conflict: { status: 409, retryable: false },
   storage_failed: { status: 502, retryable: true },
   no_space: { status: 507, retryable: false },

@@ -1,3 +1,11 @@
+export {
+  CheckpointManifest,
+  LayerId,
+  type CheckpointInfo,
+  type LayerPart,
+  type MemoryPart,
+  type PhaseTimes,
+} from "./checkpoint.ts";
 export { errorCodes, isSandboxError, SandboxError, type ErrorCode, type SandboxErrorOptions } from "./errors.ts";
 export type { SandboxEventMessage } from "./events.ts";
 export { ContainerId, SandboxId, StreamId, TemplateName } from "./ids.ts";

@@ -16,6 +16,9 @@ export const ContainerRef = z.strictObject({
 });
 export type ContainerRef = z.infer<typeof ContainerRef>;
 
+/** The checkpoint whose layers lie below what it writes; absent: it has only its template. */
+const base = z.int().min(1).optional();
+
 const common = {
   version: z.literal(1),
   id: SandboxId,
@@ -41,8 +44,15 @@ export type EndReason = z.infer<typeof EndReason>;
  */
 export const SandboxRecord = z.discriminatedUnion("state", [
   z.strictObject({ ...common, state: z.literal("creating"), containerId: ContainerId }),
-  z.strictObject({ ...common, state: z.literal("running"), container: ContainerRef }),
-  z.strictObject({ ...common, state: z.literal("pausing"), container: ContainerRef }),
+  z.strictObject({ ...common, state: z.literal("running"), container: ContainerRef, base }),
+  z.strictObject({
+    ...common,
+    state: z.literal("pausing"),
+    container: ContainerRef,
+    base,
+    /** The one that is being made. */
+    checkpoint: z.int().min(1),
+  }),
   z.strictObject({ ...common, state: z.literal("paused"), checkpoint: z.int().min(1) }),
   z.strictObject({ ...common, state: z.literal("resuming"), checkpoint: z.int().min(1), containerId: ContainerId }),
   z.strictObject({ ...common, state: z.literal("killing"), reason: EndReason }),
@@ -53,7 +63,7 @@ export const SandboxRecord = z.discriminatedUnion("state", [
     reason: EndReason,
     endedAtMs: z.int(),
     /** What is still there, for the user's eyes. */
-    survives: z.array(z.enum(["files"])),
+    survives: z.array(z.enum(["files", "checkpoints"])),
   }),
 ]);
 export type SandboxRecord = z.infer<typeof SandboxRecord>;

@@ -18,7 +18,7 @@ const reason = { kind: "asked", message: "it was killed on request" };
 const held: Record<SandboxState, Record<string, unknown>> = {
   creating: { containerId },
   running: { container },
-  pausing: { container },
+  pausing: { container, checkpoint: 3 },
   paused: { checkpoint: 3 },
   resuming: { checkpoint: 3, containerId },
   killing: { reason },

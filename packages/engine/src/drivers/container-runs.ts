@@ -7,7 +7,7 @@ import type { RunLayout, SandboxLayout } from "../store/layout.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
-import type { Container, ContainerExit, DriverLaunchOptions, LaunchSpec } from "./driver.ts";
+import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";
 import { launch, type LauncherCommand } from "./launcher.ts";
 
 /** How long the kernel may take to let go of killed processes. */
@@ -101,10 +101,16 @@ export class ContainerRuns {
     await Promise.all([...layers, run.rootfs, run.runtimeState].map((dir) => mkdir(dir, { recursive: true })));
   }
 
-  #overlays({ layout, template }: LaunchSpec, run: RunLayout): LauncherCommand["overlays"] {
+  /** The layer with the guest in a root that is started from `from`. */
+  guestLayer(from: LaunchSource | undefined): string {
+    return from?.guestLayer ?? this.#options.guestLayer;
+  }
+
+  #overlays({ layout, template, from }: LaunchSpec, run: RunLayout): LauncherCommand["overlays"] {
     return template.trees.map(({ at, lower }, index) => {
       const { upper, work } = layout.layer(index);
-      const layers = index === 0 ? [this.#options.guestLayer, ...lower] : lower;
+      const own = index === 0 ? [this.guestLayer(from), ...lower] : lower;
+      const layers = [...(from?.frozen[index] ?? []), ...own];
       return {
         target: at === "/" ? run.rootfs : `${run.rootfs}${at}`,
         options: `lowerdir=${layers.join(":")},upperdir=${upper},workdir=${work},redirect_dir=off,index=off,metacopy=off`,

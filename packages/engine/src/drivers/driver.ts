@@ -1,7 +1,7 @@
 import type { ContainerId, ContainerRef, DriverName, SandboxLimits } from "@atoll/protocol";
 import type { FifoPaths } from "../guest/transport.ts";
 import type { Cgroup } from "../limits/cgroup.ts";
-import type { SandboxLayout } from "../store/layout.ts";
+import type { CheckpointLayout, SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
 
 export interface LaunchSpec {
@@ -11,6 +11,18 @@ export interface LaunchSpec {
   layout: SandboxLayout;
   template: Template;
   limits: SandboxLimits;
+  /** Without it the sandbox begins with its template alone. */
+  from?: LaunchSource;
+}
+
+/** What a sandbox goes on from. */
+export interface LaunchSource {
+  /** Per tree of the template, the directories that lie between it and what the sandbox writes, the topmost first. */
+  frozen: string[][];
+  /** The guest that is in the image; the newest one if absent. */
+  guestLayer?: string;
+  /** Processes go on from this memory image; without it they are started afresh. */
+  memoryDir?: string;
 }
 
 export interface DriverLaunchOptions {
@@ -42,12 +54,31 @@ export interface Container {
   readonly launcherGone: Promise<void>;
 }
 
+/** Saves running containers. Like its driver it keeps nothing in memory about them. */
+export interface Freezer {
+  readonly runtime: { version: string; platform: string };
+  /** Stops every process where it is. */
+  freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
+  /** Not after `save`: it would wake up only to die. Does nothing to a container that is not frozen. */
+  thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
+  /** Files of a frozen container, as seen inside, that have no place in an image. With any of them `save` would end the container. */
+  findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]>;
+  /** Writes the image of a frozen container, which then has to be removed, whether or not this succeeds. The directory must not be there yet. */
+  save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void>;
+  /** Whether `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */
+  findOutcome(ref: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun">;
+  /** The name of the guest's layer that the container was started with. */
+  findGuest(ref: ContainerRef, layout: SandboxLayout): Promise<string>;
+}
+
 /**
  * How containers are run. A driver keeps nothing in memory about its containers: all that it needs to find, adopt or remove one is on the host and in the
  * arguments, so that the next server can do it as well.
  */
 export interface Driver {
   readonly name: DriverName;
+  /** Undefined: its containers cannot be saved. */
+  readonly freezer?: Freezer;
   /**
    * Starts a container up to the point where its FIFOs can be opened; whether the guest comes up is seen there. Rejects with `start_failed`, naming the
    * phase, and leaves nothing behind.

@@ -1,51 +1,22 @@
 import { randomBytes } from "node:crypto";
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import { Answers } from "./answers.ts";
+import type { AttachOptions, ChannelOptions } from "./channel-options.ts";
 import { FrameDecoder } from "./decoder.ts";
-import { EgressRelay, type EgressHandler } from "./egress-relay.ts";
+import { EgressRelay } from "./egress-relay.ts";
 import { errnoName, errnoText } from "./errno.ts";
-import { encodeFrame, protocolConstants, toGuest, tornFramePadding, typeOffset, type ToGuestType } from "./frames.ts";
+import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuestType } from "./frames.ts";
 import { GuestConnection } from "./guest-connection.ts";
+import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
 import { parseGuestFrame, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
 import { encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
-import { FifoTransport, type FifoPaths } from "./transport.ts";
 import { violation, wrongAnswer } from "./violation.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
-export interface ChannelOptions {
-  paths: FifoPaths;
-  /** Whether this host made the FIFOs; otherwise a predecessor may have left half a frame in them. */
-  isFirstHost: boolean;
-  signal: AbortSignal;
-  /** Without it every connection to the outside is refused. */
-  onEgress?: EgressHandler | undefined;
-  /** Finds out why the sandbox is gone, before anybody is told that it is. */
-  explainEnd?: () => Promise<SandboxError>;
-}
-
-export interface AttachOptions {
-  /** The guest remembers the end until `release`: for a caller that stores it first. */
-  keep?: boolean;
-  /** Kills the process when it aborts. */
-  signal?: AbortSignal;
-  /** From `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
-  streamId?: number;
-  /** Whether the sandbox ran out of memory since this moment. */
-  ranOutOfMemory?: () => Promise<boolean>;
-}
-
 /** Requests and streams share one sequence of ids; the greeting is the request that has none. */
 const greetingId = 0;
-
-/** What we send because of what the guest does. */
-const replies: ReadonlySet<number> = new Set([toGuest.ACK, toGuest.VERDICT, toGuest.RELEASE]);
-
-/**
- * A guest that goes on talking and leaves this much of our replies unread wants our memory. Windows bound everything else that waits to be sent.
- */
-const mostUnreadReplyBytes = 1024 * 1024;
 
 /**
  * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the sandbox: closing
@@ -54,7 +25,8 @@ const mostUnreadReplyBytes = 1024 * 1024;
 export class GuestChannel {
   /** Settles when the channel is over: with the reason if it ended by itself, with `undefined` after `close`. */
   readonly closed: Promise<SandboxError | undefined>;
-  #transport: FifoTransport;
+  #line: GuestLine;
+  #explainEnd: ChannelOptions["explainEnd"];
   #decoder = new FrameDecoder(randomBytes(16));
   #streams = new Map<number, GuestStream>();
   #inherited = new Map<number, StreamEntry>();
@@ -62,7 +34,8 @@ export class GuestChannel {
   #egress: EgressRelay;
   #lastId = greetingId;
   #isGreeting = false;
-  #unreadReplyBytes = 0;
+  /** The guest is being greeted in a new container: if it does not come up there, it may in another. */
+  #isMoving = false;
   #end: { reason: SandboxError | undefined } | undefined;
   #onClosed!: (reason: SandboxError | undefined) => void;
 
@@ -71,17 +44,13 @@ export class GuestChannel {
       this.#onClosed = resolve;
     });
     this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, "connection", {}));
-    this.#transport = new FifoTransport(options.paths);
-    this.#transport.listen(
-      (chunk) => {
-        this.#receive(chunk);
-      },
-      (cause) => {
-        const unexplained = new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause });
-        const explained = options.explainEnd?.() ?? Promise.resolve(unexplained);
-        void explained.catch(() => unexplained).then((reason) => this.#finish(reason));
-      },
-    );
+    this.#explainEnd = options.explainEnd;
+    this.#line = new GuestLine({
+      onData: (chunk) => this.#receive(chunk),
+      onEnd: (cause) => this.#takeEnd(cause),
+      onFlood: () => this.#finish(violation("It does not read what it is answered")),
+    });
+    this.#line.open(options.paths);
   }
 
   /** Opens the FIFOs and greets the guest. Rejects with `signal.reason` when it does not answer in time. */
@@ -95,6 +64,10 @@ export class GuestChannel {
       channel.close();
       throw error;
     }
+  }
+
+  get isOpen(): boolean {
+    return this.#end === undefined;
   }
 
   /** Processes that a predecessor started and that wait to be attached or released. */
@@ -212,9 +185,29 @@ export class GuestChannel {
     return message.type === "heldBy" ? message.holders : wrongAnswer(message);
   }
 
-  /** After this nothing comes from the guest until the next `greet`. */
+  /** After this nothing comes from the guest, and nothing goes to it, until the next `greet`. */
   async prepareCheckpoint(signal: AbortSignal): Promise<void> {
-    await this.#request(toGuest.PREPARE, Buffer.alloc(0), signal);
+    const ready = this.#request(toGuest.PREPARE, Buffer.alloc(0), signal);
+    this.#line.hold();
+    await ready;
+  }
+
+  /** Lets go of a prepared guest's FIFOs; its streams wait for `moveTo`. */
+  leave(): void {
+    this.#line.leave();
+  }
+
+  /** Goes on with the same guest in another container. */
+  async moveTo(options: Pick<ChannelOptions, "paths" | "signal" | "explainEnd">): Promise<void> {
+    this.#assertOpen();
+    this.#explainEnd = options.explainEnd;
+    this.#isMoving = true;
+    try {
+      this.#line.open(options.paths);
+      await this.greet(options.signal);
+    } finally {
+      this.#isMoving = false;
+    }
   }
 
   async tellRestored(hostname: string, signal: AbortSignal): Promise<void> {
@@ -336,6 +329,7 @@ export class GuestChannel {
     if (entries.size !== message.streams.length) throw new MalformedPayload("Welcome tells of a stream twice");
     for (const [id, stream] of this.#streams) {
       const entry = entries.get(id);
+      if (entry === undefined && this.#line.isStartHeld(id)) continue;
       if (entry === undefined)
         stream.refuse(new SandboxError("not_found", `Cannot go on: the guest lost stream ${id}`));
       else stream.reattach(entry);
@@ -349,6 +343,7 @@ export class GuestChannel {
       // The other end of a connection died with the host that held it.
       else this.#send(encodeFrame(toGuest.RELEASE, id));
     }
+    this.#line.release();
     this.#answers.resolve(greetingId, message);
   }
 
@@ -374,19 +369,23 @@ export class GuestChannel {
 
   #send = (frame: Buffer, onTaken?: () => void): void => {
     if (this.#end !== undefined) return;
-    if (!replies.has(frame.readUInt8(typeOffset))) return this.#transport.write(frame, onTaken);
-    const { byteLength } = frame;
-    this.#unreadReplyBytes += byteLength;
-    this.#transport.write(frame, () => {
-      this.#unreadReplyBytes -= byteLength;
-    });
-    if (this.#unreadReplyBytes > mostUnreadReplyBytes) this.#finish(violation("It does not read what it is answered"));
+    this.#line.write(frame, onTaken);
   };
+
+  #takeEnd(cause: Error | undefined): void {
+    const unexplained = new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause });
+    if (this.#isMoving) {
+      this.#line.leave();
+      return this.#answers.reject(greetingId, unexplained);
+    }
+    const explained = this.#explainEnd?.() ?? Promise.resolve(unexplained);
+    void explained.catch(() => unexplained).then((reason) => this.#finish(reason));
+  }
 
   #finish(reason: SandboxError | undefined): void {
     if (this.#end !== undefined) return;
     this.#end = { reason };
-    this.#transport.close();
+    this.#line.leave();
     this.#egress.abandonAsks();
     const error = reason ?? new SandboxError("sandbox_ended", "Cannot go on: the channel to the sandbox was closed");
     this.#answers.rejectAll(error);

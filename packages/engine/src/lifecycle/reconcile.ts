@@ -1,10 +1,14 @@
 import { readdir, rm } from "node:fs/promises";
 import { ContainerId, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { SandboxLayout } from "../store/layout.ts";
+import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
 import { RecordKeeper } from "./record-keeper.ts";
+import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 import { removeStrayMounts, removeStrayProcesses } from "./strays.ts";
@@ -44,7 +48,10 @@ export async function reconcile(context: EngineContext, options: ReconcileOption
     ...records.filter((_, index) => repaired[index]?.done === "reported").map(({ id }) => context.layout.sandbox(id)),
   ];
   const spared = await Promise.all(untouched.map(runNames));
-  return [...repairs, ...(await removeStrays(context, spared.flat()))];
+  repairs.push(...(await removeStrays(context, spared.flat())));
+  for (const name of await context.layers.collect())
+    repairs.push({ what: `layer ${name}`, done: "removed", because: "no checkpoint needs it" });
+  return repairs;
 }
 
 async function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
@@ -65,6 +72,9 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
   switch (plan.do) {
     case "adopt":
       return adoptOrFail(context, life, record, plan.because);
+    case "settle pause":
+      if (record.state !== "pausing") throw new Error(`A ${record.state} sandbox was not being paused`);
+      return settlePause(context, life, record, plan.because);
     case "finish kill":
     case "discard":
       await removeContainers(context, record.id, undefined);
@@ -75,11 +85,35 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
     case "back to paused":
       if (record.state !== "resuming") throw new Error(`A ${record.state} sandbox was never resumed`);
       await removeContainers(context, record.id, undefined);
+      // What it wrote since is not part of what was saved, and nobody was told that it ran.
+      await removeTree(context.layout.sandbox(record.id).layersDir);
       await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint: record.checkpoint }));
       return { what, done: "kept", because: plan.because };
     case "keep":
       await removeContainers(context, record.id, undefined);
       return { what, done: "kept", because: plan.because };
+  }
+}
+
+async function settlePause(
+  context: EngineContext,
+  life: SandboxLife,
+  record: SandboxRecord & { state: "pausing" },
+  because: string,
+): Promise<Repair> {
+  const what = `sandbox ${record.id}`;
+  const outcome = await repairPause(context, life, record, () => removeContainers(context, record.id, undefined));
+  switch (outcome) {
+    case "paused":
+      return { what, done: "kept", because };
+    case "not begun":
+      return adoptOrFail(context, life, record, because);
+    case "lost": {
+      const message = "the server stopped while its memory was being saved, and that was not completed";
+      await life.fail({ kind: "server", message });
+      await removeContainers(context, record.id, undefined);
+      return { what, done: "failed", because: message };
+    }
   }
 }
 
@@ -103,6 +137,7 @@ async function adoptOrFail(
   try {
     if (await life.adopt(AbortSignal.timeout(adoptTimeoutMs))) {
       const { record: adopted } = life;
+      life.live(await frozenBytes(context, adopted));
       await removeContainers(context, record.id, "container" in adopted ? adopted.container.id : undefined);
       return { what, done: "adopted", because };
     }
@@ -112,6 +147,11 @@ async function adoptOrFail(
   await life.fail({ kind: "server", message: `${problem}; it was last seen by a server that has stopped` });
   await removeContainers(context, record.id, undefined);
   return { what, done: "failed", because: problem };
+}
+
+async function frozenBytes(context: EngineContext, record: SandboxRecord): Promise<number> {
+  if (record.state !== "running" || record.base === undefined) return 0;
+  return frozenBytesOf(await new CheckpointStore(context.layout.sandbox(record.id)).read(record.base));
 }
 
 /** Removes every container that ever ran for the sandbox, but for one. */

@@ -1,6 +1,7 @@
 import {
   nextState,
   type EndReason,
+  type PhaseTimes,
   type SandboxEvent,
   type SandboxEventMessage,
   type SandboxRecord,
@@ -55,7 +56,11 @@ export class RecordKeeper {
   }
 
   /** Changes are applied one after the other, in the order in which they were asked for. */
-  apply(event: SandboxEvent, build: (common: CommonRecord) => SandboxRecord): Promise<void> {
+  apply(
+    event: SandboxEvent,
+    build: (common: CommonRecord) => SandboxRecord,
+    told: { phases?: PhaseTimes } = {},
+  ): Promise<void> {
     return this.#inTurn(async () => {
       const from = this.#record.state;
       const next = build(this.common);
@@ -63,7 +68,7 @@ export class RecordKeeper {
       await this.#store.save(next);
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
-      const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state } as const;
+      const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state, ...told } as const;
       this.#tell(reason === undefined ? message : { ...message, reason });
     });
   }

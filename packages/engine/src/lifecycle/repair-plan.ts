@@ -3,6 +3,7 @@ import type { SandboxRecord } from "@atoll/protocol";
 /** What a server that starts does about a sandbox that it finds. */
 export type RepairPlan =
   | { do: "adopt"; because: string }
+  | { do: "settle pause"; because: string }
   | { do: "discard"; because: string }
   | { do: "finish kill"; because: string }
   | { do: "keep"; because: string }
@@ -16,7 +17,7 @@ export function repairPlan(record: SandboxRecord): RepairPlan {
     case "running":
       return { do: "adopt", because: "it runs" };
     case "pausing":
-      return { do: "adopt", because: "the server stopped while it was being paused; nothing was taken from it" };
+      return { do: "settle pause", because: "the server stopped while it was being paused" };
     case "resuming":
       return { do: "back to paused", because: "the server stopped while it was being resumed" };
     case "killing":

@@ -1,6 +1,6 @@
 import { SandboxError, type ContainerId, type EndReason, type SandboxRecord, type SandboxUsage } from "@atoll/protocol";
 import { startFailed } from "../drivers/container-runs.ts";
-import type { Container, ContainerExit, Driver } from "../drivers/driver.ts";
+import type { Container, ContainerExit, Driver, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
@@ -23,8 +23,23 @@ export interface SandboxLifeOptions {
   /** How long the guest may take to answer the first greeting. */
   startTimeoutMs: number;
   onEgress?: EgressHandler | undefined;
-  /** Called once, when the sandbox is gone for good. */
-  onGone: () => void;
+  /** Called once, when the sandbox is gone for good; removes what it shared with nobody. */
+  onGone: () => Promise<void>;
+}
+
+export interface StartOptions {
+  signal: AbortSignal;
+  /** Without it the sandbox begins with its template alone. */
+  from?: LaunchSource;
+  base?: number;
+  /** Of the layers in `from`. */
+  frozenBytes?: number;
+}
+
+export interface MoveOptions {
+  signal: AbortSignal;
+  /** Called when the container has been started, before its guest has answered. */
+  onLaunched: () => void;
 }
 
 /**
@@ -34,7 +49,9 @@ export interface SandboxLifeOptions {
 export class SandboxLife {
   #options: SandboxLifeOptions;
   #containerId: ContainerId | undefined;
+  #container: Container | undefined;
   #channel: GuestChannel | undefined;
+  #watchedChannel: GuestChannel | undefined;
   #monitor: UsageMonitor | undefined;
   #lifetimeTimer: NodeJS.Timeout | undefined;
   #killRequested = new AbortController();
@@ -50,6 +67,10 @@ export class SandboxLife {
     return this.#options.keeper.record;
   }
 
+  get parts(): Pick<SandboxLifeOptions, "keeper" | "layout" | "driver" | "template"> {
+    return this.#options;
+  }
+
   get ownerDir(): string {
     return this.#options.layout.ownerDir;
   }
@@ -60,13 +81,63 @@ export class SandboxLife {
     return this.#channel;
   }
 
+  /** One piece of work after the other. A kill aborts what is under way and waits for it. */
+  inTurn<T>(work: (killed: AbortSignal) => Promise<T>): Promise<T> {
+    const killed = this.#killRequested.signal;
+    const turn = this.#starting.then(() => {
+      killed.throwIfAborted();
+      return work(killed);
+    });
+    this.#starting = turn.then(
+      () => undefined,
+      () => undefined,
+    );
+    return turn;
+  }
+
   /** From `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of the container is left. */
-  async start(containerId: ContainerId, intent: Promise<void>, signal: AbortSignal): Promise<void> {
-    this.#killRequested.signal.throwIfAborted();
-    this.#containerId = containerId;
-    const work = this.#start(containerId, intent, AbortSignal.any([signal, this.#killRequested.signal]));
-    this.#starting = work.catch(() => undefined);
-    await work;
+  start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
+    return this.inTurn((killed) => {
+      const signal = AbortSignal.any([options.signal, killed]);
+      return this.#start(containerId, intent, { ...options, signal });
+    });
+  }
+
+  /** It is about to be frozen: nothing is asked of it any more. */
+  stopMonitor(): void {
+    this.#monitor?.stop();
+  }
+
+  /** Ends the container of a sandbox that was saved. Its streams wait for the next one. */
+  async leaveContainer(): Promise<void> {
+    this.#monitor?.stop();
+    this.#channel?.leave();
+    await this.#removeContainer();
+    this.#containerId = undefined;
+  }
+
+  /** Starts another container, and the same streams go on in it if it has the same memory. When it rejects, nothing of the container is left. */
+  async moveTo(containerId: ContainerId, from: LaunchSource, options: MoveOptions): Promise<Container> {
+    const { startTimeoutMs } = this.#options;
+    const stop = AbortSignal.any([options.signal, AbortSignal.timeout(startTimeoutMs)]);
+    try {
+      const container = await this.#launch(containerId, from, { signal: stop });
+      options.onLaunched();
+      if (from.memoryDir === undefined) this.#channel?.close();
+      await this.#greet(container, from, stop);
+      return container;
+    } catch (error) {
+      this.#channel?.leave();
+      await this.#removeContainer();
+      this.#containerId = undefined;
+      options.signal.throwIfAborted();
+      throw stop.aborted ? this.#late() : error;
+    }
+  }
+
+  /** From now on it is watched: its limits, its end, its lifetime. */
+  live(frozenBytes = 0): void {
+    if (this.#container !== undefined) this.#live(this.#container, this.channel, frozenBytes);
   }
 
   /** Takes over a container that a server before this one started. False: it does not run any more. */
@@ -77,11 +148,12 @@ export class SandboxLife {
     const { driver, layout, keeper } = this.#options;
     const container = await driver.adopt(record.container, layout);
     if (container === undefined) return false;
-    const channel = await this.#openChannel(container, { isFirstHost: false, signal });
+    this.#container = container;
+    await this.#openChannel(container, { isFirstHost: false, signal });
     if (record.state === "pausing") {
-      await keeper.apply("refused", (common) => ({ ...common, state: "running", container: record.container }));
+      const { container: ref, base } = record;
+      await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
     }
-    this.#live(container, channel);
     return true;
   }
 
@@ -126,51 +198,70 @@ export class SandboxLife {
     await this.#removeContainer();
   }
 
-  async #start(containerId: ContainerId, intent: Promise<void>, signal: AbortSignal): Promise<void> {
-    const { driver, layout, template, keeper, startTimeoutMs } = this.#options;
-    const { id, limits } = this.record;
-    const late = new SandboxError("start_failed", `Cannot start sandbox ${id}: no answer within ${startTimeoutMs} ms`, {
-      details: { phase: "guest hello" },
-    });
+  async #start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
+    const { keeper, startTimeoutMs } = this.#options;
+    const { signal, from, base, frozenBytes } = options;
     const stop = AbortSignal.any([signal, AbortSignal.timeout(startTimeoutMs)]);
     try {
-      const container = await driver.launch(
-        { containerId, hostname: id, layout, template, limits },
-        { signal: stop, mayStart: intent },
-      );
-      const channel = await this.#openChannel(container, { isFirstHost: true, signal: stop });
-      await keeper.apply("started", (common) => ({ ...common, state: "running", container: container.ref }));
-      this.#live(container, channel);
+      const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
+      await this.#greet(container, from, stop);
+      const { ref } = container;
+      await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
+      this.live(frozenBytes);
     } catch (error) {
       this.#channel?.close();
       await this.#removeContainer();
       signal.throwIfAborted();
-      throw stop.aborted ? late : error;
+      throw stop.aborted ? this.#late() : error;
     }
   }
 
-  async #openChannel(
-    container: Container,
-    options: { isFirstHost: boolean; signal: AbortSignal },
-  ): Promise<GuestChannel> {
+  async #launch(
+    containerId: ContainerId,
+    from: LaunchSource | undefined,
+    options: DriverLaunchOptions,
+  ): Promise<Container> {
+    const { driver, layout, template } = this.#options;
+    const { id, limits } = this.record;
+    this.#containerId = containerId;
+    const spec = { containerId, hostname: id, layout, template, limits, ...(from === undefined ? {} : { from }) };
+    this.#container = await driver.launch(spec, options);
+    return this.#container;
+  }
+
+  /** Says hello to the guest of a new container; to one that was restored also where it is now. */
+  async #greet(container: Container, from: LaunchSource | undefined, signal: AbortSignal): Promise<void> {
+    await this.#openChannel(container, { isFirstHost: true, signal });
+    if (from?.memoryDir !== undefined) await this.channel.tellRestored(this.record.id, signal);
+  }
+
+  #late(): SandboxError {
+    const { startTimeoutMs } = this.#options;
+    const what = `Cannot start sandbox ${this.record.id}: no answer within ${startTimeoutMs} ms`;
+    return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
+  }
+
+  async #openChannel(container: Container, options: { isFirstHost: boolean; signal: AbortSignal }): Promise<void> {
     const launcherGone = new AbortController();
     void container.launcherGone.then(() => launcherGone.abort());
+    const channelOptions = {
+      paths: container.fifos,
+      signal: AbortSignal.any([options.signal, launcherGone.signal]),
+      explainEnd: async () => this.#explain(await container.findExit()),
+    };
     try {
-      this.#channel = await GuestChannel.open({
-        paths: container.fifos,
-        isFirstHost: options.isFirstHost,
-        signal: AbortSignal.any([options.signal, launcherGone.signal]),
-        onEgress: this.#options.onEgress,
-        explainEnd: async () => this.#explain(await container.findExit()),
-      });
-      return this.#channel;
+      if (this.#channel?.isOpen === true) await this.#channel.moveTo(channelOptions);
+      else {
+        const { onEgress } = this.#options;
+        this.#channel = await GuestChannel.open({ ...channelOptions, isFirstHost: options.isFirstHost, onEgress });
+      }
     } catch (error) {
       if (options.signal.aborted || (error instanceof SandboxError && error.code === "unsupported")) throw error;
       throw startFailed(await container.findExit(), "the guest's hello");
     }
   }
 
-  #live(container: Container, channel: GuestChannel): void {
+  #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
     const { layout, template, events } = this.#options;
     const { id, limits } = this.record;
     this.#monitor = new UsageMonitor({
@@ -178,6 +269,7 @@ export class SandboxLife {
       limits,
       cgroup: container.cgroup,
       channel,
+      frozenBytes,
       upperDirs: template.trees.map((_, index) => layout.layer(index).upper),
       tell: events.tell,
       onOverrun: (usedBytes) => {
@@ -185,13 +277,18 @@ export class SandboxLife {
         this.#failInBackground({ kind: "disk", message });
       },
     });
-    void channel.closed.then((reason) => {
-      if (reason !== undefined) this.#failInBackground(endReason(reason));
-    });
+    if (this.#watchedChannel !== channel) {
+      this.#watchedChannel = channel;
+      void channel.closed.then((reason) => {
+        // Whoever moves it from one state to another sees the same end, and tells.
+        if (reason !== undefined && this.record.state === "running") this.#failInBackground(endReason(reason));
+      });
+    }
     this.#watchLifetime();
   }
 
   #watchLifetime(): void {
+    clearTimeout(this.#lifetimeTimer);
     const { expiresAtMs } = this.record;
     if (expiresAtMs === undefined) return;
     const leftMs = expiresAtMs - Date.now();
@@ -226,7 +323,7 @@ export class SandboxLife {
     this.#channel?.close();
     await this.#removeContainer();
     await keeper.forget(reason);
-    onGone();
+    await onGone();
   }
 
   #failInBackground(reason: EndReason): void {
@@ -260,6 +357,11 @@ function endReason(error: SandboxError): EndReason {
   if (error.code === "guest_violation") return { kind: "guest", message: error.message };
   const kind = error.details["outOfMemory"] === true ? "memory" : "exited";
   return { kind, message: error.message };
+}
+
+/** An absent base is no field at all. */
+export function based(base: number | undefined): { base?: number } {
+  return base === undefined ? {} : { base };
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

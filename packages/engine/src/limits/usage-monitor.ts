@@ -20,6 +20,8 @@ export interface UsageMonitorOptions {
   limits: SandboxLimits;
   cgroup: Cgroup;
   channel: GuestChannel;
+  /** Of the layers below, which do not change. */
+  frozenBytes: number;
   /** The directories that the sandbox's writes go to. */
   upperDirs: string[];
   tell: (event: SandboxEventMessage) => void;
@@ -122,7 +124,7 @@ export class UsageMonitor {
       this.#options.upperDirs.map((dir) => measureTree(dir, { signal: this.#stopped.signal })),
     );
     const nowMs = performance.now();
-    const usedBytes = sizes.reduce((sum, size) => sum + size, 0);
+    const usedBytes = sizes.reduce((sum, size) => sum + size, this.#options.frozenBytes);
     const { usedBytes: before, measuredAtMs } = this.#disk;
     const growthPerMs = measuredAtMs === 0 ? 0 : Math.max(0, usedBytes - before) / Math.max(1, nowMs - measuredAtMs);
     this.#disk = { usedBytes, measuredAtMs: nowMs, durationMs: nowMs - startedMs, growthPerMs };

@@ -50,7 +50,7 @@ export async function createSandbox(
     () => false,
   );
   try {
-    await life.start(containerId, intent, options.signal ?? new AbortController().signal);
+    await life.start(containerId, intent, { signal: options.signal ?? new AbortController().signal });
     return new Sandbox(life);
   } catch (error) {
     if (!(await stored)) {

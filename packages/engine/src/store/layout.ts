@@ -33,6 +33,11 @@ export class DataLayout {
     return join(this.root, "sandboxes");
   }
 
+  /** Layers that never change any more; sandboxes that were forked share them. */
+  get frozenDir(): string {
+    return join(this.root, "layers");
+  }
+
   sandbox(id: SandboxId): SandboxLayout {
     return new SandboxLayout(join(this.sandboxesDir, id));
   }
@@ -57,6 +62,14 @@ export class SandboxLayout {
   layer(index: number): { upper: string; work: string } {
     const dir = join(this.layersDir, String(index));
     return { upper: join(dir, "upper"), work: join(dir, "work") };
+  }
+
+  get checkpointsDir(): string {
+    return join(this.dir, "checkpoints");
+  }
+
+  checkpoint(n: number): CheckpointLayout {
+    return new CheckpointLayout(join(this.checkpointsDir, String(n)));
   }
 
   /** For whoever runs the engine: what it keeps here about a sandbox goes with the sandbox. */
@@ -103,5 +116,32 @@ export class RunLayout {
 
   get exitFile(): string {
     return join(this.dir, "exit");
+  }
+}
+
+/** The files of one checkpoint; its layers are shared and lie elsewhere. */
+export class CheckpointLayout {
+  readonly dir: string;
+
+  constructor(dir: string) {
+    this.dir = dir;
+  }
+
+  get memoryDir(): string {
+    return join(this.dir, "memory");
+  }
+
+  /** Names the guest that is in the image, for whoever has to finish the checkpoint. */
+  get guestFile(): string {
+    return join(this.dir, "guest");
+  }
+
+  /** How the program that writes the memory image ended, written when it has. */
+  get outcomeFile(): string {
+    return join(this.dir, "outcome");
+  }
+
+  get manifestFile(): string {
+    return join(this.dir, "manifest.json");
   }
 }

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { SandboxError, type DriverName, type SandboxRecord, type SandboxState } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { LayerLibrary } from "../../src/checkpoints/layer-library.ts";
 import { ContainerRuns } from "../../src/drivers/container-runs.ts";
 import { LocalDriver } from "../../src/drivers/local/local-driver.ts";
 import { EngineContext } from "../../src/engine-context.ts";
@@ -42,6 +43,9 @@ beforeEach(() => {
       local: new LocalDriver({ runs }),
     },
     startTimeoutMs: 1000,
+    layers: new LayerLibrary(layout),
+    readCpuFeatures: async () => [],
+    atStep: () => undefined,
   });
 });
 afterEach(() => {

@@ -108,9 +108,9 @@ describe("a change", () => {
     const keeper = new RecordKeeper(recordIn("running"), store, tell);
     const { container } = recordIn("running");
     const asked = [
-      keeper.apply("pause", (common) => ({ ...common, state: "pausing", container })),
+      keeper.apply("pause", (common) => ({ ...common, state: "pausing", container, checkpoint: 1 })),
       keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: 1 })),
-      keeper.apply("pause", (common) => ({ ...common, state: "pausing", container })),
+      keeper.apply("pause", (common) => ({ ...common, state: "pausing", container, checkpoint: 1 })),
       keeper.apply("kill", (common) => ({ ...common, state: "killing", reason })),
       keeper.forget(reason),
     ];

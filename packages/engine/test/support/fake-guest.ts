@@ -3,7 +3,8 @@ import { constants, mkdtempSync, openSync, rmSync } from "node:fs";
 import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { GuestChannel, type ChannelOptions } from "../../src/guest/channel.ts";
+import type { ChannelOptions } from "../../src/guest/channel-options.ts";
+import { GuestChannel } from "../../src/guest/channel.ts";
 import {
   frameMagic,
   frameTrailer,

@@ -12,7 +12,7 @@ export function recordIn<S extends SandboxState>(
   const parts = {
     creating: { containerId },
     running: { container },
-    pausing: { container },
+    pausing: { container, checkpoint: 3 },
     paused: { checkpoint: 3 },
     resuming: { checkpoint: 3, containerId },
     killing: { reason },

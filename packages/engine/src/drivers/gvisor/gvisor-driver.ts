@@ -1,23 +1,28 @@
 import { writeFile } from "node:fs/promises";
+import { basename } from "node:path";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
 import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { ociSpec } from "./oci-spec.ts";
+import { RunscFreezer } from "./runsc-freezer.ts";
 
 export interface GvisorDriverOptions {
   runs: ContainerRuns;
   runscPath: string;
+  runscVersion: string;
   platform: "systrap" | "ptrace";
 }
 
 /** Containers under gVisor: `runsc run` in the foreground, its root a host overlay, no network but loopback. */
 export class GvisorDriver implements Driver {
   readonly name = "gvisor";
+  readonly freezer: RunscFreezer;
   #options: GvisorDriverOptions;
 
   constructor(options: GvisorDriverOptions) {
     this.#options = options;
+    this.freezer = new RunscFreezer(options);
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
@@ -25,7 +30,9 @@ export class GvisorDriver implements Driver {
     return runs.launch(
       spec,
       (run) => {
-        const content = ociSpec({ rootfs: run.rootfs, hostname: spec.hostname, limits: spec.limits });
+        const guest = basename(runs.guestLayer(spec.from));
+        const content = ociSpec({ rootfs: run.rootfs, hostname: spec.hostname, limits: spec.limits, guest });
+        const memoryDir = spec.from?.memoryDir;
         return {
           prepare: () => writeFile(run.specFile, JSON.stringify(content)),
           program: [
@@ -37,7 +44,7 @@ export class GvisorDriver implements Driver {
             "--network=none",
             "--overlay2=none",
             "--ignore-cgroups",
-            "run",
+            ...(memoryDir === undefined ? ["run"] : ["restore", "--image-path", memoryDir]),
             "--bundle",
             run.dir,
             spec.containerId,

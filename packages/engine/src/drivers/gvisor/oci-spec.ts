@@ -28,9 +28,14 @@ export interface OciSpecOptions {
   rootfs: string;
   hostname: string;
   limits: SandboxLimits;
+  /** Name of the guest's layer. */
+  guest: string;
 }
 
-export function ociSpec({ rootfs, hostname, limits }: OciSpecOptions): object {
+/** Where the specification says which guest the container has. */
+export const guestAnnotation = "atoll.guest";
+
+export function ociSpec({ rootfs, hostname, limits, guest }: OciSpecOptions): object {
   const capabilities = [...rootCapabilities, ...guestCapabilities];
   return {
     ociVersion: "1.0.2",
@@ -45,6 +50,7 @@ export function ociSpec({ rootfs, hostname, limits }: OciSpecOptions): object {
     },
     root: { path: rootfs, readonly: false },
     hostname,
+    annotations: { [guestAnnotation]: guest },
     mounts: [
       { destination: "/proc", type: "proc", source: "proc" },
       { destination: "/dev", type: "tmpfs", source: "tmpfs" },

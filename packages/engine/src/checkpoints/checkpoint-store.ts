@@ -1,0 +1,167 @@
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { mkdir, open, readdir, readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
+import { writeDurably } from "../store/durable-file.ts";
+import type { SandboxLayout } from "../store/layout.ts";
+import { removeTree } from "../store/remove-tree.ts";
+import { hasErrno } from "../support/errno.ts";
+
+/** The checkpoints of one sandbox: numbered directories, each complete from the moment it has its manifest. */
+export class CheckpointStore {
+  #sandbox: SandboxLayout;
+
+  constructor(sandbox: SandboxLayout) {
+    this.#sandbox = sandbox;
+  }
+
+  /** Of all directories, also of those without a manifest, in order. */
+  async numbers(): Promise<number[]> {
+    try {
+      const found = await readdir(this.#sandbox.checkpointsDir);
+      return found
+        .filter((name) => /^[1-9]\d{0,8}$/.test(name))
+        .map(Number)
+        .toSorted((a, b) => a - b);
+    } catch (error) {
+      if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+      throw error;
+    }
+  }
+
+  /** The number of the next one. */
+  async next(): Promise<number> {
+    return ((await this.numbers()).at(-1) ?? 0) + 1;
+  }
+
+  /** Makes an empty directory for an image with this guest in it. */
+  async begin(n: number, guest: string): Promise<void> {
+    const target = this.#sandbox.checkpoint(n);
+    await this.remove(n);
+    await mkdir(target.memoryDir, { recursive: true, mode: 0o700 });
+    await writeDurably(target.guestFile, guest);
+  }
+
+  /** The guest of one that was begun. */
+  async guestOf(n: number): Promise<string> {
+    return readFile(this.#sandbox.checkpoint(n).guestFile, "utf8");
+  }
+
+  /** Rejects with `unrestorable` when there is none, or it is not one of this sandbox. */
+  async read(n: number): Promise<CheckpointManifest> {
+    const manifest = await this.find(n);
+    if (manifest !== undefined) return manifest;
+    throw unrestorable(n, "manifest.json", "it is missing");
+  }
+
+  /** Undefined: it was never finished. */
+  async find(n: number): Promise<CheckpointManifest | undefined> {
+    const text = await readFile(this.#sandbox.checkpoint(n).manifestFile, "utf8").catch((error: unknown) => {
+      if (hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
+      throw error;
+    });
+    if (text === undefined) return undefined;
+    let manifest: CheckpointManifest;
+    try {
+      manifest = CheckpointManifest.parse(JSON.parse(text));
+    } catch (cause) {
+      throw unrestorable(n, "manifest.json", "it cannot be read", cause);
+    }
+    const isOwn = manifest.n === n && this.#sandbox.dir.endsWith(`/${manifest.sandboxId}`);
+    if (!isOwn) {
+      const owner = `checkpoint ${manifest.n} of sandbox ${manifest.sandboxId}`;
+      throw unrestorable(n, "manifest.json", `it is that of ${owner}`);
+    }
+    return manifest;
+  }
+
+  /** Every finished one, in order. */
+  async readAll(): Promise<CheckpointManifest[]> {
+    const manifests = await Promise.all((await this.numbers()).map((n) => this.find(n)));
+    return manifests.filter((manifest) => manifest !== undefined);
+  }
+
+  async list(): Promise<CheckpointInfo[]> {
+    return (await this.readAll()).map(describe);
+  }
+
+  /** Size and digest of each file of a memory image that was just written, and all of it on disk for good. */
+  async sealMemory(n: number): Promise<MemoryPart[]> {
+    const { memoryDir } = this.#sandbox.checkpoint(n);
+    const names = (await readdir(memoryDir)).toSorted();
+    const parts = await Promise.all(
+      names.map(async (name) => {
+        const path = join(memoryDir, name);
+        await syncPath(path);
+        return { name, ...(await digestFile(path)) };
+      }),
+    );
+    await syncPath(memoryDir);
+    return parts;
+  }
+
+  /** Rejects with `unrestorable` unless each file of the image is there and is what was saved. */
+  async verifyMemory({ n, memory }: CheckpointManifest): Promise<void> {
+    const { memoryDir } = this.#sandbox.checkpoint(n);
+    await Promise.all(
+      memory.map(async ({ name, sizeBytes, sha256 }) => {
+        const path = join(memoryDir, name);
+        const size = await stat(path).then(
+          (stats) => stats.size,
+          () => undefined,
+        );
+        if (size === undefined) throw unrestorable(n, name, "it is missing");
+        if (size !== sizeBytes) throw unrestorable(n, name, `it has ${size} bytes, and ${sizeBytes} were saved`);
+        const found = await digestFile(path);
+        if (found.sha256 !== sha256) throw unrestorable(n, name, "its contents are not what was saved");
+      }),
+    );
+  }
+
+  /** The last step: from here on the checkpoint exists. */
+  async publish(manifest: CheckpointManifest): Promise<void> {
+    const { manifestFile } = this.#sandbox.checkpoint(manifest.n);
+    await writeDurably(manifestFile, `${JSON.stringify(CheckpointManifest.parse(manifest), undefined, 2)}\n`);
+  }
+
+  /** Idempotent. */
+  async remove(n: number): Promise<void> {
+    await removeTree(this.#sandbox.checkpoint(n).dir);
+  }
+}
+
+function describe({ n, parent, createdAtMs, memory, layers }: CheckpointManifest): CheckpointInfo {
+  const memoryBytes = memory.reduce((sum, part) => sum + part.sizeBytes, 0);
+  const filesBytes = layers.reduce((sum, part) => sum + part.sizeBytes, 0);
+  return { n, parent, createdAtMs, sizeBytes: memoryBytes + (layers[0]?.sizeBytes ?? 0), memoryBytes, filesBytes };
+}
+
+async function digestFile(path: string): Promise<{ sizeBytes: number; sha256: string }> {
+  const hash = createHash("sha256");
+  let sizeBytes = 0;
+  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) {
+    const bytes = chunk as Buffer;
+    hash.update(bytes);
+    sizeBytes += bytes.byteLength;
+  }
+  return { sizeBytes, sha256: hash.digest("hex") };
+}
+
+async function syncPath(path: string): Promise<void> {
+  const file = await open(path, "r");
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+function unrestorable(n: number, part: string, because: string, cause?: unknown): SandboxError {
+  return new SandboxError("unrestorable", `Cannot use checkpoint ${n}: ${part}: ${because}`, {
+    suggestion:
+      "Go back to another checkpoint; if only memory is affected, start afresh on the saved files with memory: false.",
+    details: { checkpoint: n, part, because },
+    cause,
+  });
+}

@@ -1,0 +1,30 @@
+import { join } from "node:path";
+import type { CheckpointManifest } from "@atoll/protocol";
+import type { LaunchSource } from "../drivers/driver.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+
+/** The files of a checkpoint to start from; none: the template alone. */
+export function filesOf(
+  context: EngineContext,
+  life: SandboxLife,
+  manifest: CheckpointManifest | undefined,
+): LaunchSource {
+  const { template } = life.parts;
+  return { frozen: context.layers.directories(manifest?.layers ?? [], template.trees.length) };
+}
+
+/** The memory of checkpoint `n`, on the files of `files`, for a guest that is in it. */
+export function withMemory(
+  context: EngineContext,
+  life: SandboxLife,
+  files: LaunchSource,
+  { n, guest }: Pick<CheckpointManifest, "n" | "guest">,
+): LaunchSource {
+  const { memoryDir } = life.parts.layout.checkpoint(n);
+  return { ...files, memoryDir, guestLayer: join(context.layout.guestDir, guest) };
+}
+
+export function frozenBytesOf(manifest: CheckpointManifest | undefined): number {
+  return (manifest?.layers ?? []).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+}

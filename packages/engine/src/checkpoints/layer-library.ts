@@ -1,0 +1,179 @@
+import { access, mkdir, readdir, readFile, rename } from "node:fs/promises";
+import { join } from "node:path";
+import { LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
+import { z } from "zod";
+import { run } from "../process/run.ts";
+import { writeDurably } from "../store/durable-file.ts";
+import type { DataLayout, SandboxLayout } from "../store/layout.ts";
+import { removeTree } from "../store/remove-tree.ts";
+import { hasErrno } from "../support/errno.ts";
+import { CheckpointStore } from "./checkpoint-store.ts";
+import { digestTree, stampTree } from "./seal-layer.ts";
+
+const syncTimeoutMs = 10 * 60_000;
+
+/** What is known of a layer on this machine; kept beside it. */
+const SealFile = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
+
+/**
+ * The frozen layers of one data directory. A layer belongs to every checkpoint whose manifest names it and goes with the last of them, whichever
+ * sandboxes these are.
+ */
+export class LayerLibrary {
+  #layout: DataLayout;
+  /** Made, and not in a manifest yet. */
+  #unpublished = new Set<string>();
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(layout: DataLayout) {
+    this.#layout = layout;
+  }
+
+  /** Per tree of a template, the directories to mount, the topmost first. */
+  directories(layers: readonly LayerPart[], trees: number): string[][] {
+    return Array.from({ length: trees }, (_, tree) => layers.map(({ id }) => this.upper(id, tree)));
+  }
+
+  upper(id: LayerId, tree: number): string {
+    return join(this.#dir(id), "trees", String(tree), "upper");
+  }
+
+  /** Takes what a sandbox wrote out of its reach, in one step. Nothing may have it mounted. Idempotent. */
+  async freeze(id: LayerId, sandbox: SandboxLayout): Promise<void> {
+    this.#unpublished.add(id);
+    await mkdir(this.#dir(id), { recursive: true, mode: 0o700 });
+    if (await exists(this.#trees(id))) return;
+    await rename(sandbox.layersDir, this.#trees(id));
+  }
+
+  /** Undoes `freeze`. Idempotent. */
+  async thaw(id: LayerId, sandbox: SandboxLayout): Promise<void> {
+    if (await exists(this.#trees(id))) {
+      await removeTree(sandbox.layersDir);
+      await rename(this.#trees(id), sandbox.layersDir);
+    }
+    await this.discard(id);
+  }
+
+  /** Makes the layer durable and says what it is. */
+  async seal(id: LayerId, signal: AbortSignal): Promise<LayerPart> {
+    const trees = this.#trees(id);
+    // Overlayfs needs them only while a layer is written to.
+    await Promise.all((await readdir(trees)).map((tree) => removeTree(join(trees, tree, "work"))));
+    await this.#sync(id, signal);
+    const [seal, stamp] = await Promise.all([digestTree(trees, signal), stampTree(trees, signal)]);
+    await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
+    return { id, ...seal };
+  }
+
+  /** Rejects with `unrestorable` unless the layer is there and what the manifest says it is. */
+  async verify({ id, sizeBytes, sha256 }: LayerPart, signal: AbortSignal): Promise<void> {
+    const refuse = (because: string): SandboxError =>
+      new SandboxError("unrestorable", `Cannot use layer ${id}: ${because}`, { details: { part: id, because } });
+    if (!(await exists(this.#trees(id)))) throw refuse("it is missing");
+    const stamp = await stampTree(this.#trees(id), signal);
+    const known = await this.#readSeal(id);
+    if (known?.stamp === stamp && known.sha256 === sha256 && known.sizeBytes === sizeBytes) return;
+    const seal = await digestTree(this.#trees(id), signal);
+    if (seal.sha256 !== sha256) throw refuse("its files are not what was saved");
+    await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
+  }
+
+  /** Runs `write`, after which manifests name these layers. Nothing is collected meanwhile. */
+  publish(layers: readonly LayerPart[], write: () => Promise<void>): Promise<void> {
+    return this.#inTurn(async () => {
+      await write();
+      for (const { id } of layers) this.#unpublished.delete(id);
+    });
+  }
+
+  /** Gives up a layer that no manifest names. Idempotent. */
+  async discard(id: LayerId): Promise<void> {
+    await removeTree(this.#dir(id));
+    this.#unpublished.delete(id);
+  }
+
+  /** Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is removed. */
+  collect(): Promise<string[]> {
+    return this.#inTurn(async () => {
+      const present = await names(this.#layout.frozenDir);
+      if (present.length === 0) return [];
+      const needed = await this.#needed().catch(() => undefined);
+      if (needed === undefined) return [];
+      const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name));
+      for (const name of left) await removeTree(join(this.#layout.frozenDir, name));
+      return left;
+    });
+  }
+
+  async #needed(): Promise<Set<string>> {
+    const needed = new Set<string>();
+    for (const name of await names(this.#layout.sandboxesDir)) {
+      const id = SandboxId.safeParse(name);
+      if (!id.success) continue;
+      const store = new CheckpointStore(this.#layout.sandbox(id.data));
+      for (const n of await store.numbers()) {
+        // Also of one that is not finished: a later server may do it.
+        needed.add(layerId(id.data, n));
+        for (const layer of (await store.find(n))?.layers ?? []) needed.add(layer.id);
+      }
+    }
+    return needed;
+  }
+
+  async #readSeal(id: LayerId): Promise<z.infer<typeof SealFile> | undefined> {
+    const text = await readFile(this.#sealFile(id), "utf8").catch(() => undefined);
+    if (text === undefined) return undefined;
+    try {
+      return SealFile.parse(JSON.parse(text));
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #sync(id: LayerId, signal: AbortSignal): Promise<void> {
+    const { exitCode, stderr } = await run("sync", ["--file-system", this.#dir(id)], {
+      signal,
+      timeoutMs: syncTimeoutMs,
+    });
+    if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make layer ${id} durable: ${stderr.trim()}`);
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const turn = this.#turn.then(work);
+    this.#turn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  #dir(id: LayerId): string {
+    return join(this.#layout.frozenDir, id);
+  }
+
+  #trees(id: LayerId): string {
+    return join(this.#dir(id), "trees");
+  }
+
+  #sealFile(id: LayerId): string {
+    return join(this.#dir(id), "seal.json");
+  }
+}
+
+export function layerId(sandboxId: SandboxId, n: number, merged: "merged" | "" = ""): LayerId {
+  return LayerId.parse(merged === "" ? `${sandboxId}-${n}` : `${sandboxId}-${n}-merged`);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function names(dir: string): Promise<string[]> {
+  try {
+    return await readdir(dir);
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+    throw error;
+  }
+}

@@ -1,0 +1,126 @@
+import { readdir, readFile, readlink, stat } from "node:fs/promises";
+import { SandboxError, type ContainerRef } from "@atoll/protocol";
+import { z } from "zod";
+import { run } from "../../process/run.ts";
+import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
+import { hasErrno } from "../../support/errno.ts";
+import { pollUntil } from "../../support/poll-until.ts";
+import type { Freezer } from "../driver.ts";
+import { guestAnnotation } from "./oci-spec.ts";
+
+const commandTimeoutMs = 30_000;
+/** Writing gigabytes of memory takes a while. */
+const saveTimeoutMs = 10 * 60_000;
+/** What the kernel writes behind the path of a file that has no name any more. */
+const deletedMark = " (deleted)";
+/** Where runsc mounts the sandbox's root for its own process. */
+const rootInside = "/root";
+
+/** Writes down how the program ended, also if nobody waits for it any more. */
+const recordOutcome =
+  'out=$1; shift; "$@" 2>"$out.stderr"; code=$?; echo $code >"$out.new" && mv "$out.new" "$out"; exit $code';
+
+const StateFile = z.object({ sandbox: z.object({ pid: z.int().min(1) }) });
+const SpecFile = z.object({ annotations: z.object({ [guestAnnotation]: z.string() }) });
+
+/** Freezes and saves containers with runsc's own commands, which find the container by its state directory. */
+export class RunscFreezer implements Freezer {
+  readonly runtime: { version: string; platform: string };
+  #runscPath: string;
+
+  constructor(options: { runscPath: string; runscVersion: string; platform: string }) {
+    this.#runscPath = options.runscPath;
+    this.runtime = { version: options.runscVersion, platform: options.platform };
+  }
+
+  async freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
+    const { exitCode, stderr } = await this.#runsc(ref, layout, "pause");
+    if (exitCode !== 0) throw commandFailed("freeze", ref, stderr);
+  }
+
+  async thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
+    const { exitCode, stderr } = await this.#runsc(ref, layout, "resume");
+    if (exitCode !== 0 && !/not paused|while not paused|state running/i.test(stderr)) {
+      throw commandFailed("wake", ref, stderr);
+    }
+  }
+
+  async findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]> {
+    const stateFile = `${layout.run(ref.id).runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
+    const { sandbox } = StateFile.parse(JSON.parse(await readFile(stateFile, "utf8")));
+    const fdDir = `/proc/${sandbox.pid}/fd`;
+    const found = new Set<string>();
+    for (const fd of await readdir(fdDir)) {
+      const path = await readlink(`${fdDir}/${fd}`).catch(gone);
+      if (path === undefined || !path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
+      if (await isNameOf(`/proc/${sandbox.pid}/root${path}`, `${fdDir}/${fd}`)) continue;
+      found.add(path.slice(rootInside.length, -deletedMark.length));
+    }
+    return [...found].toSorted();
+  }
+
+  async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
+    const { exitCode } = await run(
+      "/bin/sh",
+      ["-c", recordOutcome, "sh", target.outcomeFile, ...this.#command(ref, layout, this.#saveWords(target))],
+      { signal: AbortSignal.timeout(saveTimeoutMs), timeoutMs: saveTimeoutMs },
+    );
+    if (exitCode === 0) return;
+    const stderr = await readFile(`${target.outcomeFile}.stderr`, "utf8").catch(() => "");
+    throw commandFailed("save", ref, stderr);
+  }
+
+  async findOutcome(_: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun"> {
+    await pollUntil(async () => !(await isBeingWritten(target.memoryDir)), { deadlineMs: saveTimeoutMs });
+    const outcome = await readFile(target.outcomeFile, "utf8").catch(gone);
+    if (outcome !== undefined) return outcome.trim() === "0" ? "saved" : "failed";
+    const files = (await readdir(target.memoryDir).catch(gone)) ?? [];
+    return files.length > 0 ? "failed" : "not begun";
+  }
+
+  async findGuest(ref: ContainerRef, layout: SandboxLayout): Promise<string> {
+    const spec = SpecFile.parse(JSON.parse(await readFile(layout.run(ref.id).specFile, "utf8")));
+    return spec.annotations[guestAnnotation];
+  }
+
+  #saveWords(target: CheckpointLayout): string[] {
+    return ["checkpoint", "--image-path", target.memoryDir];
+  }
+
+  #command(ref: ContainerRef, layout: SandboxLayout, words: string[]): string[] {
+    return [this.#runscPath, "--root", layout.run(ref.id).runtimeState, ...words, ref.id];
+  }
+
+  async #runsc(ref: ContainerRef, layout: SandboxLayout, word: string): ReturnType<typeof run> {
+    const [file = "", ...args] = this.#command(ref, layout, [word]);
+    return run(file, args, { signal: AbortSignal.timeout(commandTimeoutMs), timeoutMs: commandTimeoutMs });
+  }
+}
+
+/** Whether a file may really be called so: a name can end like the kernel's mark. */
+async function isNameOf(path: string, fd: string): Promise<boolean> {
+  const [named, open] = await Promise.all([stat(path).catch(gone), stat(fd).catch(gone)]);
+  return named !== undefined && open !== undefined && named.ino === open.ino && named.dev === open.dev;
+}
+
+/** The program that writes an image has its directory among its arguments, whoever started it. */
+async function isBeingWritten(memoryDir: string): Promise<boolean> {
+  for (const pid of await readdir("/proc")) {
+    if (!/^\d+$/.test(pid)) continue;
+    const words = (await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")).split("\0");
+    if (words.includes(memoryDir) && words.includes("checkpoint")) return true;
+  }
+  return false;
+}
+
+function gone(error: unknown): undefined {
+  if (hasErrno(error, "ENOENT", "ESRCH", "ENOTDIR", "EACCES")) return undefined;
+  throw error;
+}
+
+function commandFailed(what: string, ref: ContainerRef, stderr: string): SandboxError {
+  const said = stderr.trim().slice(-2_000);
+  return new SandboxError("internal", `Cannot ${what} container ${ref.id}: ${said}`, {
+    details: { containerId: ref.id, stderr: said },
+  });
+}

@@ -1,0 +1,25 @@
+import type { SandboxError } from "@atoll/protocol";
+import type { EgressHandler } from "./egress-relay.ts";
+import type { FifoPaths } from "./transport.ts";
+
+export interface ChannelOptions {
+  paths: FifoPaths;
+  /** Whether this host made the FIFOs; otherwise a predecessor may have left half a frame in them. */
+  isFirstHost: boolean;
+  signal: AbortSignal;
+  /** Without it every connection to the outside is refused. */
+  onEgress?: EgressHandler | undefined;
+  /** Finds out why the sandbox is gone, before anybody is told that it is. */
+  explainEnd?: () => Promise<SandboxError>;
+}
+
+export interface AttachOptions {
+  /** The guest remembers the end until `release`: for a caller that stores it first. */
+  keep?: boolean;
+  /** Kills the process when it aborts. */
+  signal?: AbortSignal;
+  /** From `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
+  streamId?: number;
+  /** Whether the sandbox ran out of memory since this moment. */
+  ranOutOfMemory?: () => Promise<boolean>;
+}

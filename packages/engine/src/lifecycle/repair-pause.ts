@@ -1,0 +1,45 @@
+import type { SandboxRecord } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { PhaseClock } from "../checkpoints/phase-clock.ts";
+import type { EngineContext } from "../engine-context.ts";
+import { finishPause } from "../operations/pause.ts";
+import type { SandboxLife } from "./sandbox-life.ts";
+
+/**
+ * Settles a pause that its server did not live to finish. Whatever was saved is used: once the memory image is complete the container can only die, so the
+ * pause is finished; before that it is called off.
+ */
+export async function repairPause(
+  context: EngineContext,
+  life: SandboxLife,
+  record: SandboxRecord & { state: "pausing" },
+  removeContainers: () => Promise<void>,
+): Promise<"paused" | "not begun" | "lost"> {
+  const { keeper, layout, driver } = life.parts;
+  const { freezer } = driver;
+  const { checkpoint: n, container, base } = record;
+  if (freezer === undefined) return "not begun";
+  const store = new CheckpointStore(layout);
+  if ((await store.find(n)) !== undefined) {
+    await removeContainers();
+    await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }));
+    return "paused";
+  }
+  switch (await freezer.findOutcome(container, layout.checkpoint(n))) {
+    case "not begun":
+      // One that is gone cannot be woken; whoever adopts it sees that.
+      await freezer.thaw(container, layout).catch(() => undefined);
+      await store.remove(n);
+      return "not begun";
+    case "failed":
+      await store.remove(n);
+      return "lost";
+    case "saved": {
+      await removeContainers();
+      const parent = base === undefined ? undefined : await store.read(base);
+      const killed = new AbortController().signal;
+      await finishPause({ context, life, freezer, store, container, n, parent, killed, clock: new PhaseClock() });
+      return "paused";
+    }
+  }
+}

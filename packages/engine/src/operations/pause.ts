@@ -1,0 +1,254 @@
+import {
+  assertAccepts,
+  SandboxError,
+  type CheckpointManifest,
+  type ContainerRef,
+  type LayerPart,
+  type PhaseTimes,
+} from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
+import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
+import { layerId } from "../checkpoints/layer-library.ts";
+import { PhaseClock } from "../checkpoints/phase-clock.ts";
+import type { Freezer } from "../drivers/driver.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { FileHolder } from "../guest/messages.ts";
+import { based, type SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { newContainerId } from "../support/ids.ts";
+
+/** Processes can open and delete files as fast as others are ended. */
+const mostForcedRounds = 5;
+const guestAnswerMs = 10_000;
+/** For a layer of many gigabytes on a slow disk. */
+const sealDeadlineMs = 60 * 60_000;
+
+export interface PauseOptions {
+  /** Ends the processes that stand in the way. */
+  force?: boolean;
+  /** Until the sandbox is being paused; from then on the caller may leave and the work goes on. */
+  signal?: AbortSignal;
+}
+
+export interface PauseResult {
+  checkpoint: number;
+  phases: PhaseTimes;
+  totalMs: number;
+  /** The processes that `force` has ended. */
+  ended: FileHolder[];
+}
+
+/** What one pause needs at every step. */
+export interface Pause {
+  context: EngineContext;
+  life: SandboxLife;
+  freezer: Freezer;
+  store: CheckpointStore;
+  container: ContainerRef;
+  /** The checkpoint that is being made. */
+  n: number;
+  parent: CheckpointManifest | undefined;
+  killed: AbortSignal;
+  clock: PhaseClock;
+}
+
+/**
+ * Saves a sandbox and ends its container. Rejects with `unsaveable`, the sandbox running as before, when something has no place in a checkpoint. If anything
+ * fails later, the sandbox is brought back from what was just saved.
+ */
+export function pauseSandbox(
+  context: EngineContext,
+  life: SandboxLife,
+  options: PauseOptions = {},
+): Promise<PauseResult> {
+  return life.inTurn(async (killed) => {
+    options.signal?.throwIfAborted();
+    assertAccepts(life.record, "pause");
+    const { keeper, layout, driver } = life.parts;
+    const { record } = life;
+    if (record.state !== "running") throw new Error(`A ${record.state} sandbox cannot be paused`);
+    const { container, base } = record;
+    if (driver.freezer === undefined) {
+      throw new SandboxError(
+        "unsupported",
+        `Cannot pause sandbox ${record.id}: driver ${driver.name} cannot save memory`,
+        {
+          suggestion: "Create it with driver gvisor.",
+        },
+      );
+    }
+    const store = new CheckpointStore(layout);
+    const parent = base === undefined ? undefined : await store.read(base);
+    const n = await store.next();
+    const clock = new PhaseClock();
+    const pause: Pause = { context, life, freezer: driver.freezer, store, container, n, parent, killed, clock };
+    await keeper.apply("pause", (common) => ({
+      ...common,
+      state: "pausing",
+      container,
+      checkpoint: n,
+      ...based(base),
+    }));
+    await step(pause, "intent");
+    const ended = await freezeOrGoOn(pause, options.force === true);
+    const manifest = await save(pause);
+    const { phases, totalMs } = clock;
+    return { checkpoint: manifest.n, phases, totalMs, ended };
+  });
+}
+
+/** From here to `save` everything can be undone by waking it up. */
+async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]> {
+  const { life, freezer, container, killed, clock } = pause;
+  const { keeper, layout } = life.parts;
+  life.stopMonitor();
+  try {
+    const ended = await freeze(pause, force);
+    await pause.store.begin(pause.n, await freezer.findGuest(container, layout));
+    clock.lap("freeze");
+    return ended;
+  } catch (error) {
+    killed.throwIfAborted();
+    try {
+      await freezer.thaw(container, layout);
+      await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
+      const base = pause.parent?.n;
+      await keeper.apply("refused", (common) => ({ ...common, state: "running", container, ...based(base) }));
+    } catch (cause) {
+      killed.throwIfAborted();
+      await life.fail({ kind: "driver", message: `it does not wake up: ${messageOf(cause)}` });
+      throw error;
+    }
+    life.live(frozenBytesOf(pause.parent));
+    throw error;
+  }
+}
+
+async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
+  const { life, freezer, container, killed } = pause;
+  const { layout } = life.parts;
+  const ended: FileHolder[] = [];
+  for (let round = 0; ; round += 1) {
+    await life.channel.prepareCheckpoint(AbortSignal.timeout(guestAnswerMs));
+    await step(pause, "prepared");
+    await freezer.freeze(container, layout);
+    await step(pause, "frozen");
+    const files = await freezer.findUnsaveable(container, layout);
+    killed.throwIfAborted();
+    if (files.length === 0) return ended;
+    await freezer.thaw(container, layout);
+    await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
+    const found = await findHolders(life.channel, files);
+    if (!force || round === mostForcedRounds || found.processes.length === 0) throw unsaveable(life.record.id, found);
+    await endHolders(life.channel, found);
+    ended.push(...found.processes);
+  }
+}
+
+async function save(pause: Pause): Promise<CheckpointManifest> {
+  const { life, freezer, store, container, n, killed, clock } = pause;
+  const { layout } = life.parts;
+  try {
+    await step(pause, "saving");
+    await freezer.save(container, layout, layout.checkpoint(n));
+    await step(pause, "saved");
+  } catch (error) {
+    killed.throwIfAborted();
+    const survives = "its files survive, and its earlier checkpoints";
+    await life.fail({ kind: "driver", message: `its memory could not be saved: ${messageOf(error)}; ${survives}` });
+    await store.remove(n);
+    throw new SandboxError(
+      "sandbox_ended",
+      `Cannot pause sandbox ${life.record.id}: its memory could not be saved; ${survives}`,
+      {
+        cause: error,
+        details: { survives: ["files", "checkpoints"] },
+      },
+    );
+  }
+  clock.lap("save");
+  try {
+    await life.leaveContainer();
+    await step(pause, "stopped");
+    clock.lap("stop");
+    return await finishPause(pause);
+  } catch (error) {
+    killed.throwIfAborted();
+    if (life.record.state === "paused") throw error;
+    await bringBack(pause, error);
+    throw error;
+  }
+}
+
+/** The container is gone and its memory is saved: makes the checkpoint of it. */
+export async function finishPause(pause: Pause): Promise<CheckpointManifest> {
+  const { context, life, freezer, store, n, parent, clock, killed } = pause;
+  const { keeper, layout } = life.parts;
+  const { id, driver, template } = life.record;
+  const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
+  const layer = layerId(id, n);
+  await context.layers.freeze(layer, layout);
+  await step(pause, "layer");
+  const [memory, own, cpuFeatures] = await Promise.all([
+    store.sealMemory(n),
+    context.layers.seal(layer, signal),
+    context.readCpuFeatures(),
+  ]);
+  const layers: LayerPart[] = [own, ...(parent?.layers ?? [])];
+  clock.lap("layer");
+  const manifest: CheckpointManifest = {
+    version: 1,
+    sandboxId: id,
+    n,
+    parent: parent?.n ?? null,
+    createdAtMs: Date.now(),
+    driver,
+    template,
+    guest: await store.guestOf(n),
+    runtime: freezer.runtime,
+    cpuFeatures,
+    memory,
+    layers,
+    phases: clock.phases,
+  };
+  await Promise.all([store.verifyMemory(manifest), context.layers.verify(own, signal)]);
+  await step(pause, "sealed");
+  await context.layers.publish(layers, () => store.publish(manifest));
+  await step(pause, "manifest");
+  clock.lap("verify");
+  const { phases } = clock;
+  await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), { phases });
+  return manifest;
+}
+
+/** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
+async function bringBack(pause: Pause, because: unknown): Promise<void> {
+  const { context, life, store, n, parent, killed } = pause;
+  const { keeper, layout } = life.parts;
+  try {
+    await context.layers.thaw(layerId(life.record.id, n), layout);
+    const source = withMemory(context, life, filesOf(context, life, parent), {
+      n,
+      guest: await store.guestOf(n),
+    });
+    const moved = await life.moveTo(newContainerId(), source, { signal: killed, onLaunched: () => undefined });
+    const base = parent?.n;
+    await keeper.apply("refused", (common) => ({ ...common, state: "running", container: moved.ref, ...based(base) }));
+    life.live(frozenBytesOf(parent));
+    await store.remove(n);
+  } catch (error) {
+    killed.throwIfAborted();
+    const survives = "its files survive, and its earlier checkpoints";
+    const message = `it could not be paused (${messageOf(because)}) and not be brought back (${messageOf(error)}); ${survives}`;
+    await life.fail({ kind: "driver", message });
+  }
+}
+
+async function step({ context, life, killed }: Pause, name: string): Promise<void> {
+  await context.atStep(`pause: ${name}`, life.record.id);
+  killed.throwIfAborted();
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

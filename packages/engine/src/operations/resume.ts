@@ -1,0 +1,113 @@
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import { assertAccepts, SandboxError, type CheckpointManifest, type PhaseTimes } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
+import { PhaseClock } from "../checkpoints/phase-clock.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { removeTree } from "../store/remove-tree.ts";
+import { newContainerId } from "../support/ids.ts";
+
+export interface ResumeOptions {
+  /** False: nothing of its memory is used, its files are as they were saved. */
+  memory?: boolean;
+  signal?: AbortSignal;
+}
+
+export interface ResumeResult {
+  checkpoint: number;
+  phases: PhaseTimes;
+  totalMs: number;
+}
+
+/** Starts a paused sandbox. When it rejects, the sandbox is paused as before and nothing of it runs. */
+export function resumeSandbox(
+  context: EngineContext,
+  life: SandboxLife,
+  options: ResumeOptions & { checkpoint?: number } = {},
+): Promise<ResumeResult> {
+  return life.inTurn(async (killed) => {
+    options.signal?.throwIfAborted();
+    assertAccepts(life.record, "resume");
+    const { keeper, layout } = life.parts;
+    const { record } = life;
+    if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be resumed`);
+    const n = options.checkpoint ?? record.checkpoint;
+    const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
+    const clock = new PhaseClock();
+    const containerId = newContainerId();
+    const step = (name: string): Promise<void> => context.atStep(`resume: ${name}`, record.id);
+    await keeper.apply("resume", (common) => ({ ...common, state: "resuming", checkpoint: n, containerId }));
+    try {
+      await step("intent");
+      const memory = options.memory ?? true;
+      const manifest = await verifyCheckpoint(context, life, n, { memory, signal });
+      clock.lap("verify");
+      await step("verified");
+      // Whatever is there was written by a resume that came to nothing.
+      await removeTree(layout.layersDir);
+      const files = filesOf(context, life, manifest);
+      const source = memory ? withMemory(context, life, files, manifest) : files;
+      const { ref } = await life.moveTo(containerId, source, { signal, onLaunched: () => clock.lap("restore") });
+      clock.lap("firstAnswer");
+      await step("answered");
+      const { phases } = clock;
+      await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, base: n }), { phases });
+      life.live(frozenBytesOf(manifest));
+      await step("running");
+      return { checkpoint: n, phases, totalMs: clock.totalMs };
+    } catch (error) {
+      killed.throwIfAborted();
+      if (life.record.state === "resuming") {
+        const { checkpoint } = record;
+        await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint }));
+      }
+      throw error;
+    }
+  });
+}
+
+/** Rejects with `unrestorable` unless everything that is needed is there, unchanged, and this machine can run it. */
+async function verifyCheckpoint(
+  context: EngineContext,
+  life: SandboxLife,
+  n: number,
+  { memory, signal }: { memory: boolean; signal: AbortSignal },
+): Promise<CheckpointManifest> {
+  const store = new CheckpointStore(life.parts.layout);
+  const manifest = await store.read(n);
+  if (memory) await assertMachineFits(context, life, manifest);
+  await Promise.all([
+    memory ? store.verifyMemory(manifest) : undefined,
+    ...manifest.layers.map((part) => context.layers.verify(part, signal)),
+  ]);
+  return manifest;
+}
+
+async function assertMachineFits(
+  context: EngineContext,
+  life: SandboxLife,
+  manifest: CheckpointManifest,
+): Promise<void> {
+  const { n, runtime, cpuFeatures, guest } = manifest;
+  const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
+    new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}`, {
+      suggestion: "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
+      details: { checkpoint: n, ...details },
+    });
+  const { freezer } = life.parts.driver;
+  if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
+  if (freezer.runtime.version !== runtime.version) {
+    const here = freezer.runtime.version;
+    throw refuse(`it was saved by runsc ${runtime.version}, and here is ${here}`, { needed: runtime.version, here });
+  }
+  const present = new Set(await context.readCpuFeatures());
+  const lacking = cpuFeatures.filter((feature) => !present.has(feature));
+  if (lacking.length > 0) throw refuse(`its processor lacks ${lacking.join(", ")}`, { lacking });
+  const hasGuest = await access(join(context.layout.guestDir, guest)).then(
+    () => true,
+    () => false,
+  );
+  if (!hasGuest) throw refuse(`guest ${guest} is not there`, { guest });
+}

@@ -1,0 +1,55 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxId } from "@atoll/protocol";
+import { expect, test } from "vitest";
+import { DoomedServer } from "../support/doomed-server.ts";
+import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+/** Each step at which a server can die, and how its sandbox is found by the next one. */
+const steps: [step: string, found: "running" | "paused"][] = [
+  ["pause: intent", "running"],
+  ["pause: prepared", "running"],
+  ["pause: frozen", "running"],
+  ["pause: saving", "running"],
+  ["pause: saved", "paused"],
+  ["pause: stopped", "paused"],
+  ["pause: layer", "paused"],
+  ["pause: sealed", "paused"],
+  ["pause: manifest", "paused"],
+  ["resume: intent", "paused"],
+  ["resume: verified", "paused"],
+  ["resume: answered", "paused"],
+  ["resume: running", "running"],
+];
+
+test.for(steps)("a server that dies at %s leaves a sandbox that is %s and goes on", async ([step, found]) => {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), step);
+  const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
+  await server.until((fact) => fact.step === step);
+  await server.killHard();
+
+  const host = await openTestEngine({ dataDir });
+  try {
+    const sandbox = host.engine.get(SandboxId.parse(sandboxId));
+    expect(sandbox.state).toBe(found);
+    if (found === "paused") {
+      expect(await readdir(join(dataDir, "sandboxes", sandbox.id, "run"))).toEqual([]);
+      await host.engine.resume(sandbox.id);
+    }
+    // One container, and in it the one process, at the number where it was.
+    expect(await readdir(join(dataDir, "sandboxes", sandbox.id, "run"))).toHaveLength(1);
+    const counting = sandbox.attach(streamId, { stdoutBytes: 4, stderrBytes: 0 });
+    await counting.writeStdin("three\n");
+    expect(await new Conversation(counting).until(/\n/)).toBe("3\n");
+    expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n3\n");
+    await counting.kill("SIGKILL");
+    // What was left half done does not stand in the way of the next time.
+    await host.engine.pause(sandbox.id);
+    await host.engine.resume(sandbox.id);
+    expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n3\n");
+  } finally {
+    await host.dispose();
+  }
+});
