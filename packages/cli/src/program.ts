@@ -67,7 +67,9 @@ export async function buildProgram(cli: Cli, only?: string): Promise<Command> {
   addSharedOptions(program);
   for (const [group, commands] of Object.entries(groups)) {
     for (const [name, load] of Object.entries(commands)) {
-      if (only === undefined || only === name) program.addCommand((await load())(cli).helpGroup(group));
+      if (only === undefined || only === name) {
+        program.addCommand(addSharedOptions((await load())(cli)).helpGroup(group));
+      }
     }
   }
   program.addHelpCommand(

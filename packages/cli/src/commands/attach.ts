@@ -19,8 +19,12 @@ export function attachCommand(cli: Cli): Command {
   })
     .argument("<sandbox>", "its id, or the beginning of it")
     .argument("<command>", "its name, its id, or the beginning of its id")
-    .option("--from <bytes>", "leave out so much of its output", wholeNumber("an offset", 0, Number.MAX_SAFE_INTEGER))
-    .option("--no-stdin", "only look")
+    .option(
+      "--from <bytes>",
+      "leave out so many bytes from the beginning",
+      wholeNumber("an offset", 0, Number.MAX_SAFE_INTEGER),
+    )
+    .option("--no-stdin", "only look, send nothing")
     .addHelpText("after", "\nOn a terminal, Enter and then ~. leaves the command and lets it run.")
     .action(async (id: string, nameOrId: string, options: AttachOptions) => {
       const sandbox = await findSandbox(cli, id);

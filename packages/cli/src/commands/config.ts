@@ -5,7 +5,7 @@ import { UsageError } from "../input/usage-error.ts";
 import type { Column } from "../output/table.ts";
 import { credentialNames, readCredentials, writeCredentials, type CredentialName } from "../settings/credentials.ts";
 import type { Settings } from "../settings/settings.ts";
-import { verb } from "./verb.ts";
+import { addHelpCommand, verb } from "./verb.ts";
 
 interface Row {
   name: string;
@@ -22,7 +22,7 @@ export function configCommand(cli: Cli): Command {
       "atoll config unset key",
     ],
   });
-  config.helpCommand(true).action(async () => {
+  addHelpCommand(config).action(async () => {
     const client = rowsOfClient(await cli.settings());
     const server = await serverConfig(cli);
     if (cli.isJson) {

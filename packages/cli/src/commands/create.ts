@@ -33,18 +33,26 @@ export function createCommand(cli: Cli): Command {
       "id=$(atoll create --lifetime 1h)",
     ],
   })
-    .option("--template <name>", "what to start from")
-    .addOption(new Option("--driver <name>", "how it is run").choices(["gvisor", "local"]))
-    .option("--memory <size>", "memory limit, such as 512m", parseSize)
-    .option("--cpus <number>", "cores' worth of time", decimal("a number of cores"))
-    .option("--disk <size>", "how much its files may grow", parseSize)
-    .option("--processes <number>", "processes and threads", wholeNumber("a number of processes", 8, 100_000))
+    .option("--template <name>", 'what to start from (default: host); "atoll template ls" lists them')
+    .addOption(new Option("--driver <name>", "how it is run (default: gvisor)").choices(["gvisor", "local"]))
+    .option("--memory <size>", "how much memory it may use, such as 512m (default: 1g)", parseSize)
+    .option("--cpus <number>", "how many cores' worth of time (default: 2)", decimal("a number of cores"))
+    .option("--disk <size>", "how much its files may grow (default: 4g)", parseSize)
+    .option(
+      "--processes <number>",
+      "how many processes and threads (default: 512)",
+      wholeNumber("a number of processes", 8, 100_000),
+    )
     .option("-l, --label <name=value>", "label it; may be repeated", collectPairs("a label"))
     .option("-e, --env <name=value>", "a variable for every command; may be repeated", collectPairs("a variable"))
-    .option("--idle <duration>", "end it when nothing happened for so long", parseDuration)
+    .option("--idle <duration>", "end it when nothing happened for so long: 90s, 10m, 2h", parseDuration)
     .option("--lifetime <duration>", "end it after so long, whatever happens", parseDuration)
-    .addOption(new Option("--on-timeout <what>", "how those two end it").choices(["kill", "pause"]))
-    .option("--allow <rule>", "let it reach this name, address or CIDR; may be repeated", collect)
+    .addOption(new Option("--on-timeout <what>", "how those two end it (default: kill)").choices(["kill", "pause"]))
+    .option(
+      "--allow <rule>",
+      "let it reach this name, address or CIDR, else it reaches nothing; may be repeated",
+      collect,
+    )
     .option("--deny <rule>", "except this; may be repeated", collect)
     .action(async (options: CreateOptions) => {
       const client = await cli.atoll();

@@ -23,7 +23,7 @@ export function eventsCommand(cli: Cli): Command {
   })
     .option(
       "--from <cursor>",
-      "begin behind this event; 0 is all that are kept",
+      "begin behind the event with this cursor; 0 tells all that are kept",
       wholeNumber("a cursor", 0, Number.MAX_SAFE_INTEGER),
     )
     .option("--sandbox <sandbox>", "only this one's: its id, or the beginning of it")

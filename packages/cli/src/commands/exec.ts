@@ -28,7 +28,7 @@ export function execCommand(cli: Cli): Command {
       "atoll exec 4k2 -- ls -l /",
       "atoll exec -it 4k2 -- python3",
       "tar c . | atoll exec -i 4k2 -- tar x",
-      "atoll exec -d --name web 4k2 -- python3 -m http.server 8000",
+      "atoll exec -d --name web 4k2 -- python3 -u -m http.server 8000",
       "atoll exec --timeout 30s -e CI=1 -w /srv 4k2 -- make test",
     ],
   })
@@ -40,8 +40,12 @@ export function execCommand(cli: Cli): Command {
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
     .option("-w, --workdir <path>", "start in this directory")
     .option("-u, --user <user>", "run as this user")
-    .option("--timeout <duration>", "end it after this, with exit code 124", parseDuration)
+    .option("--timeout <duration>", "end it after this (500ms, 30s, 5m, 2h), with exit code 124", parseDuration)
     .option("--name <name>", "a name to find it by")
+    .addHelpText(
+      "after",
+      "\nWith -t every key goes inside, Ctrl-C too; Enter and then ~. leaves the command and lets it run.",
+    )
     .action(async (id: string, words: string[], options: ExecOptions) => {
       if (options.detach === true && (options.interactive === true || options.tty === true)) {
         throw new UsageError(

@@ -6,7 +6,7 @@ import { collect } from "../input/pair.ts";
 import { resolvePrefix } from "../input/resolve-prefix.ts";
 import { formatTime } from "../output/amount.ts";
 import type { Column } from "../output/table.ts";
-import { verb } from "./verb.ts";
+import { addHelpCommand, verb } from "./verb.ts";
 
 interface CreateOptions {
   verb?: KeyVerb[];
@@ -17,7 +17,7 @@ interface CreateOptions {
 }
 
 export function keyCommand(cli: Cli): Command {
-  const key = verb(cli, "key", "Make, list and revoke API keys");
+  const key = addHelpCommand(verb(cli, "key", "Make, list and revoke API keys"));
   key.addCommand(createKey(cli)).addCommand(listKeys(cli)).addCommand(revokeKey(cli));
   return key;
 }
@@ -28,13 +28,13 @@ function createKey(cli: Cli): Command {
   })
     .argument("<name>", "what it is for")
     .addOption(
-      new Option("--verb <verb>", "what it may do; may be repeated")
+      new Option("--verb <verb>", "what it may do; may be repeated (default: all but admin and templates)")
         .choices(keyVerbs)
         .argParser((text, before: string[] | undefined) => collect(text, before)),
     )
     .option("--template <name>", "only this template; may be repeated", collect)
-    .option("--every-sandbox", "not only those that it created")
-    .option("--max-sandboxes <number>", "how many it may have", wholeNumber("a number", 0, 100_000))
+    .option("--every-sandbox", "touch all sandboxes, not only those that it created")
+    .option("--max-sandboxes <number>", "how many it may have at once", wholeNumber("a number", 0, 100_000))
     .option("--rate <number>", "requests per minute", wholeNumber("a number", 1, 10_000_000))
     .action(async (name: string, options: CreateOptions) => {
       const atoll = await cli.atoll();

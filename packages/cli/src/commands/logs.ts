@@ -17,8 +17,12 @@ export function logsCommand(cli: Cli): Command {
   })
     .argument("<sandbox>", "its id, or the beginning of it")
     .argument("<command>", "its name, its id, or the beginning of its id")
-    .option("-f, --follow", "go on until it ends")
-    .option("--from <bytes>", "leave out so much", wholeNumber("an offset", 0, Number.MAX_SAFE_INTEGER))
+    .option("-f, --follow", "go on until the command ends")
+    .option(
+      "--from <bytes>",
+      "leave out so many bytes from the beginning",
+      wholeNumber("an offset", 0, Number.MAX_SAFE_INTEGER),
+    )
     .action(async (id: string, nameOrId: string, options: LogsOptions) => {
       const sandbox = await findSandbox(cli, id);
       const command = await findCommand(cli, sandbox, nameOrId);

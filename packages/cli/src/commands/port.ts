@@ -19,9 +19,13 @@ export function portCommand(cli: Cli): Command {
   })
     .argument("<sandbox>", "its id, or the beginning of it")
     .argument("<port>", "the port inside", wholeNumber("a port", 1, 65_535))
+    .addHelpText(
+      "after",
+      "\nUnless it is public, the port asks for its token: in ?atoll_token= or in X-Port-Token. --json tells it.",
+    )
     .option("--public", "let everybody in who has the URL")
     .option("--private", "ask for the token again")
-    .option("--wait <duration>", "wait until something listens", parseDuration)
+    .option("--wait <duration>", "wait until something listens, at most 1m", parseDuration)
     .action(async (id: string, port: number, options: PortOptions) => {
       const sandbox = await findSandbox(cli, id);
       if (typeof options.wait === "number") {

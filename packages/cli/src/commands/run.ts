@@ -53,11 +53,11 @@ export function runCommand(cli: Cli): Command {
     .argument("[command...]", "a file with code, - for code from stdin, or behind -- a command")
     .option("-c, --code <code>", "the code itself")
     .addOption(new Option("-l, --language <language>", "of the code; else the file's ending says").choices(languages))
-    .option("--template <name>", "what to start from")
+    .option("--template <name>", "what to start from (default: host)")
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
     .option("--file <path>", "put this file beside the code; may be repeated", collect)
     .option("-i, --interactive", "send stdin, up to 16 MiB, to the code")
-    .option("--timeout <duration>", "end it after this, with exit code 124 (1m)", parseDuration)
+    .option("--timeout <duration>", "end it after this (default: 1m), with exit code 124", parseDuration)
     .action(async (words: string[], options: RunOptions) => {
       const atoll = await cli.atoll();
       const what = await whatToRun(cli, words, options);

@@ -25,7 +25,7 @@ export function shellCommand(cli: Cli): Command {
     .argument("<sandbox>", "its id, or the beginning of it")
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
     .option("-w, --workdir <path>", "start in this directory")
-    .option("-u, --user <user>", "as this user")
+    .option("-u, --user <user>", "be this user")
     .addHelpText("after", "\nEnter and then ~. leaves the shell and lets it run.")
     .action(async (id: string, options: ShellOptions) => {
       if (!cli.stdin.isTTY || cli.isJson) {

@@ -1,7 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { isSandboxError } from "@atoll/protocol";
 import { Sandbox, type Metrics } from "@atoll/sdk";
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { parseDuration } from "../input/duration.ts";
 import { findSandboxId, listSandboxes } from "../lookup/find-sandbox.ts";
@@ -29,8 +29,12 @@ export function statsCommand(cli: Cli): Command {
     examples: ["atoll stats", "atoll stats 4k2 --interval 5s", "atoll stats --no-stream --json"],
   })
     .argument("[sandboxes...]", "their ids, or the beginnings of them; all that run when absent")
-    .option("--no-stream", "once")
-    .option("--interval <duration>", "how often", parseDuration, 1_000)
+    .option("--no-stream", "show it once and end")
+    .addOption(
+      new Option("--interval <duration>", "how long between two readings: 500ms, 5s, 1m")
+        .argParser(parseDuration)
+        .default(1_000, "1s"),
+    )
     .action(async (words: string[], options: StatsOptions) => {
       const named = await Promise.all(words.map((word) => findSandboxId(cli, word)));
       const readAll = async (before: readonly Reading[]) => read(cli, named, before);

@@ -6,10 +6,10 @@ import type { Cli } from "../cli.ts";
 import { UsageError } from "../input/usage-error.ts";
 import type { Column } from "../output/table.ts";
 import { byteStream } from "../transfer/byte-stream.ts";
-import { verb } from "./verb.ts";
+import { addHelpCommand, verb } from "./verb.ts";
 
 export function templateCommand(cli: Cli): Command {
-  const template = verb(cli, "template", "List, import and remove what sandboxes start from");
+  const template = addHelpCommand(verb(cli, "template", "List, import and remove what sandboxes start from"));
   template.addCommand(listTemplates(cli)).addCommand(importTemplate(cli)).addCommand(removeTemplate(cli));
   return template;
 }

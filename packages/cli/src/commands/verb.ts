@@ -1,4 +1,4 @@
-import { Command } from "commander";
+import { Command, Option } from "commander";
 import type { Cli } from "../cli.ts";
 import { exitCodes } from "../exit-code.ts";
 
@@ -8,11 +8,10 @@ export interface VerbOptions {
   examples?: readonly string[];
 }
 
-/** A command with what all of them have: `--json`, where the server is, and examples at the end of its help. */
+/** A command with what all of them have: its help with examples at the end, and its way of ending. */
 export function verb(cli: Cli, name: string, summary: string, options: VerbOptions = {}): Command {
   const command = new WordsCommand(name).description(summary).configureOutput(outputOf(cli));
-  command.helpOption("-h, --help", "show this help");
-  addSharedOptions(command);
+  command.addHelpOption(new Option("-h, --help", "show this help").helpGroup(everywhere));
   const claimExitCode = () => {
     if (options.isCommand === true) cli.failureExitCode = exitCodes.ownFailure;
   };
@@ -27,12 +26,27 @@ export function verb(cli: Cli, name: string, summary: string, options: VerbOptio
   return command;
 }
 
-export function addSharedOptions(command: Command): void {
-  command
-    .option("--json", "print JSON: one value, or a line each for streams")
-    .option("--url <url>", "where the server is (ATOLL_API_URL)")
-    .option("--key <key>", "the API key (ATOLL_API_KEY)");
+const everywhere = "Everywhere:";
+
+/** The command of a group of commands that shows the help of one. */
+export function addHelpCommand(group: Command): Command {
+  return group.helpCommand("help [command]", "Show the help of a command");
 }
+
+/** What this command and all below it take, behind their own options. */
+export function addSharedOptions(command: Command): Command {
+  for (const [flags, description] of sharedOptions) {
+    command.addOption(new Option(flags, description).helpGroup(everywhere));
+  }
+  for (const below of command.commands) addSharedOptions(below);
+  return command;
+}
+
+const sharedOptions = [
+  ["--json", "print JSON: one value, or a line each for streams"],
+  ["--url <url>", "where the server is (ATOLL_API_URL)"],
+  ["--key <key>", "the API key (ATOLL_API_KEY)"],
+] as const;
 
 /** Help goes to stdout; errors are told by `main`. */
 export function outputOf(cli: Cli) {

@@ -42,7 +42,7 @@ export function usage(): string {
   });
   const file = `  ${"--config".padEnd(24)}a JSON file with settings (/etc/atoll/config.json)`;
   const doctor = `  ${"--doctor [--json]".padEnd(24)}tell what this machine offers and what it lacks, and end`;
-  return ["Usage: npm start -- [flags]", "", file, ...rows, doctor].join("\n");
+  return ["Usage: atoll up [flags], or npm start -- [flags]", "", file, ...rows, doctor].join("\n");
 }
 
 function isSwitch(name: SettingName): boolean {
@@ -51,7 +51,7 @@ function isSwitch(name: SettingName): boolean {
 
 function refuse(what: string, field: string): SandboxError {
   return new SandboxError("invalid_argument", `Cannot start: ${what}`, {
-    suggestion: "`npm start -- --help` lists them.",
+    suggestion: "`atoll up --help` lists them.",
     details: { field },
   });
 }
