@@ -1,0 +1,48 @@
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { FileObjectStore } from "@atoll/storage";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { bundleWorker, StoreProcess } from "../support/store-process/store-process.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+const processes = 4;
+let directory = "";
+let worker = "";
+
+beforeAll(async () => {
+  directory = await makeDataDir();
+  worker = await bundleWorker(directory);
+});
+
+afterAll(async () => {
+  await rm(directory, { recursive: true, force: true });
+});
+
+test("processes that count in one object lose no count", async () => {
+  const path = join(directory, "count");
+  await mkdir(path);
+  const children = Array.from(
+    { length: processes },
+    () => new StoreProcess(worker, path, { do: "count", key: "counter", times: 15 }),
+  );
+  expect(await Promise.all(children.map((child) => child.end()))).toEqual(children.map(() => "exit 0"));
+  const store = await FileObjectStore.open(path);
+  expect((await store.get("counter"))?.data.toString()).toBe(String(processes * 15));
+});
+
+test("of processes that create the same objects each object has exactly one winner", async () => {
+  const path = join(directory, "claim");
+  await mkdir(path);
+  const keys = Array.from({ length: 40 }, (_, index) => `claims/${index}`);
+  const children = Array.from(
+    { length: processes },
+    (_, index) => new StoreProcess(worker, path, { do: "claim", keys, name: `process ${index}` }),
+  );
+  expect(await Promise.all(children.map((child) => child.end()))).toEqual(children.map(() => "exit 0"));
+  const won = children.flatMap((child, index) =>
+    child.facts.flatMap((fact) => (fact.won ?? []).map((key) => ({ key, name: `process ${index}` }))),
+  );
+  expect(won.map((claim) => claim.key).toSorted()).toEqual(keys.toSorted());
+  const store = await FileObjectStore.open(path);
+  for (const { key, name } of won) expect((await store.get(key))?.data.toString()).toBe(name);
+});
