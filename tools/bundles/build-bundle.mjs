@@ -28,6 +28,9 @@ const keptMs = 60 * 60_000;
 /** Sources that change while they are read are read again. */
 const attempts = 3;
 
+const requireBanner =
+  'import { createRequire as makeBundleRequire } from "node:module"; const require = makeBundleRequire(import.meta.url);';
+
 /** Two changes within a tick of the filesystem's clock have the same time. */
 const tickMs = 20;
 
@@ -70,8 +73,8 @@ async function tryBuild(name, checkout) {
     platform: "node",
     target: "node20.19",
     conditions: ["source"],
-    // Packages that are not modules ask for `require`.
-    banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
+    // Packages that are not modules ask for `require`. The other name is nobody else's: what the banner declares, esbuild does not see.
+    ...(hasPackages ? { banner: { js: requireBanner } } : {}),
     plugins: [ourSources(checkout, read), ...(hasPackages ? [] : [packagesOutside])],
     metafile: true,
     logLevel: "silent",
