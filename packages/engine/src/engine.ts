@@ -20,8 +20,10 @@ import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/recon
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
 import { detectCgroups } from "./limits/detect-cgroups.ts";
 import { createSandbox, type CreateOptions } from "./operations/create.ts";
+import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/fork.ts";
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
+import { rollbackSandbox } from "./operations/rollback.ts";
 import { Sandbox } from "./sandbox.ts";
 import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
@@ -107,6 +109,16 @@ export class Engine {
   /** Brings a paused sandbox back, its processes where they were. When it rejects, it is paused as before. */
   async resume(id: SandboxId, options: ResumeOptions = {}): Promise<ResumeResult> {
     return resumeSandbox(this.#context, this.#life(id), options);
+  }
+
+  /** Running copies of a sandbox, memory and files, that share what they have in common on disk. */
+  async fork(id: SandboxId, options: ForkOptions = {}): Promise<ForkResult> {
+    return forkSandbox(this.#context, this.#life(id), options);
+  }
+
+  /** Goes back to an earlier checkpoint. What the sandbox is now becomes a checkpoint first. */
+  async rollback(id: SandboxId, checkpoint: number, options: ResumeOptions = {}): Promise<ResumeResult> {
+    return rollbackSandbox(this.#context, this.#life(id), checkpoint, options);
   }
 
   /** The oldest first. */

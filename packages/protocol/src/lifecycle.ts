@@ -55,6 +55,8 @@ export const actions = {
   "change limits of": ["running"],
   pause: ["running"],
   resume: ["paused"],
+  fork: ["running", "paused"],
+  "roll back": ["running", "paused"],
   kill: sandboxStates,
 } as const satisfies Record<string, readonly SandboxState[]>;
 export type SandboxAction = keyof typeof actions;

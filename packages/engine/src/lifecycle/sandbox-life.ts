@@ -38,6 +38,8 @@ export interface StartOptions {
 
 export interface MoveOptions {
   signal: AbortSignal;
+  /** The memory is that of the last container at its end: whoever reads or writes a stream goes on. */
+  keepsStreams: boolean;
   /** Called when the container has been started, before its guest has answered. */
   onLaunched: () => void;
 }
@@ -123,7 +125,7 @@ export class SandboxLife {
     try {
       const container = await this.#launch(containerId, from, { signal: stop });
       options.onLaunched();
-      if (from.memoryDir === undefined) this.#channel?.close();
+      if (!options.keepsStreams) this.#channel?.close();
       await this.#greet(container, from, stop);
       return container;
     } catch (error) {

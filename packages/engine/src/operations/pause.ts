@@ -231,7 +231,11 @@ async function bringBack(pause: Pause, because: unknown): Promise<void> {
       n,
       guest: await store.guestOf(n),
     });
-    const moved = await life.moveTo(newContainerId(), source, { signal: killed, onLaunched: () => undefined });
+    const moved = await life.moveTo(newContainerId(), source, {
+      signal: killed,
+      keepsStreams: true,
+      onLaunched: () => undefined,
+    });
     const base = parent?.n;
     await keeper.apply("refused", (common) => ({ ...common, state: "running", container: moved.ref, ...based(base) }));
     life.live(frozenBytesOf(parent));

@@ -1,9 +1,7 @@
-import { access } from "node:fs/promises";
-import { join } from "node:path";
-import { assertAccepts, SandboxError, type CheckpointManifest, type PhaseTimes } from "@atoll/protocol";
-import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { assertAccepts, type PhaseTimes } from "@atoll/protocol";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
+import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
@@ -49,7 +47,11 @@ export function resumeSandbox(
       await removeTree(layout.layersDir);
       const files = filesOf(context, life, manifest);
       const source = memory ? withMemory(context, life, files, manifest) : files;
-      const { ref } = await life.moveTo(containerId, source, { signal, onLaunched: () => clock.lap("restore") });
+      const { ref } = await life.moveTo(containerId, source, {
+        signal,
+        keepsStreams: memory && n === record.checkpoint,
+        onLaunched: () => clock.lap("restore"),
+      });
       clock.lap("firstAnswer");
       await step("answered");
       const { phases } = clock;
@@ -66,48 +68,4 @@ export function resumeSandbox(
       throw error;
     }
   });
-}
-
-/** Rejects with `unrestorable` unless everything that is needed is there, unchanged, and this machine can run it. */
-async function verifyCheckpoint(
-  context: EngineContext,
-  life: SandboxLife,
-  n: number,
-  { memory, signal }: { memory: boolean; signal: AbortSignal },
-): Promise<CheckpointManifest> {
-  const store = new CheckpointStore(life.parts.layout);
-  const manifest = await store.read(n);
-  if (memory) await assertMachineFits(context, life, manifest);
-  await Promise.all([
-    memory ? store.verifyMemory(manifest) : undefined,
-    ...manifest.layers.map((part) => context.layers.verify(part, signal)),
-  ]);
-  return manifest;
-}
-
-async function assertMachineFits(
-  context: EngineContext,
-  life: SandboxLife,
-  manifest: CheckpointManifest,
-): Promise<void> {
-  const { n, runtime, cpuFeatures, guest } = manifest;
-  const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
-    new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}`, {
-      suggestion: "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
-      details: { checkpoint: n, ...details },
-    });
-  const { freezer } = life.parts.driver;
-  if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
-  if (freezer.runtime.version !== runtime.version) {
-    const here = freezer.runtime.version;
-    throw refuse(`it was saved by runsc ${runtime.version}, and here is ${here}`, { needed: runtime.version, here });
-  }
-  const present = new Set(await context.readCpuFeatures());
-  const lacking = cpuFeatures.filter((feature) => !present.has(feature));
-  if (lacking.length > 0) throw refuse(`its processor lacks ${lacking.join(", ")}`, { lacking });
-  const hasGuest = await access(join(context.layout.guestDir, guest)).then(
-    () => true,
-    () => false,
-  );
-  if (!hasGuest) throw refuse(`guest ${guest} is not there`, { guest });
 }

@@ -1,0 +1,171 @@
+import { link, mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  assertAccepts,
+  isSandboxError,
+  type CheckpointManifest,
+  type PhaseTimes,
+  type SandboxId,
+} from "@atoll/protocol";
+import { z } from "zod";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
+import { PhaseClock } from "../checkpoints/phase-clock.ts";
+import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { EgressHandler } from "../guest/egress-relay.ts";
+import { RecordKeeper } from "../lifecycle/record-keeper.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { Sandbox } from "../sandbox.ts";
+import { newContainerId, newSandboxId } from "../support/ids.ts";
+import { parseRequest } from "../support/parse-request.ts";
+import { pauseSandbox } from "./pause.ts";
+import { resumeSandbox } from "./resume.ts";
+
+/** The number of the checkpoint that a fork begins with. */
+const firstCheckpoint = 1;
+
+const ForkRequest = z.strictObject({ count: z.int().min(1).max(64).default(1) });
+
+export interface ForkOptions {
+  /** How many copies; 1 if not given. */
+  count?: number;
+  /** Ends the processes that stand in the way of a checkpoint. */
+  force?: boolean;
+  signal?: AbortSignal;
+  /** As for `create`, per copy. */
+  onEgress?: (sandboxId: SandboxId) => EgressHandler | undefined;
+}
+
+export interface ForkResult {
+  sandboxes: Sandbox[];
+  /** Of the parent: what the copies were made of. */
+  checkpoint: number;
+  phases: PhaseTimes;
+  totalMs: number;
+}
+
+/**
+ * Makes running copies of a sandbox, memory and files. A running parent is paused for the checkpoint and goes on together with its copies; a paused one stays
+ * paused. All copies or none.
+ */
+export async function forkSandbox(
+  context: EngineContext,
+  parent: SandboxLife,
+  options: ForkOptions = {},
+): Promise<ForkResult> {
+  const { count } = parseRequest(ForkRequest, options.count === undefined ? {} : { count: options.count }, "fork");
+  const clock = new PhaseClock();
+  const signal = options.signal ?? new AbortController().signal;
+  signal.throwIfAborted();
+  assertAccepts(parent.record, "fork");
+  const wasRunning = parent.record.state === "running";
+  if (wasRunning) await pauseSandbox(context, parent, { force: options.force === true, signal });
+  clock.lap("pause");
+  try {
+    const { record } = parent;
+    if (record.state !== "paused") throw new Error(`A ${record.state} sandbox has nothing to be forked from`);
+    // What was saved a moment ago has been verified.
+    const manifest = wasRunning
+      ? await new CheckpointStore(parent.parts.layout).read(record.checkpoint)
+      : await verifyCheckpoint(context, parent, record.checkpoint, { memory: true, signal });
+    clock.lap("verify");
+    const [sandboxes] = await Promise.all([
+      startCopies(context, parent, manifest, count, { ...options, signal }),
+      wasRunning ? wake(context, parent) : undefined,
+    ]);
+    clock.lap("start");
+    const { phases, totalMs } = clock;
+    return { sandboxes, checkpoint: manifest.n, phases, totalMs };
+  } catch (error) {
+    if (wasRunning) await wake(context, parent);
+    throw error;
+  }
+}
+
+/** The parent goes on whatever becomes of its copies. Whoever woke it first, or killed it, has settled it. */
+async function wake(context: EngineContext, parent: SandboxLife): Promise<void> {
+  await resumeSandbox(context, parent).catch((error: unknown) => {
+    if (!isSandboxError(error, "invalid_state") && !isSandboxError(error, "sandbox_ended")) throw error;
+  });
+}
+
+async function startCopies(
+  context: EngineContext,
+  parent: SandboxLife,
+  manifest: CheckpointManifest,
+  count: number,
+  options: ForkOptions & { signal: AbortSignal },
+): Promise<Sandbox[]> {
+  const started = await Promise.allSettled(
+    Array.from({ length: count }, () => startCopy(context, parent, manifest, options)),
+  );
+  const sandboxes = started.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
+  const failed = started.find((result) => result.status === "rejected");
+  if (failed === undefined) return sandboxes;
+  await Promise.all(sandboxes.map((sandbox) => sandbox.kill({ kind: "start", message: "another copy did not start" })));
+  throw failed.reason;
+}
+
+async function startCopy(
+  context: EngineContext,
+  parent: SandboxLife,
+  manifest: CheckpointManifest,
+  options: ForkOptions & { signal: AbortSignal },
+): Promise<Sandbox> {
+  const { driver, template } = parent.parts;
+  const { driver: driverName, limits, labels } = parent.record;
+  const createdAtMs = Date.now();
+  const id = newSandboxId();
+  const containerId = newContainerId();
+  const keeper = new RecordKeeper(
+    {
+      version: 1,
+      id,
+      driver: driverName,
+      template: template.name,
+      limits,
+      createdAtMs,
+      ...(limits.lifetimeMs === undefined ? {} : { expiresAtMs: createdAtMs + limits.lifetimeMs }),
+      labels,
+      state: "creating",
+      containerId,
+    },
+    context.store,
+    context.events.tell,
+  );
+  const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress?.(id) });
+  try {
+    await keeper.begin();
+    const own = await inherit(context, parent, life, manifest);
+    const from = withMemory(context, life, filesOf(context, life, own), own);
+    const frozenBytes = frozenBytesOf(own);
+    await life.start(containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });
+    return new Sandbox(life);
+  } catch (error) {
+    await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
+    throw error;
+  }
+}
+
+/** Gives the copy a checkpoint of its own, made of the same files: it lives on when the parent is killed. */
+async function inherit(
+  context: EngineContext,
+  parent: SandboxLife,
+  life: SandboxLife,
+  manifest: CheckpointManifest,
+): Promise<CheckpointManifest> {
+  const from = parent.parts.layout.checkpoint(manifest.n).memoryDir;
+  const to = life.parts.layout.checkpoint(firstCheckpoint).memoryDir;
+  await mkdir(to, { recursive: true, mode: 0o700 });
+  await Promise.all(manifest.memory.map(({ name }) => link(join(from, name), join(to, name))));
+  const own: CheckpointManifest = {
+    ...manifest,
+    sandboxId: life.record.id,
+    n: firstCheckpoint,
+    parent: null,
+    origin: { sandboxId: manifest.sandboxId, n: manifest.n },
+  };
+  await context.layers.publish([], () => new CheckpointStore(life.parts.layout).publish(own));
+  return own;
+}

@@ -1,0 +1,122 @@
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import { isSandboxError } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+let host: TestEngine;
+beforeAll(async () => {
+  host = await openTestEngine();
+});
+afterAll(() => host.dispose());
+
+const counter = "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done";
+
+describe("fork", () => {
+  test("the parent and three copies go on from the same point, each for itself", async () => {
+    const { engine } = host;
+    const parent = await engine.create({ labels: { of: "four" } });
+    const counting = await parent.spawn({ argv: ["bash", "-c", counter], stdin: true });
+    const talk = new Conversation(counting);
+    await counting.writeStdin("a\nb\n");
+    await talk.until(/2\n/);
+
+    const { sandboxes, checkpoint } = await engine.fork(parent.id, { count: 3 });
+    expect(sandboxes).toHaveLength(3);
+    expect(parent.state).toBe("running");
+    await counting.writeStdin("parent\n");
+    expect(await talk.until(/\n/)).toBe("3\n");
+    for (const [index, copy] of sandboxes.entries()) {
+      expect(copy.state).toBe("running");
+      expect(copy.record.labels).toEqual({ of: "four" });
+      const process = copy.attach(counting.streamId, { stdoutBytes: 4, stderrBytes: 0 });
+      await process.writeStdin(`copy${index}\n`);
+      expect(await new Conversation(process).until(/\n/)).toBe("3\n");
+      expect((await runIn(copy, "cat words; hostname")).output).toBe(`a\nb\ncopy${index}\n${copy.id}\n`);
+    }
+    expect((await runIn(parent, "cat words; hostname")).output).toBe(`a\nb\nparent\n${parent.id}\n`);
+
+    // The memory image is there once, whoever has it.
+    const image = join(
+      host.dataDir,
+      "sandboxes",
+      parent.id,
+      "checkpoints",
+      String(checkpoint),
+      "memory/checkpoint.img",
+    );
+    expect((await stat(image)).nlink).toBe(4);
+    // The copies do not need their parent any more.
+    await parent.kill();
+    const [first, second] = sandboxes;
+    if (first === undefined || second === undefined) throw new Error("There are three");
+    await engine.pause(first.id);
+    await engine.resume(first.id);
+    expect((await runIn(first, "cat words")).output).toBe("a\nb\ncopy0\n");
+    expect((await runIn(second, "cat words")).output).toBe("a\nb\ncopy1\n");
+    await Promise.all(sandboxes.map((copy) => copy.kill()));
+  });
+
+  test("copies draw different random numbers", async () => {
+    const parent = await host.engine.create({});
+    const { sandboxes } = await host.engine.fork(parent.id, { count: 2 });
+    const drawn = await Promise.all(
+      [parent, ...sandboxes].map(async (sandbox) => (await runIn(sandbox, "od -An -tx8 -N32 /dev/urandom")).output),
+    );
+    expect(new Set(drawn).size).toBe(3);
+    await Promise.all([parent, ...sandboxes].map((sandbox) => sandbox.kill()));
+  });
+
+  test("a paused sandbox can be forked and stays paused", async () => {
+    const parent = await host.engine.create({});
+    await parent.files.write("/home/user/note", "kept");
+    await host.engine.pause(parent.id);
+    const { sandboxes } = await host.engine.fork(parent.id);
+    expect(parent.state).toBe("paused");
+    expect((await sandboxes[0]?.files.readAll("/home/user/note"))?.toString()).toBe("kept");
+    await Promise.all([parent, ...sandboxes].map((sandbox) => sandbox.kill()));
+  });
+});
+
+describe("rollback", () => {
+  test("memory and files are those of the checkpoint, and what was left behind can be gone back to", async () => {
+    const { engine } = host;
+    const sandbox = await engine.create({});
+    const first = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true }, { keep: true });
+    const talk = new Conversation(first);
+    await first.writeStdin("one\n");
+    await talk.until(/1\n/);
+    await engine.pause(sandbox.id);
+    await engine.resume(sandbox.id);
+    await first.writeStdin("two\n");
+    await talk.until(/2\n/);
+    await sandbox.files.remove("/home/user/words");
+
+    await engine.rollback(sandbox.id, 1);
+    expect(sandbox.state).toBe("running");
+    expect((await engine.checkpoints(sandbox.id)).map(({ n, parent }) => [n, parent])).toEqual([
+      [1, null],
+      [2, 1],
+    ]);
+    expect((await runIn(sandbox, "cat words")).output).toBe("one\n");
+    const again = sandbox.attach(first.streamId, { stdoutBytes: 2, stderrBytes: 0 }, { keep: true });
+    await again.writeStdin("other\n");
+    expect(await new Conversation(again).until(/\n/)).toBe("2\n");
+    expect((await runIn(sandbox, "cat words")).output).toBe("one\nother\n");
+
+    await engine.rollback(sandbox.id, 2);
+    expect((await runIn(sandbox, "cat words 2>&1 || true")).output).toMatch(/No such file/);
+    const later = sandbox.attach(first.streamId, { stdoutBytes: 4, stderrBytes: 0 });
+    await later.writeStdin("three\n");
+    expect(await new Conversation(later).until(/\n/)).toBe("3\n");
+    await sandbox.kill();
+  });
+
+  test("to a checkpoint that is not there is refused, and the sandbox runs on", async () => {
+    const sandbox = await host.engine.create({});
+    const error: unknown = await host.engine.rollback(sandbox.id, 4).catch((reason: unknown) => reason);
+    expect(isSandboxError(error, "not_found")).toBe(true);
+    expect(sandbox.state).toBe("running");
+    await sandbox.kill();
+  });
+});
