@@ -14,6 +14,7 @@ import { runBenchmark } from "./run-benchmark.ts";
 import { exec as sdkExec } from "./sdk/exec.ts";
 import { firstOutputCold, firstOutputPooled } from "./sdk/first-output.ts";
 import { burst } from "./server/burst.ts";
+import { durability } from "./server/durability/durability.ts";
 
 const benchmarks: readonly Benchmark[] = [
   coldStart,
@@ -26,6 +27,7 @@ const benchmarks: readonly Benchmark[] = [
   firstOutputCold,
   sdkExec,
   burst,
+  durability,
 ];
 
 const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;

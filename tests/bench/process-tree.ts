@@ -64,3 +64,10 @@ export async function pssBytes(pid: number): Promise<number> {
   const text = await readFile(`/proc/${pid}/smaps_rollup`, "utf8").catch(() => "");
   return Number(/^Pss: +(\d+) kB$/m.exec(text)?.[1] ?? 0) * 1024;
 }
+
+/** Processes that have `text` on their command line, without this one. */
+export async function processesOf(text: string): Promise<number[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
+  const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "latin1").catch(() => "")));
+  return pids.filter((pid, index) => pid !== process.pid && lines[index]?.includes(text));
+}

@@ -1,0 +1,166 @@
+import type { Atoll, CommandHandle, OutputEvent, Sandbox } from "@atoll/sdk";
+import { payloadOf, type Plan } from "./plan.ts";
+
+/** What a client has come to know, and would not know any more if it died. */
+export interface Fact {
+  /** Bytes of output that it has read, from the beginning. */
+  read?: number;
+  /** Bytes of input that the server has taken for good. */
+  accepted?: number;
+  uploaded?: true;
+}
+
+export interface Outcome {
+  /** Undefined for an upload. */
+  exitCode?: number | null;
+  output?: Buffer;
+}
+
+export interface Worker {
+  client: Atoll;
+  sandbox: Sandbox;
+  plan: Plan;
+  tell: (fact: Fact) => void;
+}
+
+const pieceBytes = 16 * 1024;
+
+export function commandName({ seed }: Plan): string {
+  return `round-${seed}`;
+}
+
+export function uploadPath({ seed }: Plan): string {
+  return `/home/user/up-${seed}/file.bin`;
+}
+
+/** Each run of a round's command adds a line to this. */
+export function runsPath({ seed }: Plan): string {
+  return `/tmp/runs-${seed}`;
+}
+
+/** The whole work of a round. */
+export async function doWork(worker: Worker): Promise<Outcome> {
+  const { sandbox, plan, tell } = worker;
+  switch (plan.work) {
+    case "exec":
+      return plan.isForeground ? runToEnd(worker) : follow(await start(worker), worker, 0);
+    case "stdin": {
+      const command = await start(worker);
+      const [outcome] = await Promise.all([follow(command, worker, 0), sendAll(command, worker)]);
+      return outcome;
+    }
+    case "upload":
+      await sandbox.files.write(uploadPath(plan), payloadOf(plan));
+      tell({ uploaded: true });
+      return {};
+  }
+}
+
+/** Carries on with the work of a client that has died, from what it had made known. */
+export async function carryOn(worker: Worker, known: Fact): Promise<Outcome> {
+  const { sandbox, plan } = worker;
+  if (plan.work === "upload") return known.uploaded === true ? {} : doWork(worker);
+  const name = commandName(plan);
+  const found = (await sandbox.commands.list()).filter((command) => command.name === name);
+  if (found.length > 1) throw new Error(`${found.length} commands were started, not one`);
+  const [info] = found;
+  if (info === undefined) {
+    if (known.read !== undefined || known.accepted !== undefined) throw new Error("a command that was told is gone");
+    return doWork(worker);
+  }
+  const { accepted = 0 } = known;
+  if (info.stdinBytes < accepted) throw new Error(`${accepted} bytes of input were taken, ${info.stdinBytes} are left`);
+  const command = await sandbox.commands.connect(info.id);
+  const from = known.read ?? 0;
+  const sent = plan.work === "stdin" ? sendRest(command, worker) : undefined;
+  const [rest] = await Promise.all([follow(command, worker, from), sent]);
+  const whole = await follow(command, worker, 0);
+  if (!whole.output.subarray(from).equals(rest.output)) throw new Error("the log says something else when read again");
+  return whole;
+}
+
+function scriptOf(plan: Plan): string {
+  const mark = `echo ran >> ${runsPath(plan)}`;
+  if (plan.work === "stdin") return `${mark}; cat; exit ${plan.exitCode}`;
+  const lines = Math.ceil(plan.bytes / 32);
+  const pause = `if (i % ${Math.ceil(lines / 4)} == 0) system("sleep 0.02")`;
+  const loop = `for (i = 0; i < ${lines}; i++) { ${pause}; l = "${plan.seed} line " i; while (length(l) < 31) l = l "."; print l }`;
+  return `${mark}; awk 'BEGIN { ${loop} }' | head -c ${plan.bytes}; exit ${plan.exitCode}`;
+}
+
+function start({ sandbox, plan }: Worker): Promise<CommandHandle> {
+  const options = { name: commandName(plan), stdin: plan.work === "stdin", background: true } as const;
+  return sandbox.commands.run(scriptOf(plan), options);
+}
+
+async function runToEnd(worker: Worker): Promise<Outcome> {
+  const { sandbox, plan } = worker;
+  const reader = new Reader(worker, 0);
+  const { exitCode } = await sandbox.commands.run(scriptOf(plan), {
+    name: commandName(plan),
+    onOutput: (event) => reader.take(event),
+  });
+  return { exitCode, output: reader.output };
+}
+
+async function follow(command: CommandHandle, worker: Worker, from: number): Promise<Required<Outcome>> {
+  const reader = new Reader(worker, from);
+  for await (const event of command.events({ from })) {
+    if (event.type === "ended") return { exitCode: event.command.exitCode, output: reader.output };
+    reader.take(event);
+  }
+  throw new Error("the output ended without the command's end");
+}
+
+/** Compares as it reads: a client that dies later has seen nothing wrong. */
+class Reader {
+  readonly #chunks: Uint8Array[] = [];
+  readonly #expected: Buffer;
+  readonly #tell: Worker["tell"];
+  #at: number;
+
+  constructor({ plan, tell }: Worker, from: number) {
+    this.#expected = payloadOf(plan);
+    this.#tell = tell;
+    this.#at = from;
+  }
+
+  get output(): Buffer {
+    return Buffer.concat(this.#chunks);
+  }
+
+  take(event: Exclude<OutputEvent, { type: "ended" }>): void {
+    if (event.type !== "stdout") throw new Error(`there is ${event.type} in the output`);
+    const { data } = event;
+    const end = this.#at + data.byteLength;
+    if (!this.#expected.subarray(this.#at, end).equals(data)) {
+      throw new Error(`the output differs between bytes ${this.#at} and ${end} of ${this.#expected.byteLength}`);
+    }
+    this.#chunks.push(data);
+    this.#at = end;
+    this.#tell({ read: end });
+  }
+}
+
+async function sendAll(command: CommandHandle, worker: Worker): Promise<void> {
+  // A client that may be killed says where its bytes belong, so that the next one can go on.
+  if (worker.plan.victim === "client") return sendRest(command, worker);
+  const payload = payloadOf(worker.plan);
+  for (let at = 0; at < payload.byteLength; at += pieceBytes) {
+    await command.sendStdin(payload.subarray(at, at + pieceBytes));
+  }
+  await command.closeStdin();
+}
+
+async function sendRest(command: CommandHandle, { client, sandbox, plan, tell }: Worker): Promise<void> {
+  const payload = payloadOf(plan);
+  const params = { id: sandbox.id, commandId: command.id };
+  let { stdinBytes: accepted } = await sandbox.commands.get(command.id);
+  while (accepted < payload.byteLength) {
+    const bytes = payload.subarray(accepted, accepted + pieceBytes);
+    const call = { params, query: { offset: accepted }, bytes, isRepeatable: true, timeoutMs: undefined } as const;
+    ({ stdinBytes: accepted } = await client.http.call("writeStdin", call));
+    tell({ accepted });
+  }
+  await sandbox.commands.closeStdin(command.id);
+}
