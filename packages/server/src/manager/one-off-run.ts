@@ -2,15 +2,21 @@ import { RunCommand, type CommandResult, type RunOnce, type SandboxId } from "@a
 import { commandResult } from "../commands/command-result.ts";
 import type { Command } from "../commands/command.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
+import type { TypeStripper } from "./type-stripper.ts";
 
 const home = "/home/user";
 
-/** How each language is run: the file its code goes to, and the program. */
+interface Program {
+  file: string;
+  code: string;
+  argv: readonly string[];
+}
+
+/** How each language is run as it is: the file its code goes to, and the program. */
 const languages = {
   python: { file: "main.py", argv: ["python3", "-u", "main.py"] },
   // The same file may be of either kind of module; without the flag older versions know it by the name only.
   javascript: { file: "main.js", argv: ["node", "--experimental-detect-module", "--no-warnings", "main.js"] },
-  typescript: { file: "main.ts", argv: ["node", "--experimental-strip-types", "--no-warnings", "main.ts"] },
   bash: { file: "main.sh", argv: ["bash", "main.sh"] },
 } as const;
 
@@ -27,14 +33,18 @@ export class OneOffRun {
   }
 
   /** Starts it in a sandbox that nobody else has. When it rejects, the sandbox is gone. */
-  static async start(request: RunOnce, sandbox: ManagedSandbox, end: () => Promise<void>): Promise<OneOffRun> {
+  static async start(
+    request: RunOnce,
+    sandbox: ManagedSandbox,
+    { types, end }: { types: TypeStripper; end: () => Promise<void> },
+  ): Promise<OneOffRun> {
     try {
-      const program = request.language === undefined ? undefined : languages[request.language];
+      const program = await programOf(request, types);
       const files = sandbox.sandbox.files;
       for (const [path, content] of Object.entries(request.files)) {
         await files.write(path.startsWith("/") ? path : `${home}/${path}`, content);
       }
-      if (program !== undefined) await files.write(`${home}/${program.file}`, request.code ?? "");
+      if (program !== undefined) await files.write(`${home}/${program.file}`, program.code);
       const command = await sandbox.commands.run(
         RunCommand.parse({
           argv: request.argv ?? program?.argv,
@@ -73,4 +83,17 @@ export class OneOffRun {
       .then(() => this.command.closeStdin())
       .catch(() => undefined);
   }
+}
+
+async function programOf({ language, code = "" }: RunOnce, types: TypeStripper): Promise<Program | undefined> {
+  if (language === undefined) return undefined;
+  if (language !== "typescript") return { ...languages[language], code };
+  const stripped = await types.strip(code, `${home}/main.ts`);
+  // What cannot be read fails as a program does, and not as a request.
+  if ("complaint" in stripped) {
+    return { file: "main.ts", code, argv: ["sh", "-c", 'printf %s "$1" >&2; exit 1', "sh", stripped.complaint] };
+  }
+  const { file, argv } = languages.javascript;
+  const [node, ...rest] = argv;
+  return { file, code: stripped.code, argv: stripped.hasMap ? [node, "--enable-source-maps", ...rest] : argv };
 }

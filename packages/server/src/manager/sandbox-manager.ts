@@ -32,6 +32,7 @@ import { loadFacts, newFacts, saveFacts, type SandboxFacts } from "./sandbox-fac
 import { launchSandbox, noWayOut, serverLabel } from "./sandbox-launcher.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
 import { issueToken, issueTokenAgain, matchesToken } from "./sandbox-token.ts";
+import { TypeStripper } from "./type-stripper.ts";
 import { WarmPool, type SandboxShape } from "./warm-pool.ts";
 
 const asked: EndReason = { kind: "asked", message: "it was killed on request" };
@@ -51,6 +52,7 @@ export class SandboxManager {
   readonly #creates = new IdempotentCalls<ManagedSandbox>();
   readonly #underWay = new Set<Promise<unknown>>();
   readonly #pool: WarmPool;
+  readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
   private constructor(options: SandboxManagerOptions, engine: Engine) {
@@ -222,9 +224,10 @@ export class SandboxManager {
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
     const { managed } = await this.#create(create, by, { mark: undefined, isOneOff: true });
-    return OneOffRun.start(request, managed, async () => {
+    const end = async (): Promise<void> => {
       await this.kill(managed.id, { kind: "asked", message: "its one run is over" });
-    });
+    };
+    return OneOffRun.start(request, managed, { types: this.#types, end });
   }
 
   /** A request touched it: its idle time begins anew. */
@@ -270,7 +273,7 @@ export class SandboxManager {
   }
 
   async #shutdown(killAll: boolean): Promise<void> {
-    await Promise.allSettled([...this.#underWay, this.#pool.close()]);
+    await Promise.allSettled([...this.#underWay, this.#pool.close(), this.#types.close()]);
     const all = [...this.#sandboxes.values()];
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };

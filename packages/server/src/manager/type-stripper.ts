@@ -1,0 +1,121 @@
+import { createRequire } from "node:module";
+import { Worker } from "node:worker_threads";
+import { Turns } from "../support/turns.ts";
+
+/** JavaScript that does what the TypeScript says; or, for what is no TypeScript, what a compiler says about it. */
+export type StrippedCode = { code: string; hasMap: boolean } | { complaint: string };
+
+/** Ample for the longest program that is taken; one that is made to take longer is refused. */
+const deadlineMs = 10_000;
+
+/** The memory is given back when nobody has run TypeScript for so long. */
+const idleMs = 60_000;
+
+/** Of what is said about a program: its lines may be of any length. */
+const maxComplaintCharacters = 4_000;
+
+/**
+ * In JavaScript, because a worker is started without what reads our sources. Types are blanked out, so that every line and column stays; what is more than a
+ * type, such as an enum, needs code in its place and a source map.
+ */
+const worker = `
+const { parentPort, workerData } = require("node:worker_threads");
+const { transformSync } = require(workerData.compiler);
+parentPort.on("message", ({ source, filename }) => {
+  for (const mode of ["strip-only", "transform"]) {
+    try {
+      const { code, map } = transformSync(source, { mode, filename, sourceMap: mode === "transform" });
+      parentPort.postMessage({ code, map });
+      return;
+    } catch (error) {
+      // What the compiler says of a program is an object; an error is of the compiler itself, which is of no use any more.
+      if (error instanceof Error) throw error;
+      if (error.code === "UnsupportedSyntax" && mode === "strip-only") continue;
+      const { message, snippet, startLine } = error;
+      parentPort.postMessage({ message, snippet, startLine });
+      return;
+    }
+  }
+});
+`;
+
+type WorkerAnswer =
+  | { code: string; map?: string }
+  | { message: string; snippet?: string | undefined; startLine?: number | undefined };
+
+/** Makes JavaScript of TypeScript, for programs in sandboxes whose Node cannot. The compiler runs in a thread of its own: what hostile code does to it, it does to nothing else. */
+export class TypeStripper {
+  #worker: Worker | undefined;
+  #turns = new Turns();
+  #idle: NodeJS.Timeout | undefined;
+
+  /** `path` is where the program says it is, in its stack traces. */
+  async strip(source: string, path: string): Promise<StrippedCode> {
+    const answer = await this.#turns.take(() => this.#ask(source, path));
+    if (!("code" in answer)) return { complaint: complaint(path, answer) };
+    const { code, map } = answer;
+    if (map === undefined) return { code: `${code}\n//# sourceURL=${path}\n`, hasMap: false };
+    const inline = Buffer.from(map).toString("base64");
+    return { code: `${code}\n//# sourceMappingURL=data:application/json;base64,${inline}\n`, hasMap: true };
+  }
+
+  async close(): Promise<void> {
+    clearTimeout(this.#idle);
+    const worker = this.#worker;
+    this.#worker = undefined;
+    await worker?.terminate();
+  }
+
+  async #ask(source: string, filename: string): Promise<WorkerAnswer> {
+    clearTimeout(this.#idle);
+    this.#worker ??= startWorker();
+    try {
+      return await answerOf(this.#worker, { source, filename });
+    } catch {
+      await this.close();
+      return { message: "The program is nested too deeply to be read" };
+    } finally {
+      this.#idle = setTimeout(() => void this.close(), idleMs);
+      this.#idle.unref();
+    }
+  }
+}
+
+function startWorker(): Worker {
+  const compiler = createRequire(import.meta.url).resolve("@swc/wasm-typescript");
+  const started = new Worker(worker, {
+    eval: true,
+    workerData: { compiler },
+    execArgv: [],
+    env: {},
+    stderr: true,
+    resourceLimits: { maxOldGenerationSizeMb: 256 },
+  });
+  started.unref();
+  // Whoever waits for an answer is told; between two there is nobody to tell.
+  started.on("error", () => undefined);
+  return started;
+}
+
+function answerOf(worker: Worker, request: { source: string; filename: string }): Promise<WorkerAnswer> {
+  return new Promise((resolve, reject) => {
+    const fail = (): void => settle(() => reject(new Error("The compiler gave up")));
+    const answer = (message: WorkerAnswer): void => settle(() => resolve(message));
+    const deadline = setTimeout(fail, deadlineMs);
+    const settle = (then: () => void): void => {
+      clearTimeout(deadline);
+      worker.off("message", answer).off("error", fail).off("exit", fail);
+      then();
+    };
+    worker.on("message", answer).on("error", fail).on("exit", fail);
+    worker.postMessage(request, []);
+  });
+}
+
+/** As Node tells of a program that it cannot read. */
+function complaint(path: string, { message, snippet, startLine }: Exclude<WorkerAnswer, { code: string }>): string {
+  const where = startLine === undefined ? path : `${path}:${startLine}`;
+  const shown = snippet === undefined || snippet.length > maxComplaintCharacters ? [] : [snippet.trimEnd()];
+  const said = message.slice(0, maxComplaintCharacters).replaceAll("\0", "");
+  return [where, ...shown, "", `SyntaxError: ${said}`, ""].join("\n");
+}
