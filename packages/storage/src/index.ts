@@ -1,7 +1,8 @@
 export * from "./object-store.ts";
 export { assertObjectKey, assertObjectPrefix } from "./object-key.ts";
 export { probeConditions } from "./probe-conditions.ts";
-export { MountedObjectStore } from "./mounted-object-store.ts";
+export { openStore } from "./open-store.ts";
+export { StoreConfig } from "./store-config.ts";
 export { FileObjectStore } from "./file/file-object-store.ts";
 export { S3ObjectStore } from "./s3/s3-object-store.ts";
 export type { S3StoreOptions } from "./s3/s3-client.ts";
