@@ -82,10 +82,10 @@ export class TypeStripper {
 }
 
 function startWorker(): Worker {
-  const compiler = createRequire(import.meta.url).resolve("@swc/wasm-typescript");
+  const require = createRequire(import.meta.url);
   const started = new Worker(worker, {
     eval: true,
-    workerData: { compiler },
+    workerData: { compiler: require.resolve("@swc/wasm-typescript") },
     execArgv: [],
     env: {},
     stderr: true,
