@@ -15,6 +15,7 @@ import { exec as sdkExec } from "./sdk/exec.ts";
 import { firstOutputCold, firstOutputPooled } from "./sdk/first-output.ts";
 import { burst } from "./server/burst.ts";
 import { durability } from "./server/durability/durability.ts";
+import { streams } from "./server/streams.ts";
 
 const benchmarks: readonly Benchmark[] = [
   coldStart,
@@ -28,6 +29,7 @@ const benchmarks: readonly Benchmark[] = [
   sdkExec,
   burst,
   durability,
+  streams,
 ];
 
 const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;

@@ -48,7 +48,7 @@ async function measure(lab: Lab, rounds: number, poolCount: number): ReturnType<
 }
 
 async function untilPooled(server: ServerProcess, count: number, signal: AbortSignal): Promise<void> {
-  if (count > 0) await pollUntil(async () => (await server.metric("atoll_sandboxes_pooled")) >= count, signal);
+  if (count > 0) await pollUntil(async () => (await server.metrics())("atoll_sandboxes_pooled") >= count, signal);
 }
 
 async function timeFirstOutput(lab: Lab, client: Atoll): Promise<number> {

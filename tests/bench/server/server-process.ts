@@ -80,13 +80,15 @@ export class ServerProcess implements AsyncDisposable {
     await this.#end("SIGKILL");
   }
 
-  /** What `/metrics` says of a name without labels. */
-  async metric(name: string): Promise<number> {
+  /** What `/metrics` says now of names without labels. */
+  async metrics(): Promise<(name: string) => number> {
     const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${this.#key}` } });
     const text = await response.text();
-    const value = new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1];
-    if (value === undefined) throw new Error(`The server does not tell ${name}: ${text.slice(0, 200)}`);
-    return Number(value);
+    return (name) => {
+      const value = new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1];
+      if (value === undefined) throw new Error(`The server does not tell ${name}: ${text.slice(0, 200)}`);
+      return Number(value);
+    };
   }
 
   /** With every sandbox, whatever state the server is in. */

@@ -25,7 +25,7 @@ export interface Worker {
 
 const pieceBytes = 16 * 1024;
 
-export function commandName({ seed }: Plan): string {
+function commandName({ seed }: Plan): string {
   return `round-${seed}`;
 }
 

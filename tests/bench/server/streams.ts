@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { Atoll, Sandbox, type CommandHandle } from "@atoll/sdk";
+import type { Trial } from "../benchmark.ts";
+import { percentile } from "../statistics.ts";
+import type { Workbench } from "../workbench.ts";
+import { ServerProcess } from "./server-process.ts";
+
+const MiB = 1024 * 1024;
+const full = { sandboxes: 100, forMs: 600_000, startAtOnce: 4 };
+const quick = { sandboxes: 5, forMs: 20_000, startAtOnce: 2 };
+/** The server is asked this often; each answer tells of the time since the one before. */
+const readingMs = 5_000;
+const allowedDelayMs = 100;
+/** Between the second quarter of the time and the last; in the first one everything is still warming up. */
+const allowedGrowthBytes = 32 * MiB;
+
+/** Ten lines a second, numbered, so that a lost or doubled one shows. */
+const script = "i=0; while :; do echo line $i of a stream that goes on and on; i=$((i+1)); sleep 0.1; done";
+
+interface Reading {
+  delayMs: number;
+  rssBytes: number;
+}
+
+/** A server with much to pass on stays quick, and does not grow. */
+export const streams: Trial = {
+  name: "server.streams",
+  title: `event loop delay (p99) of a server with ${full.sandboxes} sandboxes, each streaming`,
+  unit: "ms",
+  better: "lower",
+  bar: { of: "checks", text: `p99 < ${allowedDelayMs} ms, memory flat` },
+  rounds: { full: full.sandboxes, quick: quick.sandboxes },
+  async attempt(bench, rounds) {
+    const { forMs, startAtOnce } = bench.isQuick ? quick : full;
+    await using server = await ServerProcess.start({ dir: `${bench.dir}/server` });
+    await using client = new Atoll({ baseUrl: server.url, apiKey: server.key, requestTimeoutMs: 300_000 });
+    const done = new AbortController();
+    const commands = await startAll(bench, client, rounds, startAtOnce);
+    const readers = commands.map((command) => countLines(command, done.signal));
+    const outcomes = Promise.allSettled(readers);
+    // What was done to get here does not count.
+    await read(server);
+    const readings = await watch(bench, server, forMs);
+    done.abort();
+    const settled = await outcomes;
+    const counts = settled.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+    const failures = settled.flatMap((outcome) => (outcome.status === "rejected" ? [String(outcome.reason)] : []));
+    const delays = readings.map(({ delayMs }) => delayMs);
+    const worstMs = Math.max(...delays);
+    const growthBytes = growth(readings.map(({ rssBytes }) => rssBytes));
+    const lines = counts.reduce((sum, count) => sum + count, 0);
+    return {
+      ours: delays,
+      checks: [
+        {
+          text: `the worst p99 of ${readings.length} readings was ${worstMs.toFixed(0)} ms`,
+          isMet: worstMs < allowedDelayMs,
+        },
+        {
+          text: `memory grew by ${(growthBytes / MiB).toFixed(1)} MiB, < ${allowedGrowthBytes / MiB} allowed`,
+          isMet: growthBytes < allowedGrowthBytes,
+        },
+        { text: `${counts.length} of ${rounds} streams were whole to the end`, isMet: counts.length === rounds },
+      ],
+      notes: [
+        `${rounds} sandboxes (${bench.driver}) for ${forMs / 1000} s, ${Math.round(lines / (forMs / 1000))} lines per second altogether`,
+        ...(bench.isQuick
+          ? [`the bar is about ${full.sandboxes} sandboxes for ${full.forMs / 1000} s: this was less`]
+          : []),
+        ...new Set(failures),
+      ],
+    };
+  },
+};
+
+async function startAll(bench: Workbench, client: Atoll, count: number, atOnce: number): Promise<CommandHandle[]> {
+  const commands: CommandHandle[] = [];
+  let begun = 0;
+  const startSome = async (): Promise<void> => {
+    while (begun < count) {
+      begun += 1;
+      const { driver, signal } = bench;
+      const sandbox = await Sandbox.create({ client, driver, signal });
+      commands.push(await sandbox.commands.run(["sh", "-c", script], { background: true, signal }));
+      bench.progress.tell(`${commands.length} of ${count} stream`);
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, startSome));
+  return commands;
+}
+
+/** Rejects when a line is missing, doubled or out of its order. */
+async function countLines(command: CommandHandle, signal: AbortSignal): Promise<number> {
+  let next = 0;
+  let rest = "";
+  try {
+    for await (const event of command.events({ signal })) {
+      if (event.type !== "stdout") throw new Error(`a stream that goes on for ever told ${event.type}`);
+      const lines = (rest + event.text).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) {
+        if (!line.startsWith(`line ${next} `)) throw new Error(`line ${next} of a stream was ${JSON.stringify(line)}`);
+        next += 1;
+      }
+    }
+  } catch (error) {
+    if (error !== signal.reason) throw error;
+  }
+  return next;
+}
+
+async function watch({ progress, signal }: Workbench, server: ServerProcess, forMs: number): Promise<Reading[]> {
+  const readings: Reading[] = [];
+  const untilMs = performance.now() + forMs;
+  while (performance.now() < untilMs) {
+    await sleep(Math.min(readingMs, forMs), undefined, { signal });
+    const reading = await read(server);
+    readings.push(reading);
+    progress.tell(`p99 ${reading.delayMs.toFixed(0)} ms, ${(reading.rssBytes / MiB).toFixed(0)} MiB`);
+  }
+  return readings;
+}
+
+async function read(server: ServerProcess): Promise<Reading> {
+  const metrics = await server.metrics();
+  return {
+    delayMs: metrics("nodejs_eventloop_lag_p99_seconds") * 1000,
+    rssBytes: metrics("process_resident_memory_bytes"),
+  };
+}
+
+function growth(bytes: readonly number[]): number {
+  const quarter = Math.ceil(bytes.length / 4);
+  return percentile(bytes.slice(-quarter), 0.5) - percentile(bytes.slice(quarter, 2 * quarter), 0.5);
+}
