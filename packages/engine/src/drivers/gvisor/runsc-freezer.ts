@@ -46,14 +46,17 @@ export class RunscFreezer implements Freezer {
   }
 
   async findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]> {
-    const stateFile = `${layout.run(ref.id).runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
+    const { runtimeState, rootfs } = layout.run(ref.id);
+    const stateFile = `${runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
     const { sandbox } = StateFile.parse(JSON.parse(await readFile(stateFile, "utf8")));
     const fdDir = `/proc/${sandbox.pid}/fd`;
     const found = new Set<string>();
     for (const fd of await readdir(fdDir)) {
       const path = await readlink(`${fdDir}/${fd}`).catch(gone);
       if (path === undefined || !path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
-      if (await isNameOf(`/proc/${sandbox.pid}/root${path}`, `${fdDir}/${fd}`)) continue;
+      // The launcher has the sandbox's root mounted where we gave it.
+      const named = `/proc/${ref.pid}/root${rootfs}${path.slice(rootInside.length)}`;
+      if (await isNameOf(named, `${fdDir}/${fd}`)) continue;
       found.add(path.slice(rootInside.length, -deletedMark.length));
     }
     return [...found].toSorted();

@@ -1,0 +1,92 @@
+import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+let host: TestEngine;
+beforeAll(async () => {
+  host = await openTestEngine();
+});
+afterAll(() => host.dispose());
+
+/** Holds a file that has no name any more, and repeats what it is told from it. */
+const holder = "exec 7<>gone; rm gone; echo held; while read word; do echo $word >&7; echo $word; done";
+
+test("a deleted file that is open is refused by name, with its process, and nothing is lost", async () => {
+  const sandbox = await host.engine.create({});
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
+  const talk = new Conversation(holding);
+  await talk.until(/held\n/);
+  const error: unknown = await host.engine.pause(sandbox.id).catch((reason: unknown) => reason);
+  if (!isSandboxError(error, "unsaveable")) throw error;
+  expect(error.status).toBe(409);
+  expect(error.details).toMatchObject({
+    files: ["/home/user/gone"],
+    processes: [{ pid: holding.pid, streamId: holding.streamId }],
+  });
+  expect(sandbox.state).toBe("running");
+  expect(await host.engine.checkpoints(sandbox.id)).toEqual([]);
+  await holding.writeStdin("still here\n");
+  expect(await talk.until(/\n/)).toBe("still here\n");
+  await sandbox.kill();
+});
+
+test("with force exactly the processes in the way are ended, and told", async () => {
+  const sandbox = await host.engine.create({});
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
+  await new Conversation(holding).until(/held\n/);
+  const other = await sandbox.spawn({ argv: ["bash", "-c", "read word; echo $word"], stdin: true });
+  const { ended } = await host.engine.pause(sandbox.id, { force: true });
+  expect(ended.map(({ pid }) => pid)).toEqual([holding.pid]);
+  await host.engine.resume(sandbox.id);
+  expect((await holding.wait()).signal).toBe("SIGKILL");
+  await other.writeStdin("alive\n");
+  expect(await new Conversation(other).until(/\n/)).toBe("alive\n");
+  await sandbox.kill();
+});
+
+test("a deleted directory in which a process works is refused by name", async () => {
+  const sandbox = await host.engine.create({});
+  const command = "mkdir work; cd work; rmdir ../work; echo there; exec sleep 1000";
+  const working = await sandbox.spawn({ argv: ["bash", "-c", command] });
+  await new Conversation(working).until(/there\n/);
+  const error: unknown = await host.engine.pause(sandbox.id).catch((reason: unknown) => reason);
+  if (!(error instanceof SandboxError)) throw error;
+  expect(error.details).toMatchObject({ files: ["/home/user/work"], processes: [{ pid: working.pid }] });
+  expect(sandbox.state).toBe("running");
+  await sandbox.kill();
+});
+
+test("a file whose name only looks deleted is no obstacle", async () => {
+  const sandbox = await host.engine.create({});
+  const command = "exec 7>'x (deleted)'; echo open; read word; echo $word >&7; echo written";
+  const writing = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
+  const talk = new Conversation(writing);
+  await talk.until(/open\n/);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await writing.writeStdin("kept\n");
+  await talk.until(/written\n/);
+  expect((await runIn(sandbox, "cat 'x (deleted)'")).output).toBe("kept\n");
+  await sandbox.kill();
+});
+
+test("deleted files in memory are saved with it", async () => {
+  const sandbox = await host.engine.create({});
+  const command = "exec 7<>/tmp/gone; rm /tmp/gone; echo text >&7; echo held; read word; cat /proc/self/fd/7";
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
+  const talk = new Conversation(holding);
+  await talk.until(/held\n/);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await holding.writeStdin("go\n");
+  expect(await talk.until(/\n/)).toBe("text\n");
+  await sandbox.kill();
+});
+
+test("a driver that cannot save memory says so, and its sandbox runs on", async () => {
+  const sandbox = await host.engine.create({ driver: "local" });
+  const error: unknown = await host.engine.pause(sandbox.id).catch((reason: unknown) => reason);
+  expect(isSandboxError(error, "unsupported")).toBe(true);
+  expect(sandbox.state).toBe("running");
+  await sandbox.kill();
+});
