@@ -7,6 +7,8 @@ import { LogSegment } from "./log-segment.ts";
 
 /** The tail is dropped in pieces of this share of itself. */
 const tailSegments = 8;
+/** A piece up to this length is kept at hand for those who follow. */
+const newestBytes = 16 * 1024;
 
 /**
  * The output of one command on disk. A quarter of `logBytes` is kept from the beginning, the rest from the end; what lies between is dropped,
@@ -21,6 +23,8 @@ export class CommandLog {
   #position: OutputPosition = { stdoutBytes: 0, stderrBytes: 0 };
   #isComplete = false;
   #interruption: Error | undefined;
+  /** While the command runs: whoever has all before it need not read it back from the disk. */
+  #newest: OutputPiece | undefined;
   #bell = new Bell();
 
   private constructor(dir: string, logBytes: number) {
@@ -69,7 +73,10 @@ export class CommandLog {
       const segment = await this.#segmentWithRoom();
       const room = (segment === this.#head ? this.#headBytes : this.#segmentBytes) - segment.dataBytes;
       const part = data.subarray(0, room);
-      await segment.append({ stream: piece.stream, at, offset, data: part });
+      const stored = { stream: piece.stream, at, offset, data: part };
+      await segment.append(stored);
+      // A copy: the bytes are the caller's again when this resolves.
+      this.#newest = part.byteLength > newestBytes ? undefined : { ...stored, data: Buffer.from(part) };
       this.#position[piece.stream === "stdout" ? "stdoutBytes" : "stderrBytes"] += part.byteLength;
       at += part.byteLength;
       offset += part.byteLength;
@@ -81,6 +88,7 @@ export class CommandLog {
   /** Readers that have read everything are done. */
   async complete(): Promise<void> {
     this.#isComplete = true;
+    this.#newest = undefined;
     this.#bell.ring();
     await this.release();
   }
@@ -100,6 +108,12 @@ export class CommandLog {
   async changed(signal?: AbortSignal): Promise<void> {
     if (this.#interruption !== undefined) throw this.#interruption;
     await this.#bell.wait(signal);
+  }
+
+  /** The newest piece, if it has the byte `at` and is at hand. */
+  newestWith(at: number): OutputPiece | undefined {
+    const piece = this.#newest;
+    return piece !== undefined && piece.at <= at && at < piece.at + piece.data.byteLength ? piece : undefined;
   }
 
   /** The segment that has the byte `at`, or the first one behind it if that byte was dropped. */

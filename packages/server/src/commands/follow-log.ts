@@ -40,6 +40,12 @@ export async function* followLog(
         await log.changed(signal);
         continue;
       }
+      const newest = log.newestWith(at);
+      if (newest !== undefined) {
+        yield outputFrom(newest, at);
+        at = newest.at + newest.data.byteLength;
+        continue;
+      }
       const segment = log.segmentFrom(at);
       if (at < segment.startAt) {
         yield { type: "dropped", at, bytes: segment.startAt - at };
@@ -53,14 +59,18 @@ export async function* followLog(
       for (const piece of pieces ?? []) {
         const endAt = piece.at + piece.data.byteLength;
         if (endAt <= at) continue;
-        const skipped = at - piece.at;
-        yield { type: "output", ...piece, at, offset: piece.offset + skipped, data: piece.data.subarray(skipped) };
+        yield outputFrom(piece, at);
         at = endAt;
       }
     }
   } finally {
     await cursor.close();
   }
+}
+
+function outputFrom(piece: OutputPiece, at: number): LogPiece {
+  const skipped = at - piece.at;
+  return { type: "output", ...piece, at, offset: piece.offset + skipped, data: piece.data.subarray(skipped) };
 }
 
 /** Reads segment after segment, each in one go from its beginning. */

@@ -48,6 +48,44 @@ async function replay(log: CommandLog, from = 0): Promise<{ bytes: Buffer; dropp
   return { bytes: Buffer.concat(chunks), dropped, places };
 }
 
+async function nextData(pieces: ReturnType<typeof followLog>): Promise<Buffer> {
+  const { value } = await pieces.next();
+  if (value?.type !== "output") throw new Error("no output");
+  return value.data;
+}
+
+describe("a follower that keeps up", () => {
+  test("is given the newest piece without the disk, from any byte of it", async () => {
+    const writer = new Writer(CommandLog.create(dir, logBytes));
+    await writer.write("stdout", 10);
+    await writer.write("stderr", 20);
+    await rm(dir, { recursive: true });
+    expect((await replay(writer.log, 10)).bytes).toEqual(writer.all.subarray(10));
+    expect((await replay(writer.log, 25)).bytes).toEqual(writer.all.subarray(25));
+    await expect(replay(writer.log, 9)).rejects.toMatchObject({ code: "sandbox_ended" });
+  });
+
+  test("is given bytes that later changes of the writer's buffer do not reach", async () => {
+    const log = CommandLog.create(dir, logBytes);
+    const data = Buffer.from("before");
+    await log.append({ stream: "stdout", at: 0, offset: 0, data });
+    data.write("after!");
+    expect((await replay(log)).bytes.toString()).toBe("before");
+  });
+
+  test("goes on with the disk where it has fallen behind", async () => {
+    const writer = new Writer(CommandLog.create(dir, logBytes));
+    await writer.write("stdout", 100);
+    const pieces = followLog(writer.log, {});
+    const chunks = [await nextData(pieces)];
+    for (let count = 0; count < 5; count += 1) await writer.write("stderr", 30);
+    await writer.log.complete();
+    for (let count = 0; count < 5; count += 1) chunks.push(await nextData(pieces));
+    expect(Buffer.concat(chunks).equals(writer.all)).toBe(true);
+    expect(await pieces.next()).toMatchObject({ done: true });
+  });
+});
+
 describe("replay", () => {
   test("gives every byte once from every byte on", { timeout: 30_000 }, async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
