@@ -18,7 +18,8 @@ import { copyBytes } from "./copy-bytes.ts";
 import { makeDirectory } from "./durable-directory.ts";
 import { fileFailure } from "./file-failure.ts";
 import { land } from "./landing.ts";
-import { openBytes, readRange, statBytes } from "./object-bytes.ts";
+import { assertLayout } from "./layout-mark.ts";
+import { infoOf, openBytes, readRange, statBytes } from "./object-bytes.ts";
 import type { ObjectDirectory } from "./object-directory.ts";
 import { ObjectTree } from "./object-tree.ts";
 import { openSource } from "./open-source.ts";
@@ -35,12 +36,14 @@ type Write = CallOptions & WriteCondition;
  */
 export class FileObjectStore implements ObjectStore {
   readonly place: string;
+  readonly #path: string;
   readonly #tree: ObjectTree;
   readonly #writersDir: string;
   #writer: Promise<Writer> | undefined;
 
   private constructor(path: string) {
     this.place = `the directory ${path}`;
+    this.#path = path;
     this.#tree = new ObjectTree(join(path, "objects"));
     this.#writersDir = join(path, "writers");
   }
@@ -55,6 +58,7 @@ export class FileObjectStore implements ObjectStore {
     try {
       await makeDirectory(store.#tree.root);
       await makeDirectory(store.#writersDir);
+      await assertLayout(store.#path);
     } catch (error) {
       throw fileFailure(`keep objects in ${store.place}`, error);
     }
@@ -188,10 +192,10 @@ export class FileObjectStore implements ObjectStore {
     const version = writer.begin();
     try {
       await writeBytes(directory, version, fill);
-      const { size, mtimeMs } = await stat(directory.bytes(version));
+      const info = infoOf(key, version, await stat(directory.bytes(version)));
       options.signal?.throwIfAborted();
       if (!(await commit(directory, version, options))) throw checks.conflict(key);
-      return { key, sizeBytes: size, version, modifiedAtMs: mtimeMs };
+      return info;
     } catch (error) {
       // What cannot be removed now waits for a sweep.
       await directory

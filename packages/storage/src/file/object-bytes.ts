@@ -75,6 +75,6 @@ async function withCurrent<T>(
   }
 }
 
-function infoOf(key: string, version: ObjectVersion, stats: Stats): ObjectInfo {
-  return { key, sizeBytes: stats.size, version, modifiedAtMs: stats.mtimeMs };
+export function infoOf(key: string, version: ObjectVersion, stats: Stats): ObjectInfo {
+  return { key, sizeBytes: stats.size, version, modifiedAtMs: Math.floor(stats.mtimeMs) };
 }

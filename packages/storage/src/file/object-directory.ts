@@ -1,5 +1,6 @@
 import { mkdir, open, readdir, rename, rmdir, unlink } from "node:fs/promises";
 import { join } from "node:path";
+import { SandboxError } from "@atoll/protocol";
 import type { ObjectVersion } from "../object-store.ts";
 import { changeDirectory, removeEmptyDirectories, syncDirectory } from "./durable-directory.ts";
 import { hasErrno } from "./file-failure.ts";
@@ -7,6 +8,7 @@ import { isVersion } from "./version.ts";
 
 const headName = "head";
 const headBeingMade = ".head";
+const mostReadings = 100;
 
 /**
  * One object on disk:
@@ -40,12 +42,13 @@ export class ObjectDirectory {
 
   /** The version that is the object, if there is one. */
   async current(): Promise<ObjectVersion | undefined> {
-    for (;;) {
+    for (let attempt = 1; ; attempt += 1) {
       const names = await namesIn(this.#head);
-      // A change of the head during the reading can show its old name and its new one.
-      if (names.length > 1) continue;
-      const name = names[0];
-      return name !== undefined && isVersion(name) ? name : undefined;
+      const [name] = names;
+      if (name === undefined) return undefined;
+      if (names.length === 1 && isVersion(name)) return name;
+      // A change of the head during the reading can show its old name and its new one; more than that nobody of us leaves.
+      if (attempt === mostReadings) throw foreign(this.#head, names);
     }
   }
 
@@ -126,6 +129,13 @@ export class ObjectDirectory {
       throw error;
     }
   }
+}
+
+function foreign(path: string, names: readonly string[]): SandboxError {
+  return new SandboxError("storage_failed", `Cannot read ${path}: there are files that no store makes`, {
+    suggestion: "Somebody has changed the store's directory by hand. Remove the files that do not belong there.",
+    details: { path, names: names.slice(0, 10) },
+  });
 }
 
 /** The change has taken place: what cannot be tidied up after it does not undo it. */

@@ -1,5 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { removeEmptyDirectories } from "./durable-directory.ts";
 import { hasErrno } from "./file-failure.ts";
 import { ObjectDirectory } from "./object-directory.ts";
 
@@ -23,17 +24,24 @@ export class ObjectTree {
     return new ObjectDirectory(join(this.root, key) + objectMark, this.root);
   }
 
-  /** Everything that has, had or is about to have an object whose key starts so, in order of keys. */
-  async *walk(prefix: string): AsyncIterable<TreeEntry> {
+  /**
+   * Everything that has, had or is about to have an object whose key starts so, in order of keys. With `prune` directories
+   * without anything in them are removed on the way.
+   */
+  async *walk(prefix: string, options: { prune?: boolean } = {}): AsyncIterable<TreeEntry> {
     const slash = prefix.lastIndexOf("/") + 1;
-    yield* this.#walk(prefix.slice(0, slash), prefix.slice(slash));
+    yield* this.#walk(prefix.slice(0, slash), prefix.slice(slash), options.prune ?? false);
   }
 
-  async *#walk(parent: string, start: string): AsyncIterable<TreeEntry> {
-    for (const name of await this.#namesBelow(parent)) {
+  async *#walk(parent: string, start: string, prune: boolean): AsyncIterable<TreeEntry> {
+    const names = await this.#namesBelow(parent);
+    if (prune && names.length === 0 && parent !== "") {
+      await removeEmptyDirectories(join(this.root, parent.slice(0, -1)), this.root);
+    }
+    for (const name of names) {
       if (!name.startsWith(start)) continue;
       const key = parent + name;
-      if (key.endsWith("/")) yield* this.#walk(key, "");
+      if (key.endsWith("/")) yield* this.#walk(key, "", prune);
       else yield { key, directory: this.at(key) };
     }
   }

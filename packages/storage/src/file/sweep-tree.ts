@@ -12,7 +12,7 @@ export interface SweepOptions extends CallOptions {
 /** Removes bytes that are no object and that nobody is about to make one. */
 export async function sweepTree(tree: ObjectTree, options: SweepOptions): Promise<number> {
   let removed = 0;
-  for await (const { directory } of tree.walk("")) {
+  for await (const { directory } of tree.walk("", { prune: true })) {
     options.signal?.throwIfAborted();
     const current = await directory.current();
     const suspects = (await directory.versions()).filter((version) => version !== current && !isOwnWork(version));

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
-import { FileObjectStore } from "../src/file/file-object-store.ts";
-import { makeScratchDirectory } from "./support/scratch-directory.ts";
-import { storeContract } from "./support/store-contract.ts";
+import { FileObjectStore } from "../../src/file/file-object-store.ts";
+import { makeScratchDirectory } from "../support/scratch-directory.ts";
+import { storeContract } from "../support/store-contract.ts";
 
 storeContract("file", async () => {
   const directory = await makeScratchDirectory();
