@@ -15,30 +15,34 @@ const longestTimerMs = 2 ** 31 - 1;
 /** The uptime comes in hundredths of a second; a smaller difference is no sleep of the machine. */
 const noticeableSleepMs = 100;
 
-/**
- * Node's monotonic clock stands still while the machine is suspended, the uptime does not. An owner that woke up with the first one
- * alone would go on for as long as it had left when it fell asleep.
- */
-function createSystemClock(): Clock {
-  const offsetMs = (): number => uptime() * 1000 - performance.now();
-  const startOffsetMs = offsetMs();
+export interface TimeSources {
+  /** Stands still while the machine is suspended. */
+  monotonicMs: () => number;
+  /** Does not, and is coarse. */
+  uptimeMs: () => number;
+}
+
+/** An owner that woke up with the monotonic clock alone would go on for as long as it had left when the machine fell asleep. */
+export function awakeTime({ monotonicMs, uptimeMs }: TimeSources): () => number {
+  const apartMs = (): number => uptimeMs() - monotonicMs();
+  const apartAtStartMs = apartMs();
   let sleptMs = 0;
-  return {
-    now: () => {
-      const apartMs = offsetMs() - startOffsetMs;
-      if (apartMs - sleptMs > noticeableSleepMs) sleptMs = apartMs;
-      return performance.now() + sleptMs;
-    },
-    after: (delayMs, callback) => {
-      const timer = setTimeout(callback, Math.min(Math.max(0, Math.ceil(delayMs)), longestTimerMs));
-      return () => clearTimeout(timer);
-    },
+  return () => {
+    const asleepMs = apartMs() - apartAtStartMs;
+    if (asleepMs - sleptMs > noticeableSleepMs) sleptMs = asleepMs;
+    return monotonicMs() + sleptMs;
   };
 }
 
-export const systemClock: Clock = createSystemClock();
+export const systemClock: Clock = {
+  now: awakeTime({ monotonicMs: () => performance.now(), uptimeMs: () => uptime() * 1000 }),
+  after: (delayMs, callback) => {
+    const timer = setTimeout(callback, Math.min(Math.max(0, Math.ceil(delayMs)), longestTimerMs));
+    return () => clearTimeout(timer);
+  },
+};
 
-/** Waits until the time has passed or one of the signals is aborted, and says which; it never rejects. */
+/** Waits until the time has passed or one of the signals is aborted; it never rejects. */
 export function pause(clock: Clock, delayMs: number, ...signals: (AbortSignal | undefined)[]): Promise<void> {
   return new Promise((resolve) => {
     if (signals.some((signal) => signal?.aborted)) return resolve();

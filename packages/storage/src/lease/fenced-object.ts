@@ -1,6 +1,8 @@
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 import type { CallOptions, ObjectStore, ObjectVersion } from "../object-store.ts";
+import { boundedCall, type CallBounds } from "./bounded-call.ts";
+import { systemClock, type Clock } from "./clock.ts";
 import { newToken } from "./lease-file.ts";
 import { leaseLost } from "./lease-lost.ts";
 import type { Fence } from "./lease.ts";
@@ -20,6 +22,9 @@ export interface FencedObjectOptions<T> {
   store: ObjectStore;
   key: string;
   schema: z.ZodType<T>;
+  /** How long one call of the store may take before it counts as unanswered. 30 s if not given. */
+  callMs?: number;
+  clock?: Clock;
 }
 
 export interface FencedContent<T> {
@@ -89,6 +94,7 @@ export class FencedObject<T> {
       } catch (error) {
         // The last write of a former owner came first, or our answer was lost: what is there now is to be claimed.
         failure = error;
+        call.signal?.throwIfAborted();
       }
     }
     throw failure;
@@ -103,6 +109,7 @@ export class FencedObject<T> {
       } catch (error) {
         failure = error;
       }
+      call.signal?.throwIfAborted();
       const found = await this.#read(call);
       this.#assertSame(found);
       this.#stored = found;
@@ -130,7 +137,9 @@ export class FencedObject<T> {
     const { epoch } = this.#fence;
     const data = Buffer.from(`${JSON.stringify({ epoch, write, content }, undefined, 2)}\n`);
     this.#fence.assertCurrent();
-    const { version } = await store.put(key, data, { if: instead, signal: this.#signal(call) });
+    const { version } = await boundedCall(boundsOf(this.#options, this.#signal(call)), (signal) =>
+      store.put(key, data, { if: instead, signal }),
+    );
     this.#stored = { epoch, write, content, version };
   }
 
@@ -149,7 +158,7 @@ export class FencedObject<T> {
 
 async function readStored<T>(options: FencedObjectOptions<T>, call: CallOptions): Promise<Stored<T> | undefined> {
   const { store, key, schema } = options;
-  const found = await store.get(key, call);
+  const found = await boundedCall(boundsOf(options, call.signal), (signal) => store.get(key, { signal }));
   if (found === undefined) return undefined;
   try {
     const { epoch, write, content } = Envelope.parse(JSON.parse(found.data.toString("utf8")));
@@ -161,4 +170,9 @@ async function readStored<T>(options: FencedObjectOptions<T>, call: CallOptions)
       cause,
     });
   }
+}
+
+function boundsOf<T>(options: FencedObjectOptions<T>, signal: AbortSignal | undefined): CallBounds {
+  const { store, key, clock = systemClock, callMs = 30_000 } = options;
+  return { clock, limitMs: callMs, signal, place: store.place, key };
 }

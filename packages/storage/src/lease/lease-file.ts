@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { SandboxError } from "@atoll/protocol";
 import type { ObjectStore, ObjectVersion } from "../object-store.ts";
+import { boundedCall, type CallBounds } from "./bounded-call.ts";
 import type { Clock } from "./clock.ts";
 import { encodeLeaseDocument, parseLeaseDocument, type LeaseDocument } from "./lease-document.ts";
 
@@ -32,9 +32,9 @@ export class LeaseFile {
     this.#options = options;
   }
 
-  read(signal?: AbortSignal): Promise<LeaseSight | undefined> {
+  read(signal?: AbortSignal, limitMs?: number): Promise<LeaseSight | undefined> {
     const { store } = this.#options;
-    return this.#bound(signal, async (stop) => {
+    return boundedCall(this.#bounds(signal, limitMs), async (stop) => {
       const found = await store.get(this.key, { signal: stop });
       if (found === undefined) return undefined;
       return { document: parseLeaseDocument(found.data, this.key), version: found.info.version };
@@ -49,37 +49,14 @@ export class LeaseFile {
   ): Promise<LeaseSight> {
     const { store } = this.#options;
     const complete: LeaseDocument = { ...document, version: 1, write: newToken() };
-    return this.#bound(signal, async (stop) => {
+    return boundedCall(this.#bounds(signal), async (stop) => {
       const info = await store.put(this.key, encodeLeaseDocument(complete), { if: instead, signal: stop });
       return { document: complete, version: info.version };
     });
   }
 
-  /** The promise settles in time even if the call ignores that it was told to stop. */
-  #bound<T>(signal: AbortSignal | undefined, call: (stop: AbortSignal) => Promise<T>): Promise<T> {
+  #bounds(signal: AbortSignal | undefined, limitMs = Infinity): CallBounds {
     const { clock, callMs, store } = this.#options;
-    const controller = new AbortController();
-    return new Promise<T>((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
-      const give = (reason: unknown): void => {
-        controller.abort(reason);
-        reject(reason);
-      };
-      const abort = (): void => give(signal?.reason);
-      const cancel = clock.after(callMs, () =>
-        give(
-          new SandboxError("unavailable", `Cannot reach the lease ${this.key}: ${store.place} does not answer`, {
-            details: { key: this.key, callMs },
-          }),
-        ),
-      );
-      signal?.addEventListener("abort", abort, { once: true });
-      call(controller.signal)
-        .then(resolve, reject)
-        .finally(() => {
-          cancel();
-          signal?.removeEventListener("abort", abort);
-        });
-    });
+    return { clock, limitMs: Math.min(callMs, limitMs), signal, place: store.place, key: this.key };
   }
 }

@@ -27,7 +27,7 @@ export interface Fence {
 export interface LeaseCallbacks {
   /** Somebody waits for this lease: checkpoint, stop, and call `release`. Once per waiter. */
   onReleaseRequested?: (waiter: LeaseParty) => void;
-  /** A renewal did not succeed; the next is tried soon, and in `lostInMs` the lease is lost. */
+  /** A renewal was not answered, or with an error. It is looked after and tried again; in `lostInMs` the lease is lost. */
   onRenewalFailed?: (error: unknown, lostInMs: number) => void;
   /** Once. The sandbox has to stop within `stopMs`, after which another server may run it. */
   onLost?: (loss: LeaseLoss) => void;
@@ -152,7 +152,9 @@ export class Lease implements Fence, AsyncDisposable {
       if (this.#state !== "held") return;
       if (!this.isCurrent) return this.#lose({ reason: "expired" });
       this.#isNudged = false;
-      await (clock.now() >= this.#renewAtMs ? this.#renew() : this.#look());
+      const renewInMs = this.#renewAtMs - clock.now();
+      // A look that is not answered must not keep a renewal waiting.
+      await (renewInMs <= 0 ? this.#renew() : this.#look(renewInMs));
       this.#lookAtMs = clock.now() + this.#held.timing.watchMs;
     }
   }
@@ -165,20 +167,22 @@ export class Lease implements Fence, AsyncDisposable {
     try {
       this.#adopt(await file.write(this.#documentWith({ ...me, renewal }), this.#sight.version, this.signal));
     } catch (error) {
-      // Refused or unanswered: the write may have happened all the same, or a waiter's came first. Only reading tells.
+      const isRefused = isSandboxError(error, "conflict");
+      if (!isRefused && this.#state === "held") {
+        this.#tell(() => callbacks.onRenewalFailed?.(error, this.remainingMs));
+      }
+      // Refused or unanswered: it may have happened all the same, or a waiter's write came first. Only reading tells.
       const isKnown = await this.#look();
-      if (this.#state !== "held" || clock.now() < this.#renewAtMs) return;
-      if (isKnown && isSandboxError(error, "conflict")) return;
-      this.#renewAtMs = clock.now() + timing.retryMs;
-      this.#tell(() => callbacks.onRenewalFailed?.(error, this.remainingMs));
+      const isDone = this.#state !== "held" || clock.now() < this.#renewAtMs;
+      if (!isDone && !(isKnown && isRefused)) this.#renewAtMs = clock.now() + timing.retryMs;
     }
   }
 
   /** False when the document could not be read, which by itself is no loss: the renewals will tell. */
-  async #look(): Promise<boolean> {
+  async #look(limitMs?: number): Promise<boolean> {
     let sight: LeaseSight | undefined;
     try {
-      sight = await this.#held.file.read(this.signal);
+      sight = await this.#held.file.read(this.signal, limitMs);
     } catch {
       return false;
     }

@@ -7,7 +7,7 @@ import { Simulation, type SimulationPlan } from "../support/lease/simulation.ts"
 /** Printed with each test's name. Given again, it plays the same plans, and makes the one that fails as small as it can. */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
-const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? 25);
+const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? 12);
 
 const seen = { takeovers: 0, handovers: 0, writes: 0 };
 

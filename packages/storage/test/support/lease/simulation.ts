@@ -1,5 +1,12 @@
 import { z } from "zod";
-import { FencedObject, Leases, type Lease, type LeaseTiming, type ObjectStore } from "../../../src/index.ts";
+import {
+  FencedObject,
+  Leases,
+  type Clock,
+  type Lease,
+  type LeaseTiming,
+  type ObjectStore,
+} from "../../../src/index.ts";
 import { pause } from "../../../src/lease/clock.ts";
 import { MemoryObjectStore } from "../memory-object-store.ts";
 import { History } from "./history.ts";
@@ -99,7 +106,7 @@ export class SimulatedServer {
           : await leases.acquire(leaseKey);
         this.lease = lease;
         this.acquisitions += 1;
-        await this.#work(store, lease, () => pause(clock, this.#plan.saveMs, lease.signal));
+        await this.#work(store, clock, lease, () => pause(clock, this.#plan.saveMs, lease.signal));
         await lease.release();
       } catch {
         // In use, unreachable or lost: all of it is expected here.
@@ -108,8 +115,8 @@ export class SimulatedServer {
     }
   }
 
-  async #work(store: ObjectStore, lease: Lease, pauseBetween: () => Promise<void>): Promise<void> {
-    const object = await FencedObject.claim({ store, key: fencedKey, schema: z.int() }, lease);
+  async #work(store: ObjectStore, clock: Clock, lease: Lease, pauseBetween: () => Promise<void>): Promise<void> {
+    const object = await FencedObject.claim({ store, clock, callMs: 400, key: fencedKey, schema: z.int() }, lease);
     while (lease.waiter === undefined) {
       await pauseBetween();
       await object.write((object.content ?? 0) + 1);

@@ -34,6 +34,7 @@ export function unreliableStore(store: ObjectStore, { timeline, nextFate, delive
     const { requestMs, answerMs, kind, againMs } = nextFate();
     const left = new AbortController();
     return new Promise<T>((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
       signal?.addEventListener("abort", () => reject(signal.reason), { once: true, signal: left.signal });
       const answer = (action: () => void): void => {
         timeline.at(timeline.nowMs + answerMs, () => deliver(action));

@@ -1,0 +1,175 @@
+import { describe, expect, test } from "vitest";
+import { LeaseLab, leaseKey } from "../support/lease/lab.ts";
+
+const a = { id: "a", url: "http://a" };
+
+describe("a free lease", () => {
+  test("of ten that race for it exactly one gets it, and the others are told who", async () => {
+    const lab = new LeaseLab();
+    const servers = Array.from({ length: 10 }, (_, index) => lab.server(`s${index}`));
+    const outcomes = await lab.of(Promise.allSettled(servers.map(({ leases }) => leases.acquire(leaseKey))));
+    const winners = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
+    expect(winners).toHaveLength(1);
+    expect(winners[0]).toMatchObject({ epoch: 1, origin: "created", state: "held", isCurrent: true });
+    const owner = (await lab.document())?.owner;
+    const refusals = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+    for (const refusal of refusals) {
+      expect(refusal).toMatchObject({ code: "in_use", details: { owner: { id: owner?.id }, waiter: null, epoch: 1 } });
+    }
+  });
+
+  test("the answer to its creation is lost, and the owner knows all the same", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    server.fates.push({}, { kind: "answer_lost" });
+    const lease = await lab.of(server.leases.acquire(leaseKey));
+    expect(lease).toMatchObject({ epoch: 1, isCurrent: true });
+    expect(await lab.document()).toMatchObject({ epoch: 1, owner: a });
+  });
+
+  test("the time since a creation without answer counts from when it was sent", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    server.fates.push({}, { kind: "answer_lost" }, {});
+    server.usual = { kind: "request_lost" };
+    const lease = await lab.of(server.leases.acquire(leaseKey));
+    // It is good for 700 ms; the call was given up after 200.
+    expect(lease.remainingMs).toBeGreaterThan(400);
+    expect(lease.remainingMs).toBeLessThan(500);
+  });
+
+  test("an acquisition whose answer comes when its time is over is made once more", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    server.fates.push({}, { kind: "answer_lost" });
+    const asked = server.leases.waitForHandover(leaseKey);
+    await lab.timeline.advance(100);
+    server.stop();
+    await lab.timeline.advance(900);
+    server.wake();
+    expect(await lab.of(asked)).toMatchObject({ epoch: 2, isCurrent: true });
+  });
+
+  test("who leaves while the answer is outstanding leaves nothing behind", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    server.fates.push({}, { kind: "answer_lost" });
+    const controller = new AbortController();
+    const asked = server.leases.acquire(leaseKey, { signal: controller.signal });
+    await lab.timeline.advance(50);
+    expect(await lab.document()).toMatchObject({ owner: a });
+    const reason = new Error("no longer wanted");
+    controller.abort(reason);
+    expect(await lab.errorOf(asked)).toBe(reason);
+    expect(await lab.document()).toMatchObject({ epoch: 1, owner: null });
+  });
+
+  test("a store that never answers is an error in bounded time", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    server.usual = { kind: "request_lost" };
+    expect(await lab.errorOf(server.leases.acquire(leaseKey))).toMatchObject({ code: "unavailable" });
+  });
+});
+
+describe("a lease that was given back", () => {
+  test("its document stays, and the next owner has the next epoch", async () => {
+    const lab = new LeaseLab();
+    const [one, two] = [lab.server("a"), lab.server("b")];
+    const first = await lab.of(one.leases.acquire(leaseKey));
+    await lab.of(first.release());
+    expect(await lab.document()).toMatchObject({ epoch: 1, owner: null });
+    expect(await lab.of(two.leases.acquire(leaseKey))).toMatchObject({ epoch: 2, origin: "released" });
+  });
+
+  test("an epoch that is known from elsewhere is passed even if the document is gone", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    expect(await lab.of(server.leases.acquire(leaseKey, { epochAbove: 41 }))).toMatchObject({ epoch: 42 });
+  });
+});
+
+describe("a lease whose owner is silent", () => {
+  test("it is taken by who has seen that for its whole time, and by nobody sooner", async () => {
+    const lab = new LeaseLab();
+    const [dead, watcher, newcomer] = [lab.server("a"), lab.server("b"), lab.server("c")];
+    await lab.of(dead.leases.acquire(leaseKey));
+    dead.stop();
+    await lab.errorOf(watcher.leases.acquire(leaseKey));
+    await lab.timeline.advance(1000);
+    expect(await lab.errorOf(watcher.leases.acquire(leaseKey))).toMatchObject({ code: "in_use" });
+    await lab.timeline.advance(50);
+    expect(await lab.errorOf(newcomer.leases.acquire(leaseKey))).toMatchObject({ code: "in_use" });
+    expect(await lab.of(watcher.leases.acquire(leaseKey))).toMatchObject({ epoch: 2, origin: "expired" });
+  });
+
+  test("a sign of life begins the time anew", async () => {
+    const lab = new LeaseLab();
+    const [owner, watcher] = [lab.server("a"), lab.server("b")];
+    await lab.of(owner.leases.acquire(leaseKey));
+    await lab.errorOf(watcher.leases.acquire(leaseKey));
+    await lab.timeline.advance(5000);
+    expect(await lab.errorOf(watcher.leases.acquire(leaseKey))).toMatchObject({
+      code: "in_use",
+      details: { owner: a },
+    });
+  });
+
+  test("a look counts as having seen it", async () => {
+    const lab = new LeaseLab();
+    const [dead, watcher] = [lab.server("a"), lab.server("b")];
+    await lab.of(dead.leases.acquire(leaseKey));
+    dead.stop();
+    expect(await lab.of(watcher.leases.look(leaseKey))).toEqual({ epoch: 1, owner: a, waiter: undefined });
+    await lab.timeline.advance(1050);
+    expect(await lab.of(watcher.leases.acquire(leaseKey))).toMatchObject({ epoch: 2 });
+  });
+});
+
+describe("the lease of a process that is known to be dead", () => {
+  const isPredecessor = (owner: { id: string }): boolean => owner.id === "a";
+
+  test("is taken at once by the next one of the same server, and whoever waits stays", async () => {
+    const lab = new LeaseLab();
+    const dead = lab.server("a");
+    await lab.of(dead.leases.acquire(leaseKey));
+    dead.stop();
+    const waiting = lab.server("b").leases.waitForHandover(leaseKey);
+    await lab.timeline.advance(100);
+    const next = lab.server("a", { isPredecessor });
+    const requests: string[] = [];
+    const onReleaseRequested = ({ id }: { id: string }): void => void requests.push(id);
+    const lease = await lab.of(next.leases.acquire(leaseKey, { onReleaseRequested }));
+    expect(lease).toMatchObject({ epoch: 2, origin: "reclaimed", waiter: { id: "b" } });
+    expect(requests).toEqual(["b"]);
+    await lab.of(lease.release());
+    expect(await lab.of(waiting)).toMatchObject({ epoch: 3 });
+  });
+
+  test("a lease that this very process holds is nobody's legacy", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a", { isPredecessor });
+    const lease = await lab.of(server.leases.acquire(leaseKey));
+    expect(await lab.errorOf(server.leases.acquire(leaseKey))).toMatchObject({ code: "in_use" });
+    expect(lease.isCurrent).toBe(true);
+  });
+});
+
+const forAYear = { id: "a", url: "", session: "abcdefgh", renewal: 1, ttlMs: 31_536_000_000 };
+
+test.for([
+  ["no JSON", "{"],
+  ["of a later version", JSON.stringify({ version: 2, epoch: 1, owner: null, waiter: null, write: "abcdefgh" })],
+  [
+    "to be believed for a year",
+    JSON.stringify({ version: 1, epoch: 1, owner: forAYear, waiter: null, write: "abcdefgh" }),
+  ],
+  ["of epoch 0", JSON.stringify({ version: 1, epoch: 0, owner: null, waiter: null, write: "abcdefgh" })],
+])("a document that is %s is not taken over", async ([, text = ""]) => {
+  const lab = new LeaseLab();
+  await lab.store.put(leaseKey, Buffer.from(text));
+  const { leases } = lab.server("a");
+  expect(await lab.errorOf(leases.acquire(leaseKey))).toMatchObject({ code: "unsupported" });
+  expect(await lab.errorOf(leases.waitForHandover(leaseKey))).toMatchObject({ code: "unsupported" });
+  expect((await lab.store.get(leaseKey))?.data.toString()).toBe(text);
+});

@@ -1,0 +1,59 @@
+import { describe, expect, test } from "vitest";
+import { systemClock } from "../../src/index.ts";
+import { awakeTime, pause } from "../../src/lease/clock.ts";
+import { Timeline, skewedClock } from "../support/lease/timeline.ts";
+
+describe("time that goes on while the machine sleeps", () => {
+  const sources = { monotonic: 5000, uptime: 90_000 };
+  const now = awakeTime({ monotonicMs: () => sources.monotonic, uptimeMs: () => sources.uptime });
+
+  test("passes with the monotonic clock while it is awake, however coarse the uptime is", () => {
+    const start = now();
+    sources.monotonic += 1234.5;
+    sources.uptime += 1230;
+    expect(now() - start).toBe(1234.5);
+  });
+
+  test("has passed when it wakes up, each time", () => {
+    for (const sleepMs of [3_600_000, 500]) {
+      const before = now();
+      sources.uptime += sleepMs + 10;
+      sources.monotonic += 10;
+      expect(now() - before).toBeGreaterThanOrEqual(sleepMs);
+      expect(now() - before).toBeLessThan(sleepMs + 30);
+    }
+  });
+
+  test("never goes back", () => {
+    const before = now();
+    sources.uptime -= 50;
+    expect(now()).toBeGreaterThanOrEqual(before);
+  });
+});
+
+test("the system's clock agrees with itself about how long a timer took", async () => {
+  const start = systemClock.now();
+  await new Promise<void>((resolve) => systemClock.after(20, resolve));
+  expect(systemClock.now() - start).toBeGreaterThanOrEqual(19);
+});
+
+describe("a pause", () => {
+  test("ends when its time has passed", async () => {
+    const timeline = new Timeline();
+    let isOver = false;
+    void pause(skewedClock(timeline), 100).then(() => (isOver = true));
+    await timeline.advance(99);
+    expect(isOver).toBe(false);
+    await timeline.advance(1);
+    expect(isOver).toBe(true);
+  });
+
+  test("ends with the first signal, also with one that is aborted before it begins", async () => {
+    const clock = skewedClock(new Timeline());
+    const controller = new AbortController();
+    const pausing = pause(clock, 1e9, undefined, controller.signal);
+    controller.abort();
+    await pausing;
+    await pause(clock, 1e9, AbortSignal.abort());
+  });
+});
