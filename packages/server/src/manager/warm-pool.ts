@@ -1,6 +1,7 @@
 import type { Sandbox } from "@atoll/engine";
 import type { CreateRequest } from "@atoll/protocol";
 import type { Logger } from "pino";
+import { warmUp } from "./warm-up.ts";
 
 /** What two sandboxes must have in common to stand for each other before anybody has them. */
 export type SandboxShape = Pick<CreateRequest, "template" | "driver" | "limits">;
@@ -17,6 +18,8 @@ export interface WarmPoolOptions {
   logger: Logger;
   /** Before another attempt, when a sandbox could not be started. */
   retryMs?: number;
+  /** Before one that was taken is replaced, while others are ready: whoever took it has the machine for its first steps. */
+  restMs?: number;
 }
 
 interface Shelf {
@@ -34,7 +37,7 @@ export class WarmPool {
   readonly #shelves = new Map<string, Shelf>();
   readonly #closed = new AbortController();
   #filling = new Set<Promise<void>>();
-  #retryTimers = new Set<NodeJS.Timeout>();
+  #timers = new Set<NodeJS.Timeout>();
 
   constructor(options: WarmPoolOptions) {
     this.#options = options;
@@ -63,14 +66,15 @@ export class WarmPool {
       }
       return undefined;
     } finally {
-      this.#fill(shelf);
+      if (shelf.ready.length === 0) this.#fill(shelf);
+      else this.#later(shelf, this.#options.restMs ?? 250);
     }
   }
 
   /** Resolves when nothing of it is left. */
   async close(): Promise<void> {
     this.#closed.abort();
-    for (const timer of this.#retryTimers) clearTimeout(timer);
+    for (const timer of this.#timers) clearTimeout(timer);
     await Promise.all(this.#filling);
     const left = [...this.#shelves.values()].flatMap(({ ready }) => ready.splice(0));
     await Promise.all(left.map((sandbox) => sandbox.kill({ kind: "server", message: "the pool was closed" })));
@@ -86,21 +90,27 @@ export class WarmPool {
     this.#filling.add(filling);
   }
 
+  #later(shelf: Shelf, ms: number): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      this.#fill(shelf);
+    }, ms);
+    timer.unref();
+    this.#timers.add(timer);
+  }
+
   async #launchMissing(shelf: Shelf): Promise<void> {
     const { shape, count } = shelf.pooled;
     try {
       while (shelf.ready.length < count && !this.#closed.signal.aborted) {
-        shelf.ready.push(await this.#options.launch(shape, this.#closed.signal));
+        const sandbox = await this.#options.launch(shape, this.#closed.signal);
+        await warmUp(sandbox, this.#closed.signal);
+        shelf.ready.push(sandbox);
       }
     } catch (error) {
       if (this.#closed.signal.aborted) return;
       this.#options.logger.warn({ err: error, template: shape.template, driver: shape.driver }, "pool not filled");
-      const timer = setTimeout(() => {
-        this.#retryTimers.delete(timer);
-        this.#fill(shelf);
-      }, this.#options.retryMs ?? 5_000);
-      timer.unref();
-      this.#retryTimers.add(timer);
+      this.#later(shelf, this.#options.retryMs ?? 5_000);
     } finally {
       // In the same breath as the last look at the shelf: one that is taken from now on is replaced.
       shelf.isFilling = false;

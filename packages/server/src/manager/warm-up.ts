@@ -1,0 +1,18 @@
+import type { Sandbox } from "@atoll/engine";
+
+const argv = ["bash", "-c", "true"];
+const timeoutMs = 10_000;
+
+/**
+ * Runs something that does nothing, so that the first command of whoever gets the sandbox finds the programs and libraries that all need in
+ * its caches. A sandbox that cannot run it is as good as any other.
+ */
+export async function warmUp(sandbox: Sandbox, signal: AbortSignal): Promise<void> {
+  try {
+    const process = await sandbox.spawn({ argv, cwd: "/", timeoutMs }, { signal });
+    process.discardOutput();
+    await process.wait();
+  } catch {
+    // It has no such program, it has ended, or nobody will take it any more.
+  }
+}
