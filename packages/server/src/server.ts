@@ -23,8 +23,10 @@ import { ServerSecret } from "./signing/server-secret.ts";
 import { SignedFiles } from "./signing/signed-files.ts";
 import { UrlSigner } from "./signing/url-signer.ts";
 import { unlessGone } from "./support/unless-gone.ts";
+import { EventSpans } from "./telemetry/event-spans.ts";
 import type { Log } from "./telemetry/log.ts";
 import { Metrics } from "./telemetry/metrics.ts";
+import { openTracing } from "./telemetry/tracing.ts";
 import { WatchHub } from "./watches/watch-hub.ts";
 import { refuse, WebSockets } from "./websocket/websocket-server.ts";
 
@@ -44,6 +46,7 @@ export class Server {
   #keys: KeyStore;
   #ports: PortProxy;
   #watches: WatchHub;
+  #spans: EventSpans;
   #config: Config;
   #stopping: AbortController;
   #closing: Promise<void> | undefined;
@@ -55,6 +58,7 @@ export class Server {
     keys: KeyStore;
     ports: PortProxy;
     watches: WatchHub;
+    spans: EventSpans;
     config: Config;
     stopping: AbortController;
   }) {
@@ -65,6 +69,7 @@ export class Server {
     this.#keys = parts.keys;
     this.#ports = parts.ports;
     this.#watches = parts.watches;
+    this.#spans = parts.spans;
     this.#config = parts.config;
     this.#stopping = parts.stopping;
   }
@@ -73,7 +78,9 @@ export class Server {
   static async start({ config: read, log }: ServerOptions): Promise<Server> {
     const { config } = read;
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
-    const opened = await openManager(config, log);
+    const tracing = await openTracing(config.otlpEndpoint, log);
+    const spans = new EventSpans(tracing);
+    const opened = await openManager(config, log, spans);
     const { manager, egress } = opened;
     try {
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
@@ -138,6 +145,7 @@ export class Server {
         audit: (entry) => manager.audit.write(entry),
         log,
         metrics,
+        tracing,
         stopping: stopping.signal,
         before: [(request, response) => ports.handle(request, response), signedFiles.handle.bind(signedFiles)],
       });
@@ -165,9 +173,10 @@ export class Server {
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
-      return new Server({ url, app, manager, keys, ports, watches, config, stopping });
+      return new Server({ url, app, manager, keys, ports, watches, spans, config, stopping });
     } catch (error) {
       await manager.shutdown();
+      await spans.close();
       throw error;
     }
   }
@@ -195,6 +204,7 @@ export class Server {
     this.#watches.close();
     await this.#manager.shutdown({ killAll });
     await this.#keys.close();
+    await this.#spans.close();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -202,7 +212,11 @@ export class Server {
   }
 }
 
-async function openManager(config: Config, log: Log): Promise<{ manager: SandboxManager; egress: EgressGates }> {
+async function openManager(
+  config: Config,
+  log: Log,
+  spans: EventSpans,
+): Promise<{ manager: SandboxManager; egress: EgressGates }> {
   let resolveManager: (manager: SandboxManager) => void = () => undefined;
   const opened = new Promise<SandboxManager>((resolve) => {
     resolveManager = resolve;
@@ -220,6 +234,7 @@ async function openManager(config: Config, log: Log): Promise<{ manager: Sandbox
     environment: proxyEnvironment(),
     pool: config.pool.map(({ count, ...shape }) => ({ shape, count })),
     log,
+    journal: { onTell: (event) => spans.tell(event) },
   });
   const egress = egressOf(manager);
   resolveManager(manager);

@@ -26,6 +26,11 @@ export const Config = z.strictObject({
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")
     .describe("the least that is logged, as JSON lines on stderr"),
+  otlpEndpoint: z
+    .string()
+    .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")
+    .optional()
+    .describe("OpenTelemetry collector that gets traces over HTTP; OTEL_EXPORTER_OTLP_ENDPOINT does the same"),
   killOnExit: z.boolean().default(false).describe("end all sandboxes with the server"),
   stopTimeoutMs: z.int().min(0).max(600_000).default(10_000).describe("for requests under way when the server stops"),
   pool: z
@@ -65,6 +70,9 @@ export const settingNames = Object.keys(Config.shape) as SettingName[];
 export function flagName(name: SettingName): string {
   return `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
+
+/** What the rest of the world calls a setting; ours wins. */
+export const standardVariables: Partial<Record<SettingName, string>> = { otlpEndpoint: "OTEL_EXPORTER_OTLP_ENDPOINT" };
 
 export function variableName(name: SettingName): string {
   return `ATOLL_${name.replaceAll(/[A-Z]/g, (letter) => `_${letter}`).toUpperCase()}`;

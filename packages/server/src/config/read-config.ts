@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
-import { Config, flagName, settingNames, variableName, type SettingName } from "./config.ts";
+import { Config, flagName, settingNames, standardVariables, variableName, type SettingName } from "./config.ts";
 import { parseFlags } from "./flags.ts";
 
 type SettingSource = "flag" | "environment" | "file" | "default";
@@ -33,7 +33,7 @@ export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<Rea
   for (const name of settingNames) {
     const found = [
       { source: "flag", value: textValue(name, flags.settings.get(name)) },
-      { source: "environment", value: textValue(name, origins.env[variableName(name)]) },
+      { source: "environment", value: textValue(name, variableOf(name, origins.env)) },
       { source: "file", value: file?.settings[name] },
     ] as const;
     const first = found.find(({ value }) => value !== undefined);
@@ -53,6 +53,12 @@ export function describeConfig({ config, sources, file }: ReadConfig): Record<st
       settingNames.map((name) => [name, { value: config[name] ?? null, from: sources[name] }]),
     ),
   };
+}
+
+function variableOf(name: SettingName, env: ConfigOrigins["env"]): string | undefined {
+  const standard = standardVariables[name];
+  // There, an empty one is as good as none.
+  return env[variableName(name)] ?? (standard === undefined ? undefined : env[standard] || undefined);
 }
 
 /** Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to refuse. */

@@ -27,6 +27,8 @@ export interface JournalOptions {
   recentEvents?: number;
   /** Told when an event could not be written; `tell` goes on without it. */
   onError?: (error: unknown, event: NewEvent) => void;
+  /** Told of every event that happens, at once and within what made it happen. */
+  onTell?: (event: NewEvent) => void;
 }
 
 export interface FollowEvents {
@@ -59,6 +61,7 @@ export class EventJournal {
       segments: 16,
       recentEvents: 2048,
       onError: () => undefined,
+      onTell: () => undefined,
       ...options,
     };
   }
@@ -92,6 +95,7 @@ export class EventJournal {
 
   /** For what has happened already, also when the disk has no room to say so. */
   tell(event: NewEvent): void {
+    this.#options.onTell(event);
     try {
       this.append(event);
     } catch (error) {

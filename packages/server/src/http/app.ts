@@ -8,6 +8,7 @@ import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
+import type { Span, Tracing } from "../telemetry/tracing.ts";
 import { allowOrigins } from "./cors.ts";
 import { docsPage } from "./docs-page.ts";
 import { errorBody, errorReply } from "./error-reply.ts";
@@ -38,6 +39,7 @@ export interface AppOptions {
   audit: (entry: AuditEntry) => void;
   log: Log;
   metrics: Metrics;
+  tracing: Tracing;
   /** Aborts when the server goes: streams say so and end, and nothing new is taken. */
   stopping: AbortSignal;
   before: readonly RawHandler[];
@@ -62,6 +64,7 @@ interface RequestFacts {
 }
 
 const factsOf = new WeakMap<FastifyRequest, RequestFacts>();
+const spanOf = new WeakMap<IncomingMessage, Span>();
 const maxHeaderBytes = 32 * 1024;
 
 export function buildApp(options: AppOptions): FastifyInstance {
@@ -110,7 +113,7 @@ function httpServer(
   handle: (request: IncomingMessage, response: ServerResponse) => void,
   options: AppOptions,
 ): HttpServer {
-  const { config, before } = options;
+  const { config, before, tracing } = options;
   const server = createServer(
     {
       headersTimeout: config.headersTimeoutMs,
@@ -123,7 +126,11 @@ function httpServer(
     },
     (request, response) => {
       guardAgainstSlowness(request, response, true, config);
-      if (!before.some((take) => take(request, response))) handle(request, response);
+      if (before.some((take) => take(request, response))) return;
+      const { method = "", headers } = request;
+      const span = tracing.start(method, { kind: "server", headers, attributes: { "http.request.method": method } });
+      spanOf.set(request, span);
+      span.within(() => handle(request, response));
     },
   );
   server.maxConnections = config.maxConnections;
@@ -272,8 +279,9 @@ function tellRequest(request: FastifyRequest, reply: FastifyReply, { metrics, lo
   metrics.request({ method, route, status, seconds: reply.elapsedTime / 1000 });
   const remote = request.ip;
   const error = facts.errorCode;
+  const traceId = endSpan(request, { route, status, error, about });
   log.info(
-    { requestId, method, route, ...about, status, durationMs, bytesIn, bytesOut, who, error, remote },
+    { requestId, traceId, method, route, ...about, status, durationMs, bytesIn, bytesOut, who, error, remote },
     "request answered",
   );
   if (config.auditName === undefined) return;
@@ -290,6 +298,27 @@ function tellRequest(request: FastifyRequest, reply: FastifyReply, { metrics, lo
     requestId,
     details: about,
   });
+}
+
+function endSpan(
+  request: FastifyRequest,
+  { route, status, error, about }: { route: string; status: number; error: string | undefined; about: object },
+): string | undefined {
+  const span = spanOf.get(request.raw);
+  if (span === undefined) return undefined;
+  const sandboxId = "id" in about ? String(about.id) : "sandboxId" in about ? String(about.sandboxId) : undefined;
+  span.rename(`${request.method} ${route}`);
+  span.set({
+    "http.route": route,
+    "http.response.status_code": status,
+    "atoll.request.id": request.id,
+    "atoll.sandbox.id": sandboxId,
+    "error.type": error,
+  });
+  // What the client asked wrongly is no failure of this server.
+  if (status >= 500) span.fail(error ?? String(status));
+  span.end();
+  return span.traceId;
 }
 
 function addDocuments(app: FastifyInstance): void {

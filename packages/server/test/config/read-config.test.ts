@@ -37,6 +37,17 @@ test("without anything the server is for this machine only, closed to browsers, 
   expect(config).toMatchObject({ host: "127.0.0.1", port: 4600, corsOrigins: [], killOnExit: false });
 });
 
+test("a setting is also known by the name that the rest of the world gives it, and ours wins", async () => {
+  const standard = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://standard:4318" };
+  expect((await read([], standard)).config.otlpEndpoint).toBe("http://standard:4318");
+  expect((await read([], { OTEL_EXPORTER_OTLP_ENDPOINT: "" })).config.otlpEndpoint).toBeUndefined();
+  const both = await read([], { ...standard, ATOLL_OTLP_ENDPOINT: "http://ours:4318" });
+  expect(both).toMatchObject({
+    config: { otlpEndpoint: "http://ours:4318" },
+    sources: { otlpEndpoint: "environment" },
+  });
+});
+
 test("text becomes what the setting is", async () => {
   const { config } = await read(["--kill-on-exit", "--cors-origins=https://a.example, https://b.example"], {
     ATOLL_MAX_CONNECTIONS: "7",
