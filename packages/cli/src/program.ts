@@ -23,6 +23,9 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     stats: async () => (await import("./commands/stats.ts")).statsCommand,
     cp: async () => (await import("./commands/cp.ts")).cpCommand,
     port: async () => (await import("./commands/port.ts")).portCommand,
+    pause: async () => (await import("./commands/pause.ts")).pauseCommand,
+    resume: async () => (await import("./commands/resume.ts")).resumeCommand,
+    checkpoints: async () => (await import("./commands/checkpoints.ts")).checkpointsCommand,
     kill: async () => (await import("./commands/kill.ts")).killCommand,
   },
   "Server:": {

@@ -56,11 +56,22 @@ export function createCommand(cli: Cli): Command {
     .option("--deny <rule>", "except this; may be repeated", collect)
     .action(async (options: CreateOptions) => {
       const client = await cli.atoll();
-      const creating = Sandbox.create({ ...requestFrom(options), client, signal: cli.signal });
-      const sandbox = await cli.during("Creating a sandbox", creating);
+      const creating = Sandbox.create({ ...requestFrom(options), client });
+      const sandbox = await cli.during("Creating a sandbox", untilThereOrGone(cli, creating));
       if (cli.isJson) await cli.printJson(await sandbox.getInfo({ signal: cli.signal }));
       else await cli.print(sandbox.id);
     });
+}
+
+/** What is created while somebody gives up would run on, and nobody would know its id. */
+async function untilThereOrGone(cli: Cli, creating: Promise<Sandbox>): Promise<Sandbox> {
+  const tell = (): void => cli.note("Interrupted: what was being created is removed. Ctrl-C again leaves it.");
+  cli.signal.addEventListener("abort", tell, { once: true });
+  const sandbox = await creating;
+  cli.signal.removeEventListener("abort", tell);
+  if (cli.signal.aborted) await sandbox.kill();
+  cli.signal.throwIfAborted();
+  return sandbox;
 }
 
 function requestFrom(options: CreateOptions): CreateSandboxInput {

@@ -29,6 +29,8 @@ export function eventsCommand(cli: Cli): Command {
     .option("--sandbox <sandbox>", "only this one's: its id, or the beginning of it")
     .action(async (options: EventsOptions) => {
       const atoll = await cli.atoll();
+      // Events outlast a server that restarts; one that is not there at all is told at once.
+      await atoll.isReady({ signal: cli.signal });
       const sandboxId = options.sandbox === undefined ? undefined : await findSandboxId(cli, options.sandbox);
       for await (const event of atoll.events({ cursor: options.from, sandboxId, signal: cli.signal })) {
         if (cli.isJson) await cli.printJson(event);

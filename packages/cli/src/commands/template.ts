@@ -1,5 +1,6 @@
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
+import { SandboxError } from "@atoll/protocol";
 import type { ByteSource, TemplateInfo } from "@atoll/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -56,7 +57,15 @@ function removeTemplate(cli: Cli): Command {
   return verb(cli, "rm", "Remove a template that no sandbox uses")
     .argument("<name>", "its name")
     .action(async (name: string) => {
-      await (await cli.atoll()).templates.remove(name, { signal: cli.signal });
+      const { templates } = await cli.atoll();
+      const isThere = (await templates.list({ signal: cli.signal })).some((template) => template.name === name);
+      if (!isThere) {
+        const suggestion = '"atoll template ls" lists them.';
+        throw new SandboxError("not_found", `Cannot remove the template ${JSON.stringify(name)}: there is none`, {
+          suggestion,
+        });
+      }
+      await templates.remove(name, { signal: cli.signal });
       if (cli.isJson) await cli.printJson({ removed: name });
       else await cli.print(name);
     });

@@ -152,10 +152,15 @@ export class ForegroundRun<Name extends StreamingRoute> {
       );
       const command = await Promise.race([this.#started, over]);
       if (command === undefined) return;
-      await this.#wire.http.call("signalCommand", {
-        params: { id: command.sandboxId, commandId: command.id },
-        body: { signal: "SIGKILL" },
-      });
+      const { sandboxId, id: commandId } = command;
+      // A sandbox that was made for this run goes with it.
+      if (this.#name === "runOnce") await this.#wire.http.call("killSandbox", { params: { id: sandboxId } });
+      else {
+        await this.#wire.http.call("signalCommand", {
+          params: { id: sandboxId, commandId },
+          body: { signal: "SIGKILL" },
+        });
+      }
     } catch {
       // The caller has left, so there is nobody to tell; the sandbox's own limits end what is left.
     } finally {

@@ -1,0 +1,36 @@
+import type { CheckpointInfo } from "@atoll/protocol";
+import type { Command } from "commander";
+import type { Cli } from "../cli.ts";
+import { findSandbox } from "../lookup/find-sandbox.ts";
+import { formatBytes, formatDuration, formatTime } from "../output/amount.ts";
+import type { Column } from "../output/table.ts";
+import { verb } from "./verb.ts";
+
+export function checkpointsCommand(cli: Cli): Command {
+  return verb(cli, "checkpoints", "List what was saved of a sandbox, the oldest first", {
+    examples: ["atoll checkpoints 4k2"],
+  })
+    .argument("<sandbox>", "its id, or the beginning of it")
+    .action(async (id: string) => {
+      const sandbox = await findSandbox(cli, id);
+      const checkpoints = await cli.during("Asking", sandbox.checkpoints({ signal: cli.signal }));
+      if (cli.isJson) await cli.printJson({ checkpoints });
+      else if (checkpoints.length === 0) cli.note(`No checkpoints. "atoll pause ${sandbox.id}" makes one.`);
+      else await cli.printTable(columns(Date.now()), checkpoints);
+    });
+}
+
+function columns(nowMs: number): Column<CheckpointInfo>[] {
+  return [
+    { header: "NUMBER", cell: ({ n }) => String(n), align: "right" },
+    { header: "AFTER", cell: ({ parent }) => (parent === null ? "-" : String(parent)), align: "right" },
+    {
+      header: "MADE",
+      cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,
+      plain: ({ createdAtMs }) => formatTime(createdAtMs),
+    },
+    { header: "ADDED", cell: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
+    { header: "MEMORY", cell: ({ memoryBytes }) => formatBytes(memoryBytes), align: "right" },
+    { header: "FILES", cell: ({ filesBytes }) => formatBytes(filesBytes), align: "right" },
+  ];
+}
