@@ -21,7 +21,8 @@ const Envelope = z.strictObject({
 export interface FencedObjectOptions<T> {
   store: ObjectStore;
   key: string;
-  schema: z.ZodType<T>;
+  /** Throws for what cannot be the content, as every zod schema does. */
+  schema: { parse(content: unknown): T };
   /** How long one call of the store may take before it counts as unanswered. 30 s if not given. */
   callMs?: number;
   clock?: Clock;

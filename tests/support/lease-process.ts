@@ -1,0 +1,105 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+
+/** Long enough for a machine that is busy with other tests. */
+export const leaseWorkerTiming = {
+  ttlMs: 3000,
+  stopMs: 600,
+  renewMs: 300,
+  callMs: 1000,
+  watchMs: 50,
+  retryMs: 50,
+  pollMs: 50,
+  waiterTtlMs: 3000,
+};
+
+/** What a `lease-worker.ts` says. */
+export interface LeaseFact {
+  id: string;
+  /** By a clock that all processes of the machine share. For `wrote`: when the lease was asked, before anything was sent. */
+  atMs: number;
+  step: string;
+  epoch?: number;
+  value?: number;
+  origin?: string;
+  reason?: string;
+}
+
+/** A `lease-worker.ts` in a process of its own, to be stopped and killed. */
+export class LeaseProcess {
+  readonly id: string;
+  readonly #child: ChildProcess;
+  readonly #said: LeaseFact[] = [];
+  readonly #closed: Promise<unknown>;
+  #wakeAll = new AbortController();
+  #told = 0;
+  #isClosed = false;
+  #stderr = "";
+
+  /** All facts of all workers of a test go into `facts`. */
+  constructor(directory: string, id: string, facts: LeaseFact[], ...manner: "keep"[]) {
+    this.id = id;
+    const script = fileURLToPath(new URL("lease-worker.ts", import.meta.url));
+    const words = ["--conditions=source", "--import", "tsx", script, directory, id, ...manner];
+    this.#child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "pipe"] });
+    onTestFinished(() => this.kill());
+    const { stdout, stderr } = this.#child;
+    if (stdout === null || stderr === null) throw new Error("The worker has no output");
+    stderr.on("data", (data: Buffer) => {
+      this.#stderr += data.toString();
+    });
+    const lines = createInterface({ input: stdout });
+    lines.on("line", (line) => {
+      const fact = JSON.parse(line) as LeaseFact;
+      facts.push(fact);
+      this.#said.push(fact);
+      this.#wake();
+    });
+    this.#closed = once(lines, "close").then(() => {
+      this.#isClosed = true;
+      this.#wake();
+    });
+  }
+
+  /** The first fact that fits after the last one that was waited for. */
+  async until(fits: (fact: LeaseFact) => boolean): Promise<LeaseFact> {
+    for (let next = this.#told; ;) {
+      const fact = this.#said[next];
+      if (fact === undefined && this.#isClosed) throw new Error(`The worker ended: ${this.#stderr}`);
+      if (fact === undefined) await once(this.#wakeAll.signal, "abort");
+      else if (fits(fact)) {
+        this.#told = Math.max(this.#told, next + 1);
+        return fact;
+      } else next += 1;
+    }
+  }
+
+  step(step: string): Promise<LeaseFact> {
+    return this.until((fact) => fact.step === step);
+  }
+
+  stop(): void {
+    this.#child.kill("SIGSTOP");
+  }
+
+  wake(): void {
+    this.#child.kill("SIGCONT");
+  }
+
+  /** Idempotent. What it has said until then is among the facts. */
+  async kill(): Promise<void> {
+    const isAlive = this.#child.exitCode === null && this.#child.signalCode === null;
+    const gone = isAlive ? once(this.#child, "exit") : undefined;
+    this.#child.kill("SIGKILL");
+    await gone;
+    await this.#closed;
+  }
+
+  #wake(): void {
+    this.#wakeAll.abort();
+    this.#wakeAll = new AbortController();
+  }
+}
