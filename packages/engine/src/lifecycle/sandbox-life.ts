@@ -34,6 +34,8 @@ export interface StartOptions {
   base?: number;
   /** Of the layers in `from`. */
   frozenBytes?: number;
+  /** Where programs inside find the way out; it is there when the sandbox runs. */
+  proxyPort?: number | undefined;
 }
 
 export interface MoveOptions {
@@ -202,13 +204,16 @@ export class SandboxLife {
 
   async #start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     const { keeper, startTimeoutMs } = this.#options;
-    const { signal, from, base, frozenBytes } = options;
+    const { signal, from, base, frozenBytes, proxyPort } = options;
     const stop = AbortSignal.any([signal, AbortSignal.timeout(startTimeoutMs)]);
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
       const { ref } = container;
-      await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
+      await Promise.all([
+        keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, ...based(base) })),
+        proxyPort === undefined ? undefined : this.channel.startProxy(proxyPort, stop),
+      ]);
       this.live(frozenBytes);
     } catch (error) {
       this.#channel?.close();

@@ -1,4 +1,4 @@
-import { CreateRequest, type CreateRequestInput, type SandboxRecord } from "@atoll/protocol";
+import { CreateRequest, type CreateRequestInput, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
@@ -10,6 +10,13 @@ export interface CreateOptions {
   signal?: AbortSignal;
   /** Answers each connection that something inside wants to the outside. Without it none is allowed. */
   onEgress?: EgressHandler;
+  /** Where programs inside find the way out. */
+  proxyPort?: number | undefined;
+  /**
+   * Stores in `ownerDir` what the caller keeps of the sandbox, while it starts. `create` waits for it and fails with it; a crash before the
+   * sandbox runs removes what was stored.
+   */
+  alongside?: ((sandbox: { id: SandboxId; ownerDir: string }) => Promise<void>) | undefined;
 }
 
 /** Creates a sandbox and waits until it runs. When it rejects, nothing is left: no process, mount, cgroup, directory or record. */
@@ -49,10 +56,17 @@ export async function createSandbox(
     () => true,
     () => false,
   );
+  const { alongside, proxyPort, signal = new AbortController().signal } = options;
+  const kept = intent.then(() => alongside?.({ id: record.id, ownerDir: life.ownerDir }));
+  // Whoever waits gets the error, and a start that fails first need not.
+  kept.catch(() => undefined);
   try {
-    await life.start(containerId, intent, { signal: options.signal ?? new AbortController().signal });
+    await life.start(containerId, intent, { signal, proxyPort });
+    await kept;
     return new Sandbox(life);
   } catch (error) {
+    // What is still being written would be there again after the removal.
+    await kept.catch(() => undefined);
     if (!(await stored)) {
       context.lives.delete(record.id);
       await context.store.remove(record.id);

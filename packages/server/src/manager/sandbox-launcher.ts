@@ -1,40 +1,37 @@
-import type { EgressAnswer, EgressAsk, EgressHandler, Engine, Sandbox } from "@atoll/engine";
+import type { CreateOptions, EgressAnswer, EgressAsk, EgressHandler, Engine, Sandbox } from "@atoll/engine";
 import type { SandboxId } from "@atoll/protocol";
 import type { SandboxShape } from "./warm-pool.ts";
 
 /** Marks the engine's sandboxes that are this server's: one that was never handed out is removed at the next start. */
 export const serverLabel = "atoll.server";
 
-const proxyTimeoutMs = 10_000;
-
 export interface LauncherOptions {
   onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
   proxyPort: number | undefined;
+}
+
+interface LaunchOptions {
+  signal?: AbortSignal | undefined;
+  alongside?: CreateOptions["alongside"];
 }
 
 /** Starts a sandbox and what every sandbox has inside. When it rejects, nothing is left. */
 export async function launchSandbox(
   engine: Engine,
   shape: SandboxShape,
-  { onEgress, proxyPort, signal }: LauncherOptions & { signal?: AbortSignal | undefined },
+  { onEgress, signal, ...options }: LauncherOptions & LaunchOptions,
 ): Promise<Sandbox> {
   const launched: { id?: SandboxId } = {};
   const sandbox = await engine.create(
     { ...shape, labels: { [serverLabel]: "1" } },
     {
+      ...options,
       ...(signal === undefined ? {} : { signal }),
       onEgress: async (ask) => (launched.id === undefined ? undefined : onEgress?.(launched.id)(ask)) ?? noWayOut(ask),
     },
   );
   launched.id = sandbox.id;
-  if (proxyPort === undefined) return sandbox;
-  try {
-    await sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(proxyTimeoutMs) });
-    return sandbox;
-  } catch (error) {
-    await sandbox.kill({ kind: "start", message: "its proxy did not start" });
-    throw error;
-  }
+  return sandbox;
 }
 
 export function noWayOut({ host }: EgressAsk): EgressAnswer {
