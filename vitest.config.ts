@@ -26,6 +26,8 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["packages/*/test/**/*.test.ts", "tests/{architecture,tools}/**/*.test.ts"],
+          // For machines that do something else meanwhile.
+          testTimeout: 30_000,
         },
       },
       {

@@ -88,7 +88,7 @@ describe("timeouts", () => {
     await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id), soon).not.toContain(id);
   });
 
-  test("pausing at a timeout is refused as long as there is no pause", async () => {
+  test("pausing at a timeout is refused where memory cannot be saved", async () => {
     await expect(createIn(manager, { timeouts: { onTimeout: "pause" } })).rejects.toMatchObject({
       code: "unsupported",
     });

@@ -55,13 +55,14 @@ export const CheckpointManifest = z.strictObject({
 export type CheckpointManifest = z.infer<typeof CheckpointManifest>;
 
 /** A checkpoint as it is listed. */
-export interface CheckpointInfo {
-  n: number;
-  parent: number | null;
-  createdAtMs: number;
+export const CheckpointInfo = z.strictObject({
+  n: z.int().min(1),
+  parent: z.int().min(1).nullable(),
+  createdAtMs: z.int(),
   /** What this one added: its memory and its own layer. */
-  sizeBytes: number;
-  memoryBytes: number;
+  sizeBytes: z.int(),
+  memoryBytes: z.int(),
   /** Of all layers that it stands on. */
-  filesBytes: number;
-}
+  filesBytes: z.int(),
+});
+export type CheckpointInfo = z.infer<typeof CheckpointInfo>;

@@ -1,7 +1,7 @@
 export {
+  CheckpointInfo,
   CheckpointManifest,
   LayerId,
-  type CheckpointInfo,
   type LayerPart,
   type MemoryPart,
   type PhaseTimes,
@@ -54,7 +54,7 @@ export {
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
 export { FileInfo, WatchLine, WatchMessage } from "./file.ts";
 export { ErrorBody, httpHeaders, WireError } from "./http.ts";
-export type { Route } from "./routes/route.ts";
+export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {
   CreateSandbox,
@@ -64,6 +64,8 @@ export {
   type PortInfo,
   type SandboxCreated,
   type SandboxPage,
+  type SandboxPaused,
+  type SandboxResumed,
   type UpdateSandboxInput,
 } from "./sandbox-api.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { CheckpointInfo, PhaseTimes } from "./checkpoint.ts";
 import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
@@ -11,7 +12,7 @@ const longestMs = 365 * 24 * 3_600_000;
 export const SandboxTimeouts = z.strictObject({
   /** Idle: no running command, no open connection to a port, no request. Absent: it may be idle for ever. */
   idleMs: z.int().min(1_000).max(longestMs).optional(),
-  /** From creation on, whatever it does. */
+  /** From creation or the last resume on, whatever it does. A paused sandbox does not age. */
   lifetimeMs: z.int().min(1_000).max(longestMs).optional(),
   /** What happens at either. */
   onTimeout: z.enum(["kill", "pause"]).default("kill"),
@@ -76,6 +77,33 @@ export const ListSandboxes = z.strictObject({
 });
 export const SandboxPage = z.strictObject({ sandboxes: z.array(SandboxInfo), next: z.string().optional() });
 export type SandboxPage = z.infer<typeof SandboxPage>;
+
+export const PauseSandbox = z.strictObject({
+  /** Ends the processes that stand in the way, and tells which. */
+  force: z.boolean().default(false),
+});
+
+/** How long each phase took, and all together. */
+const Timed = { phases: PhaseTimes, totalMs: z.number() };
+
+export const SandboxPaused = z.strictObject({
+  sandbox: SandboxInfo,
+  checkpoint: z.int(),
+  /** The processes that `force` has ended. */
+  ended: z.array(z.strictObject({ pid: z.int(), command: z.string() })),
+  ...Timed,
+});
+export type SandboxPaused = z.infer<typeof SandboxPaused>;
+
+export const ResumeSandbox = z.strictObject({
+  /** False: no process is brought back; the sandbox starts afresh on its saved files. */
+  memory: z.boolean().default(true),
+});
+
+export const SandboxResumed = z.strictObject({ sandbox: SandboxInfo, checkpoint: z.int(), ...Timed });
+export type SandboxResumed = z.infer<typeof SandboxResumed>;
+
+export const CheckpointList = z.strictObject({ checkpoints: z.array(CheckpointInfo) });
 
 export const UsageInfo = z.strictObject({
   readAtMs: z.int(),

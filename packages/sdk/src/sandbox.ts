@@ -1,4 +1,5 @@
 import {
+  isSandboxError,
   SandboxError,
   type SandboxId,
   type CreateSandboxInput,
@@ -6,7 +7,10 @@ import {
   type EgressPolicyInput,
   type PortInfo,
   type routes,
+  type CheckpointInfo,
   type SandboxInfo,
+  type SandboxPaused,
+  type SandboxResumed,
   type UpdateSandboxInput,
 } from "@atoll/protocol";
 import type { z } from "zod";
@@ -19,6 +23,9 @@ import { Ptys } from "./pty.ts";
 interface SignalOption {
   signal?: AbortSignal | undefined;
 }
+
+/** Gigabytes of memory take their time. */
+const unhurried = { timeoutMs: 10 * 60_000 };
 
 type WithConnection = ConnectionOptions & { client?: Atoll | undefined };
 
@@ -73,7 +80,7 @@ export class Sandbox {
   }
 
   /**
-   * The sandbox with this id. Fails when there is none.
+   * The sandbox with this id, brought back if it is paused. Fails when there is none.
    *
    * @example
    * const { id } = await Sandbox.create();
@@ -83,7 +90,9 @@ export class Sandbox {
   static async connect(id: string, options: WithConnection & SignalOption = {}): Promise<Sandbox> {
     const client = clientFor(options);
     const info = await client.http.call("getSandbox", { params: { id }, signal: options.signal });
-    return new Sandbox(client, info.id);
+    const sandbox = new Sandbox(client, info.id);
+    if (info.state === "paused") await sandbox.#wake(options);
+    return sandbox;
   }
 
   /**
@@ -141,6 +150,48 @@ export class Sandbox {
     const { timeouts: current } = await this.getInfo(options);
     const changed = typeof timeouts === "number" ? { idleMs: timeouts } : timeouts;
     return this.update({ timeouts: { ...current, ...changed } }, options);
+  }
+
+  /**
+   * Saves its memory and files and frees everything else. Every process goes on where it was when the sandbox is resumed, which the first
+   * request for a command, a file or a port does too. Rejects with `unsaveable`, and it runs on, if something has no place in a
+   * checkpoint; with `force` the processes that stand in the way are ended.
+   *
+   * @example
+   * const { checkpoint } = await sandbox.pause();
+   * console.log(checkpoint, (await sandbox.getInfo()).state); // 1 paused
+   */
+  async pause(options: SignalOption & { force?: boolean | undefined } = {}): Promise<SandboxPaused> {
+    const { force = false, signal } = options;
+    return this.#client.http.call("pauseSandbox", { params: { id: this.id }, body: { force }, signal, ...unhurried });
+  }
+
+  /**
+   * Brings it back. `memory: false` starts it afresh on its saved files.
+   *
+   * @example
+   * await sandbox.pause();
+   * const { checkpoint } = await sandbox.resume();
+   * console.log(checkpoint, (await sandbox.getInfo()).state); // 1 running
+   */
+  async resume(options: SignalOption & { memory?: boolean | undefined } = {}): Promise<SandboxResumed> {
+    const { memory = true, signal } = options;
+    return this.#client.http.call("resumeSandbox", { params: { id: this.id }, body: { memory }, signal, ...unhurried });
+  }
+
+  /**
+   * What was saved of it, the oldest first.
+   *
+   * @example
+   * await sandbox.pause();
+   * console.log((await sandbox.checkpoints()).length); // 1
+   */
+  async checkpoints(options: SignalOption = {}): Promise<CheckpointInfo[]> {
+    const { checkpoints } = await this.#client.http.call("listCheckpoints", {
+      params: { id: this.id },
+      signal: options.signal,
+    });
+    return checkpoints;
   }
 
   /**
@@ -256,6 +307,13 @@ export class Sandbox {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.kill();
+  }
+
+  /** One that another client resumes in the same moment is as good. */
+  async #wake(options: SignalOption): Promise<void> {
+    await this.resume(options).catch((error: unknown) => {
+      if (!isSandboxError(error, "invalid_state") || error.details["state"] !== "running") throw error;
+    });
   }
 
   #holder(): string {

@@ -98,7 +98,10 @@ export class Server {
       const signer = new UrlSigner(secret.keyFor("file URLs"));
       const signedFiles = new SignedFiles({
         signer,
-        files: (id) => manager.files(id),
+        files: async (id) => {
+          await manager.sleep.wake(id);
+          return manager.files(id);
+        },
         onUse: ({ grant, bytes, error }) =>
           manager.audit.write({
             who: "signed URL",
@@ -141,6 +144,7 @@ export class Server {
           assertSees: (principal, id) => assertSees(manager, principal, id),
           assertFree: (id, holder) => manager.assertFree(id, holder),
           open: (id) => manager.open(id),
+          wake: (id) => manager.sleep.wake(id),
         },
         audit: (entry) => manager.audit.write(entry),
         log,
@@ -157,6 +161,7 @@ export class Server {
           assertNotHeld: (id, holder) => manager.assertFree(id, holder),
           files: (id) => manager.files(id),
           open: (id) => manager.open(id),
+          wake: (id) => manager.sleep.wake(id),
           watches,
           events: (principal, options) => visibleEvents(manager, principal, options),
         },
@@ -202,7 +207,7 @@ export class Server {
     await this.#app.close();
     clearTimeout(late);
     this.#watches.close();
-    await this.#manager.shutdown({ killAll });
+    await this.#manager.shutdown({ killAll, pauseAll: this.#config.pauseOnExit });
     await this.#keys.close();
     await this.#spans.close();
   }

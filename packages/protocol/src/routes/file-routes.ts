@@ -115,6 +115,7 @@ export const fileRoutes = {
     path: "/sandboxes/:id/files/sign",
     summary: "Make a URL for one file that works without a key until it expires",
     verb: "files",
+    leavesAsleep: true,
     params: Id,
     body: SignUrl,
     reply: SignedUrl,

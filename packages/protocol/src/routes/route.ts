@@ -16,6 +16,14 @@ export interface Route {
   /** A schema for JSON; the others are streams. */
   reply: z.ZodType | "bytes" | "tar" | "ndjson" | "sse" | "text" | "empty";
   status?: 200 | 201 | 202 | 204;
+  /** For those that would otherwise bring a paused sandbox back first, because they are about commands, files or ports. */
+  leavesAsleep?: true;
   /** Honours `Idempotency-Key`: the same key and body give the same answer and happen once. */
   isIdempotent?: true;
+}
+
+/** Whether a paused sandbox is brought back before the request: what is about its commands, files or ports wants it running. */
+export function wakesSandbox({ method, verb, leavesAsleep }: Route): boolean {
+  if (leavesAsleep === true) return false;
+  return verb === "files" || verb === "ports" || (verb === "commands" && method !== "GET");
 }

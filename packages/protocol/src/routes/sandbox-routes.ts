@@ -1,11 +1,16 @@
 import { z } from "zod";
 import { EgressPolicy } from "../egress.ts";
 import {
+  CheckpointList,
   CreateSandbox,
   ListSandboxes,
+  PauseSandbox,
+  ResumeSandbox,
   SandboxCreated,
   SandboxInfo,
   SandboxPage,
+  SandboxPaused,
+  SandboxResumed,
   UpdateSandbox,
   UsageInfo,
 } from "../sandbox-api.ts";
@@ -56,6 +61,32 @@ export const sandboxRoutes = {
     params: Id,
     reply: z.strictObject({ killed: z.boolean() }),
   },
+  pauseSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/pause",
+    summary: "Save memory and files and free everything else",
+    verb: "sandboxes",
+    params: Id,
+    body: PauseSandbox,
+    reply: SandboxPaused,
+  },
+  resumeSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/resume",
+    summary: "Bring a paused sandbox back; the first request for a command, a file or a port does so too",
+    verb: "sandboxes",
+    params: Id,
+    body: ResumeSandbox,
+    reply: SandboxResumed,
+  },
+  listCheckpoints: {
+    method: "GET",
+    path: "/sandboxes/:id/checkpoints",
+    summary: "List what was saved, the oldest first",
+    verb: "read",
+    params: Id,
+    reply: CheckpointList,
+  },
   getUsage: {
     method: "GET",
     path: "/sandboxes/:id/usage",
@@ -69,6 +100,7 @@ export const sandboxRoutes = {
     path: "/sandboxes/:id/hold",
     summary: "Have a sandbox exclusively",
     verb: "commands",
+    leavesAsleep: true,
     params: Id,
     body: z.strictObject({
       holder: z.string().min(1).max(63),
@@ -81,6 +113,7 @@ export const sandboxRoutes = {
     path: "/sandboxes/:id/hold",
     summary: "Share it again",
     verb: "commands",
+    leavesAsleep: true,
     params: Id,
     query: z.strictObject({ holder: z.string().min(1).max(63) }),
     reply: SandboxInfo,

@@ -5,6 +5,7 @@ import {
   isSandboxError,
   routes,
   SandboxError,
+  wakesSandbox,
   type Route,
   type RouteName,
 } from "@atoll/protocol";
@@ -33,6 +34,8 @@ async function handle(world: MockWorld, name: RouteName, given: MockRequest<Rout
     | ((world: MockWorld, request: MockRequest<RouteName>) => Promise<MockReply>)
     | undefined;
   if (handler === undefined) throw new SandboxError("unsupported", `Cannot answer ${name}: the mock does not have it`);
+  const { id } = (given.params ?? {}) as { id?: string };
+  if (id !== undefined && wakesSandbox(routes[name])) world.sandbox(id).wake();
   return handler(world, given);
 }
 

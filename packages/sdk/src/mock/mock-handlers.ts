@@ -57,6 +57,17 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     return { json: sandbox.info() };
   },
   killSandbox: (world, { params }) => ({ json: { killed: world.kill(params.id) } }),
+  pauseSandbox: (world, { params }) => {
+    const sandbox = world.sandbox(params.id);
+    const { n: checkpoint } = sandbox.pause();
+    return { json: { sandbox: sandbox.info(), checkpoint, ended: [], phases: {}, totalMs: 0 } };
+  },
+  resumeSandbox: (world, { params }) => {
+    const sandbox = world.sandbox(params.id);
+    const { n: checkpoint } = sandbox.resume();
+    return { json: { sandbox: sandbox.info(), checkpoint, phases: {}, totalMs: 0 } };
+  },
+  listCheckpoints: (world, { params }) => ({ json: { checkpoints: world.sandbox(params.id).checkpoints } }),
   getUsage: (world, { params }) => {
     const { runningCommands } = world.sandbox(params.id).info();
     const usage = { memoryBytes: 1024 * 1024, memoryPeakBytes: 1024 * 1024, cpuMs: 1, diskBytes: 0 };

@@ -1,5 +1,7 @@
 import {
+  assertAccepts,
   SandboxError,
+  type CheckpointInfo,
   type CommandInfo,
   type CreateSandbox,
   type RunCommand,
@@ -16,6 +18,7 @@ export class MockSandbox {
   readonly publicPorts = new Set<number>();
   readonly token: string;
   readonly env: Record<string, string>;
+  readonly checkpoints: CheckpointInfo[] = [];
   readonly #info: Omit<SandboxInfo, "runningCommands">;
 
   constructor(id: SandboxId, request: CreateSandbox, token: string) {
@@ -45,6 +48,29 @@ export class MockSandbox {
   }): void {
     for (const [name, value] of Object.entries(changes))
       if (value !== undefined) Object.assign(this.#info, { [name]: value });
+  }
+
+  /** Its commands go on meanwhile: there is nothing to freeze. */
+  pause(): CheckpointInfo {
+    assertAccepts(this.#info, "pause");
+    const n = this.checkpoints.length + 1;
+    const sizes = { sizeBytes: 0, memoryBytes: 0, filesBytes: 0 };
+    const checkpoint = { n, parent: n === 1 ? null : n - 1, createdAtMs: Date.now(), ...sizes };
+    this.checkpoints.push(checkpoint);
+    this.#info.state = "paused";
+    return checkpoint;
+  }
+
+  resume(): CheckpointInfo {
+    assertAccepts(this.#info, "resume");
+    this.#info.state = "running";
+    const checkpoint = this.checkpoints.at(-1);
+    if (checkpoint === undefined) throw new Error("A paused sandbox has a checkpoint");
+    return checkpoint;
+  }
+
+  wake(): void {
+    if (this.#info.state === "paused") this.resume();
   }
 
   release(): void {

@@ -67,6 +67,11 @@ export class Command {
     return this.#stored;
   }
 
+  /** Up to where its output is stored, while it runs. */
+  get logPosition(): CommandLog["position"] {
+    return this.#openLog.position;
+  }
+
   info(): CommandInfo {
     const stored = this.#stored;
     const hasEnded = stored.state !== "running";

@@ -41,6 +41,8 @@ export class SandboxCommands {
   readonly #commands = new Map<CommandId, Command>();
   readonly #calls = new IdempotentCalls<Command>();
   readonly #starting = new Set<Promise<unknown>>();
+  /** Those of a paused sandbox that a server before this one had: they go on when it does. */
+  readonly #asleep: RunningCommand[] = [];
   /** What a start is refused with from now on. */
   #refusal: SandboxError | undefined;
   #isDetached = false;
@@ -88,10 +90,19 @@ export class SandboxCommands {
   async restore(): Promise<void> {
     const stored = await this.#store.load();
     for (const command of stored) await this.#restoreOne(command);
-    const { sandbox } = this.#options;
-    if (sandbox.state !== "running") return;
-    // What is left belongs to requests that died with their server: nobody can carry on with them.
-    for (const { id } of sandbox.inherited) sandbox.killInherited(id);
+    if (this.#options.sandbox.state === "running") this.#endUnclaimed();
+  }
+
+  /** The sandbox was resumed: commands of servers before this one are found in it. */
+  async carryOn(): Promise<void> {
+    const asleep = this.#asleep.splice(0);
+    for (const stored of asleep) {
+      const command = this.get(stored.id);
+      if (!command.isRunning) continue;
+      if (this.#isKnown(stored)) await this.#attach(command, stored, command.logPosition);
+      else await command.lose("its sandbox was started afresh, without its memory");
+    }
+    if (asleep.length > 0) this.#endUnclaimed();
   }
 
   /** Nothing is stored any more when it resolves: the directory can be removed. */
@@ -201,23 +212,37 @@ export class SandboxCommands {
       return;
     }
     const log = await open();
-    const isKnown = sandbox.state === "running" && sandbox.inherited.some(({ id }) => id === stored.streamId);
-    if (isKnown) {
-      const command = this.#add(stored, log);
-      try {
-        const process = sandbox.attach(stored.streamId, log.position, { keep: true });
-        command.attach(process, await InputWriters.open(this.#store.inputFile(stored.id), process.stdinBytes));
-      } catch (error) {
-        await command.lose(
-          `its output cannot be carried on with: ${error instanceof Error ? error.message : String(error)}`,
-        );
-      }
+    if (sandbox.state === "paused") {
+      this.#add(stored, log);
+      this.#asleep.push(stored);
+    } else if (sandbox.state === "running" && this.#isKnown(stored)) {
+      await this.#attach(this.#add(stored, log), stored, log.position);
     } else if (sandbox.state === "running" && log.endAt === 0) {
       // The guest forgets nothing that was not released: its server died before it could start it, and nobody was told of it.
       await this.#store.remove(stored.id);
     } else {
       await this.#add(stored, log).lose(whyLost(sandbox));
     }
+  }
+
+  #isKnown({ streamId }: RunningCommand): boolean {
+    return this.#options.sandbox.inherited.some(({ id }) => id === streamId);
+  }
+
+  async #attach(command: Command, { id, streamId }: RunningCommand, from: CommandLog["position"]): Promise<void> {
+    try {
+      const process = this.#options.sandbox.attach(streamId, from, { keep: true });
+      command.attach(process, await InputWriters.open(this.#store.inputFile(id), process.stdinBytes));
+    } catch (error) {
+      const because = error instanceof Error ? error.message : String(error);
+      await command.lose(`its output cannot be carried on with: ${because}`);
+    }
+  }
+
+  /** What is left belongs to requests that died with their server: nobody can carry on with them. */
+  #endUnclaimed(): void {
+    const { sandbox } = this.#options;
+    for (const { id } of sandbox.inherited) sandbox.killInherited(id);
   }
 
   #add(stored: StoredCommand, log: CommandLog | (() => Promise<CommandLog>)): Command {

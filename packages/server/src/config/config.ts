@@ -32,6 +32,7 @@ export const Config = z.strictObject({
     .optional()
     .describe("OpenTelemetry collector that gets traces over HTTP; OTEL_EXPORTER_OTLP_ENDPOINT does the same"),
   killOnExit: z.boolean().default(false).describe("end all sandboxes with the server"),
+  pauseOnExit: z.boolean().default(false).describe("pause all sandboxes that can be paused when the server stops"),
   stopTimeoutMs: z.int().min(0).max(600_000).default(10_000).describe("for requests under way when the server stops"),
   pool: z
     .array(

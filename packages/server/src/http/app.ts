@@ -1,6 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
-import { httpHeaders, routes, SandboxError, SandboxId, type Route, type RouteName } from "@atoll/protocol";
+import {
+  httpHeaders,
+  routes,
+  SandboxError,
+  SandboxId,
+  wakesSandbox,
+  type Route,
+  type RouteName,
+} from "@atoll/protocol";
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { AuditEntry } from "../audit/audit-log.ts";
 import { credentialsOf, type Gate } from "../auth/gate.ts";
@@ -35,6 +43,8 @@ export interface AppOptions {
     assertFree(id: SandboxId, holder: string | undefined): void;
     /** It is not idle until the result is called. */
     open(id: SandboxId): () => void;
+    /** Brings it back if it is paused. */
+    wake(id: SandboxId): Promise<void>;
   };
   audit: (entry: AuditEntry) => void;
   log: Log;
@@ -154,6 +164,8 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const handle = options.handlers[name] as (call: unknown) => Promise<unknown>;
       const signal = leaving(reply);
       const waiting = AbortSignal.any([signal, options.stopping]);
+      const id = SandboxId.safeParse((request.params as { id?: unknown }).id).data;
+      if (id !== undefined && wakesSandbox(route)) await options.sandboxes.wake(id);
       const call = readCall(request, name, route, { signal, waiting, log: options.log });
       return sendReply(reply, route, await handle(call), {
         signal,

@@ -32,6 +32,9 @@ export function sandboxHandlers({ manager, egress, ports, quota }: Parts) {
       ports.close(params.id);
       return { killed };
     },
+    pauseSandbox: ({ params, body }) => manager.sleep.pause(params.id, body),
+    resumeSandbox: ({ params, body }) => manager.sleep.resume(params.id, body),
+    listCheckpoints: async ({ params }) => ({ checkpoints: await manager.sleep.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
     holdSandbox: ({ params, body }) => manager.hold(params.id, body),
     unholdSandbox: ({ params, query }) => manager.unhold(params.id, query.holder),

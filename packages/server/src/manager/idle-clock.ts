@@ -1,20 +1,22 @@
-import { SandboxError, type SandboxTimeouts } from "@atoll/protocol";
+import { SandboxError, type DriverName, type SandboxTimeouts } from "@atoll/protocol";
 
 /** Node cannot wait longer than this at once. */
 const longestTimerMs = 2 ** 31 - 1;
 
 export interface IdleClockOptions {
-  createdAtMs: number;
+  /** When it was created, or last resumed. */
+  startedAtMs: number;
   timeouts: () => SandboxTimeouts;
   /** Whether something runs inside. Whoever makes it false calls `touch`. */
   hasWork: () => boolean;
-  /** Called once. */
+  /** Called once, and once more after each `restart`. */
   onTimeout: (which: "idle" | "lifetime") => void;
 }
 
 /** Knows when a sandbox is to end: at its lifetime's end, or after it has been idle for long enough. */
 export class IdleClock {
   readonly #options: IdleClockOptions;
+  #startedAtMs: number;
   #lastActivityMs = Date.now();
   #openThings = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -22,6 +24,7 @@ export class IdleClock {
 
   constructor(options: IdleClockOptions) {
     this.#options = options;
+    this.#startedAtMs = options.startedAtMs;
     this.#arm();
   }
 
@@ -45,6 +48,7 @@ export class IdleClock {
 
   /** When it will end if nothing happens; while it is busy only its lifetime counts. */
   get endsAtMs(): number | undefined {
+    if (this.#isStopped) return undefined;
     const ends = [this.#idleEndMs(), this.#lifetimeEndMs()].filter((end) => end !== undefined);
     return ends.length === 0 ? undefined : Math.min(...ends);
   }
@@ -54,6 +58,13 @@ export class IdleClock {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#arm();
+  }
+
+  /** The sandbox begins anew: it was resumed, or could not be paused. */
+  restart(): void {
+    this.#isStopped = false;
+    this.#startedAtMs = this.#lastActivityMs = Date.now();
+    this.reset();
   }
 
   stop(): void {
@@ -69,7 +80,7 @@ export class IdleClock {
 
   #lifetimeEndMs(): number | undefined {
     const { lifetimeMs } = this.#options.timeouts();
-    return lifetimeMs === undefined ? undefined : this.#options.createdAtMs + lifetimeMs;
+    return lifetimeMs === undefined ? undefined : this.#startedAtMs + lifetimeMs;
   }
 
   /** A timer that rings too early, because something happened since, is set again: cheaper than setting it at every request. */
@@ -95,9 +106,9 @@ export class IdleClock {
 }
 
 /** Throws `unsupported` for what no clock of this server can do. */
-export function assertSupported({ onTimeout }: SandboxTimeouts): void {
-  if (onTimeout === "kill") return;
-  throw new SandboxError("unsupported", "Cannot pause a sandbox at its timeout: this server cannot pause", {
-    suggestion: 'Use onTimeout: "kill".',
+export function assertSupported({ onTimeout }: SandboxTimeouts, driver: DriverName): void {
+  if (onTimeout === "kill" || driver === "gvisor") return;
+  throw new SandboxError("unsupported", `Cannot pause a sandbox at its timeout: driver ${driver} cannot save memory`, {
+    suggestion: 'Use driver gvisor, or onTimeout: "kill".',
   });
 }

@@ -40,13 +40,14 @@ export class ManagedSandbox {
       },
     });
     this.clock = new IdleClock({
-      createdAtMs: facts.createdAtMs,
+      startedAtMs: facts.resumedAtMs ?? facts.createdAtMs,
       timeouts: () => this.#facts.timeouts,
       hasWork: () => this.commands.runningCount > 0,
       onTimeout: (which) => {
         options.onTimeout(this, which);
       },
     });
+    if (sandbox.state === "paused") this.clock.stop();
   }
 
   get id(): SandboxId {
@@ -104,6 +105,12 @@ export class ManagedSandbox {
       const others = facts.publicPorts.filter((other) => other !== port);
       return { ...facts, publicPorts: isPublic ? [...others, port] : others };
     });
+  }
+
+  /** It runs again, and its time begins anew. */
+  async resumed(): Promise<void> {
+    await this.#change("resume", (facts) => ({ ...facts, resumedAtMs: Date.now() }));
+    this.clock.restart();
   }
 
   /** For the holder itself it is a renewal. */

@@ -15,6 +15,8 @@ export const SandboxFacts = z.strictObject({
   idempotency: IdempotencyMark.optional(),
   /** When it was handed out: one from the pool is older. */
   createdAtMs: z.int(),
+  /** Its lifetime counts from here then. */
+  resumedAtMs: z.int().optional(),
   labels: z.record(z.string(), z.string()),
   timeouts: SandboxTimeouts,
   egress: EgressPolicy,

@@ -31,7 +31,9 @@ import { PastOwners } from "./past-owners.ts";
 import { loadFacts, newFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
 import { launchSandbox, noWayOut, serverLabel } from "./sandbox-launcher.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
+import { SandboxSleep } from "./sandbox-sleep.ts";
 import { issueToken, issueTokenAgain, matchesToken } from "./sandbox-token.ts";
+import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
 import { WarmPool, type SandboxShape } from "./warm-pool.ts";
 
@@ -45,6 +47,7 @@ export class SandboxManager {
   readonly events: EventJournal;
   readonly audit: AuditLog;
   readonly engine: Engine;
+  readonly sleep: SandboxSleep;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
@@ -56,7 +59,7 @@ export class SandboxManager {
   #closing: Promise<void> | undefined;
 
   private constructor(options: SandboxManagerOptions, engine: Engine) {
-    const { dataDir, pool = [], log = pino({ enabled: false }) } = options;
+    const { dataDir, pool = [], proxyPort, log = pino({ enabled: false }) } = options;
     this.#options = options;
     this.#log = log;
     this.engine = engine;
@@ -67,6 +70,7 @@ export class SandboxManager {
     this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
     for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
     engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
+    this.sleep = new SandboxSleep({ engine, find: (id) => this.#find(id), proxyPort, log });
     this.#pool = new WarmPool({ shapes: pool, launch: (shape, signal) => this.#launch(shape, signal), logger: log });
   }
 
@@ -143,8 +147,8 @@ export class SandboxManager {
     id: SandboxId,
     change: { timeouts?: SandboxTimeouts | undefined; labels?: Record<string, string> | undefined },
   ): Promise<SandboxInfo> {
-    if (change.timeouts !== undefined) assertSupported(change.timeouts);
     const managed = this.#find(id);
+    if (change.timeouts !== undefined) assertSupported(change.timeouts, managed.sandbox.record.driver);
     await managed.update(change);
     return managed.info();
   }
@@ -183,6 +187,7 @@ export class SandboxManager {
     options: { idempotencyKey?: string | undefined } = {},
   ): Promise<Command> {
     this.#assertOpen();
+    await this.sleep.wake(id);
     const managed = this.#find(id);
     managed.clock.touch();
     return managed.commands.run(request, options);
@@ -204,6 +209,7 @@ export class SandboxManager {
 
   /** The sandbox is not idle while the connection is open. */
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
+    await this.sleep.wake(id);
     const managed = this.#find(id);
     const leave = managed.clock.open();
     try {
@@ -266,13 +272,13 @@ export class SandboxManager {
     return { sandboxes: this.#sandboxes.size, runningCommands, pooled: this.#pool.readyCount };
   }
 
-  /** Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed. */
-  shutdown({ killAll = false }: { killAll?: boolean } = {}): Promise<void> {
-    this.#closing ??= this.#shutdown(killAll);
+  /** Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed or paused. */
+  shutdown(options: { killAll?: boolean; pauseAll?: boolean } = {}): Promise<void> {
+    this.#closing ??= this.#shutdown(options);
     return this.#closing;
   }
 
-  async #shutdown(killAll: boolean): Promise<void> {
+  async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
     await Promise.allSettled([...this.#underWay, this.#pool.close(), this.#types.close()]);
     const all = [...this.#sandboxes.values()];
     if (killAll) {
@@ -280,6 +286,7 @@ export class SandboxManager {
       await Promise.allSettled(all.map(({ id }) => this.kill(id, reason)));
     }
     const left = [...this.#sandboxes.values()];
+    if (pauseAll) await Promise.all(left.map((managed) => this.sleep.pauseAtTimeout(managed)));
     for (const managed of left) managed.detach();
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
@@ -294,8 +301,8 @@ export class SandboxManager {
   ): Promise<{ managed: ManagedSandbox; token: string }> {
     this.#assertOpen();
     by.admit?.();
-    assertSupported(request.timeouts);
     const { template, driver, limits } = request;
+    assertSupported(request.timeouts, driver);
     const shape = { template, driver, limits };
     const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
     return this.#track(async () => {
@@ -344,21 +351,12 @@ export class SandboxManager {
       onStart: (command) => this.events.tell(commandStarted(command)),
       onEnd: (command) => this.events.tell(commandEnded(command)),
       onTimeout: (timedOut, which) => {
-        this.#timeOut(timedOut, which);
+        const { sleep, audit } = this;
+        void timeOut(timedOut, which, { sleep, audit, log: this.#log, kill: (id, reason) => this.kill(id, reason) });
       },
     });
     this.#sandboxes.set(sandbox.id, managed);
     return managed;
-  }
-
-  #timeOut({ id, facts }: ManagedSandbox, which: "idle" | "lifetime"): void {
-    const { idleMs = 0, lifetimeMs = 0 } = facts.timeouts;
-    const message = which === "idle" ? `it was idle for ${idleMs} ms` : `it has lived for ${lifetimeMs} ms`;
-    this.#log.info({ sandboxId: id, timeout: which }, "sandbox timed out");
-    this.kill(id, { kind: which, message }).catch((error: unknown) => {
-      this.#log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout");
-    });
-    this.audit.write({ who: "server", what: "timeout", sandboxId: id, result: "ok", details: { timeout: which } });
   }
 
   #forget(managed: ManagedSandbox): void {

@@ -11,7 +11,7 @@ import type { FileGrant, UrlSigner } from "./url-signer.ts";
 export interface SignedFilesOptions {
   signer: UrlSigner;
   /** Throws when there is no such sandbox, or it does not run. */
-  files(sandboxId: SandboxId): Pick<GuestFiles, "read" | "write" | "stat">;
+  files(sandboxId: SandboxId): Promise<Pick<GuestFiles, "read" | "write" | "stat">>;
   /** Told of each use, at its end. */
   onUse?(use: { grant: FileGrant; bytes: number; error?: unknown }): void;
 }
@@ -55,7 +55,7 @@ export class SignedFiles {
     response.once("close", () => gone.abort(new Error("The client went away")));
     const { range, "if-range": ifRange } = request.headers;
     const asked = { user, signal: gone.signal, range, ifRange: Array.isArray(ifRange) ? undefined : ifRange };
-    const download = await openDownload(this.#options.files(sandboxId), path, asked);
+    const download = await openDownload(await this.#options.files(sandboxId), path, asked);
     const { pieces, sizeBytes = 0 } = download;
     const isHead = request.method === "HEAD";
     response.writeHead(download.status, {
@@ -87,7 +87,7 @@ export class SignedFiles {
     async function* all(): AsyncGenerator<Buffer> {
       for await (const piece of request as AsyncIterable<Buffer>) yield counting(piece, counted);
     }
-    await this.#options.files(sandboxId).write(path, all(), { user });
+    await (await this.#options.files(sandboxId)).write(path, all(), { user });
     response.writeHead(204, { "cache-control": "no-store" }).end();
   }
 }

@@ -31,6 +31,8 @@ export interface ChannelSources {
   files(sandboxId: SandboxId): GuestFiles;
   /** The sandbox is not idle until the result is called. */
   open(sandboxId: SandboxId): () => void;
+  /** Brings the sandbox back if it is paused. */
+  wake(sandboxId: SandboxId): Promise<void>;
   watches: WatchHub;
   /** Only what the principal may see. */
   events(

@@ -152,9 +152,10 @@ export class Connection {
           this.#admit(verb, `${verbWords[verb] ?? verb} a command`, message.sandboxId);
         may("read");
         const command = sources.command(message.sandboxId, message.commandId);
-        return new FollowChannel(link, command, message, () => {
+        return new FollowChannel(link, command, message, async () => {
           sources.assertNotHeld(message.sandboxId, this.#holder);
           may("commands");
+          if (command.isRunning) await sources.wake(message.sandboxId);
         });
       }
       case "watch":

@@ -12,7 +12,8 @@ export class FollowChannel implements Channel {
   readonly link: ChannelLink;
   #command: Command;
   #window = new SendWindow(websocketProtocol.windowBytes);
-  #assertMayControl: () => void;
+  /** Throws unless the client may control the command. When it resolves, the command's sandbox runs. */
+  #prepareControl: () => Promise<void>;
   #writer: string | undefined;
   /** Input one piece after the other. */
   #input: Promise<void> = Promise.resolve();
@@ -22,12 +23,12 @@ export class FollowChannel implements Channel {
     link: ChannelLink,
     command: Command,
     { from, writer }: Pick<Extract<ClientMessage, { type: "follow" }>, "from" | "writer">,
-    assertMayControl: () => void,
+    prepareControl: () => Promise<void>,
   ) {
     this.link = link;
     this.#command = command;
     this.#writer = writer;
-    this.#assertMayControl = assertMayControl;
+    this.#prepareControl = prepareControl;
     inBackground(link, () => this.#follow(from));
   }
 
@@ -66,7 +67,7 @@ export class FollowChannel implements Channel {
     this.#input = this.#input.then(async () => {
       try {
         this.link.signal.throwIfAborted();
-        this.#assertMayControl();
+        await this.#prepareControl();
         const offset = await write({ writer: this.#writer, signal: this.link.signal });
         this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset });
       } catch (error) {
@@ -79,7 +80,7 @@ export class FollowChannel implements Channel {
 
   #control(act: () => Promise<void>): void {
     inBackground(this.link, async () => {
-      this.#assertMayControl();
+      await this.#prepareControl();
       await act();
     });
   }

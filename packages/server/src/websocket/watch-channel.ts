@@ -9,9 +9,10 @@ export function openWatch(
 ): Channel {
   const { channel, signal } = link;
   const { type: _, channel: __, ...request } = message;
-  const { id, messages } = sources.watches.follow(sources.files(message.sandboxId), request, signal);
-  link.send({ type: "watching", channel, watch: id });
   inBackground(link, async () => {
+    await sources.wake(message.sandboxId);
+    const { id, messages } = sources.watches.follow(sources.files(message.sandboxId), request, signal);
+    link.send({ type: "watching", channel, watch: id });
     for await (const event of messages) await link.sendBulk(JSON.stringify({ type: "changed", channel, event }));
     link.end();
   });

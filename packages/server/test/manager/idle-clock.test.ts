@@ -12,7 +12,7 @@ afterEach(() => {
 function makeClock(timeouts: { idleMs?: number; lifetimeMs?: number }) {
   const state = { timeouts: SandboxTimeouts.parse(timeouts), hasWork: false, ended: [] as string[] };
   const clock = new IdleClock({
-    createdAtMs: Date.now(),
+    startedAtMs: Date.now(),
     timeouts: () => state.timeouts,
     hasWork: () => state.hasWork,
     onTimeout: (which) => state.ended.push(which),

@@ -18,7 +18,7 @@ beforeEach(async () => {
   uses.length = 0;
   const signed = new SignedFiles({
     signer,
-    files: (sandboxId) => {
+    files: async (sandboxId) => {
       if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
       return {
         stat: async (path) => {

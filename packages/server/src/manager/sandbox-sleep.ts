@@ -1,0 +1,88 @@
+import type { Engine } from "@atoll/engine";
+import type { CheckpointInfo, SandboxId, SandboxPaused, SandboxResumed } from "@atoll/protocol";
+import type { Logger } from "pino";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+
+const proxyTimeoutMs = 10_000;
+
+export interface SandboxSleepOptions {
+  engine: Engine;
+  find: (id: SandboxId) => ManagedSandbox;
+  /** Of the proxy inside, which a sandbox without its memory has to be given again. */
+  proxyPort: number | undefined;
+  log: Logger;
+}
+
+/** Pauses sandboxes and brings them back, with everything that the server keeps about them. */
+export class SandboxSleep {
+  readonly #options: SandboxSleepOptions;
+  readonly #waking = new Map<SandboxId, Promise<SandboxResumed>>();
+
+  constructor(options: SandboxSleepOptions) {
+    this.#options = options;
+  }
+
+  async pause(id: SandboxId, { force }: { force: boolean }): Promise<SandboxPaused> {
+    const managed = this.#options.find(id);
+    const { checkpoint, phases, totalMs, ended } = await this.#options.engine.pause(id, { force });
+    managed.clock.stop();
+    return {
+      sandbox: managed.info(),
+      checkpoint,
+      ended: ended.map(({ pid, command }) => ({ pid, command })),
+      phases,
+      totalMs,
+    };
+  }
+
+  /** Refused while it runs. */
+  resume(id: SandboxId, { memory }: { memory: boolean }): Promise<SandboxResumed> {
+    const waking = this.#resume(this.#options.find(id), memory).finally(() => {
+      if (this.#waking.get(id) === waking) this.#waking.delete(id);
+    });
+    if (!this.#waking.has(id)) this.#waking.set(id, waking);
+    return waking;
+  }
+
+  /** Brings it back if it is paused, or about to be; of one that runs it asks nothing. */
+  async wake(id: SandboxId): Promise<void> {
+    const { sandbox } = this.#options.find(id);
+    const isAwake = (): boolean => !["pausing", "paused", "resuming"].includes(sandbox.state);
+    if (isAwake() && !this.#waking.has(id)) return;
+    try {
+      await (this.#waking.get(id) ?? this.resume(id, { memory: true }));
+    } catch (error) {
+      // A pause that was refused leaves nothing to bring back.
+      if (!isAwake()) throw error;
+    }
+  }
+
+  /** False: something stands in the way, and it is tried again after as long; nothing is lost by waiting. */
+  async pauseAtTimeout(managed: ManagedSandbox): Promise<boolean> {
+    const { id } = managed;
+    try {
+      await this.pause(id, { force: false });
+      return true;
+    } catch (error) {
+      this.#options.log.warn({ err: error, sandboxId: id }, "sandbox not paused at its timeout");
+      if (managed.sandbox.state === "running") managed.clock.restart();
+      return false;
+    }
+  }
+
+  checkpoints(id: SandboxId): Promise<CheckpointInfo[]> {
+    this.#options.find(id);
+    return this.#options.engine.checkpoints(id);
+  }
+
+  async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
+    const { engine, proxyPort } = this.#options;
+    const { checkpoint, phases, totalMs } = await engine.resume(managed.id, { memory });
+    if (!memory && proxyPort !== undefined) {
+      await managed.sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(proxyTimeoutMs) });
+    }
+    await managed.commands.carryOn();
+    await managed.resumed();
+    return { sandbox: managed.info(), checkpoint, phases, totalMs };
+  }
+}

@@ -1,0 +1,146 @@
+import type { CheckpointInfo, CommandInfo, SandboxInfo, SandboxPaused, SandboxResumed } from "@atoll/protocol";
+import { afterEach, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { runAtoll } from "../support/atoll-command.ts";
+import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
+
+let server: TestServerProcess | undefined;
+afterEach(async () => {
+  await server?.dispose();
+  server = undefined;
+});
+
+async function start(options: Parameters<typeof startTestServerProcess>[0] = {}): Promise<TestServerProcess> {
+  server = await startTestServerProcess(options);
+  return server;
+}
+
+const soon = { timeout: 30_000, interval: 100 };
+/** A request is no idleness: longer apart than the timeout. */
+const seldom = { timeout: 30_000, interval: 3_000 };
+const gvisor = { driver: "gvisor" } as const;
+const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
+
+async function stateOf(api: ApiClient, id: string): Promise<string> {
+  return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body.state;
+}
+
+async function outputOf(api: ApiClient, path: string): Promise<string> {
+  const info = await api.ask<CommandInfo>("GET", path);
+  return `${info.body.state} ${info.body.stdoutBytes}`;
+}
+
+test("a command goes on over pause, a server that is killed, and the resume that its next input brings", async () => {
+  const first = await start();
+  const api = new ApiClient(first.url, first.key);
+  const { sandbox } = await api.create(gvisor);
+  const command = await api.start(sandbox.id, { shell: counting, stdin: true });
+  const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
+  await api.fetch("POST", `${path}/stdin?offset=0`, { body: "a\n" });
+  await expect.poll(() => outputOf(api, path), soon).toBe("running 4");
+
+  const paused = await api.ask<SandboxPaused>("POST", `/sandboxes/${sandbox.id}/pause`, {});
+  expect(paused.body).toMatchObject({ checkpoint: 1, ended: [], sandbox: { state: "paused", runningCommands: 1 } });
+  const total = Object.values(paused.body.phases).reduce((sum, ms) => sum + ms, 0);
+  expect(total).toBeCloseTo(paused.body.totalMs, 3);
+  // Looking does not wake it.
+  expect(await outputOf(api, path)).toBe("running 4");
+  expect(await stateOf(api, sandbox.id)).toBe("paused");
+  await first.signal("SIGKILL");
+
+  const second = await start({ dataDir: first.dataDir });
+  const again = new ApiClient(second.url, first.key);
+  expect(await stateOf(again, sandbox.id)).toBe("paused");
+  expect(await outputOf(again, path)).toBe("running 4");
+  await again.fetch("POST", `${path}/stdin?offset=2`, { body: "b\n" });
+  expect(await stateOf(again, sandbox.id)).toBe("running");
+  await again.fetch("DELETE", `${path}/stdin`);
+  const end = await again.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=30000`);
+  expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 8 });
+  expect(await (await again.fetch("GET", `${path}/output`)).text()).toContain("b 2");
+});
+
+test("files, ports and new commands wake a paused sandbox; a resume of one that runs is refused by name", async () => {
+  const api = await start().then(({ url, key }) => new ApiClient(url, key));
+  const { sandbox } = await api.create(gvisor);
+  const at = `/sandboxes/${sandbox.id}`;
+  const pause = (): Promise<unknown> => api.ask("POST", `${at}/pause`, {});
+  await api.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+  await pause();
+  expect(await (await api.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("kept");
+  expect(await stateOf(api, sandbox.id)).toBe("running");
+  await pause();
+  const command = await api.start(sandbox.id, { shell: "cat note" });
+  const end = await api.ask<CommandInfo>("GET", `${at}/commands/${command.id}/wait?timeoutMs=30000`);
+  expect(end.body).toMatchObject({ exitCode: 0, stdoutBytes: 4 });
+  const refused = await api.ask("POST", `${at}/resume`, {});
+  expect(refused.body.error).toMatchObject({ code: "invalid_state", details: { state: "running" } });
+  const list = await api.ask<{ checkpoints: CheckpointInfo[] }>("GET", `${at}/checkpoints`);
+  expect(list.body.checkpoints.map(({ n, parent }) => [n, parent])).toEqual([
+    [1, null],
+    [2, 1],
+  ]);
+});
+
+test("from a shell: pause, look, resume", async () => {
+  const running = await start();
+  const { sandbox } = await new ApiClient(running.url, running.key).create(gvisor);
+  const paused = await runAtoll(running, ["pause", sandbox.id]);
+  expect(paused).toMatchObject({ exitCode: 0, stdout: `${sandbox.id}\n` });
+  expect((await runAtoll(running, ["ls", "--state", "paused", "-q"])).stdout).toBe(`${sandbox.id}\n`);
+  expect((await runAtoll(running, ["checkpoints", sandbox.id])).stdout).toMatch(/NUMBER[^]*\n *1 /);
+  const resumed = await runAtoll(running, ["resume", "--json", sandbox.id]);
+  expect(JSON.parse(resumed.stdout)).toMatchObject({ checkpoint: 1, sandbox: { state: "running" } });
+  const again = await runAtoll(running, ["resume", sandbox.id]);
+  expect(again).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("it is running") });
+});
+
+test("without its memory it starts afresh on its files, and its commands are told as lost", async () => {
+  const api = await start().then(({ url, key }) => new ApiClient(url, key));
+  const { sandbox } = await api.create(gvisor);
+  const at = `/sandboxes/${sandbox.id}`;
+  await api.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+  const command = await api.start(sandbox.id, { shell: "sleep 1000" });
+  await api.ask("POST", `${at}/pause`, {});
+  const resumed = await api.ask<SandboxResumed>("POST", `${at}/resume`, { memory: false });
+  expect(resumed.body).toMatchObject({ checkpoint: 1, sandbox: { state: "running" } });
+  const lost = await api.ask<CommandInfo>("GET", `${at}/commands/${command.id}/wait?timeoutMs=30000`);
+  expect(lost.body).toMatchObject({ state: "lost", exitCode: null });
+  expect(await (await api.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("kept");
+});
+
+test("a file that was deleted but is open is named, nothing is lost, and force ends who has it", async () => {
+  const api = await start().then(({ url, key }) => new ApiClient(url, key));
+  const { sandbox } = await api.create(gvisor);
+  const at = `/sandboxes/${sandbox.id}`;
+  const command = await api.start(sandbox.id, { shell: "exec 3>gone; rm gone; echo ready; exec sleep 1000" });
+  await expect.poll(() => outputOf(api, `${at}/commands/${command.id}`), soon).toBe("running 6");
+  const refused = await api.ask("POST", `${at}/pause`, {});
+  expect(refused.body.error).toMatchObject({ code: "unsaveable" });
+  expect(JSON.stringify(refused.body.error)).toContain("/home/user/gone");
+  expect(await stateOf(api, sandbox.id)).toBe("running");
+  const forced = await api.ask<SandboxPaused>("POST", `${at}/pause`, { force: true });
+  expect(forced.body.ended).toEqual([expect.objectContaining({ command: expect.stringContaining("sleep") })]);
+  expect(forced.body.sandbox.state).toBe("paused");
+});
+
+test("an idle sandbox is paused when it is to be, and its time begins anew when it wakes", async () => {
+  const api = await start().then(({ url, key }) => new ApiClient(url, key));
+  const { sandbox } = await api.create({ ...gvisor, timeouts: { idleMs: 1_000, onTimeout: "pause" } });
+  await expect.poll(() => stateOf(api, sandbox.id), seldom).toBe("paused");
+  expect((await api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body.endsAtMs).toBeUndefined();
+  await api.start(sandbox.id, { shell: "true" });
+  await expect.poll(() => stateOf(api, sandbox.id), seldom).toBe("paused");
+});
+
+test("a server that is to pause on exit leaves its sandboxes paused", async () => {
+  const first = await start({ flags: ["--pause-on-exit"] });
+  const { sandbox } = await new ApiClient(first.url, first.key).create(gvisor);
+  expect(await first.signal("SIGTERM")).toEqual({ code: 0, signal: null });
+  const second = await start({ dataDir: first.dataDir });
+  const api = new ApiClient(second.url, first.key);
+  expect(await stateOf(api, sandbox.id)).toBe("paused");
+  const command = await api.start(sandbox.id, { shell: "echo back" });
+  const end = await api.ask<CommandInfo>("GET", `/sandboxes/${sandbox.id}/commands/${command.id}/wait?timeoutMs=30000`);
+  expect(end.body).toMatchObject({ exitCode: 0, stdoutBytes: 5 });
+});
