@@ -9,13 +9,16 @@ export type LeaseLoss =
   /** Its document is gone, and with it the memory of its epoch. */
   | { reason: "removed" }
   /** It was given back by its owner. */
-  | { reason: "released" };
+  | { reason: "released" }
+  /** Its owner has stopped renewing it, and leaves it to its successor. */
+  | { reason: "abandoned" };
 
 const sentences = {
   expired: "it could not be renewed in time",
   stolen: "another server has taken it",
   removed: "its document was removed from the store",
   released: "it was given back",
+  abandoned: "it was left to the next process of this server",
 } as const satisfies Record<LeaseLoss["reason"], string>;
 
 export function leaseLost(key: string, epoch: number, loss: LeaseLoss, cause?: unknown): SandboxError {

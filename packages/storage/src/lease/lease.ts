@@ -5,13 +5,16 @@ import type { LeaseFile, LeaseSight } from "./lease-file.ts";
 import { leaseLost, type LeaseLoss } from "./lease-lost.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
 
-/** Only `held` lets anything be done. The other ways out of it are final: who wants the lease back acquires it again, under a new epoch. */
+type LeaseEvent = "release" | "confirm" | "lose" | "abandon";
+
+/** Only `held` lets anything be done, and there is no way back to it: who wants the lease again acquires it, under a new epoch. */
 export const leaseTransitions = {
-  held: { release: "releasing", lose: "lost" },
+  held: { release: "releasing", lose: "lost", abandon: "abandoned" },
   releasing: { confirm: "released", lose: "lost" },
   released: {},
   lost: {},
-} as const satisfies Record<string, Record<string, string>>;
+  abandoned: {},
+} as const satisfies Record<string, Partial<Record<LeaseEvent, string>>>;
 
 export type LeaseState = keyof typeof leaseTransitions;
 
@@ -133,6 +136,14 @@ export class Lease implements Fence, AsyncDisposable {
     return this.#release;
   }
 
+  /**
+   * Stops renewing and tells nobody, for a process that ends and leaves its sandboxes to the next one of the same server. Others get the lease
+   * when it has run out.
+   */
+  abandon(): void {
+    if (this.#state === "held") this.#end("abandon", { reason: "abandoned" });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release();
   }
@@ -228,12 +239,19 @@ export class Lease implements Fence, AsyncDisposable {
   }
 
   #lose(loss: LeaseLoss): void {
-    this.#end("lost", loss);
+    this.#end("lose", loss);
     this.#tell(() => this.#held.callbacks.onLost?.(loss));
   }
 
-  #end(state: "lost" | "releasing", loss: LeaseLoss): void {
-    this.#state = state;
+  #move(event: LeaseEvent): void {
+    const events: Partial<Record<LeaseEvent, LeaseState>> = leaseTransitions[this.#state];
+    const next = events[event];
+    if (next === undefined) throw new Error(`A lease that is ${this.#state} cannot ${event}`);
+    this.#state = next;
+  }
+
+  #end(event: "lose" | "release" | "abandon", loss: LeaseLoss): void {
+    this.#move(event);
     this.#loss = loss;
     this.#cancelExpiry();
     this.#ended.abort(leaseLost(this.key, this.epoch, loss));
@@ -243,7 +261,7 @@ export class Lease implements Fence, AsyncDisposable {
   async #giveBack(): Promise<void> {
     if (this.#state !== "held") return;
     if (!this.isCurrent) return this.#lose({ reason: "expired" });
-    this.#end("releasing", { reason: "released" });
+    this.#end("release", { reason: "released" });
     await this.#keeping;
     const { clock, timing } = this.#held;
     const pointlessAtMs = this.#validFromMs + timing.ttlMs;
@@ -251,13 +269,13 @@ export class Lease implements Fence, AsyncDisposable {
     while (clock.now() < pointlessAtMs) {
       const failure = await this.#tryToGiveBack();
       if (failure === undefined) {
-        this.#state = "released";
+        this.#move("confirm");
         return;
       }
       cause = failure;
       if (!isSandboxError(failure, "conflict")) await pause(clock, timing.retryMs);
     }
-    this.#state = "lost";
+    this.#move("lose");
     throw new SandboxError("unavailable", `Cannot give the lease ${this.key} back: the store did not take it`, {
       suggestion: "Nothing needs to be done: it runs out by itself.",
       details: { key: this.key, epoch: this.epoch },

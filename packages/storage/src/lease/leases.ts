@@ -1,4 +1,4 @@
-import type { ObjectStore } from "../object-store.ts";
+import type { CallOptions, ObjectStore } from "../object-store.ts";
 import { Acquisition, type HandoverProgress } from "./acquisition.ts";
 import { systemClock, type Clock } from "./clock.ts";
 import { partyOf, type Claimant, type LeaseParty } from "./lease-document.ts";
@@ -48,6 +48,13 @@ export class Leases {
   readonly #sessions = new Set<string>();
   readonly #listeners = new Map<string, Set<{ nudge(): void }>>();
 
+  /** Proves first that conditions hold in this store, and rejects with `unsupported` where they do not: leases would be worth nothing there. */
+  static async open(options: LeasesOptions, call: CallOptions = {}): Promise<Leases> {
+    await options.store.probe(call);
+    return new Leases(options);
+  }
+
+  /** For a store that was probed. */
   constructor(options: LeasesOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
@@ -72,7 +79,7 @@ export class Leases {
   }
 
   /** Who has it and who waits, without any claim. */
-  async look(key: string, options: { signal?: AbortSignal } = {}): Promise<LeaseView | undefined> {
+  async look(key: string, options: CallOptions = {}): Promise<LeaseView | undefined> {
     const sight = await this.#file(key).read(options.signal);
     if (sight === undefined) return undefined;
     this.#observations.note(key, sight.document);

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { Leases } from "../../src/index.ts";
 import { LeaseLab, leaseKey } from "../support/lease/lab.ts";
+import { MemoryObjectStore } from "../support/memory-object-store.ts";
 
 const a = { id: "a", url: "http://a" };
 
@@ -172,4 +174,13 @@ test.for([
   expect(await lab.errorOf(leases.acquire(leaseKey))).toMatchObject({ code: "unsupported" });
   expect(await lab.errorOf(leases.waitForHandover(leaseKey))).toMatchObject({ code: "unsupported" });
   expect((await lab.store.get(leaseKey))?.data.toString()).toBe(text);
+});
+
+test("there are no leases in a store that ignores conditions", async () => {
+  const store = new MemoryObjectStore();
+  const put = store.put.bind(store);
+  store.put = (key, data) => put(key, data);
+  const self = { id: "a", url: "" };
+  await expect(Leases.open({ store, self })).rejects.toMatchObject({ code: "unsupported" });
+  await expect(Leases.open({ store: new MemoryObjectStore(), self })).resolves.toBeInstanceOf(Leases);
 });

@@ -1,5 +1,6 @@
+import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
-import type { Lease, LeaseCallbacks } from "../../src/index.ts";
+import { leaseTransitions, type Lease, type LeaseCallbacks } from "../../src/index.ts";
 import { labTiming, LeaseLab, leaseKey, type LabServer } from "../support/lease/lab.ts";
 
 /** What an owner was told, in order. */
@@ -182,4 +183,29 @@ describe("giving back", () => {
     await lab.of(lease[Symbol.asyncDispose]());
     expect(await lab.document()).toMatchObject({ owner: null });
   });
+});
+
+describe("leaving it to a successor", () => {
+  test("nothing is written any more, and the next process of the same server takes it at once", async () => {
+    const { lab, server, lease, told } = await hold();
+    lease.abandon();
+    lease.abandon();
+    expect(lease).toMatchObject({ state: "abandoned", isCurrent: false });
+    expect(lease.signal.reason).toMatchObject({ code: "lease_lost", details: { reason: "abandoned" } });
+    const { calls } = server;
+    const document = await lab.document();
+    await lab.of(lease.release());
+    await lab.timeline.advance(3000);
+    expect(server.calls).toBe(calls);
+    expect(await lab.document()).toEqual(document);
+    expect(told.log).toEqual([]);
+    const next = lab.server("a", { isPredecessor: ({ id }) => id === "a" });
+    expect(await lab.of(next.leases.acquire(leaseKey))).toMatchObject({ epoch: 2, origin: "reclaimed" });
+  });
+});
+
+test("every state of a lease has its place on the page", async () => {
+  const page = await readFile(new URL("../../../../docs/leases.md", import.meta.url), "utf8");
+  const [, picture = ""] = /The states of a lease at its owner\n\n```\n([\s\S]*?)```/.exec(page) ?? [];
+  for (const state of Object.keys(leaseTransitions)) expect(picture).toMatch(new RegExp(`\\b${state}\\b`));
 });
