@@ -3,6 +3,7 @@
 
 #include "init.h"
 #include "launch.h"
+#include "merge.h"
 #include "protocol.h"
 #include "tool.h"
 
@@ -14,10 +15,12 @@ int main(int argc, char **argv) {
         return tool_main(argc - 2, argv + 2);
     if (strcmp(role, "launch") == 0)
         return launch_main(argc - 2, argv + 2);
+    if (strcmp(role, "merge") == 0)
+        return merge_main(argc - 2, argv + 2);
     if (strcmp(role, "--version") == 0) {
         printf("%d\n", ATOLL_VERSION);
         return 0;
     }
-    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | --version\n");
+    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | merge LOWER UPPER TARGET LINKS [BELOW]... | --version\n");
     return 2;
 }

@@ -22,11 +22,11 @@ function promises(page: string): string[] {
   return [...page.matchAll(/console\.log\(.*\);? \/\/ (.*)$/gm)].map(([, text = ""]) => text);
 }
 
-test("the blocks of docs/engine.md run, and print what their comments say", async () => {
+test.for(["engine", "persistence"])("the blocks of docs/%s.md run, and print what their comments say", async (name) => {
   const dataDir = await makeDataDir();
-  const page = await readFile(join(repositoryRoot, "docs", "engine.md"), "utf8");
+  const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
   // Beside the sources, so that the packages are found.
-  const script = join(repositoryRoot, "tests", "e2e", `.engine-page-${process.pid}.ts`);
+  const script = join(repositoryRoot, "tests", "e2e", `.${name}-page-${process.pid}.ts`);
   await writeFile(script, programOf(page, { dataDir, guestPath: guestBinaryPath() }));
   try {
     const program = await startHostProcess(process.execPath, ["--conditions=source", "--import", "tsx", script], {

@@ -1,4 +1,4 @@
-import { stat } from "node:fs/promises";
+import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isSandboxError } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -109,6 +109,28 @@ describe("rollback", () => {
     const later = sandbox.attach(first.streamId, { stdoutBytes: 4, stderrBytes: 0 });
     await later.writeStdin("three\n");
     expect(await new Conversation(later).until(/\n/)).toBe("3\n");
+    await sandbox.kill();
+  });
+
+  test("a removed checkpoint is gone with its layer unless a fork needs it, and its number is not used again", async () => {
+    const { engine, dataDir } = host;
+    const sandbox = await engine.create({});
+    await engine.pause(sandbox.id);
+    await engine.resume(sandbox.id);
+    await sandbox.files.write("/home/user/note", "second");
+    await engine.pause(sandbox.id);
+    const { sandboxes } = await engine.fork(sandbox.id);
+    await engine.rollback(sandbox.id, 1);
+    const refused: unknown = await engine.removeCheckpoint(sandbox.id, 1).catch((reason: unknown) => reason);
+    expect(isSandboxError(refused, "in_use")).toBe(true);
+    expect(await engine.removeCheckpoint(sandbox.id, 2)).toBe(true);
+    expect(await engine.removeCheckpoint(sandbox.id, 2)).toBe(false);
+    const { checkpoint } = await engine.pause(sandbox.id);
+    expect(checkpoint).toBe(3);
+    expect((await sandboxes[0]?.files.readAll("/home/user/note"))?.toString()).toBe("second");
+    expect(await readdir(join(dataDir, "layers"))).toContain(`${sandbox.id}-2`);
+    await Promise.all(sandboxes.map((copy) => copy.kill()));
+    expect(await readdir(join(dataDir, "layers"))).not.toContain(`${sandbox.id}-2`);
     await sandbox.kill();
   });
 

@@ -22,6 +22,7 @@ import { detectCgroups } from "./limits/detect-cgroups.ts";
 import { createSandbox, type CreateOptions } from "./operations/create.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/fork.ts";
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
+import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { rollbackSandbox } from "./operations/rollback.ts";
 import { Sandbox } from "./sandbox.ts";
@@ -126,6 +127,11 @@ export class Engine {
     return new CheckpointStore(this.#life(id).parts.layout).list();
   }
 
+  /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
+  async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
+    return removeCheckpoint(this.#context, this.#life(id), checkpoint);
+  }
+
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */
   async close(): Promise<void> {
     for (const life of this.#context.lives.values()) life.detach();
@@ -167,7 +173,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
-    layers: new LayerLibrary(layout),
+    layers: new LayerLibrary(layout, { mergerPath: options.guestPath }),
     readCpuFeatures: options.readCpuFeatures ?? readCpuFeatures,
     atStep: options.atStep ?? (() => undefined),
   });

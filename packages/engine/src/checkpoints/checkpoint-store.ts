@@ -1,12 +1,15 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { mkdir, open, readdir, readFile, stat } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rename, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
 import { writeDurably } from "../store/durable-file.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+
+/** Behind the number of a checkpoint that is gone. */
+const retiredMark = ".gone";
 
 /** The checkpoints of one sandbox: numbered directories, each complete from the moment it has its manifest. */
 export class CheckpointStore {
@@ -18,21 +21,16 @@ export class CheckpointStore {
 
   /** Of all directories, also of those without a manifest, in order. */
   async numbers(): Promise<number[]> {
-    try {
-      const found = await readdir(this.#sandbox.checkpointsDir);
-      return found
-        .filter((name) => /^[1-9]\d{0,8}$/.test(name))
-        .map(Number)
-        .toSorted((a, b) => a - b);
-    } catch (error) {
-      if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
-      throw error;
-    }
+    return (await this.#names())
+      .filter((name) => /^[1-9]\d{0,8}$/.test(name))
+      .map(Number)
+      .toSorted((a, b) => a - b);
   }
 
-  /** The number of the next one. */
+  /** The number of the next one; that of one that was removed is not given again, since forks may still have its layer. */
   async next(): Promise<number> {
-    return ((await this.numbers()).at(-1) ?? 0) + 1;
+    const used = (await this.#names()).map((name) => Number.parseInt(name, 10)).filter((n) => n > 0);
+    return Math.max(0, ...used) + 1;
   }
 
   /** Makes an empty directory for an image with this guest in it. */
@@ -125,9 +123,25 @@ export class CheckpointStore {
     await writeDurably(manifestFile, `${JSON.stringify(CheckpointManifest.parse(manifest), undefined, 2)}\n`);
   }
 
-  /** Idempotent. */
+  /** Idempotent. For one that was never finished. */
   async remove(n: number): Promise<void> {
     await removeTree(this.#sandbox.checkpoint(n).dir);
+  }
+
+  /** Gives up a finished one, in one step; its number stays taken. */
+  async retire(n: number): Promise<void> {
+    const retired = `${this.#sandbox.checkpoint(n).dir}${retiredMark}`;
+    await rename(this.#sandbox.checkpoint(n).dir, retired);
+    await Promise.all((await readdir(retired)).map((name) => removeTree(join(retired, name))));
+  }
+
+  async #names(): Promise<string[]> {
+    try {
+      return await readdir(this.#sandbox.checkpointsDir);
+    } catch (error) {
+      if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+      throw error;
+    }
   }
 }
 

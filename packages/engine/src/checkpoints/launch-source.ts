@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import type { CheckpointManifest } from "@atoll/protocol";
 import type { LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -22,7 +21,7 @@ export function withMemory(
   { n, guest }: Pick<CheckpointManifest, "n" | "guest">,
 ): LaunchSource {
   const { memoryDir } = life.parts.layout.checkpoint(n);
-  return { ...files, memoryDir, guestLayer: join(context.layout.guestDir, guest) };
+  return { ...files, memoryDir, guestLayer: context.layout.guestLayer(guest) };
 }
 
 export function frozenBytesOf(manifest: CheckpointManifest | undefined): number {

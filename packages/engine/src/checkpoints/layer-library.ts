@@ -11,6 +11,7 @@ import { CheckpointStore } from "./checkpoint-store.ts";
 import { digestTree, stampTree } from "./seal-layer.ts";
 
 const syncTimeoutMs = 10 * 60_000;
+const mergeTimeoutMs = 30 * 60_000;
 
 /** What is known of a layer on this machine; kept beside it. */
 const SealFile = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
@@ -21,12 +22,15 @@ const SealFile = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp:
  */
 export class LayerLibrary {
   #layout: DataLayout;
+  #mergerPath: string;
   /** Made, and not in a manifest yet. */
   #unpublished = new Set<string>();
   #turn: Promise<unknown> = Promise.resolve();
 
-  constructor(layout: DataLayout) {
+  /** `mergerPath`: the guest's binary, which can also merge layers. */
+  constructor(layout: DataLayout, options: { mergerPath: string }) {
     this.#layout = layout;
+    this.#mergerPath = options.mergerPath;
   }
 
   /** Per tree of a template, the directories to mount, the topmost first. */
@@ -64,6 +68,35 @@ export class LayerLibrary {
     const [seal, stamp] = await Promise.all([digestTree(trees, signal), stampTree(trees, signal)]);
     await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
     return { id, ...seal };
+  }
+
+  /**
+   * One layer that is to those below it what two of them, the upper first, are together. For a stack that grows too deep; the two are not
+   * changed, others may need them. `below`: per tree, all that lies under the two.
+   */
+  async merge(
+    id: LayerId,
+    [upper, lower]: [LayerPart, LayerPart],
+    below: string[][],
+    signal: AbortSignal,
+  ): Promise<LayerPart> {
+    this.#unpublished.add(id);
+    await removeTree(this.#dir(id));
+    const links = join(this.#dir(id), "links");
+    await mkdir(links, { recursive: true, mode: 0o700 });
+    for (const tree of await readdir(this.#trees(upper.id))) {
+      const target = join(this.#trees(id), tree, "upper");
+      await mkdir(target, { recursive: true });
+      const pair = [lower, upper].map((part) => join(this.#trees(part.id), tree, "upper"));
+      const words = ["merge", ...pair, target, links, ...(below[Number(tree)] ?? [])];
+      const { exitCode, stderr } = await run(this.#mergerPath, words, {
+        signal,
+        timeoutMs: mergeTimeoutMs,
+      });
+      if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make layer ${id}: ${stderr.trim()}`);
+    }
+    await removeTree(links);
+    return this.seal(id, signal);
   }
 
   /** Rejects with `unrestorable` unless the layer is there and what the manifest says it is. */
@@ -113,9 +146,10 @@ export class LayerLibrary {
       if (!id.success) continue;
       const store = new CheckpointStore(this.#layout.sandbox(id.data));
       for (const n of await store.numbers()) {
-        // Also of one that is not finished: a later server may do it.
-        needed.add(layerId(id.data, n));
-        for (const layer of (await store.find(n))?.layers ?? []) needed.add(layer.id);
+        const manifest = await store.find(n);
+        for (const layer of manifest?.layers ?? []) needed.add(layer.id);
+        // One that is not finished may be finished by a later server.
+        if (manifest === undefined) needed.add(layerId(id.data, n));
       }
     }
     return needed;

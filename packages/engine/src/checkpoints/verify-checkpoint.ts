@@ -1,5 +1,4 @@
 import { access } from "node:fs/promises";
-import { join } from "node:path";
 import { SandboxError, type CheckpointManifest } from "@atoll/protocol";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
@@ -42,7 +41,7 @@ async function assertMachineFits(
   const present = new Set(await context.readCpuFeatures());
   const lacking = cpuFeatures.filter((feature) => !present.has(feature));
   if (lacking.length > 0) throw refuse(`its processor lacks ${lacking.join(", ")}`, { lacking });
-  const hasGuest = await access(join(context.layout.guestDir, guest)).then(
+  const hasGuest = await access(context.layout.guestLayer(guest)).then(
     () => true,
     () => false,
   );

@@ -6,6 +6,7 @@ import {
   type LayerPart,
   type PhaseTimes,
 } from "@atoll/protocol";
+import { cheapestMerge } from "../checkpoints/bound-stack.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
@@ -194,7 +195,7 @@ export async function finishPause(pause: Pause): Promise<CheckpointManifest> {
     context.layers.seal(layer, signal),
     context.readCpuFeatures(),
   ]);
-  const layers: LayerPart[] = [own, ...(parent?.layers ?? [])];
+  const layers = await boundStack(pause, [own, ...(parent?.layers ?? [])], signal);
   clock.lap("layer");
   const manifest: CheckpointManifest = {
     version: 1,
@@ -211,14 +212,43 @@ export async function finishPause(pause: Pause): Promise<CheckpointManifest> {
     layers,
     phases: clock.phases,
   };
-  await Promise.all([store.verifyMemory(manifest), context.layers.verify(own, signal)]);
+  await Promise.all([
+    store.verifyMemory(manifest),
+    ...layers.slice(0, 1).map((part) => context.layers.verify(part, signal)),
+  ]);
   await step(pause, "sealed");
-  await context.layers.publish(layers, () => store.publish(manifest));
+  await context.layers.publish([own, ...layers], () => store.publish(manifest));
   await step(pause, "manifest");
   clock.lap("verify");
   const { phases } = clock;
+  // A layer that was merged into another may be needed by nobody.
+  if (layers.length <= (parent?.layers.length ?? 0)) await context.layers.collect();
   await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), { phases });
   return manifest;
+}
+
+/** A stack that cannot be merged is used as it is, for as long as it can be mounted. */
+async function boundStack(pause: Pause, layers: LayerPart[], signal: AbortSignal): Promise<LayerPart[]> {
+  const { context, life, store, n } = pause;
+  const at = cheapestMerge(layers);
+  const [upper, lower] = at === undefined ? [] : layers.slice(at, at + 2);
+  if (at === undefined || upper === undefined || lower === undefined) return layers;
+  const { trees } = life.parts.template;
+  const frozen = context.layers.directories(layers.slice(at + 2), trees.length);
+  const guestLayer = context.layout.guestLayer(await store.guestOf(n));
+  const below = trees.map((tree, index) => [
+    ...(frozen[index] ?? []),
+    ...(index === 0 ? [guestLayer] : []),
+    ...tree.lower,
+  ]);
+  const id = layerId(life.record.id, n, "merged");
+  try {
+    return layers.toSpliced(at, 2, await context.layers.merge(id, [upper, lower], below, signal));
+  } catch {
+    signal.throwIfAborted();
+    await context.layers.discard(id);
+    return layers;
+  }
 }
 
 /** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */

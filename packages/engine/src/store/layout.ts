@@ -29,6 +29,11 @@ export class DataLayout {
     return join(this.root, "guest");
   }
 
+  /** The layer with one version of the guest in it. */
+  guestLayer(name: string): string {
+    return join(this.guestDir, name);
+  }
+
   get sandboxesDir(): string {
     return join(this.root, "sandboxes");
   }

@@ -43,7 +43,7 @@ beforeEach(() => {
       local: new LocalDriver({ runs }),
     },
     startTimeoutMs: 1000,
-    layers: new LayerLibrary(layout),
+    layers: new LayerLibrary(layout, { mergerPath: "/none" }),
     readCpuFeatures: async () => [],
     atStep: () => undefined,
   });

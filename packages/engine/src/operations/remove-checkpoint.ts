@@ -1,0 +1,24 @@
+import { SandboxError } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+
+/** True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox stands on. */
+export function removeCheckpoint(context: EngineContext, life: SandboxLife, n: number): Promise<boolean> {
+  return life.inTurn(async () => {
+    const { record } = life;
+    const { id } = record;
+    const current = "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
+    if (n === current) {
+      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: sandbox ${id} stands on it`, {
+        suggestion: "Pause the sandbox again, or roll it back to another one, then remove this one.",
+        details: { sandboxId: id, checkpoint: n },
+      });
+    }
+    const store = new CheckpointStore(life.parts.layout);
+    if (!(await store.numbers()).includes(n)) return false;
+    await store.retire(n);
+    await context.layers.collect();
+    return true;
+  });
+}

@@ -1,0 +1,85 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { CheckpointManifest } from "@atoll/protocol";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+let host: TestEngine;
+beforeAll(async () => {
+  host = await openTestEngine();
+});
+afterAll(() => host.dispose());
+
+const MiB = 1024 * 1024;
+
+test(
+  "twenty pauses keep every change made in between, in a stack that stays shallow",
+  { timeout: 300_000 },
+  async () => {
+    const { engine } = host;
+    const sandbox = await engine.create({});
+    const command = "i=0; while read n; do i=$((i+1)); echo $n >>log; echo $i; done";
+    const counting = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
+    const events = counting[Symbol.asyncIterator]();
+    for (let n = 1; n <= 20; n += 1) {
+      await counting.writeStdin(`${n}\n`);
+      const { value } = await events.next();
+      expect(value?.data.toString()).toBe(`${n}\n`);
+      // One file is new, one is gone, one directory is another one, one file changes its kind, and one comes back.
+      await runIn(
+        sandbox,
+        `echo ${n} >new${n}; rm -f new$((${n} - 2)); rm -rf dir; mkdir dir; echo ${n} >dir/in${n}; rm -rf kind; if (( ${n} % 2 )); then mkdir kind; echo ${n} >kind/x; else echo ${n} >kind; fi; rm -f sometimes; (( ${n} % 3 )) || echo ${n} >sometimes`,
+      );
+      await engine.pause(sandbox.id);
+      await engine.resume(sandbox.id);
+      if (![2, 5, 20].includes(n)) continue;
+      const log = Array.from({ length: n }, (_, index) => `${index + 1}\n`).join("");
+      expect((await runIn(sandbox, "cat log")).output).toBe(log);
+      const expected = [`new${n - 1}`, `new${n}`, `dir/in${n}`, n % 2 === 1 ? "kind/x" : "kind"];
+      if (n % 3 === 0) expected.push("sometimes");
+      const found = (await runIn(sandbox, "find * ! -name log -type f")).output.trim().split("\n");
+      expect(found.toSorted()).toEqual(expected.toSorted());
+      expect((await runIn(sandbox, "cat kind 2>/dev/null || cat kind/x")).output).toBe(`${n}\n`);
+    }
+    const checkpoints = await engine.checkpoints(sandbox.id);
+    expect(checkpoints.map(({ n }) => n)).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
+    const manifest = await readFile(
+      join(host.dataDir, "sandboxes", sandbox.id, "checkpoints/20/manifest.json"),
+      "utf8",
+    );
+    expect(CheckpointManifest.parse(JSON.parse(manifest)).layers.length).toBeLessThanOrEqual(8);
+    await engine.rollback(sandbox.id, 7);
+    expect((await runIn(sandbox, "ls; cat log | wc -l")).output).toBe("dir\nkind\nlog\nnew6\nnew7\n7\n");
+    await sandbox.kill();
+    expect(await readdir(join(host.dataDir, "layers"))).toEqual([]);
+  },
+);
+
+test("the second pause writes about as much as has changed", async () => {
+  const { engine } = host;
+  const sandbox = await engine.create({});
+  await runIn(sandbox, "head -c 64M /dev/urandom >large");
+  await engine.pause(sandbox.id);
+  await engine.resume(sandbox.id);
+  await runIn(sandbox, "head -c 1M /dev/urandom >small");
+  await engine.pause(sandbox.id);
+  const [first, second] = await engine.checkpoints(sandbox.id);
+  if (first === undefined || second === undefined) throw new Error("There are two");
+  const ownBytes = (checkpoint: typeof first): number => checkpoint.sizeBytes - checkpoint.memoryBytes;
+  expect(ownBytes(first)).toBeGreaterThan(64 * MiB);
+  expect(ownBytes(second)).toBeGreaterThan(1 * MiB);
+  expect(ownBytes(second)).toBeLessThan(1.5 * MiB);
+  expect(second.filesBytes).toBe(ownBytes(first) + ownBytes(second));
+  expect(second.createdAtMs).toBeGreaterThanOrEqual(first.createdAtMs);
+  await sandbox.kill();
+});
+
+test("the disk quota counts what lies in the layers below", async () => {
+  const { engine } = host;
+  const sandbox = await engine.create({});
+  await runIn(sandbox, "head -c 8M /dev/urandom >large");
+  await engine.pause(sandbox.id);
+  await engine.resume(sandbox.id);
+  expect((await sandbox.usage()).diskBytes).toBeGreaterThan(8 * MiB);
+  await sandbox.kill();
+});

@@ -1,0 +1,151 @@
+import {
+  appendFile,
+  chmod,
+  copyFile,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  truncate,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
+import { join } from "node:path";
+import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+let host: TestEngine;
+let features: string[] = ["fpu", "sse2"];
+beforeAll(async () => {
+  host = await openTestEngine({ readCpuFeatures: async () => features });
+});
+afterAll(() => host.dispose());
+
+interface Paused {
+  id: SandboxId;
+  image: string;
+  manifest: string;
+  /** A file of the sandbox, in its layer. */
+  note: string;
+  layer: string;
+}
+
+async function makePaused(): Promise<Paused> {
+  const sandbox = await host.engine.create({});
+  await sandbox.files.write("/home/user/note", "kept as it was");
+  await host.engine.pause(sandbox.id);
+  const checkpoint = join(host.dataDir, "sandboxes", sandbox.id, "checkpoints/1");
+  const layer = join(host.dataDir, "layers", `${sandbox.id}-1`);
+  return {
+    id: sandbox.id,
+    image: join(checkpoint, "memory/checkpoint.img"),
+    manifest: join(checkpoint, "manifest.json"),
+    note: join(layer, "trees/0/upper/home/user/note"),
+    layer,
+  };
+}
+
+async function flipByte(path: string, at: number): Promise<void> {
+  const bytes = await readFile(path);
+  bytes[at] = (bytes[at] ?? 0) ^ 0xff;
+  await writeFile(path, bytes);
+}
+
+/** Each way in which something that was saved can be bad, and what the refusal names. */
+const damages: [what: string, named: RegExp, damage: (paused: Paused) => Promise<unknown>][] = [
+  ["a memory image with another byte", /checkpoint\.img: its contents/, ({ image }) => flipByte(image, 5_000)],
+  ["a memory image that is cut off", /checkpoint\.img: it has 1000 bytes/, ({ image }) => truncate(image, 1000)],
+  ["a memory image that is longer", /checkpoint\.img: it has/, ({ image }) => appendFile(image, "more")],
+  ["a memory image that is missing", /checkpoint\.img: it is missing/, ({ image }) => rm(image)],
+  ["a file with another byte, of the same size and time", /layer .* not what was saved/, changeUnseen],
+  ["a file that is cut off", /layer .* not what was saved/, ({ note }) => truncate(note, 3)],
+  ["a file that is missing", /layer .* not what was saved/, ({ note }) => rm(note)],
+  ["a file too many", /layer .* not what was saved/, ({ note }) => writeFile(`${note}2`, "")],
+  ["a layer that is missing", /layer .* it is missing/, ({ layer }) => rename(layer, `${layer}.away`)],
+  ["a manifest that is no manifest", /manifest\.json: it cannot be read/, ({ manifest }) => writeFile(manifest, "{}")],
+  ["a manifest that is missing", /manifest\.json: it is missing/, ({ manifest }) => rm(manifest)],
+];
+
+async function changeUnseen({ note }: Paused): Promise<void> {
+  const { atime, mtime } = await stat(note);
+  await flipByte(note, 2);
+  await utimes(note, atime, mtime);
+}
+
+async function expectRefusal(id: SandboxId, named: RegExp): Promise<void> {
+  const error: unknown = await host.engine.resume(id).catch((reason: unknown) => reason);
+  if (!isSandboxError(error, "unrestorable")) throw error;
+  expect(error.message).toMatch(named);
+  expect(host.engine.get(id).state).toBe("paused");
+  expect(await readdir(join(host.dataDir, "sandboxes", id, "run"))).toEqual([]);
+}
+
+describe("what was saved is looked at before anything is started", () => {
+  test.for(damages)("%s is refused by name", async ([, named, damage]) => {
+    const paused = await makePaused();
+    await damage(paused);
+    await expectRefusal(paused.id, named);
+    await rm(`${paused.layer}.away`, { recursive: true, force: true });
+    await host.engine.kill(paused.id);
+  });
+
+  test("parts of another sandbox are refused, and its own are good again", async () => {
+    const [mine, foreign] = [await makePaused(), await makePaused()];
+    await copyFile(mine.image, `${mine.image}.own`);
+    await copyFile(foreign.image, mine.image);
+    await expectRefusal(mine.id, /checkpoint\.img/);
+    await rename(`${mine.image}.own`, mine.image);
+
+    const own = await readFile(mine.manifest);
+    await copyFile(foreign.manifest, mine.manifest);
+    await expectRefusal(mine.id, /manifest\.json: it is that of checkpoint 1 of sandbox/);
+    await writeFile(mine.manifest, own);
+
+    await host.engine.resume(mine.id);
+    expect((await runIn(host.engine.get(mine.id), "cat note")).output).toBe("kept as it was");
+    await Promise.all([host.engine.kill(mine.id), host.engine.kill(foreign.id)]);
+  });
+
+  test("files that were touched, and are the same, are good", async () => {
+    const paused = await makePaused();
+    const { mode } = await stat(paused.note);
+    await chmod(paused.note, 0o600);
+    await chmod(paused.note, mode);
+    await host.engine.resume(paused.id);
+    expect((await runIn(host.engine.get(paused.id), "cat note")).output).toBe("kept as it was");
+    await host.engine.kill(paused.id);
+  });
+
+  test("a damaged memory image does not keep its files from being used", async () => {
+    const paused = await makePaused();
+    await truncate(paused.image, 1000);
+    await host.engine.resume(paused.id, { memory: false });
+    expect((await runIn(host.engine.get(paused.id), "cat note")).output).toBe("kept as it was");
+    await host.engine.kill(paused.id);
+  });
+});
+
+describe("a machine that lacks something is told what", () => {
+  test("a CPU feature", async () => {
+    const paused = await makePaused();
+    features = ["fpu"];
+    await expectRefusal(paused.id, /its processor lacks sse2/);
+    features = ["fpu", "sse2", "avx"];
+    await host.engine.resume(paused.id);
+    expect(host.engine.get(paused.id).state).toBe("running");
+    await host.engine.kill(paused.id);
+  });
+
+  test("the version of runsc, and the guest", async () => {
+    const paused = await makePaused();
+    const manifest = CheckpointManifest.parse(JSON.parse(await readFile(paused.manifest, "utf8")));
+    const older = { ...manifest, runtime: { ...manifest.runtime, version: "release-20200101.0" } };
+    await writeFile(paused.manifest, JSON.stringify(older));
+    await expectRefusal(paused.id, /saved by runsc release-20200101\.0, and here is/);
+    await writeFile(paused.manifest, JSON.stringify({ ...manifest, guest: "0123456789abcdef01234567" }));
+    await expectRefusal(paused.id, /guest 0123456789abcdef01234567 is not there/);
+    await host.engine.kill(paused.id);
+  });
+});
