@@ -15,6 +15,7 @@ import { EgressGates } from "./egress/egress-gates.ts";
 import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
 import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
+import { answerPlainly, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
 import { PortProxy } from "./ports/port-proxy.ts";
@@ -173,8 +174,9 @@ export class Server {
       });
       app.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
         socket.on("error", () => socket.destroy());
-        const isTaken = ports.upgrade(request, socket, head) || webSockets.handleUpgrade(request, socket, head);
-        if (!isTaken) refuse(socket, "404 Not Found");
+        if (ports.upgrade(request, socket, head)) return;
+        if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
+        else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
