@@ -71,6 +71,13 @@ export class DoomedClient {
 
   async #next(): Promise<Line | undefined> {
     const { done, value } = await this.#lines.next();
-    return done === true ? undefined : (JSON.parse(value) as Line);
+    if (done === true) return undefined;
+    try {
+      return JSON.parse(value) as Line;
+    } catch (error) {
+      // It was killed in the middle of a word.
+      if (this.#isDoomed) return undefined;
+      throw error;
+    }
   }
 }

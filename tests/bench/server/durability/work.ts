@@ -1,4 +1,4 @@
-import type { Atoll, CommandHandle, OutputEvent, Sandbox } from "@atoll/sdk";
+import { isSandboxError, type Atoll, type CommandHandle, type OutputEvent, type Sandbox } from "@atoll/sdk";
 import { payloadOf, type Plan } from "./plan.ts";
 
 /** What a client has come to know, and would not know any more if it died. */
@@ -25,10 +25,6 @@ export interface Worker {
 
 const pieceBytes = 16 * 1024;
 
-function commandName({ seed }: Plan): string {
-  return `round-${seed}`;
-}
-
 export function uploadPath({ seed }: Plan): string {
   return `/home/user/up-${seed}/file.bin`;
 }
@@ -43,7 +39,8 @@ export async function doWork(worker: Worker): Promise<Outcome> {
   const { sandbox, plan, tell } = worker;
   switch (plan.work) {
     case "exec":
-      return plan.isForeground ? runToEnd(worker) : follow(await start(worker), worker, 0);
+      // Only who has the key can ask again for what a client that has died may have started.
+      return plan.isForeground && plan.victim !== "client" ? runToEnd(worker) : follow(await start(worker), worker, 0);
     case "stdin": {
       const command = await start(worker);
       const [outcome] = await Promise.all([follow(command, worker, 0), sendAll(command, worker)]);
@@ -59,24 +56,33 @@ export async function doWork(worker: Worker): Promise<Outcome> {
 /** Carries on with the work of a client that has died, from what it had made known. */
 export async function carryOn(worker: Worker, known: Fact): Promise<Outcome> {
   const { sandbox, plan } = worker;
-  if (plan.work === "upload") return known.uploaded === true ? {} : doWork(worker);
-  const name = commandName(plan);
-  const found = (await sandbox.commands.list()).filter((command) => command.name === name);
-  if (found.length > 1) throw new Error(`${found.length} commands were started, not one`);
-  const [info] = found;
-  if (info === undefined) {
-    if (known.read !== undefined || known.accepted !== undefined) throw new Error("a command that was told is gone");
-    return doWork(worker);
+  if (plan.work === "upload") {
+    await assertWholeOrAbsent(worker);
+    return known.uploaded === true ? {} : doWork(worker);
   }
+  // The same key: what the other has started, or is just about to, is not started again.
+  const command = await start(worker);
+  const info = await sandbox.commands.get(command.id);
   const { accepted = 0 } = known;
   if (info.stdinBytes < accepted) throw new Error(`${accepted} bytes of input were taken, ${info.stdinBytes} are left`);
-  const command = await sandbox.commands.connect(info.id);
   const from = known.read ?? 0;
   const sent = plan.work === "stdin" ? sendRest(command, worker) : undefined;
   const [rest] = await Promise.all([follow(command, worker, from), sent]);
   const whole = await follow(command, worker, 0);
   if (!whole.output.subarray(from).equals(rest.output)) throw new Error("the log says something else when read again");
   return whole;
+}
+
+/** Also a file whose writer has died is there as it should be, or not at all. */
+async function assertWholeOrAbsent({ sandbox, plan }: Worker): Promise<void> {
+  const stored = await sandbox.files.read(uploadPath(plan), { as: "bytes" }).catch((error: unknown) => {
+    if (isSandboxError(error, "not_found")) return undefined;
+    throw error;
+  });
+  const expected = payloadOf(plan);
+  if (stored !== undefined && !expected.equals(stored)) {
+    throw new Error(`${stored.byteLength} of ${expected.byteLength} bytes of a file are there`);
+  }
 }
 
 function scriptOf(plan: Plan): string {
@@ -88,16 +94,19 @@ function scriptOf(plan: Plan): string {
   return `${mark}; awk 'BEGIN { ${loop} }' | head -c ${plan.bytes}; exit ${plan.exitCode}`;
 }
 
-function start({ sandbox, plan }: Worker): Promise<CommandHandle> {
-  const options = { name: commandName(plan), stdin: plan.work === "stdin", background: true } as const;
-  return sandbox.commands.run(scriptOf(plan), options);
+async function start({ client, sandbox, plan }: Worker): Promise<CommandHandle> {
+  const { command } = await client.http.call("runCommand", {
+    params: { id: sandbox.id },
+    body: { shell: scriptOf(plan), stdin: plan.work === "stdin", background: true },
+    idempotencyKey: `round-${plan.seed}`,
+  });
+  return sandbox.commands.connect(command.id);
 }
 
 async function runToEnd(worker: Worker): Promise<Outcome> {
   const { sandbox, plan } = worker;
   const reader = new Reader(worker, 0);
   const { exitCode } = await sandbox.commands.run(scriptOf(plan), {
-    name: commandName(plan),
     onOutput: (event) => reader.take(event),
   });
   return { exitCode, output: reader.output };
