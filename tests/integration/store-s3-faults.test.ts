@@ -1,34 +1,21 @@
-import { createHash, randomBytes } from "node:crypto";
-import { readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
 import { failing } from "../support/object-servers/faults.ts";
+import { useRandomFiles } from "../support/object-servers/random-file.ts";
 import { openS3Place, s3PieceBytes, type S3Place } from "../support/object-servers/s3-place.ts";
-import { makeDataDir } from "../support/test-root.ts";
 
+const makeFile = useRandomFiles();
 const places: S3Place[] = [];
-const directories: string[] = [];
 afterEach(async () => {
   await Promise.all(places.splice(0).map((place) => place.close()));
-  await Promise.all(directories.splice(0).map((directory) => rm(directory, { recursive: true })));
 });
 
 async function openPlace(...args: Parameters<typeof openS3Place>): Promise<S3Place> {
   const place = await openS3Place(...args);
   places.push(place);
   return place;
-}
-
-async function makeFile(
-  sizeBytes: number,
-): Promise<{ path: string; content: Buffer; sha256: string; sizeBytes: number }> {
-  const directory = await makeDataDir();
-  directories.push(directory);
-  const content = randomBytes(sizeBytes);
-  const path = join(directory, "file");
-  await writeFile(path, content);
-  return { path, content, sha256: createHash("sha256").update(content).digest("hex"), sizeBytes };
 }
 
 const text = (content: string) => Buffer.from(content);

@@ -4,6 +4,8 @@ export { probeConditions } from "./probe-conditions.ts";
 export { openStore } from "./open-store.ts";
 export { StoreConfig } from "./store-config.ts";
 export { FileObjectStore } from "./file/file-object-store.ts";
+export { GcsObjectStore } from "./gcs/gcs-object-store.ts";
+export type { GcsStoreOptions } from "./gcs/gcs-client.ts";
 export { S3ObjectStore } from "./s3/s3-object-store.ts";
 export type { S3StoreOptions } from "./s3/s3-client.ts";
 export { systemClock, type Clock } from "./lease/clock.ts";

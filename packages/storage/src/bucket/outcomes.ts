@@ -2,9 +2,9 @@ import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { CallOptions } from "../object-store.ts";
 import { storeFailure } from "./store-failure.ts";
 
-const never = new AbortController().signal;
-
-export const signalOf = (options: CallOptions | undefined): AbortSignal => options?.signal ?? never;
+/** The caller's, or one of its own that is never aborted: one for all would collect the listeners of all. */
+export const signalOf = (options: CallOptions | undefined): AbortSignal =>
+  options?.signal ?? new AbortController().signal;
 
 /** What is not there is no error to whoever asked for it. */
 export async function absentAsUndefined<T>(ask: () => Promise<T>): Promise<T | undefined> {
@@ -27,9 +27,13 @@ export function cutAsUnavailable(error: unknown, place: string, doing: string, s
 export function replacedMeanwhile(key: string, place: string): SandboxError {
   return new SandboxError("unavailable", `Cannot read on in ${key}: it was replaced or removed meanwhile`, {
     suggestion: "Read it again from the start.",
-    details: { key, place },
+    details: { reason: "replaced", key, place },
   });
 }
+
+/** Whether a whole object may be read when it is read once more from its start. */
+export const canReadAnew = (error: unknown): boolean =>
+  isCut(error) || (isSandboxError(error, "unavailable") && error.details["reason"] === "replaced");
 
 /** Waits no longer than its caller wants to; the work goes on for others. */
 export function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -27,8 +27,7 @@ export async function* resumedRead(
       }
     } catch (error) {
       signal.throwIfAborted();
-      // What the store refused with a reason it would refuse again, and its client has tried the rest already.
-      if (isSandboxError(error)) throw error;
+      if (!canGoOn(error)) throw error;
       failure = error;
     }
     if (offset >= end) return;
@@ -36,4 +35,10 @@ export async function* resumedRead(
     if (fruitless > fruitlessLimit) throw failure;
     await pauseBeforeRetry(fruitless, signal);
   }
+}
+
+/** What the store refuses it would refuse again; a version that is gone does not come back. */
+function canGoOn(error: unknown): boolean {
+  if (isSandboxError(error, "unavailable")) return error.details["reason"] !== "replaced";
+  return !isSandboxError(error);
 }

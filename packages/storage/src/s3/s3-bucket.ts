@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { Readable } from "node:stream";
 import { SandboxError } from "@atoll/protocol";
 import {
@@ -164,7 +165,9 @@ export class S3Bucket {
     const output = await this.#ask(`finish to upload ${name}`, signal, (options) =>
       this.#client.send(new CompleteMultipartUploadCommand(input), options),
     );
-    return { name, storedBytes: 0, etag: bare(output.ETag), modifiedAtMs: output.answeredAtMs };
+    // Ceph's gateway does not tell the ETag here. It is made of those of the parts, as Amazon's is.
+    const etag = bare(output.ETag) === "" ? etagOfParts(etags) : bare(output.ETag);
+    return { name, storedBytes: 0, etag, modifiedAtMs: output.answeredAtMs };
   }
 
   async abortUpload(name: string, uploadId: string, signal: AbortSignal): Promise<void> {
@@ -221,6 +224,11 @@ function entryOf(
   modified: Date | undefined,
 ): StoredEntry {
   return { name, storedBytes: storedBytes ?? 0, etag: bare(etag), modifiedAtMs: modified?.getTime() ?? 0 };
+}
+
+function etagOfParts(etags: readonly string[]): string {
+  const hashes = Buffer.concat(etags.map((etag) => Buffer.from(etag, "hex")));
+  return `${createHash("md5").update(hashes).digest("hex")}-${etags.length}`;
 }
 
 const bare = (etag: string | undefined): string => (etag ?? "").replaceAll('"', "");

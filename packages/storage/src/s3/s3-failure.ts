@@ -55,5 +55,6 @@ export function toS3Failure(error: unknown, place: string, doing: string, signal
   // It has the whole request, and with it the signature.
   Reflect.deleteProperty(error, "$response");
   const reason = reasons[error.name] ?? reasonByStatus($metadata?.httpStatusCode);
-  return storeFailure(reason, { place, doing, said: error.name, cause: error });
+  const { code } = error as { code?: string };
+  return storeFailure(reason, { place, doing, said: code ?? error.name, cause: error });
 }

@@ -1,0 +1,54 @@
+import { Storage } from "@google-cloud/storage";
+import { GcsBucket } from "./gcs-bucket.ts";
+
+export interface GcsStoreOptions {
+  bucket: string;
+  /** Of another server that speaks the JSON API; it is asked without credentials. */
+  endpoint?: string;
+  projectId?: string;
+  /** The file of a service account's key. Without it the client looks where its documentation says. */
+  keyFile?: string;
+  /** Goes before every key, with a slash at its end. */
+  prefix?: string;
+  /** Files are sent and fetched in pieces of so many bytes. */
+  pieceBytes?: number;
+  /** So many pieces are under way and in memory at once, in all calls together. */
+  parallel?: number;
+  /** How often a request is made before its failure is told, with growing pauses. */
+  maxAttempts?: number;
+  /** A download from which no byte comes for so long is carried on over another connection. */
+  silentWithinMs?: number;
+  /** Pieces of uploads that began longer ago than this are taken for dead by a sweep. */
+  sweepAfterMs?: number;
+}
+
+const defaultPieceBytes = 16 << 20;
+const defaultParallel = 4;
+const defaultMaxAttempts = 5;
+const defaultSilentWithinMs = 15_000;
+const defaultSweepAfterMs = 24 * 3_600_000;
+
+export function openGcsBucket(options: GcsStoreOptions): {
+  bucket: GcsBucket;
+  prefix: string;
+  pieceBytes: number;
+  parallel: number;
+  sweepAfterMs: number;
+} {
+  const storage = new Storage({
+    ...(options.endpoint === undefined ? {} : { apiEndpoint: options.endpoint, projectId: "none" }),
+    ...(options.projectId === undefined ? {} : { projectId: options.projectId }),
+    ...(options.keyFile === undefined ? {} : { keyFilename: options.keyFile }),
+    retryOptions: { autoRetry: false, maxRetries: 0 },
+  });
+  const prefix = options.prefix === undefined ? "" : `${options.prefix.replaceAll(/^\/+|\/+$/g, "")}/`;
+  const place = `gs://${options.bucket}/${prefix}${options.endpoint === undefined ? "" : ` at ${options.endpoint}`}`;
+  const { maxAttempts = defaultMaxAttempts, silentWithinMs = defaultSilentWithinMs } = options;
+  return {
+    bucket: new GcsBucket(storage.bucket(options.bucket), place, { maxAttempts, silentWithinMs }),
+    prefix,
+    pieceBytes: options.pieceBytes ?? defaultPieceBytes,
+    parallel: options.parallel ?? defaultParallel,
+    sweepAfterMs: options.sweepAfterMs ?? defaultSweepAfterMs,
+  };
+}

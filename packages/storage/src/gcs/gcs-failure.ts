@@ -1,0 +1,55 @@
+import { isSandboxError } from "@atoll/protocol";
+import { type FailureReason, storeFailure } from "../bucket/store-failure.ts";
+
+/** The client throws errors of three libraries; this is what they have in common. */
+interface GcsError extends Error {
+  code?: number | string;
+  status?: number;
+  response?: { status?: number };
+  errors?: { reason?: string }[];
+}
+
+/** The HTTP status of an answer; nothing when there was no answer. */
+export function statusOf(error: unknown): number | undefined {
+  const { code, status, response } = error as GcsError;
+  const candidates = [code, status, response?.status].map(Number);
+  return candidates.find((candidate) => candidate >= 100 && candidate < 600);
+}
+
+function reasonOf(error: GcsError): FailureReason {
+  const status = statusOf(error);
+  const text = error.message;
+  if (status === undefined || status === 400) {
+    if (/invalid_grant|timeframe/i.test(text) && /timeframe|clock|iat/i.test(text)) return "clock_skew";
+    if (/credentials|invalid_grant/i.test(text)) return "credentials";
+  }
+  switch (status) {
+    case undefined:
+      return "unreachable";
+    case 401:
+      return "credentials";
+    case 403:
+      return error.errors?.some(({ reason }) => /rateLimit/i.test(reason ?? "")) === true ? "throttled" : "credentials";
+    case 404:
+      return /bucket/i.test(text) ? "bucket_missing" : "object_missing";
+    case 412:
+      return "condition";
+    case 408:
+    case 429:
+      return "throttled";
+    case 507:
+      return "full";
+    default:
+      return status >= 500 ? "unreachable" : "refused";
+  }
+}
+
+/** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */
+export function toGcsFailure(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  if (isSandboxError(error) || !(error instanceof Error)) return error;
+  const said = statusOf(error) ?? (error as GcsError).code ?? error.message.slice(0, 200);
+  // Not the error itself as the cause: it has the whole request, and with it the token.
+  const cause = new Error(error.message.slice(0, 1_000));
+  return storeFailure(reasonOf(error), { place, doing, said: String(said), cause });
+}

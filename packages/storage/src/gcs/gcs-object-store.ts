@@ -1,0 +1,204 @@
+import { isSandboxError } from "@atoll/protocol";
+import { Gate } from "../bucket/gate.ts";
+import { absentAsUndefined, canReadAnew, cutAsUnavailable, replacedMeanwhile, signalOf } from "../bucket/outcomes.ts";
+import { receiveFile } from "../bucket/receive-file.ts";
+import { resumedRead } from "../bucket/resumed-read.ts";
+import { retried } from "../bucket/retry.ts";
+import { assertByteRange, assertChecksum, assertSameBytes, assertSmallObject, notFound } from "../call-checks.ts";
+import { assertObjectKey, assertObjectPrefix } from "../object-key.ts";
+import type {
+  ByteRange,
+  CallOptions,
+  Checksum,
+  ObjectInfo,
+  ObjectStore,
+  ObjectVersion,
+  UploadOptions,
+  WriteCondition,
+} from "../object-store.ts";
+import { probeConditions } from "../probe-conditions.ts";
+import type { GcsBucket, GcsEntry } from "./gcs-bucket.ts";
+import { type GcsStoreOptions, openGcsBucket } from "./gcs-client.ts";
+import { uploadToGcs } from "./gcs-upload.ts";
+import { newMark, writeIf } from "./gcs-write.ts";
+
+interface Target {
+  bucket: GcsBucket;
+  key: string;
+  name: string;
+  signal: AbortSignal;
+}
+
+const wholeReadAttempts = 4;
+/** No key has a tilde. */
+const partsFolder = "~parts/";
+
+/** Objects in a bucket of Google Cloud Storage. A version is a generation. */
+export class GcsObjectStore implements ObjectStore {
+  readonly place: string;
+  readonly #bucket: GcsBucket;
+  readonly #prefix: string;
+  readonly #pieceBytes: number;
+  readonly #sweepAfterMs: number;
+  readonly #gate: Gate;
+
+  constructor(options: GcsStoreOptions) {
+    const opened = openGcsBucket(options);
+    this.#bucket = opened.bucket;
+    this.place = opened.bucket.place;
+    this.#prefix = opened.prefix;
+    this.#pieceBytes = opened.pieceBytes;
+    this.#sweepAfterMs = opened.sweepAfterMs;
+    this.#gate = new Gate(opened.parallel);
+  }
+
+  async get(key: string, options?: CallOptions): Promise<{ data: Buffer; info: ObjectInfo } | undefined> {
+    const { signal } = this.#call(key, options);
+    return retried(wholeReadAttempts, signal, canReadAnew, async () => {
+      const info = await this.stat(key, { signal });
+      if (info === undefined) return undefined;
+      assertSmallObject(key, info.sizeBytes);
+      const chunks: Buffer[] = [];
+      for await (const chunk of this.#bytes(info, { offset: 0, length: info.sizeBytes }, signal)) chunks.push(chunk);
+      return { data: Buffer.concat(chunks), info };
+    });
+  }
+
+  async put(key: string, data: Uint8Array, options?: CallOptions & WriteCondition): Promise<ObjectInfo> {
+    const target = this.#call(key, options);
+    assertSmallObject(key, data.length);
+    const { name, signal } = target;
+    // The bytes are the caller's to change once this has returned, and may be sent more than once.
+    const body = Buffer.from(data);
+    const mark = newMark();
+    const entry = await writeIf(target, options?.if, mark, (condition) =>
+      this.#bucket.put(name, body, condition, mark, signal),
+    );
+    return this.#info(entry);
+  }
+
+  async stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined> {
+    const { name, signal } = this.#call(key, options);
+    const entry = await absentAsUndefined(() => this.#bucket.head(name, signal));
+    return entry === undefined || entry.isRemoved ? undefined : this.#info(entry);
+  }
+
+  async remove(key: string, options?: CallOptions & { if?: ObjectVersion }): Promise<boolean> {
+    const target = this.#call(key, options);
+    const { name, signal } = target;
+    if (options?.if !== undefined) return this.#removeIf(target, options.if);
+    const entry = await absentAsUndefined(() => this.#bucket.head(name, signal));
+    if (entry === undefined) return false;
+    await absentAsUndefined(() => this.#bucket.remove(name, {}, signal));
+    return !entry.isRemoved;
+  }
+
+  async *list(prefix: string, options?: CallOptions): AsyncGenerator<ObjectInfo, void, undefined> {
+    assertObjectPrefix(prefix);
+    const signal = signalOf(options);
+    for await (const entry of this.#bucket.list(this.#prefix + prefix, signal)) {
+      if (!entry.isRemoved && !entry.name.startsWith(this.#prefix + partsFolder)) yield this.#info(entry);
+      signal.throwIfAborted();
+    }
+  }
+
+  async upload(key: string, path: string, options: UploadOptions): Promise<ObjectInfo> {
+    const target = this.#call(key, options);
+    assertChecksum(key, options);
+    const partsPrefix = this.#prefix + partsFolder;
+    const call = { ...target, gate: this.#gate, pieceBytes: this.#pieceBytes, partsPrefix };
+    return this.#info(await uploadToGcs(call, path, options));
+  }
+
+  async download(key: string, path: string, options: CallOptions & Checksum): Promise<void> {
+    const { signal } = this.#call(key, options);
+    assertChecksum(key, options);
+    const info = await this.stat(key, { signal });
+    if (info === undefined) throw notFound(key, this.place);
+    const { sizeBytes } = info;
+    if (sizeBytes !== options.sizeBytes) assertSameBytes(key, options, { sha256: "not looked at", sizeBytes });
+    const transfer = { pieceBytes: this.#pieceBytes, gate: this.#gate, signal };
+    await receiveFile(path, options, transfer, (range, stop) => this.#bytes(info, range, stop));
+  }
+
+  async read(key: string, range: ByteRange, options?: CallOptions): Promise<AsyncIterable<Buffer>> {
+    const { signal } = this.#call(key, options);
+    assertByteRange(key, range);
+    const info = await this.stat(key, { signal });
+    if (info === undefined) throw notFound(key, this.place);
+    const length = Math.max(0, Math.min(range.length, info.sizeBytes - range.offset));
+    return this.#bytes(info, { offset: range.offset, length }, signal);
+  }
+
+  async probe(options?: CallOptions): Promise<void> {
+    await probeConditions(this, options);
+  }
+
+  /** Pieces of uploads that nobody ends, and what stood for removed objects. */
+  async sweep(options?: CallOptions): Promise<number> {
+    const signal = signalOf(options);
+    const before = Date.now() - this.#sweepAfterMs;
+    let swept = 0;
+    for await (const entry of this.#bucket.list(this.#prefix, signal)) {
+      const isLeft = entry.isRemoved || entry.name.startsWith(this.#prefix + partsFolder);
+      if (isLeft && entry.modifiedAtMs < before && (await this.#bury(entry, signal))) swept++;
+    }
+    return swept;
+  }
+
+  async close(): Promise<void> {
+    // The client keeps connections of the whole process, which end by themselves.
+  }
+
+  /**
+   * A deletion whose answer is lost looks like somebody else's. So the version is first replaced by a mark of our own, which
+   * decides; what is deleted then is the mark.
+   */
+  async #removeIf(target: Target, version: ObjectVersion): Promise<boolean> {
+    const { name, signal } = target;
+    const mark = { ...newMark(), removed: "yes" as const };
+    const entry = await writeIf(target, version, mark, (condition) =>
+      this.#bucket.put(name, Buffer.alloc(0), condition, mark, signal),
+    );
+    // It is removed already; a mark that stays is found by a sweep.
+    await this.#bury(entry, signal).catch(() => undefined);
+    return true;
+  }
+
+  async #bury(entry: GcsEntry, signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#bucket.remove(entry.name, { ifGenerationMatch: entry.generation }, signal);
+      return true;
+    } catch (error) {
+      if (isSandboxError(error, "conflict") || isSandboxError(error, "not_found")) return false;
+      throw error;
+    }
+  }
+
+  async *#bytes(info: ObjectInfo, range: ByteRange, signal: AbortSignal): AsyncGenerator<Buffer, void, undefined> {
+    const name = this.#prefix + info.key;
+    try {
+      yield* resumedRead(range, signal, async (rest) => this.#bucket.read(name, info.version, rest, signal));
+    } catch (error) {
+      // A generation that was replaced is gone.
+      if (isSandboxError(error, "not_found")) throw replacedMeanwhile(info.key, this.place);
+      throw cutAsUnavailable(error, this.place, `read ${name}`, signal);
+    }
+  }
+
+  #call(key: string, options: CallOptions | undefined): Target {
+    assertObjectKey(key);
+    const signal = signalOf(options);
+    signal.throwIfAborted();
+    return { bucket: this.#bucket, key, name: this.#prefix + key, signal };
+  }
+
+  #info(entry: GcsEntry): ObjectInfo {
+    return {
+      key: entry.name.slice(this.#prefix.length),
+      sizeBytes: entry.sizeBytes,
+      version: entry.generation as ObjectVersion,
+      modifiedAtMs: entry.modifiedAtMs,
+    };
+  }
+}

@@ -1,0 +1,19 @@
+import { storeContract, type StorePlace } from "../../packages/storage/test/support/store-contract.ts";
+import { contractFaults } from "../support/object-servers/contract-faults.ts";
+import { gcsPieceBytes, openGcsPlace } from "../support/object-servers/gcs-place.ts";
+
+async function openPlace(): Promise<StorePlace> {
+  const place = await openGcsPlace();
+  const open = () => place.open({ prefix: "some/where" });
+  return {
+    store: open(),
+    another: async () => open(),
+    inject: (fault) => {
+      place.server.faults = contractFaults(fault);
+    },
+    partBytes: gcsPieceBytes,
+    close: place.close,
+  };
+}
+
+storeContract("gcs", openPlace);

@@ -1,0 +1,24 @@
+import { randomUUID } from "node:crypto";
+import { GcsObjectStore } from "@atoll/storage";
+import { describe } from "vitest";
+import { storeContract } from "../../packages/storage/test/support/store-contract.ts";
+import { clearStore } from "./clear-store.ts";
+import { outsideServer } from "./outside-server.ts";
+
+const partBytes = 1 << 20;
+
+const given = outsideServer("GCS", ["ENDPOINT", "BUCKET"]);
+
+describe.skipIf(given === undefined)("a GCS server from outside", () => {
+  storeContract(
+    "gcs",
+    async () => {
+      const { ENDPOINT: endpoint = "", BUCKET: bucket = "" } = given ?? {};
+      const prefix = `contract-${randomUUID()}`;
+      const open = () => new GcsObjectStore({ endpoint, bucket, prefix, pieceBytes: partBytes });
+      const store = open();
+      return { store, another: async () => open(), partBytes, close: () => clearStore(store) };
+    },
+    { timeoutMs: 120_000 },
+  );
+});

@@ -1,0 +1,35 @@
+import { randomUUID } from "node:crypto";
+import { S3ObjectStore } from "@atoll/storage";
+import { describe } from "vitest";
+import { storeContract } from "../../packages/storage/test/support/store-contract.ts";
+import { clearStore } from "./clear-store.ts";
+import { outsideServer } from "./outside-server.ts";
+
+/** The smallest that S3 allows. */
+const partBytes = 5 << 20;
+
+const given = outsideServer("S3", ["ENDPOINT", "BUCKET", "KEY_ID", "SECRET"]);
+
+describe.skipIf(given === undefined)("an S3 server from outside", () => {
+  storeContract(
+    "s3",
+    async () => {
+      const prefix = `contract-${randomUUID()}`;
+      const stores: S3ObjectStore[] = [];
+      const open = (): S3ObjectStore => {
+        const { ENDPOINT: endpoint = "", BUCKET: bucket = "", KEY_ID = "", SECRET = "" } = given ?? {};
+        const credentials = { accessKeyId: KEY_ID, secretAccessKey: SECRET };
+        const store = new S3ObjectStore({ endpoint, bucket, credentials, prefix, pieceBytes: partBytes });
+        stores.push(store);
+        return store;
+      };
+      const store = open();
+      const close = async () => {
+        await clearStore(store);
+        await Promise.all(stores.map((each) => each.close()));
+      };
+      return { store, another: async () => open(), partBytes, close };
+    },
+    { timeoutMs: 120_000 },
+  );
+});

@@ -1,0 +1,15 @@
+import { defineConfig } from "vitest/config";
+
+const conditions = ["source", "node", "development|production"];
+
+/** Servers from outside, one file after the other: `npm run test:stores`. */
+export default defineConfig({
+  resolve: { conditions },
+  ssr: { resolve: { conditions } },
+  test: {
+    include: ["tests/stores/*.test.ts"],
+    pool: "forks",
+    fileParallelism: false,
+    hookTimeout: 120_000,
+  },
+});

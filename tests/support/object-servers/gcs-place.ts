@@ -1,0 +1,28 @@
+import { GcsObjectStore, type GcsStoreOptions } from "@atoll/storage";
+import type { GcsBehaviour, GcsBucket } from "./gcs-bucket.ts";
+import { startGcsServer } from "./gcs-server.ts";
+import type { ObjectServer } from "./object-server.ts";
+
+const bucketName = "test-bucket";
+
+export const gcsPieceBytes = 1 << 20;
+
+export interface GcsPlace {
+  server: ObjectServer;
+  bucket: GcsBucket;
+  /** Another store on the same bucket. */
+  open: (options?: Partial<GcsStoreOptions>) => GcsObjectStore;
+  close: () => Promise<void>;
+}
+
+export async function openGcsPlace(behaviour: Partial<GcsBehaviour> = {}): Promise<GcsPlace> {
+  const { server, bucket } = startGcsServer({ bucket: bucketName, behaviour });
+  const endpoint = await server.listen();
+  return {
+    server,
+    bucket,
+    open: (options = {}) =>
+      new GcsObjectStore({ bucket: bucketName, endpoint, pieceBytes: gcsPieceBytes, maxAttempts: 3, ...options }),
+    close: () => server.close(),
+  };
+}
