@@ -10,9 +10,12 @@
 /* The group that Debian and most others give terminals to, so that `write` and `wall` work. */
 #define TTY_GROUP 5
 
-void pty_resize(int master, uint16_t rows, uint16_t columns) {
+bool pty_resize(int master, uint16_t rows, uint16_t columns) {
     struct winsize size = {.ws_row = rows, .ws_col = columns};
+    pid_t foreground;
     ioctl(master, TIOCSWINSZ, &size);
+    /* A kernel that can say from here who is in the foreground is one that tells them. */
+    return ioctl(master, TIOCGPGRP, &foreground) == 0;
 }
 
 int pty_open(struct pty *pty, uint16_t rows, uint16_t columns, uid_t uid) {

@@ -1,6 +1,7 @@
 #ifndef ATOLL_PTY_H
 #define ATOLL_PTY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -10,6 +11,7 @@ struct pty {
 
 /* Both ends close on exec, the master does not block, and the slave belongs to the user. 0 or an errno. */
 int pty_open(struct pty *pty, uint16_t rows, uint16_t columns, uid_t uid);
-void pty_resize(int master, uint16_t rows, uint16_t columns);
+/* True where the kernel itself tells the programs in the foreground; gVisor only notes the size. */
+bool pty_resize(int master, uint16_t rows, uint16_t columns);
 
 #endif

@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include "clock.h"
 #include "out.h"
 #include "pollset.h"
+#include "procfs.h"
 #include "pty.h"
 #include "undo.h"
 
@@ -162,9 +164,18 @@ void stream_release(struct stream *s) {
     ring_clear(&s->out);
 }
 
+/* Whoever does not care ignores it, so all of the session may hear it. */
+static bool tell_new_size(pid_t pid, void *session) {
+    if (getsid(pid) == *(pid_t *)session)
+        kill(pid, SIGWINCH);
+    return true;
+}
+
 void stream_resize(struct stream *s, uint16_t rows, uint16_t columns) {
-    if (s->process.pty && s->out_fd[0] >= 0)
-        pty_resize(s->out_fd[0], rows, columns);
+    if (!s->process.pty || s->out_fd[0] < 0)
+        return;
+    if (!pty_resize(s->out_fd[0], rows, columns) && !s->process.exited)
+        procfs_each(tell_new_size, &s->process.pid);
 }
 
 /* A connection has exited when both of its sides are done. */

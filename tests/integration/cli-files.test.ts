@@ -3,7 +3,7 @@ import { lstat, mkdir, mkdtemp, readFile, readdir, readlink, rm, symlink, writeF
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { runAtoll } from "../support/atoll-command.ts";
+import { runAtoll, RunningAtoll } from "../support/atoll-command.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 let server: TestServer;
@@ -23,6 +23,27 @@ afterAll(async () => {
 const cp = async (from: string, to: string, options: Parameters<typeof runAtoll>[2] = {}) =>
   runAtoll(server, ["cp", from, to], options);
 const done = { exitCode: 0, stdout: "", stderr: "" };
+
+/** The most memory that a copy has used, in kilobytes, as seen every now and then. */
+async function mostMemory(from: string, to: string): Promise<number> {
+  await using running = new RunningAtoll(server, ["cp", from, to]);
+  let most = 0;
+  const look = setInterval(() => {
+    void readFile(`/proc/${running.child.pid}/status`, "utf8")
+      // It may be gone by now.
+      .catch(() => "")
+      .then((status) => {
+        most = Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? most);
+      });
+  }, 50);
+  try {
+    expect((await running.ended).exitCode).toBe(0);
+  } finally {
+    clearInterval(look);
+  }
+  expect(most).toBeGreaterThan(0);
+  return most;
+}
 
 describe("cp", () => {
   test("brings a file in and out again with every byte and its mode", async () => {
@@ -47,6 +68,36 @@ describe("cp", () => {
     expect(await names(join(here, "copy"))).toEqual(await names(tree));
     expect(await readFile(join(here, "copy", "link"), "utf8")).toBe("deep");
     expect(await readlink(join(here, "copy", "link"))).toBe(join(long, "ü.txt"));
+  });
+
+  test.for([
+    "with space and 'quotes\"",
+    "-rf",
+    "new\nline",
+    "back\\slash",
+    "a:b",
+    "ünï — 文件 🙂",
+    "%41?query#hash&x=1",
+    "n".repeat(255),
+  ])("brings a file called %j in and out, alone and within a directory", async (name) => {
+    const [source, target] = [await mkdtemp(join(here, "odd-")), await mkdtemp(join(here, "odd-"))];
+    await writeFile(join(source, name), name);
+    expect(await cp(join(source, name), `${id}:/tmp/`)).toEqual(done);
+    expect(await cp(`${id}:/tmp/${name}`, join(target, name))).toEqual(done);
+    expect(await readFile(join(target, name), "utf8")).toBe(name);
+    expect(await cp(source, `${id}:${source}`)).toEqual(done);
+    expect(await cp(`${id}:${source}`, join(target, "tree"))).toEqual(done);
+    expect(await readdir(join(target, "tree"))).toEqual([name]);
+    expect(await readdir(target)).toEqual([name, "tree"].toSorted());
+  });
+
+  test("holds little of a large file in memory", async () => {
+    const path = join(here, "large");
+    const content = randomBytes(1_000_000);
+    await writeFile(path, Buffer.concat(Array.from({ length: 250 }, () => content)));
+    expect(await mostMemory(path, `${id}:/tmp/large`)).toBeLessThan(200_000);
+    expect(await mostMemory(`${id}:/tmp/large`, join(here, "large-back"))).toBeLessThan(200_000);
+    expect((await readFile(join(here, "large-back"))).equals(await readFile(path))).toBe(true);
   });
 
   test("puts a directory under its own name into one that is there", async () => {

@@ -148,6 +148,16 @@ export function processContract(driver: DriverName): void {
       expect((await process.wait()).exitCode).toBe(5);
     });
 
+    test("a program in a terminal is told of its new size", async () => {
+      const script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
+      const process = await sandbox.spawn({ argv: ["bash", "-c", script], pty: { rows: 24, cols: 80 } });
+      const terminal = new Conversation(process);
+      await terminal.until(/ready/);
+      await process.resize({ rows: 40, cols: 120 });
+      await terminal.until(/40 120/);
+      await process.kill("SIGKILL");
+    });
+
     test("output faster than its reader makes the process wait, and no memory grows", async () => {
       const process = await sandbox.spawn({
         argv: ["sh", "-c", "yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"],

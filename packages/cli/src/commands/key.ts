@@ -1,5 +1,5 @@
 import { keyVerbs, type KeyInfo, type KeyVerb } from "@atoll/protocol";
-import { Option, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { wholeNumber } from "../input/number.ts";
 import { collect } from "../input/pair.ts";
@@ -30,7 +30,7 @@ function createKey(cli: Cli): Command {
     .addOption(
       new Option("--verb <verb>", "what it may do; may be repeated (default: all but admin and templates)")
         .choices(keyVerbs)
-        .argParser((text, before: string[] | undefined) => collect(text, before)),
+        .argParser((text, before: string[] | undefined) => collect(allowedVerb(text), before)),
     )
     .option("--template <name>", "only this template; may be repeated", collect)
     .option("--every-sandbox", "touch all sandboxes, not only those that it created")
@@ -56,6 +56,12 @@ function createKey(cli: Cli): Command {
       await cli.print(created.secret);
       cli.note(`Key ${created.key.id} is made. Keep the secret now: it cannot be shown again.`);
     });
+}
+
+/** A parser of one's own takes the place of the one that looks at the choices. */
+function allowedVerb(text: string): string {
+  if (keyVerbs.some((verb) => verb === text)) return text;
+  throw new InvalidArgumentError(`Allowed choices are ${keyVerbs.join(", ")}.`);
 }
 
 function listKeys(cli: Cli): Command {
