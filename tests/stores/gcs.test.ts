@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { GcsObjectStore } from "@atoll/storage";
+import { openStore } from "@atoll/storage";
 import { describe } from "vitest";
 import { storeContract } from "../../packages/storage/test/support/store-contract.ts";
 import { clearStore } from "./clear-store.ts";
 import { outsideServer } from "./outside-server.ts";
 
-const partBytes = 1 << 20;
+const partBytes = 5 << 20;
 
 const given = outsideServer("GCS", ["ENDPOINT", "BUCKET"]);
 
@@ -15,9 +15,9 @@ describe.skipIf(given === undefined)("a GCS server from outside", () => {
     async () => {
       const { ENDPOINT: endpoint = "", BUCKET: bucket = "" } = given ?? {};
       const prefix = `contract-${randomUUID()}`;
-      const open = () => new GcsObjectStore({ endpoint, bucket, prefix, pieceBytes: partBytes });
-      const store = open();
-      return { store, another: async () => open(), partBytes, close: () => clearStore(store) };
+      const open = () => openStore({ kind: "gcs", endpoint, bucket, prefix, pieceBytes: partBytes });
+      const store = await open();
+      return { store, another: open, partBytes, close: () => clearStore(store) };
     },
     { timeoutMs: 120_000 },
   );

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { S3ObjectStore } from "@atoll/storage";
+import { openStore, type ObjectStore } from "@atoll/storage";
 import { describe } from "vitest";
 import { storeContract } from "../../packages/storage/test/support/store-contract.ts";
 import { clearStore } from "./clear-store.ts";
@@ -15,20 +15,20 @@ describe.skipIf(given === undefined)("an S3 server from outside", () => {
     "s3",
     async () => {
       const prefix = `contract-${randomUUID()}`;
-      const stores: S3ObjectStore[] = [];
-      const open = (): S3ObjectStore => {
+      const stores: ObjectStore[] = [];
+      const open = async (): Promise<ObjectStore> => {
         const { ENDPOINT: endpoint = "", BUCKET: bucket = "", KEY_ID = "", SECRET = "" } = given ?? {};
         const credentials = { accessKeyId: KEY_ID, secretAccessKey: SECRET };
-        const store = new S3ObjectStore({ endpoint, bucket, credentials, prefix, pieceBytes: partBytes });
+        const store = await openStore({ kind: "s3", endpoint, bucket, credentials, prefix, pieceBytes: partBytes });
         stores.push(store);
         return store;
       };
-      const store = open();
+      const store = await open();
       const close = async () => {
         await clearStore(store);
         await Promise.all(stores.map((each) => each.close()));
       };
-      return { store, another: async () => open(), partBytes, close };
+      return { store, another: open, partBytes, close };
     },
     { timeoutMs: 120_000 },
   );

@@ -25,6 +25,11 @@ export async function openStore(config: StoreConfig): Promise<ObjectStore> {
       const { S3ObjectStore } = await import("./s3/s3-object-store.ts");
       return withMount(new S3ObjectStore(options), mount, options.prefix);
     }
+    case "gcs": {
+      const { kind: _kind, mount, ...options } = parsed.data;
+      const { GcsObjectStore } = await import("./gcs/gcs-object-store.ts");
+      return withMount(new GcsObjectStore(options), mount, options.prefix);
+    }
   }
 }
 

@@ -48,6 +48,15 @@ const S3StoreConfig = z.strictObject({
   ...clientOptions,
 });
 
+const GcsStoreConfig = z.strictObject({
+  kind: z.literal("gcs"),
+  ...bucketPlace,
+  projectId: z.string().min(1).max(100).exactOptional(),
+  keyFile: absolutePath.exactOptional(),
+  ...clientOptions,
+  silentWithinMs: z.int().min(1_000).exactOptional(),
+});
+
 /** Where objects are kept. */
-export const StoreConfig = z.discriminatedUnion("kind", [FileStoreConfig, S3StoreConfig]);
+export const StoreConfig = z.discriminatedUnion("kind", [FileStoreConfig, S3StoreConfig, GcsStoreConfig]);
 export type StoreConfig = z.output<typeof StoreConfig>;

@@ -27,6 +27,12 @@ describe("a store is opened by its configuration", () => {
     await store.close();
   });
 
+  test("a bucket of Google says where it is", async () => {
+    const store = await openStore({ kind: "gcs", bucket: "my-bucket", endpoint: "http://me:secret@localhost:1" });
+    expect(store.place).toBe("gs://my-bucket/ at http://localhost:1");
+    await store.close();
+  });
+
   test("a bucket with a mount says both, down to the prefix", async () => {
     const store = await openStore({ kind: "s3", bucket: "my-bucket", prefix: "atoll", mount: "/mnt/bucket" });
     expect(store.place).toContain("my-bucket");
@@ -49,6 +55,9 @@ describe("a store is opened by its configuration", () => {
     [{ kind: "s3", bucket: "b12", mount: "here" }, "mount"],
     [{ kind: "s3", bucket: "b12", pieceBytes: 1 }, "pieceBytes"],
     [{ kind: "s3", bucket: "b12", Region: "x" }, "Region"],
+    [{ kind: "gcs" }, "bucket"],
+    [{ kind: "gcs", bucket: "b12", keyFile: "key.json" }, "keyFile"],
+    [{ kind: "gcs", bucket: "b12", region: "x" }, "region"],
   ] as const)("%j is refused, naming %s", async ([config, name]) => {
     const open = openStore(config as unknown as StoreConfig);
     await expect(open).rejects.toMatchObject({ code: "invalid_argument", message: expect.stringContaining(name) });

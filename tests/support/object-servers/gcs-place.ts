@@ -1,4 +1,5 @@
-import { GcsObjectStore, type GcsStoreOptions } from "@atoll/storage";
+import type { GcsStoreOptions } from "../../../packages/storage/src/gcs/gcs-client.ts";
+import { GcsObjectStore } from "../../../packages/storage/src/gcs/gcs-object-store.ts";
 import type { GcsBehaviour, GcsBucket } from "./gcs-bucket.ts";
 import { startGcsServer } from "./gcs-server.ts";
 import type { ObjectServer } from "./object-server.ts";

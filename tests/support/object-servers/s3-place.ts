@@ -1,4 +1,5 @@
-import { S3ObjectStore, type S3StoreOptions } from "@atoll/storage";
+import type { S3StoreOptions } from "../../../packages/storage/src/s3/s3-client.ts";
+import { S3ObjectStore } from "../../../packages/storage/src/s3/s3-object-store.ts";
 import type { ObjectServer } from "./object-server.ts";
 import type { S3Behaviour, S3Bucket } from "./s3-bucket.ts";
 import { s3AccessKeyId, startS3Server } from "./s3-server.ts";

@@ -44,3 +44,7 @@ export function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> 
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", leave));
   });
 }
+
+/** An address may have a name and a password in it. */
+export const endpointForMessages = (endpoint: string | undefined): string =>
+  endpoint === undefined ? "" : ` at ${new URL(endpoint).origin}`;

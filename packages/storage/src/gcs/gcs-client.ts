@@ -1,4 +1,5 @@
 import { Storage } from "@google-cloud/storage";
+import { endpointForMessages } from "../bucket/outcomes.ts";
 import { GcsBucket } from "./gcs-bucket.ts";
 
 export interface GcsStoreOptions {
@@ -42,7 +43,7 @@ export function openGcsBucket(options: GcsStoreOptions): {
     retryOptions: { autoRetry: false, maxRetries: 0 },
   });
   const prefix = options.prefix === undefined ? "" : `${options.prefix.replaceAll(/^\/+|\/+$/g, "")}/`;
-  const place = `gs://${options.bucket}/${prefix}${options.endpoint === undefined ? "" : ` at ${options.endpoint}`}`;
+  const place = `gs://${options.bucket}/${prefix}${endpointForMessages(options.endpoint)}`;
   const { maxAttempts = defaultMaxAttempts, silentWithinMs = defaultSilentWithinMs } = options;
   return {
     bucket: new GcsBucket(storage.bucket(options.bucket), place, { maxAttempts, silentWithinMs }),

@@ -1,4 +1,5 @@
 import { S3Client } from "@aws-sdk/client-s3";
+import { endpointForMessages } from "../bucket/outcomes.ts";
 import { S3Bucket } from "./s3-bucket.ts";
 
 export interface S3StoreOptions {
@@ -60,7 +61,7 @@ export function openS3Bucket(options: S3StoreOptions): {
     },
   });
   const prefix = options.prefix === undefined ? "" : `${options.prefix.replaceAll(/^\/+|\/+$/g, "")}/`;
-  const place = `s3://${options.bucket}/${prefix}${options.endpoint === undefined ? "" : ` at ${options.endpoint}`}`;
+  const place = `s3://${options.bucket}/${prefix}${endpointForMessages(options.endpoint)}`;
   return {
     bucket: new S3Bucket(client, options.bucket, place),
     prefix,
