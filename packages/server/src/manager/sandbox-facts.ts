@@ -36,9 +36,9 @@ export function newFacts(
   return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [] };
 }
 
-const factsFile = (sandbox: Sandbox): string => join(sandbox.ownerDir, "sandbox.json");
+const factsFile = (sandbox: Pick<Sandbox, "ownerDir">): string => join(sandbox.ownerDir, "sandbox.json");
 
-export async function saveFacts(sandbox: Sandbox, facts: SandboxFacts): Promise<void> {
+export async function saveFacts(sandbox: Pick<Sandbox, "ownerDir">, facts: SandboxFacts): Promise<void> {
   await mkdir(sandbox.ownerDir, { recursive: true, mode: 0o700 });
   await writeDurably(factsFile(sandbox), JSON.stringify(facts));
 }

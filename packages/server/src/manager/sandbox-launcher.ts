@@ -10,7 +10,7 @@ export interface LauncherOptions {
   proxyPort: number | undefined;
 }
 
-interface LaunchOptions {
+export interface LaunchOptions {
   signal?: AbortSignal | undefined;
   alongside?: CreateOptions["alongside"];
 }

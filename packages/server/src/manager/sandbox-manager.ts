@@ -29,7 +29,7 @@ import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
 import { PastOwners } from "./past-owners.ts";
 import { loadFacts, newFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
-import { launchSandbox, noWayOut, serverLabel } from "./sandbox-launcher.ts";
+import { launchSandbox, noWayOut, serverLabel, type LaunchOptions } from "./sandbox-launcher.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
 import { SandboxSleep } from "./sandbox-sleep.ts";
 import { issueToken, issueTokenAgain, matchesToken } from "./sandbox-token.ts";
@@ -71,7 +71,11 @@ export class SandboxManager {
     for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
     engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
     this.sleep = new SandboxSleep({ engine, find: (id) => this.#find(id), proxyPort, log });
-    this.#pool = new WarmPool({ shapes: pool, launch: (shape, signal) => this.#launch(shape, signal), logger: log });
+    this.#pool = new WarmPool({
+      shapes: pool,
+      launch: (shape, signal) => this.#launch(shape, { signal }),
+      logger: log,
+    });
   }
 
   /** Takes the data directory, and carries on with everything that the server before this one left. */
@@ -306,21 +310,24 @@ export class SandboxManager {
     const shape = { template, driver, limits };
     const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
     return this.#track(async () => {
-      const sandbox = this.#pool.take(shape) ?? (await this.#launch(shape));
       const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
-      try {
-        await saveFacts(sandbox, facts);
-      } catch (error) {
+      const save = (place: Pick<Sandbox, "ownerDir">): Promise<void> =>
+        saveFacts(place, facts).catch((error: unknown) => {
+          throw storageError(error, "create a sandbox");
+        });
+      const pooled = this.#pool.take(shape);
+      const sandbox = pooled ?? (await this.#launch(shape, { alongside: save }));
+      await (pooled && save(pooled))?.catch(async (error: unknown) => {
         await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
-        throw storageError(error, "create a sandbox");
-      }
+        throw error;
+      });
       return { managed: this.#manage(sandbox, facts), token };
     });
   }
 
-  #launch(shape: SandboxShape, signal?: AbortSignal): Promise<Sandbox> {
+  #launch(shape: SandboxShape, options: LaunchOptions): Promise<Sandbox> {
     const { onEgress, proxyPort } = this.#options;
-    return launchSandbox(this.engine, shape, { onEgress, proxyPort, signal });
+    return launchSandbox(this.engine, shape, { onEgress, proxyPort, ...options });
   }
 
   async #restore(sandbox: Sandbox): Promise<void> {
