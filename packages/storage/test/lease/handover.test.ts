@@ -147,6 +147,20 @@ describe("the one who waits", () => {
     expect(await lab.of(waiting)).toMatchObject({ epoch: 2 });
   });
 
+  test("who waits for long keeps his place, whoever asks and however often", async () => {
+    const { lab, lease, requests, waiter } = await pair();
+    const waiting = waiter.leases.waitForHandover(leaseKey);
+    await lab.timeline.advance(100);
+    const third = lab.server("c");
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      expect(await lab.errorOf(third.leases.waitForHandover(leaseKey))).toMatchObject({ code: "in_use" });
+      await lab.timeline.advance(400);
+    }
+    expect(requests).toEqual(["b"]);
+    await lab.of(lease.release());
+    expect(await lab.of(waiting)).toMatchObject({ epoch: 2 });
+  });
+
   test("who gives no sign for his time loses his place", async () => {
     const { lab, waiter } = await pair();
     const waiting = waiter.leases.waitForHandover(leaseKey);
