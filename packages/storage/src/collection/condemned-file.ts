@@ -1,0 +1,46 @@
+import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { z } from "zod";
+import type { CallOptions, ObjectStore, ObjectVersion } from "../object-store.ts";
+
+const CondemnedFile = z.strictObject({
+  version: z.literal(1),
+  /** Since when each key has been known to be needed by nobody. */
+  condemned: z.record(z.string(), z.number()),
+});
+
+/** So that it stays a small object. What is beyond waits for the next time. */
+const mostCondemned = 20_000;
+
+export interface Condemned {
+  sinceMs: ReadonlyMap<string, number>;
+  version: ObjectVersion | undefined;
+}
+
+export async function readCondemned(store: ObjectStore, key: string, call: CallOptions): Promise<Condemned> {
+  const got = await store.get(key, call);
+  if (got === undefined) return { sinceMs: new Map(), version: undefined };
+  try {
+    const { condemned } = CondemnedFile.parse(JSON.parse(got.data.toString()));
+    return { sinceMs: new Map(Object.entries(condemned)), version: got.info.version };
+  } catch (cause) {
+    throw new SandboxError("storage_failed", `Cannot collect garbage in ${store.place}: ${key} cannot be read`, {
+      suggestion: `Remove ${key}; collecting then begins anew.`,
+      cause,
+    });
+  }
+}
+
+export async function writeCondemned(
+  store: ObjectStore,
+  key: string,
+  next: Condemned,
+  call: CallOptions,
+): Promise<void> {
+  const file = { version: 1, condemned: Object.fromEntries([...next.sinceMs].slice(0, mostCondemned)) } as const;
+  try {
+    await store.put(key, Buffer.from(JSON.stringify(file)), { ...call, if: next.version ?? "absent" });
+  } catch (error) {
+    // Another collector has written what it saw, which is as good.
+    if (!isSandboxError(error, "conflict")) throw error;
+  }
+}
