@@ -1,12 +1,15 @@
 import { readdir, rm } from "node:fs/promises";
-import { ContainerId, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import type { Driver } from "../drivers/driver.ts";
+import { MissingDriver } from "../drivers/missing-driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+import type { Template } from "../templates/template.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";
@@ -59,7 +62,7 @@ async function repairOne(context: EngineContext, record: SandboxRecord, options:
   try {
     return await carryOut(context, record, options);
   } catch (error) {
-    // One sandbox that cannot be repaired, say because its driver is missing now, must not keep the others from their server.
+    // One sandbox that cannot be repaired must not keep the others from their server.
     return { what, done: "reported", because: error instanceof Error ? error.message : String(error) };
   }
 }
@@ -74,6 +77,8 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
       return adoptOrFail(context, life, record, plan.because);
     case "settle pause":
       if (record.state !== "pausing") throw new Error(`A ${record.state} sandbox was not being paused`);
+      // What was saved is not thrown away because nobody here can read it.
+      if (life.parts.driver instanceof MissingDriver) throw life.parts.driver.because;
       return settlePause(context, life, record, plan.because);
     case "finish kill":
     case "discard":
@@ -118,12 +123,24 @@ async function settlePause(
 }
 
 async function revive(context: EngineContext, keeper: RecordKeeper, options: ReconcileOptions): Promise<SandboxLife> {
-  const { id, driver, template } = keeper.record;
-  return context.addLife(keeper, {
-    driver: context.driver(driver),
-    template: await context.templates.get(template),
-    onEgress: options.onEgress?.(id),
-  });
+  const { id } = keeper.record;
+  return context.addLife(keeper, { ...(await partsOf(context, keeper.record)), onEgress: options.onEgress?.(id) });
+}
+
+/** Without its driver or its template a sandbox cannot be started again; what it has can still be used and removed. */
+async function partsOf(
+  context: EngineContext,
+  { id, driver, template }: SandboxRecord,
+): Promise<{ driver: Driver; template: Template }> {
+  try {
+    return { driver: context.driver(driver), template: await context.templates.get(template) };
+  } catch (error) {
+    if (!(error instanceof SandboxError)) throw error;
+    // As many trees as it has layers of its own, which are all that is asked about.
+    const layers = await namesIn(context.layout.sandbox(id).layersDir);
+    const trees = layers.map(() => ({ at: "/", lower: [] }));
+    return { driver: new MissingDriver(driver, context.runs, error), template: { name: template, trees } };
+  }
 }
 
 async function adoptOrFail(
@@ -165,9 +182,13 @@ async function removeContainers(context: EngineContext, id: SandboxId, living: C
 }
 
 /** The containers that ran for a sandbox and were not removed. */
-async function runNames({ runsDir }: SandboxLayout): Promise<string[]> {
+function runNames({ runsDir }: SandboxLayout): Promise<string[]> {
+  return namesIn(runsDir);
+}
+
+async function namesIn(directory: string): Promise<string[]> {
   try {
-    return await readdir(runsDir);
+    return await readdir(directory);
   } catch (error) {
     if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
     throw error;

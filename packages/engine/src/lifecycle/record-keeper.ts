@@ -7,6 +7,7 @@ import {
   type SandboxRecord,
 } from "@atoll/protocol";
 import type { SandboxStore } from "../store/sandbox-store.ts";
+import { hasErrno, noSpace } from "../support/errno.ts";
 
 /** What every state knows about a sandbox. */
 export type CommonRecord = Pick<
@@ -65,7 +66,11 @@ export class RecordKeeper {
       const from = this.#record.state;
       const next = build(this.common);
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
-      await this.#store.save(next);
+      await this.#store.save(next).catch((error: unknown) => {
+        // An end makes room, and must not fail for want of it. Unstored, the next server finds a sandbox whose container is gone.
+        const isEnd = event === "kill" || event === "fault";
+        if (!isEnd || !hasErrno(error, ...noSpace)) throw error;
+      });
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
       const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state, ...told } as const;

@@ -173,9 +173,12 @@ export class SandboxLife {
     return async () => monitor !== undefined && (await monitor.lookForOom()) > before;
   }
 
-  /** Idempotent; the first reason counts. */
+  /** Idempotent; the first reason counts. One that rejects has not happened, and may be asked for again. */
   kill(reason: EndReason): Promise<void> {
-    this.#killing ??= this.#kill(reason);
+    this.#killing ??= this.#kill(reason).catch((error: unknown) => {
+      this.#killing = undefined;
+      throw error;
+    });
     return this.#killing;
   }
 

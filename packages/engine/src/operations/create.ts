@@ -1,8 +1,15 @@
-import { CreateRequest, type CreateRequestInput, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import {
+  CreateRequest,
+  SandboxError,
+  type CreateRequestInput,
+  type SandboxId,
+  type SandboxRecord,
+} from "@atoll/protocol";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import { Sandbox } from "../sandbox.ts";
+import { hasErrno, noSpace } from "../support/errno.ts";
 import { newContainerId, newSandboxId } from "../support/ids.ts";
 import { parseRequest } from "../support/parse-request.ts";
 
@@ -70,9 +77,18 @@ export async function createSandbox(
     if (!(await stored)) {
       context.lives.delete(record.id);
       await context.store.remove(record.id);
-      throw error;
+      throw explained(error);
     }
     await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
-    throw error;
+    throw explained(error);
   }
+}
+
+/** A full disk is something that a caller can act on; everything else stays what it is. */
+function explained(error: unknown): unknown {
+  if (!hasErrno(error, ...noSpace)) return error;
+  return new SandboxError("no_space", "Cannot create a sandbox: the disk of the data directory is full", {
+    suggestion: "Kill sandboxes that are not needed, or make room.",
+    cause: error,
+  });
 }

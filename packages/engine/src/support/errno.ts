@@ -2,3 +2,6 @@
 export function hasErrno(error: unknown, ...codes: string[]): boolean {
   return error instanceof Error && "code" in error && codes.includes(String(error.code));
 }
+
+/** The disk, or what somebody may use of it, is full. */
+export const noSpace = ["ENOSPC", "EDQUOT"] as const;

@@ -80,7 +80,7 @@ describe("what is left on the host", () => {
   });
 
   test("a sandbox that cannot be repaired is reported, and its processes are left alone", async () => {
-    const record = await addRecord("running", "gvisor");
+    const record = await addRecord("pausing", "gvisor");
     const cgroup = await addContainer(layout.sandbox(record.id).dir, record.container.id);
     const repairs = await reconcile(context);
     expect(repairs).toEqual([
@@ -88,6 +88,31 @@ describe("what is left on the host", () => {
     ]);
     expect(await cgroupNames()).toEqual([cgroup.name]);
     expect((await store.load()).records).toEqual([record]);
+  });
+
+  test.for(["running", "pausing", "paused", "failed"] as const)(
+    "a %s sandbox whose driver is missing can be killed, and nothing of it is left",
+    async (state) => {
+      const record = await addRecord(state, "gvisor");
+      await addContainer(layout.sandbox(record.id).dir);
+      await reconcile(context);
+      await context.lives.get(record.id)?.kill({ kind: "asked", message: "a test" });
+      expect(await store.load()).toEqual({ records: [], unreadable: [], ownerless: [] });
+    },
+  );
+
+  test("a sandbox whose template is missing is kept, and starts nothing", async () => {
+    const get = (name: string): Promise<never> =>
+      Promise.reject(new SandboxError("not_found", `Cannot find template ${name}`));
+    Object.assign(context.templates, { get });
+    const record = await addRecord("paused");
+    expect(await reconcile(context)).toMatchObject([{ what: `sandbox ${record.id}`, done: "kept" }]);
+    const life = context.lives.get(record.id);
+    const from = { frozen: [] };
+    const options = { signal: new AbortController().signal, keepsStreams: false, onLaunched: () => undefined };
+    await expect(life?.moveTo(newContainerId(), from, options)).rejects.toMatchObject({ code: "not_found" });
+    await life?.kill({ kind: "asked", message: "a test" });
+    expect((await store.load()).records).toEqual([]);
   });
 
   test("a directory whose record cannot be read is reported, and its processes are left alone", async () => {
@@ -150,7 +175,7 @@ describe("a sandbox found half-done", () => {
   });
 
   test("one that cannot be repaired does not keep the others from it", async () => {
-    const broken = await addRecord("running", "gvisor");
+    const broken = await addRecord("pausing", "gvisor");
     const killing = await addRecord("killing");
     const repairs = await reconcile(context);
     expect(repairs.map(({ what, done }) => [what, done])).toEqual(

@@ -1,0 +1,32 @@
+import type { ContainerId, ContainerRef, DriverName, SandboxError } from "@atoll/protocol";
+import type { SandboxLayout } from "../store/layout.ts";
+import type { ContainerRuns } from "./container-runs.ts";
+import type { Container, Driver } from "./driver.ts";
+
+/**
+ * Stands in for what a sandbox was started with and this machine does not have any more. It starts nothing; what runs can be used and removed all the same, because that
+ * needs what is on the host only.
+ */
+export class MissingDriver implements Driver {
+  readonly name: DriverName;
+  readonly because: SandboxError;
+  #runs: ContainerRuns;
+
+  constructor(name: DriverName, runs: ContainerRuns, because: SandboxError) {
+    this.name = name;
+    this.because = because;
+    this.#runs = runs;
+  }
+
+  async launch(): Promise<Container> {
+    throw this.because;
+  }
+
+  adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined> {
+    return this.#runs.adopt(ref, layout);
+  }
+
+  remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
+    return this.#runs.remove(id, layout);
+  }
+}

@@ -1,0 +1,103 @@
+import { execFile } from "node:child_process";
+import { mkdir, open, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { CommandResult } from "@atoll/protocol";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { makeDataDir } from "../support/test-root.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+const run = promisify(execFile);
+let root: string;
+let disk: string;
+let server: TestServer;
+let api: ApiClient;
+
+beforeAll(async () => {
+  root = await makeDataDir();
+  disk = join(root, "disk");
+  await mkdir(disk);
+  await run("mount", ["-t", "tmpfs", "-o", "size=64m,mode=700", "tmpfs", disk]);
+  server = await startTestServer({ dataDir: join(disk, "data"), flags: ["--log-level", "silent"] });
+  api = new ApiClient(server.url, server.key);
+});
+
+afterAll(async () => {
+  await server?.dispose();
+  await run("umount", [disk]);
+  await rm(root, { recursive: true });
+});
+
+/** Until not a byte is left. */
+async function fillDisk(): Promise<void> {
+  const file = await open(join(disk, "filler"), "w");
+  try {
+    for (let size = 1024 * 1024; size >= 1;) {
+      try {
+        await file.appendFile(Buffer.alloc(size));
+      } catch (error) {
+        expect(error).toMatchObject({ code: "ENOSPC" });
+        size = Math.floor(size / 2);
+      }
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+const emptyDisk = (): Promise<void> => rm(join(disk, "filler"));
+
+test("on a full disk what cannot be done is told as such, what runs waits, and with room again all goes on", async () => {
+  const { sandbox } = await api.create();
+  const path = `/sandboxes/${sandbox.id}`;
+  const before = await api.start(sandbox.id, { shell: "read go; seq 1 2000; exit 5", stdin: true });
+  await fillDisk();
+
+  const created = await api.ask("POST", "/sandboxes", { driver: "local" });
+  expect([created.status, created.body.error?.code]).toEqual([507, "no_space"]);
+  const started = await api.ask("POST", `${path}/commands`, { argv: ["true"] });
+  expect([started.status, started.body.error?.code]).toEqual([507, "no_space"]);
+  const once = await api.ask("POST", "/run", { driver: "local", argv: ["true"] });
+  expect(once.body.error?.code).toBe("no_space");
+  const written = await api.fetch("PUT", `${path}/files?path=f`, { body: "x".repeat(100_000) });
+  expect(((await written.json()) as { error: { code: string } }).error.code).toBe("no_space");
+  expect((await api.ask("GET", path)).status).toBe(200);
+  expect((await api.ask("GET", "/readyz")).status).toBe(200);
+
+  await emptyDisk();
+  expect((await api.fetch("POST", `${path}/commands/${before.id}/stdin`, { body: "go\n" })).status).toBe(200);
+  expect((await api.ask("GET", `${path}/commands/${before.id}/wait`)).body).toMatchObject({ exitCode: 5 });
+  const after = await api.ask<CommandResult>("POST", "/run", { driver: "local", argv: ["echo", "hi"] });
+  expect(after.body.stdout).toBe("hi\n");
+  expect((await api.fetch("PUT", `${path}/files?path=f`, { body: "x" })).status).toBe(200);
+  expect((await api.run(sandbox.id, { shell: "cat f" })).stdout).toBe("x");
+});
+
+test("output that the disk has no room for waits, and is whole in the end", async () => {
+  const { sandbox } = await api.create();
+  const path = `/sandboxes/${sandbox.id}`;
+  const command = await api.start(sandbox.id, { shell: "read go; seq 1 20000; exit 5", stdin: true });
+  const stdin = (body: string): Promise<Response> =>
+    api.fetch("POST", `${path}/commands/${command.id}/stdin`, { body });
+  await stdin("g");
+  await fillDisk();
+  expect((await stdin("o\n")).status).toBe(200);
+  expect((await api.ask("GET", `${path}/commands/${command.id}/wait?timeoutMs=500`)).body).toMatchObject({
+    state: "running",
+  });
+  await emptyDisk();
+  const end = await api.ask("GET", `${path}/commands/${command.id}/wait`);
+  const lines = Array.from({ length: 20_000 }, (_, index) => `${index + 1}\n`).join("");
+  expect(end.body).toMatchObject({ state: "exited", exitCode: 5, stdoutBytes: lines.length });
+});
+
+test("on a full disk a sandbox can be killed, and makes room", async () => {
+  const { sandbox } = await api.create();
+  await api.fetch("PUT", `/sandboxes/${sandbox.id}/files?path=big`, { body: Buffer.alloc(4 * 1024 * 1024) });
+  await fillDisk();
+  expect((await api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: true });
+  const next = await api.create();
+  await api.ask("DELETE", `/sandboxes/${next.sandbox.id}`);
+  await emptyDisk();
+});
