@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { mkdir, open, readdir, readFile, rename, stat } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
 import { writeDurably } from "../store/durable-file.ts";
@@ -121,6 +121,11 @@ export class CheckpointStore {
   async publish(manifest: CheckpointManifest): Promise<void> {
     const { manifestFile } = this.#sandbox.checkpoint(manifest.n);
     await writeDurably(manifestFile, `${JSON.stringify(CheckpointManifest.parse(manifest), undefined, 2)}\n`);
+  }
+
+  /** Undoes `publish`. Idempotent. */
+  async unpublish(n: number): Promise<void> {
+    await rm(this.#sandbox.checkpoint(n).manifestFile, { force: true });
   }
 
   /** Idempotent. For one that was never finished. */

@@ -3,18 +3,20 @@ import { join } from "node:path";
 import { LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
 import { run } from "../process/run.ts";
-import { writeDurably } from "../store/durable-file.ts";
+import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+import { settleAll } from "../support/settle-all.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
-import { digestTree, stampTree } from "./seal-layer.ts";
+import { digestLayer, stampLayer } from "./seal-layer.ts";
 
 const syncTimeoutMs = 10 * 60_000;
 const mergeTimeoutMs = 30 * 60_000;
 
 /** What is known of a layer on this machine; kept beside it. */
-const SealFile = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
+const Sealed = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
+type Sealed = z.infer<typeof Sealed>;
 
 /**
  * The frozen layers of one data directory. A layer belongs to every checkpoint whose manifest names it and goes with the last of them, whichever
@@ -42,15 +44,24 @@ export class LayerLibrary {
     return join(this.#dir(id), "trees", String(tree), "upper");
   }
 
-  /** Takes what a sandbox wrote out of its reach, in one step. Nothing may have it mounted. Idempotent. */
-  async freeze(id: LayerId, sandbox: SandboxLayout): Promise<void> {
+  /**
+   * Takes what a sandbox wrote out of its reach, in one step and for good, and says what it is. Nothing may write to it any more; it may still be mounted until
+   * `unmounted` resolves. Goes on where one that was cut off has stopped.
+   */
+  async freeze(
+    id: LayerId,
+    sandbox: SandboxLayout,
+    { unmounted, signal }: { unmounted: Promise<void>; signal: AbortSignal },
+  ): Promise<LayerPart> {
     this.#unpublished.add(id);
     await mkdir(this.#dir(id), { recursive: true, mode: 0o700 });
-    if (await exists(this.#trees(id))) return;
-    await rename(sandbox.layersDir, this.#trees(id));
+    const isTaken = await exists(this.#trees(id));
+    const [seal] = await settleAll([this.#read(isTaken ? this.#trees(id) : sandbox.layersDir, signal), unmounted]);
+    if (!isTaken) await rename(sandbox.layersDir, this.#trees(id));
+    return this.#keep(id, seal);
   }
 
-  /** Undoes `freeze`. Idempotent. */
+  /** Undoes `freeze`, however far it has come. Idempotent. */
   async thaw(id: LayerId, sandbox: SandboxLayout): Promise<void> {
     if (await exists(this.#trees(id))) {
       await removeTree(sandbox.layersDir);
@@ -59,15 +70,19 @@ export class LayerLibrary {
     await this.discard(id);
   }
 
-  /** Makes the layer durable and says what it is. */
-  async seal(id: LayerId, signal: AbortSignal): Promise<LayerPart> {
+  /** Reads all of a layer, and makes it durable meanwhile. */
+  async #read(dir: string, signal: AbortSignal): Promise<Sealed> {
+    const [seal, stamp] = await settleAll([digestLayer(dir, signal), stampLayer(dir, signal), syncFiles(dir, signal)]);
+    return { ...seal, stamp };
+  }
+
+  async #keep(id: LayerId, { sizeBytes, sha256, stamp }: Sealed): Promise<LayerPart> {
     const trees = this.#trees(id);
     // Overlayfs needs them only while a layer is written to.
     await Promise.all((await readdir(trees)).map((tree) => removeTree(join(trees, tree, "work"))));
-    await this.#sync(id, signal);
-    const [seal, stamp] = await Promise.all([digestTree(trees, signal), stampTree(trees, signal)]);
-    await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
-    return { id, ...seal };
+    await writeDurably(this.#sealFile(id), JSON.stringify({ sizeBytes, sha256, stamp }));
+    await syncDirectory(this.#layout.frozenDir);
+    return { id, sizeBytes, sha256 };
   }
 
   /**
@@ -96,7 +111,7 @@ export class LayerLibrary {
       if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make layer ${id}: ${stderr.trim()}`);
     }
     await removeTree(links);
-    return this.seal(id, signal);
+    return this.#keep(id, await this.#read(this.#trees(id), signal));
   }
 
   /** Rejects with `unrestorable` unless the layer is there and what the manifest says it is. */
@@ -104,10 +119,10 @@ export class LayerLibrary {
     const refuse = (because: string): SandboxError =>
       new SandboxError("unrestorable", `Cannot use layer ${id}: ${because}`, { details: { part: id, because } });
     if (!(await exists(this.#trees(id)))) throw refuse("it is missing");
-    const stamp = await stampTree(this.#trees(id), signal);
+    const stamp = await stampLayer(this.#trees(id), signal);
     const known = await this.#readSeal(id);
     if (known?.stamp === stamp && known.sha256 === sha256 && known.sizeBytes === sizeBytes) return;
-    const seal = await digestTree(this.#trees(id), signal);
+    const seal = await digestLayer(this.#trees(id), signal);
     if (seal.sha256 !== sha256) throw refuse("its files are not what was saved");
     await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
   }
@@ -155,22 +170,14 @@ export class LayerLibrary {
     return needed;
   }
 
-  async #readSeal(id: LayerId): Promise<z.infer<typeof SealFile> | undefined> {
+  async #readSeal(id: LayerId): Promise<Sealed | undefined> {
     const text = await readFile(this.#sealFile(id), "utf8").catch(() => undefined);
     if (text === undefined) return undefined;
     try {
-      return SealFile.parse(JSON.parse(text));
+      return Sealed.parse(JSON.parse(text));
     } catch {
       return undefined;
     }
-  }
-
-  async #sync(id: LayerId, signal: AbortSignal): Promise<void> {
-    const { exitCode, stderr } = await run("sync", ["--file-system", this.#dir(id)], {
-      signal,
-      timeoutMs: syncTimeoutMs,
-    });
-    if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make layer ${id} durable: ${stderr.trim()}`);
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -194,6 +201,11 @@ export class LayerLibrary {
 
 export function layerId(sandboxId: SandboxId, n: number, merged: "merged" | "" = ""): LayerId {
   return LayerId.parse(merged === "" ? `${sandboxId}-${n}` : `${sandboxId}-${n}-merged`);
+}
+
+async function syncFiles(dir: string, signal: AbortSignal): Promise<void> {
+  const { exitCode, stderr } = await run("sync", ["--file-system", dir], { signal, timeoutMs: syncTimeoutMs });
+  if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make a layer durable: ${stderr.trim()}`);
 }
 
 async function exists(path: string): Promise<boolean> {

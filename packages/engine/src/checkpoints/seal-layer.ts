@@ -1,4 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
+import { readdir } from "node:fs/promises";
 import { SandboxError } from "@atoll/protocol";
 import { startHostProcess } from "../process/host-process.ts";
 
@@ -23,25 +24,35 @@ export interface Seal {
   sha256: string;
 }
 
-/** Size and digest of a directory as an archive: names, owners, modes, times, extended attributes, links and contents. */
-export async function digestTree(dir: string, signal: AbortSignal): Promise<Seal> {
+/**
+ * Size and digest of a layer as an archive: names, owners, modes, times, extended attributes, links and contents of the upper directory of each of its
+ * trees.
+ */
+export async function digestLayer(dir: string, signal: AbortSignal): Promise<Seal> {
   const hash = createHash("sha256");
-  const sizeBytes = await hashOutput("tar", [...archiveOptions, "-cf", "-", "-C", dir, "."], hash, signal);
+  const sizeBytes = await hashOutput("tar", [...archiveOptions, "-cf", "-", ...(await uppers(dir))], dir, hash, signal);
   return { sizeBytes, sha256: hash.digest("hex") };
 }
 
 /**
- * Tells quickly whether anything in a directory was touched since the last time: the kernel sets the time of change of a file whenever its contents, attributes or
+ * Tells quickly whether anything in a layer was touched since the last time: the kernel sets the time of change of a file whenever its contents, attributes or
  * names change, and offers no way to set it back. Means something only on the machine where it was taken.
  */
-export async function stampTree(dir: string, signal: AbortSignal): Promise<string> {
+export async function stampLayer(dir: string, signal: AbortSignal): Promise<string> {
   const hash = createHash("sha256");
-  await hashOutput("find", [dir, "-printf", String.raw`%P\0%y %m %U %G %s %T@ %C@ %i %l\0`], hash, signal);
+  const format = String.raw`%p\0%y %m %U %G %s %T@ %C@ %i %l\0`;
+  await hashOutput("find", [...(await uppers(dir)), "-printf", format], dir, hash, signal);
   return hash.digest("hex");
 }
 
-async function hashOutput(file: string, args: string[], hash: Hash, signal: AbortSignal): Promise<number> {
-  const child = await startHostProcess(file, args, { signal, timeoutMs: sealTimeoutMs });
+/** Relative, in order. What else overlayfs keeps beside them is its own. */
+async function uppers(dir: string): Promise<string[]> {
+  const trees = await readdir(dir);
+  return trees.toSorted((a, b) => Number(a) - Number(b)).map((tree) => `./${tree}/upper`);
+}
+
+async function hashOutput(file: string, args: string[], cwd: string, hash: Hash, signal: AbortSignal): Promise<number> {
+  const child = await startHostProcess(file, args, { signal, cwd, timeoutMs: sealTimeoutMs });
   let bytes = 0;
   let stderr = "";
   for await (const { stream, data } of child) {

@@ -38,7 +38,8 @@ export async function repairPause(
       await removeContainers();
       const parent = base === undefined ? undefined : await store.read(base);
       const killed = new AbortController().signal;
-      await finishPause({ context, life, freezer, store, container, n, parent, killed, clock: new PhaseClock() });
+      const pause = { context, life, freezer, store, container, n, parent, killed, clock: new PhaseClock() };
+      await finishPause(pause, Promise.resolve());
       return "paused";
     }
   }

@@ -193,7 +193,9 @@ export class SandboxLife {
   async fail(reason: EndReason): Promise<void> {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
-    const survives = ["files" as const];
+    const { record } = this;
+    const saved = "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
+    const survives = ["files" as const, ...(saved === undefined ? [] : ["checkpoints" as const])];
     await this.#options.keeper.apply("fault", (common) => ({
       ...common,
       state: "failed",

@@ -17,6 +17,7 @@ import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
 import { based, type SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { newContainerId } from "../support/ids.ts";
+import { settleAll } from "../support/settle-all.ts";
 
 /** Processes can open and delete files as fast as others are ended. */
 const mostForcedRounds = 5;
@@ -152,7 +153,6 @@ async function save(pause: Pause): Promise<CheckpointManifest> {
   try {
     await step(pause, "saving");
     await freezer.save(container, layout, layout.checkpoint(n));
-    await step(pause, "saved");
   } catch (error) {
     killed.throwIfAborted();
     const survives = "its files survive, and its earlier checkpoints";
@@ -168,33 +168,34 @@ async function save(pause: Pause): Promise<CheckpointManifest> {
     );
   }
   clock.lap("save");
+  let stopped = Promise.resolve();
   try {
-    await life.leaveContainer();
-    await step(pause, "stopped");
-    clock.lap("stop");
-    return await finishPause(pause);
+    await step(pause, "saved");
+    stopped = life.leaveContainer();
+    return await finishPause(pause, stopped);
   } catch (error) {
     killed.throwIfAborted();
     if (life.record.state === "paused") throw error;
+    await stopped.catch(() => undefined);
     await bringBack(pause, error);
     throw error;
   }
 }
 
-/** The container is gone and its memory is saved: makes the checkpoint of it. */
-export async function finishPause(pause: Pause): Promise<CheckpointManifest> {
+/** Its memory is saved: makes the checkpoint of it while the container goes. */
+export async function finishPause(pause: Pause, stopped: Promise<void>): Promise<CheckpointManifest> {
   const { context, life, freezer, store, n, parent, clock, killed } = pause;
   const { keeper, layout } = life.parts;
   const { id, driver, template } = life.record;
   const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
-  const layer = layerId(id, n);
-  await context.layers.freeze(layer, layout);
-  await step(pause, "layer");
-  const [memory, own, cpuFeatures] = await Promise.all([
+  const unmounted = stopped.then(() => step(pause, "stopped"));
+  const [memory, own, cpuFeatures, guest] = await settleAll([
     store.sealMemory(n),
-    context.layers.seal(layer, signal),
+    context.layers.freeze(layerId(id, n), layout, { unmounted, signal }),
     context.readCpuFeatures(),
+    store.guestOf(n),
   ]);
+  await step(pause, "layer");
   const layers = await boundStack(pause, [own, ...(parent?.layers ?? [])], signal);
   clock.lap("layer");
   const manifest: CheckpointManifest = {
@@ -205,17 +206,14 @@ export async function finishPause(pause: Pause): Promise<CheckpointManifest> {
     createdAtMs: Date.now(),
     driver,
     template,
-    guest: await store.guestOf(n),
+    guest,
     runtime: freezer.runtime,
     cpuFeatures,
     memory,
     layers,
     phases: clock.phases,
   };
-  await Promise.all([
-    store.verifyMemory(manifest),
-    ...layers.slice(0, 1).map((part) => context.layers.verify(part, signal)),
-  ]);
+  await store.verifyMemory(manifest);
   await step(pause, "sealed");
   await context.layers.publish([own, ...layers], () => store.publish(manifest));
   await step(pause, "manifest");
@@ -256,6 +254,9 @@ async function bringBack(pause: Pause, because: unknown): Promise<void> {
   const { context, life, store, n, parent, killed } = pause;
   const { keeper, layout } = life.parts;
   try {
+    // What is saved must not run twice.
+    await life.leaveContainer();
+    await store.unpublish(n);
     await context.layers.thaw(layerId(life.record.id, n), layout);
     const source = withMemory(context, life, filesOf(context, life, parent), {
       n,

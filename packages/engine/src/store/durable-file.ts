@@ -12,7 +12,12 @@ export async function writeDurably(path: string, content: string): Promise<void>
     await file.close();
   }
   await rename(temporary, path);
-  const directory = await open(dirname(path), "r");
+  await syncDirectory(dirname(path));
+}
+
+/** From here on the names in it survive a crash of the machine. */
+export async function syncDirectory(path: string): Promise<void> {
+  const directory = await open(path, "r");
   try {
     await directory.sync();
   } finally {

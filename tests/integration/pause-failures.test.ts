@@ -1,0 +1,133 @@
+import { createHash } from "node:crypto";
+import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+let host: TestEngine;
+let atStep: (step: string, id: SandboxId) => Promise<void> | void = () => undefined;
+beforeAll(async () => {
+  host = await openTestEngine({ atStep: (step, id) => atStep(step, id) });
+});
+afterEach(() => {
+  atStep = () => undefined;
+});
+afterAll(() => host.dispose());
+
+const counter = "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done";
+
+const checkpointsOf = (id: SandboxId): string => join(host.dataDir, "sandboxes", id, "checkpoints");
+
+test.for(["prepared", "frozen", "saved", "stopped", "layer", "sealed", "manifest"])(
+  "a sandbox whose pause fails at %s runs on, with everything it had",
+  async (failing) => {
+    const sandbox = await host.engine.create({});
+    const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
+    const talk = new Conversation(counting);
+    await counting.writeStdin("one\n");
+    await talk.until(/1\n/);
+    atStep = (step) => {
+      if (step === `pause: ${failing}`) throw new Error("no space left on device");
+    };
+    await expect(host.engine.pause(sandbox.id)).rejects.toThrow("no space left on device");
+    expect(sandbox.state).toBe("running");
+    expect(await host.engine.checkpoints(sandbox.id)).toEqual([]);
+    expect(await readdir(join(host.dataDir, "sandboxes", sandbox.id, "run"))).toHaveLength(1);
+    await counting.writeStdin("two\n");
+    expect(await talk.until(/\n/)).toBe("2\n");
+
+    atStep = () => undefined;
+    await host.engine.pause(sandbox.id);
+    await host.engine.resume(sandbox.id);
+    await counting.writeStdin("three\n");
+    expect(await talk.until(/\n/)).toBe("3\n");
+    expect((await runIn(sandbox, "cat words")).output).toBe("one\ntwo\nthree\n");
+    await sandbox.kill();
+    expect(await readdir(join(host.dataDir, "layers"))).toEqual([]);
+  },
+);
+
+test("a sandbox whose memory cannot be written has failed, and its record says what survives", async () => {
+  const sandbox = await host.engine.create({});
+  await sandbox.files.write("/home/user/note", "kept");
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  atStep = async (step, id) => {
+    // runsc does not write over a file that is there.
+    if (step === "pause: saving") await writeFile(join(checkpointsOf(id), "2/memory/checkpoint.img"), "in the way");
+  };
+  const error: unknown = await host.engine.pause(sandbox.id).catch((reason: unknown) => reason);
+  if (!isSandboxError(error, "sandbox_ended")) throw error;
+  expect(error.message).toMatch(/its memory could not be saved; its files survive, and its earlier checkpoints/);
+  expect(sandbox.record).toMatchObject({ state: "failed", survives: ["files", "checkpoints"] });
+  expect((await host.engine.checkpoints(sandbox.id)).map(({ n }) => n)).toEqual([1]);
+  await sandbox.kill();
+});
+
+test("an image that runsc cannot restore leaves the sandbox paused, and its processes go on with a good one", async () => {
+  const sandbox = await host.engine.create({});
+  const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
+  const talk = new Conversation(counting);
+  await counting.writeStdin("one\n");
+  await talk.until(/1\n/);
+  await host.engine.pause(sandbox.id);
+  const manifestFile = join(checkpointsOf(sandbox.id), "1/manifest.json");
+  const image = join(checkpointsOf(sandbox.id), "1/memory/checkpoint.img");
+  const good = await readFile(manifestFile);
+  await copyFile(image, `${image}.good`);
+  const bytes = Buffer.alloc(100_000, 7);
+  await writeFile(image, bytes);
+  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  const manifest = CheckpointManifest.parse(JSON.parse(good.toString()));
+  const memory = [{ name: "checkpoint.img", sizeBytes: bytes.byteLength, sha256 }];
+  await writeFile(manifestFile, JSON.stringify({ ...manifest, memory }));
+
+  const error: unknown = await host.engine.resume(sandbox.id).catch((reason: unknown) => reason);
+  expect(isSandboxError(error, "start_failed")).toBe(true);
+  expect(sandbox.state).toBe("paused");
+  expect(await readdir(join(host.dataDir, "sandboxes", sandbox.id, "run"))).toEqual([]);
+
+  await rename(`${image}.good`, image);
+  await writeFile(manifestFile, good);
+  await host.engine.resume(sandbox.id);
+  await counting.writeStdin("two\n");
+  expect(await talk.until(/\n/)).toBe("2\n");
+  await sandbox.kill();
+});
+
+test("a caller that leaves before the end does not stop a pause, one that leaves a resume undoes it", async () => {
+  const sandbox = await host.engine.create({});
+  const left = new AbortController();
+  atStep = (step) => {
+    if (step === "pause: frozen" || step === "resume: verified") left.abort(new Error("I have left"));
+  };
+  await host.engine.pause(sandbox.id, { signal: left.signal });
+  expect(sandbox.state).toBe("paused");
+  await expect(host.engine.resume(sandbox.id, { signal: left.signal })).rejects.toThrow("I have left");
+  expect(sandbox.state).toBe("paused");
+  atStep = () => undefined;
+  await host.engine.resume(sandbox.id);
+  expect((await runIn(sandbox, "echo alive")).output).toBe("alive\n");
+  await sandbox.kill();
+});
+
+test("events tell each state, and the phases of what led to it", async () => {
+  const sandbox = await host.engine.create({});
+  const told: { to: string; phases: string[] }[] = [];
+  const stop = host.engine.events.listen((event) => {
+    if (event.type === "state" && event.sandboxId === sandbox.id) {
+      told.push({ to: event.to, phases: Object.keys(event.phases ?? {}) });
+    }
+  });
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  stop();
+  expect(told).toEqual([
+    { to: "pausing", phases: [] },
+    { to: "paused", phases: ["freeze", "save", "layer", "verify"] },
+    { to: "resuming", phases: [] },
+    { to: "running", phases: ["verify", "restore", "firstAnswer"] },
+  ]);
+  await sandbox.kill();
+});
