@@ -30,6 +30,26 @@ test("processes that count in one object lose no count", async () => {
   expect((await store.get("counter"))?.data.toString()).toBe(String(processes * 15));
 });
 
+test("processes that create and remove one object in turn are never two at a time, also while others sweep", async () => {
+  const path = join(directory, "lock");
+  await mkdir(path);
+  const children = Array.from(
+    { length: processes },
+    () => new StoreProcess(worker, path, { do: "lock", key: "some/place", times: 10 }),
+  );
+  const store = await FileObjectStore.open(path);
+  const ended = new AbortController();
+  const sweeping = (async () => {
+    while (!ended.signal.aborted) await store.sweep();
+  })();
+  expect(await Promise.all(children.map((child) => child.end()))).toEqual(children.map(() => "exit 0"));
+  ended.abort();
+  await sweeping;
+  expect((await store.get("some/place/counter"))?.data.toString()).toBe(String(processes * 10));
+  expect(await store.get("some/place/lock")).toBeUndefined();
+  await store.close();
+});
+
 test("of processes that create the same objects each object has exactly one winner", async () => {
   const path = join(directory, "claim");
   await mkdir(path);

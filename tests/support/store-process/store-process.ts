@@ -21,6 +21,7 @@ interface Change {
 
 export type Task =
   | { do: "count"; key: string; times: number }
+  | { do: "lock"; key: string; times: number }
   | { do: "claim"; keys: string[]; name: string }
   | ({ do: "write-on"; key: string } & Source)
   | ({ do: "hold"; key: string } & Source)

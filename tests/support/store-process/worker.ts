@@ -29,6 +29,18 @@ async function count(key: string, times: number): Promise<void> {
   }
 }
 
+/** Counts without a condition, while an object that was created under one keeps all others out. */
+async function countLocked(key: string, times: number): Promise<void> {
+  for (let done = 0; done < times;) {
+    const lock = await unlessConflict(store.put(`${key}/lock`, Buffer.from("mine"), { if: "absent" }));
+    if (lock === undefined) continue;
+    const got = await store.get(`${key}/counter`);
+    await store.put(`${key}/counter`, Buffer.from(String(Number(got?.data.toString() ?? 0) + 1)));
+    await store.remove(`${key}/lock`, { if: lock.version });
+    done += 1;
+  }
+}
+
 async function claim(keys: readonly string[], name: string): Promise<void> {
   const won: string[] = [];
   for (const key of keys) {
@@ -99,6 +111,8 @@ async function work(todo: Task): Promise<void> {
   switch (todo.do) {
     case "count":
       return count(todo.key, todo.times);
+    case "lock":
+      return countLocked(todo.key, todo.times);
     case "claim":
       return claim(todo.keys, todo.name);
     case "write-on":
