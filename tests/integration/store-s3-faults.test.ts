@@ -222,3 +222,37 @@ describe("a removal under a condition", () => {
     expect(like.bucket.keys()).toEqual(["a"]);
   });
 });
+
+describe("a sweep", () => {
+  const day = 24 * 3_600_000;
+
+  test("ends uploads that nobody ends, and only those", async () => {
+    let nowMs = Date.now();
+    const { open, bucket } = await openPlace({}, () => nowMs);
+    nowMs -= 10 * 60_000;
+    for (const key of ["ours/a", "ours/b", "ours/c", "theirs/a"]) bucket.createUpload(key, {});
+    nowMs += 10 * 60_000;
+    const young = bucket.createUpload("ours/young", {});
+    expect(await open({ prefix: "ours", sweepAfterMs: day }).sweep()).toBe(0);
+    expect(await open({ prefix: "ours", sweepAfterMs: 5 * 60_000 }).sweep()).toBe(3);
+    expect([...bucket.uploads.values()].map(({ key }) => key)).toEqual(["theirs/a", "ours/young"]);
+    expect([...bucket.uploads.keys()].at(-1)).toBe(young);
+  });
+
+  test("takes the mark of a removal, and leaves the object that took its place", async () => {
+    const { open, server, bucket } = await openPlace();
+    const store = open({ sweepAfterMs: -60_000 });
+    await store.probe();
+    for (const key of ["gone", "back"]) {
+      server.calm();
+      const { version } = await store.put(key, text("x"));
+      server.faults = failing("DeleteObject", { do: "refuse", status: 500, code: "InternalError" }, { times: 100 });
+      await store.remove(key, { if: version });
+    }
+    server.calm();
+    expect(bucket.keys()).toEqual(["back", "gone"]);
+    await store.put("back", text("again"), { if: "absent" });
+    expect(await store.sweep()).toBe(1);
+    expect(bucket.keys()).toEqual(["back"]);
+  });
+});

@@ -34,6 +34,7 @@ interface StoredObject {
 interface Upload {
   key: string;
   metadata: Headers;
+  beganAtMs: number;
   parts: Map<number, { data: Buffer; etag: string }>;
 }
 
@@ -101,7 +102,7 @@ export class S3Bucket {
 
   createUpload(key: string, headers: Headers): string {
     const uploadId = randomUUID();
-    this.uploads.set(uploadId, { key, metadata: metadataOf(headers), parts: new Map() });
+    this.uploads.set(uploadId, { key, metadata: metadataOf(headers), beganAtMs: this.#now(), parts: new Map() });
     return uploadId;
   }
 

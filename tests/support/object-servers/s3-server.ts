@@ -62,6 +62,7 @@ function understand(bucket: S3Bucket, request: Received): Operation {
   const uploadId = query.get("uploadId");
   const named = (name: string, run: () => Answer): Operation => ({ name, key, run });
 
+  if (key === "" && query.has("uploads")) return named("ListMultipartUploads", () => listUploads(bucket, query));
   if (key === "") return named("ListObjectsV2", () => list(bucket, query));
   if (request.method === "POST" && query.has("uploads")) {
     return named("CreateMultipartUpload", () => created(key, bucket.createUpload(key, request.headers)));
@@ -125,6 +126,29 @@ function list(bucket: S3Bucket, query: URLSearchParams): Answer {
       IsTruncated: String(isTruncated),
       ...(isTruncated ? { NextContinuationToken: page.at(-1) ?? "" } : {}),
       Contents: contents,
+    }),
+  };
+}
+
+/** One upload a page, so that whoever lists has to turn pages. */
+function listUploads(bucket: S3Bucket, query: URLSearchParams): Answer {
+  const after = [query.get("key-marker") ?? "", query.get("upload-id-marker") ?? ""].join("\n");
+  const [first, ...more] = [...bucket.uploads]
+    .map(([uploadId, { key, beganAtMs }]) => ({ key, uploadId, beganAtMs, place: `${key}\n${uploadId}` }))
+    .filter(({ key, place }) => key.startsWith(query.get("prefix") ?? "") && place > after)
+    .toSorted((a, b) => (a.place < b.place ? -1 : 1));
+  const entries = first === undefined ? [] : [first];
+  return {
+    status: 200,
+    headers: { "content-type": "application/xml" },
+    body: xml("ListMultipartUploadsResult", {
+      IsTruncated: String(more.length > 0),
+      ...(first === undefined ? {} : { NextKeyMarker: first.key, NextUploadIdMarker: first.uploadId }),
+      Upload: entries.map(({ key, uploadId, beganAtMs }) => ({
+        Key: key,
+        UploadId: uploadId,
+        Initiated: new Date(beganAtMs).toISOString(),
+      })),
     }),
   };
 }
