@@ -1,10 +1,11 @@
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { ObjectVersion } from "../object-store.ts";
-import { pause, type Clock } from "./clock.ts";
+import type { Clock } from "./clock.ts";
 import { partyOf, type Claimant, type LeaseParty } from "./lease-document.ts";
 import { newToken, type LeaseFile, type LeaseSight } from "./lease-file.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
 import { Lease, type LeaseCallbacks, type LeaseOrigin } from "./lease.ts";
+import { Nudge } from "./nudge.ts";
 import type { Observations } from "./observations.ts";
 import { judge, waiterAfter, type Judge, type Verdict } from "./verdict.ts";
 
@@ -40,11 +41,11 @@ export class Acquisition {
   readonly session = newToken();
   readonly #judge: Judge;
   readonly #sentAtMs = new Map<number, number>();
+  readonly #nudge = new Nudge();
   readonly #startMs: number;
   #writes = 0;
   #origin: LeaseOrigin = "created";
   #told = "";
-  #nudge: AbortController | undefined;
 
   constructor(options: AcquisitionOptions) {
     const { file, observations, isPredecessor } = options;
@@ -59,7 +60,7 @@ export class Acquisition {
 
   /** Looks now, because somebody said that the lease was given back. */
   nudge(): void {
-    this.#nudge?.abort();
+    this.#nudge.give();
   }
 
   async run(): Promise<Lease> {
@@ -71,28 +72,31 @@ export class Acquisition {
     }
   }
 
+  get #leftMs(): number {
+    return this.#startMs + this.#options.limitMs - this.#options.clock.now();
+  }
+
   async #untilHeld(): Promise<Lease> {
-    const { clock, limitMs, timing, signal } = this.#options;
+    const { clock, timing, signal } = this.#options;
     for (;;) {
       signal?.throwIfAborted();
-      const step = await this.#step().catch((error: unknown) => ({ error }));
-      if (step instanceof Lease) return step;
-      signal?.throwIfAborted();
-      const leftMs = this.#startMs + limitMs - clock.now();
-      if (step === "again" && leftMs > 0) continue;
-      if (step !== "again" && "error" in step) {
-        if (!mayPass(step.error) || leftMs <= 0) throw step.error;
-        this.#tell("unreachable", { phase: "unreachable", error: step.error });
+      let pauseMs = timing.retryMs;
+      try {
+        const step = await this.#step();
+        if (step instanceof Lease) return step;
+        pauseMs = step;
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!mayPass(error) || this.#leftMs <= 0) throw error;
+        this.#tell("unreachable", { phase: "unreachable", error });
       }
-      if (leftMs <= 0) throw this.#timedOut();
-      const pauseMs = step !== "again" && "pauseMs" in step ? step.pauseMs : timing.retryMs;
-      this.#nudge = new AbortController();
-      await pause(clock, Math.min(pauseMs, leftMs), signal, this.#nudge.signal);
+      if (this.#leftMs <= 0) throw this.#timedOut();
+      await this.#nudge.pause(clock, Math.min(pauseMs, this.#leftMs), signal);
     }
   }
 
-  /** Reads, and does the one thing that can be done. What came of a write is found out by reading again. */
-  async #step(): Promise<Lease | "again" | { pauseMs: number }> {
+  /** Reads, and does the one thing that can be done. Without a lease to show for it, says in how many milliseconds to do so again. */
+  async #step(): Promise<Lease | number> {
     const { file, observations, isPatient, epochAbove, signal } = this.#options;
     const sight = await file.read(signal);
     if (sight === undefined) {
@@ -113,33 +117,33 @@ export class Acquisition {
     return this.#wait(sight, verdict.owner);
   }
 
-  async #wait({ document, version }: LeaseSight, owner: Claimant): Promise<"again" | { pauseMs: number }> {
+  async #wait({ document, version }: LeaseSight, owner: Claimant): Promise<number> {
     const { clock, timing, observations, file } = this.#options;
     const isRegistered = document.waiter?.session === this.session;
     const shownMs = isRegistered ? this.#sentAtMs.get(document.waiter?.renewal ?? 0) : undefined;
     if (shownMs === undefined || clock.now() >= shownMs + timing.waiterTtlMs / 3) {
       const waiter = this.#claim("waiterTtlMs");
       await this.#write(version, { epoch: document.epoch, owner: document.owner, waiter });
-      return "again";
+      return 0;
     }
     const expiresInMs = observations.remainingMs(file.key, "owner", owner);
     const news = { phase: "waiting", owner: partyOf(owner), epoch: document.epoch, expiresInMs } as const;
     this.#tell(`waiting ${document.epoch}`, news);
-    return { pauseMs: Math.min(timing.pollMs, Math.max(1, expiresInMs)) };
+    return Math.min(timing.pollMs, Math.max(1, expiresInMs));
   }
 
-  /** A refusal is answered by reading again at once: somebody else got further. */
+  /** What came of it is found out by reading again, at once: if it was refused, somebody else got further. */
   async #write(
     instead: "absent" | ObjectVersion,
     document: Pick<LeaseSight["document"], "epoch" | "owner" | "waiter">,
-  ): Promise<Lease | "again"> {
+  ): Promise<Lease | number> {
     const { file, observations, signal } = this.#options;
     try {
       const sight = await file.write(document, instead, signal);
       observations.note(file.key, sight.document);
-      return this.#heldBy(sight) ?? "again";
+      return this.#heldBy(sight) ?? 0;
     } catch (error) {
-      if (isSandboxError(error, "conflict")) return "again";
+      if (isSandboxError(error, "conflict")) return 0;
       throw error;
     }
   }

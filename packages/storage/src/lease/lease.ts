@@ -4,6 +4,7 @@ import { partyOf, type Claimant, type LeaseDocument, type LeaseParty } from "./l
 import type { LeaseFile, LeaseSight } from "./lease-file.ts";
 import { leaseLost, type LeaseLoss } from "./lease-lost.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
+import { Nudge } from "./nudge.ts";
 
 type LeaseEvent = "release" | "confirm" | "lose" | "abandon";
 
@@ -63,6 +64,7 @@ export class Lease implements Fence, AsyncDisposable {
   readonly origin: LeaseOrigin;
   readonly #held: HeldLease;
   readonly #ended = new AbortController();
+  readonly #nudge = new Nudge();
   readonly #keeping: Promise<void>;
   #state: LeaseState = "held";
   #loss: LeaseLoss = { reason: "released" };
@@ -72,8 +74,6 @@ export class Lease implements Fence, AsyncDisposable {
   #renewAtMs = 0;
   #lookAtMs: number;
   #waiterSession: string | undefined;
-  #nudge: AbortController | undefined;
-  #isNudged = false;
   #cancelExpiry: () => void = () => undefined;
   #release: Promise<void> | undefined;
 
@@ -123,8 +123,7 @@ export class Lease implements Fence, AsyncDisposable {
 
   /** Looks for a waiter now, because somebody said that there is one. */
   nudge(): void {
-    this.#isNudged = true;
-    this.#nudge?.abort();
+    this.#nudge.give();
   }
 
   /**
@@ -155,14 +154,10 @@ export class Lease implements Fence, AsyncDisposable {
   async #keep(): Promise<void> {
     const { clock } = this.#held;
     while (this.#state === "held") {
-      if (!this.#isNudged) {
-        this.#nudge = new AbortController();
-        const nextMs = Math.min(this.#renewAtMs, this.#lookAtMs) - clock.now();
-        await pause(clock, nextMs, this.#nudge.signal, this.#ended.signal);
-      }
+      const nextMs = Math.min(this.#renewAtMs, this.#lookAtMs) - clock.now();
+      await this.#nudge.pause(clock, nextMs, this.#ended.signal);
       if (this.#state !== "held") return;
       if (!this.isCurrent) return this.#lose({ reason: "expired" });
-      this.#isNudged = false;
       const renewInMs = this.#renewAtMs - clock.now();
       // A look that is not answered must not keep a renewal waiting.
       await (renewInMs <= 0 ? this.#renew() : this.#look(renewInMs));

@@ -79,6 +79,21 @@ describe("hand-over", () => {
     expect(await lab.of(waiting, 20)).toMatchObject({ epoch: 2 });
   });
 
+  test("a nudge that comes during a look is not lost", async () => {
+    const lab = new LeaseLab();
+    const owner = lab.server("a", { timing: { ...labTiming, ttlMs: 100_000 } });
+    const timing = { ...labTiming, pollMs: 100_000, waiterTtlMs: 300_000 };
+    const waiter = lab.server("b", { timing });
+    const lease = await lab.of(owner.leases.acquire(leaseKey));
+    // The look that finds it still owned is answered only after it was given back.
+    waiter.fates.push({}, {}, { answerMs: 100 });
+    const waiting = waiter.leases.waitForHandover(leaseKey);
+    await lab.timeline.advance(20);
+    await lab.of(lease.release());
+    waiter.leases.nudge(leaseKey);
+    expect(await lab.of(waiting, 200)).toMatchObject({ epoch: 2 });
+  });
+
   test("a waiter goes on through a store that fails, and says so", async () => {
     const { lab, lease, waiter } = await pair();
     const phases: string[] = [];
