@@ -30,7 +30,7 @@ async function rootFilesystem(): Promise<string> {
   const root = join(here, "root");
   await mkdir(join(root, "bin"), { recursive: true });
   await writeFile(join(here, "hello.c"), '#include <stdio.h>\nint main(void) { return puts("hello") < 0; }\n');
-  execFileSync("cc", ["-static", "-o", join(root, "bin", "hello"), join(here, "hello.c")]);
+  execFileSync("env", ["cc", "-static", "-o", join(root, "bin", "hello"), join(here, "hello.c")]);
   const archive = join(here, "root.tar");
   execFileSync("tar", ["-C", root, "-cf", archive, "."]);
   return archive;
