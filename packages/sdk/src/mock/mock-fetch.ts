@@ -17,6 +17,8 @@ import type { MockWorld } from "./mock-world.ts";
 /** Answers like the server would: requests and replies are held against the contract, strictly. */
 export async function answer(world: MockWorld, request: Request, stopping: AbortSignal): Promise<Response> {
   try {
+    const signed = await world.signed.answer(request, (id) => world.sandbox(id).files);
+    if (signed !== undefined) return signed;
     const { name, route, params } = findRoute(request);
     if (route.verb !== "public") assertMay(world, request, params);
     const given = await readRequest(route, request, params);

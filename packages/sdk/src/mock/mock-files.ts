@@ -1,5 +1,6 @@
 import { SandboxError, type FileInfo, type WatchMessage } from "@atoll/protocol";
 import { Bell } from "./bell.ts";
+import type { ArchiveEntry } from "./mock-archive.ts";
 
 type Kind = WatchMessage["kind"];
 
@@ -108,6 +109,29 @@ export class MockFiles {
     for (const [name] of below) this.#entries.delete(`${wholePath(path)}/${name}`);
     this.#entries.delete(wholePath(path));
     this.#changed("removed", wholePath(path), entry.content === undefined);
+  }
+
+  /** What goes into an archive of a directory. */
+  *entriesBelow(path: string): Generator<ArchiveEntry> {
+    if (this.#get(path, "pack").content !== undefined) {
+      throw new SandboxError("file_error", `Cannot pack ${path}: it is no directory`);
+    }
+    for (const [name, { content, mode, modifiedAtMs }] of this.below(path)) {
+      yield { path: name, content, mode, modifiedAtMs };
+    }
+  }
+
+  /** Puts what was in an archive below a directory, which is made where it is missing. */
+  put(path: string, entries: readonly ArchiveEntry[]): void {
+    const root = wholePath(path);
+    this.makeDirectory(root, { mode: "755", parents: true });
+    for (const { path: name, content, mode } of entries) {
+      if (name === "") continue;
+      const target = `${root === "/" ? "" : root}/${name}`;
+      const octal = mode.toString(8);
+      if (content === undefined) this.makeDirectory(target, { mode: octal, parents: true });
+      else this.write(target, content, { mode: octal, how: "replace" });
+    }
   }
 
   /** What is below a directory, by relative paths. */

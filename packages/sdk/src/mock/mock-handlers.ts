@@ -7,6 +7,7 @@ import {
   type RouteName,
 } from "@atoll/protocol";
 import type { z } from "zod";
+import { packTar, unpackTar } from "./mock-archive.ts";
 import { randomName, type MockCommand } from "./mock-command.ts";
 import type { MockWorld } from "./mock-world.ts";
 
@@ -157,6 +158,16 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   renameFile: (world, { params, body }) => ({
     json: world.sandbox(params.id).files.rename(body.from, body.to, body.replace),
   }),
+  packFiles: (world, { params, query }) => ({
+    bytes: packTar(world.sandbox(params.id).files.entriesBelow(query.path)),
+  }),
+  unpackFiles: (world, { params, query, bytes }) => {
+    const entries = unpackTar(bytes);
+    world.sandbox(params.id).files.put(query.path, entries);
+    const sizes = entries.flatMap(({ content }) => (content === undefined ? [] : [content.length]));
+    return { json: { files: sizes.length, bytes: sizes.reduce((sum, size) => sum + size, 0) } };
+  },
+  signFile: (world, { params, body }) => ({ json: world.signed.sign(world.sandbox(params.id).info().id, body) }),
   getPort: (world, { params }) => portReply(world, params),
   setPort: (world, { params, body }) => {
     const { publicPorts } = world.sandbox(params.id);
@@ -165,7 +176,12 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     return portReply(world, params);
   },
   waitForPort: (world, { params }) => portReply(world, params),
-  listTemplates: () => ({ json: { templates: [{ name: "host", kind: "host", isBuiltIn: true }] } }),
+  listTemplates: (world) => ({ json: { templates: [...world.templates.values()] } }),
+  importTemplate: (world, { params, bytes }) => ({ json: world.importTemplate(params.name, unpackTar(bytes)) }),
+  removeTemplate: (world, { params }) => {
+    world.removeTemplate(params.name);
+    return "none";
+  },
   createKey: (world, { body }) => {
     const id = randomName();
     const key = { id, ...body, createdAtMs: Date.now() };
@@ -178,6 +194,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     if (!world.keys.delete(params.keyId)) throw new SandboxError("not_found", `Cannot find key ${params.keyId}`);
     return "none";
   },
+  showConfig: () => ({ json: { settings: {} } }),
   healthz: () => ({ json: { status: "ok" } }),
   readyz: () => ({ json: { status: "ready" } }),
 };

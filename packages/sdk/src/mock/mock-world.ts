@@ -7,9 +7,12 @@ import {
   type KeyInfo,
   type RunCommand,
 } from "@atoll/protocol";
+import type { TemplateInfo } from "../templates.ts";
 import { Bell } from "./bell.ts";
+import type { ArchiveEntry } from "./mock-archive.ts";
 import { randomName, type MockCommand, type MockProgram } from "./mock-command.ts";
 import { MockSandbox } from "./mock-sandbox.ts";
+import { MockSignedFiles } from "./mock-signed-files.ts";
 
 type EventBody<Event = ApiEvent> = Event extends ApiEvent ? Omit<Event, "cursor" | "atMs"> : never;
 
@@ -19,6 +22,8 @@ export class MockWorld {
   readonly sandboxes = new Map<string, MockSandbox>();
   readonly keys = new Map<string, { key: KeyInfo; secret: string }>();
   readonly events: ApiEvent[] = [];
+  readonly templates = new Map<string, TemplateInfo>([["host", { name: "host", kind: "host", isBuiltIn: true }]]);
+  readonly signed = new MockSignedFiles();
   readonly bell = new Bell();
   /** Answers by idempotency key: the same key gives the same work. */
   readonly known = new Map<string, Promise<unknown>>();
@@ -32,6 +37,9 @@ export class MockWorld {
   }
 
   create(request: CreateSandbox): MockSandbox {
+    if (!this.templates.has(request.template)) {
+      throw new SandboxError("not_found", `Cannot find template ${request.template}`);
+    }
     const id = SandboxId.parse(randomName());
     const sandbox = new MockSandbox(id, request, `mock-token-${randomName()}`);
     this.sandboxes.set(id, sandbox);
@@ -53,6 +61,29 @@ export class MockWorld {
     const reason = { kind: "asked", message: "killed" } as const;
     this.tell({ type: "sandbox.state", sandboxId: sandbox.info().id, from: "killing", to: "killed", reason });
     return true;
+  }
+
+  importTemplate(name: string, entries: readonly ArchiveEntry[]): TemplateInfo {
+    if (this.templates.has(name)) {
+      throw new SandboxError("already_exists", `Cannot import template ${name}: there is one of this name`);
+    }
+    if (entries.length === 0) {
+      throw new SandboxError("invalid_argument", "Cannot use this as a root filesystem: it is empty");
+    }
+    const template = { name, kind: "rootfs", isBuiltIn: false };
+    this.templates.set(name, template);
+    return template;
+  }
+
+  removeTemplate(name: string): void {
+    if (name === "host") {
+      throw new SandboxError("invalid_argument", "Cannot remove the template host: it is made when it is asked for");
+    }
+    const user = [...this.sandboxes.values()].find((sandbox) => sandbox.info().template === name);
+    if (user !== undefined) {
+      throw new SandboxError("in_use", `Cannot remove template ${name}: sandbox ${user.info().id} is made of it`);
+    }
+    this.templates.delete(name);
   }
 
   run(sandbox: MockSandbox, request: RunCommand): MockCommand {

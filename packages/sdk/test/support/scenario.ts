@@ -221,6 +221,66 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       ).rejects.toMatchObject({ code: "already_exists" });
     });
 
+    test("a directory goes out and in as an archive, with long names and empty directories", async () => {
+      const { files } = sandbox;
+      const long = `tree/${"l".repeat(120)}/ü.txt`;
+      await files.write(long, "deep");
+      await files.write("tree/plain.txt", "plain", { mode: "600" });
+      await files.mkdir("tree/empty");
+      const archive = await new Response(await files.download("tree")).arrayBuffer();
+      expect(archive.byteLength % 512).toBe(0);
+      expect(await files.upload(archive, "copy/of/tree")).toEqual({ files: 2, bytes: 9 });
+      expect(await files.read(long.replace("tree", "copy/of/tree"))).toBe("deep");
+      expect(await files.stat("copy/of/tree/plain.txt")).toMatchObject({ mode: 0o600, sizeBytes: 5 });
+      expect(await files.list("copy/of/tree/empty")).toEqual([]);
+      await expect(files.download("tree/nothing-here")).rejects.toMatchObject({ code: "not_found" });
+      await expect(files.upload("no archive".repeat(100), "broken")).rejects.toMatchObject({
+        code: "invalid_argument",
+      });
+    });
+
+    test("a signed URL reads or writes one file without a key, and nothing else", async () => {
+      const { files } = sandbox;
+      const fetchWithoutKey = server.connection.fetch ?? globalThis.fetch;
+      await files.write("report.txt", "for you");
+      const reading = await files.signUrl("report.txt", { expiresInMs: 60_000 });
+      expect(reading.expiresAtMs).toBeGreaterThan(Date.now());
+      const answer = await fetchWithoutKey(reading.url);
+      expect(answer.headers.get("content-disposition")).toBe("attachment");
+      expect(await answer.text()).toBe("for you");
+      expect((await fetchWithoutKey(reading.url, { method: "PUT", body: "no" })).status).toBe(403);
+      const writing = await files.signUrl("report.txt", { method: "PUT" });
+      expect((await fetchWithoutKey(writing.url, { method: "PUT", body: "from you" })).status).toBe(204);
+      expect(await files.read("report.txt")).toBe("from you");
+      expect((await fetchWithoutKey(writing.url)).status).toBe(403);
+      const forged = reading.url.replace(/\/signed\/.{5}/, "/signed/aaaaa");
+      expect((await fetchWithoutKey(forged)).status).toBe(403);
+    });
+
+    test("a template is made from an archive, found by its name, kept while it is used, and removed", async () => {
+      await sandbox.files.write("root/etc/motd", "hello");
+      await sandbox.files.mkdir("root/usr/bin");
+      const archive = await new Response(await sandbox.files.download("root")).arrayBuffer();
+      expect(await client.templates.import("tiny", archive)).toEqual({
+        name: "tiny",
+        kind: "rootfs",
+        isBuiltIn: false,
+      });
+      await expect(client.templates.import("tiny", archive)).rejects.toMatchObject({ code: "already_exists" });
+      expect((await client.templates.list()).map(({ name }) => name)).toEqual(expect.arrayContaining(["host", "tiny"]));
+      await expect(client.templates.remove("host")).rejects.toMatchObject({ code: "invalid_argument" });
+      const user = await Sandbox.create({ client, ...server.create, template: "tiny" });
+      await expect(client.templates.remove("tiny")).rejects.toMatchObject({ code: "in_use" });
+      await user.kill();
+      await client.templates.remove("tiny");
+      await expect(Sandbox.create({ client, ...server.create, template: "tiny" })).rejects.toMatchObject({
+        code: "not_found",
+      });
+      await expect(client.templates.import("bad", "no archive".repeat(100))).rejects.toMatchObject({
+        code: "invalid_argument",
+      });
+    });
+
     test("a watch tells what changes after it says that it watches", async () => {
       await sandbox.files.mkdir("seen");
       const seen: string[] = [];
