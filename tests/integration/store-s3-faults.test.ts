@@ -92,6 +92,17 @@ describe("what a store says of its bucket", () => {
   });
 });
 
+test("a write that meets another one is made again, and only its condition decides", async () => {
+  const { open, server } = await openPlace();
+  const store = open();
+  await store.probe();
+  server.calm();
+  server.faults = failing("PutObject", { do: "refuse", status: 409, code: "ConditionalRequestConflict" }, { times: 2 });
+  await store.put("a", text("mine"), { if: "absent" });
+  expect((await store.get("a"))?.data.toString()).toBe("mine");
+  await expect(store.put("a", text("x"), { if: "absent" })).rejects.toMatchObject({ code: "conflict" });
+});
+
 describe("an upload in parts", () => {
   test("sends only the part again that broke", async () => {
     const { open, server } = await openPlace();

@@ -4,16 +4,16 @@ import { type FileHandle, open } from "node:fs/promises";
 import { SandboxError } from "@atoll/protocol";
 import { assertSameBytes } from "../call-checks.ts";
 import type { Checksum } from "../object-store.ts";
-import type { Gate } from "./gate.ts";
+import { Gate } from "./gate.ts";
 import { inParallel } from "./in-parallel.ts";
 
-export interface Piece {
+interface Piece {
   index: number;
   data: Buffer;
   isLast: boolean;
 }
 
-export interface SendOptions {
+interface SendOptions {
   pieceBytes: number;
   gate: Gate;
   signal: AbortSignal;
@@ -45,6 +45,14 @@ export async function sendFile(
     work: send,
   });
   assertSameBytes(path, expected, { sizeBytes, sha256: hash.digest("hex") });
+}
+
+/** A small file, when it is what it must be. */
+export async function readWhole(path: string, expected: Checksum, signal: AbortSignal): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  const alone = { pieceBytes: Math.max(1, expected.sizeBytes), gate: new Gate(1), signal };
+  await sendFile(path, expected, alone, async ({ data }) => void pieces.push(data));
+  return Buffer.concat(pieces);
 }
 
 /** The hash of a file, read in small pieces; whoever asks may add to it. */

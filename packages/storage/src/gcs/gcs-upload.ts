@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Gate } from "../bucket/gate.ts";
-import { type Piece, sendFile } from "../bucket/send-file.ts";
+import { readWhole, sendFile } from "../bucket/send-file.ts";
 import type { UploadOptions } from "../object-store.ts";
 import type { GcsBucket, GcsEntry } from "./gcs-bucket.ts";
 import { newMark, writeIf } from "./gcs-write.ts";
@@ -25,15 +25,19 @@ export async function uploadToGcs(call: UploadCall, path: string, options: Uploa
   return options.sizeBytes <= call.pieceBytes ? uploadWhole(call, path, options) : uploadPieces(call, path, options);
 }
 
+/** A file that is one piece: nothing of it is sent before it was the right one. */
 async function uploadWhole(call: UploadCall, path: string, options: UploadOptions): Promise<GcsEntry> {
   const { bucket, name, signal } = call;
-  const pieces: Piece[] = [];
-  await sendFile(path, options, call, async (piece) => void pieces.push(piece));
-  const data = Buffer.concat(pieces.map((piece) => piece.data));
-  const mark = newMark();
-  const entry = await writeIf(call, options.if, mark, (condition) => bucket.put(name, data, condition, mark, signal));
-  options.onProgress?.(options.sizeBytes);
-  return entry;
+  const leave = await call.gate.enter(signal);
+  try {
+    const data = await readWhole(path, options, signal);
+    const mark = newMark();
+    const entry = await writeIf(call, options.if, mark, (condition) => bucket.put(name, data, condition, mark, signal));
+    options.onProgress?.(options.sizeBytes);
+    return entry;
+  } finally {
+    leave();
+  }
 }
 
 /** Each piece is an object of its own until all are there and the file was the right one; then they become one at once. */

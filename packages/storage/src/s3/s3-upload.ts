@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { Gate } from "../bucket/gate.ts";
 import { retried } from "../bucket/retry.ts";
-import { hashFile, openSource, type Piece, sendFile } from "../bucket/send-file.ts";
+import { hashFile, openSource, readWhole, sendFile } from "../bucket/send-file.ts";
 import { assertSameBytes } from "../call-checks.ts";
 import type { UploadOptions } from "../object-store.ts";
 import type { S3Bucket, S3Condition, StoredEntry } from "./s3-bucket.ts";
@@ -33,16 +33,19 @@ export async function uploadToS3(call: UploadCall, path: string, options: Upload
   return isSafeInParts ? uploadParts(call, path, options) : uploadStream(call, path, options);
 }
 
+/** A file that is one piece: nothing of it is sent before it was the right one. */
 async function uploadWhole(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
+  const { bucket, name, signal } = call;
   const write = newWrite(call);
-  const pieces: Piece[] = [];
-  await sendFile(path, options, call, async (piece) => void pieces.push(piece));
-  const body = Buffer.concat([...pieces.map((piece) => piece.data), write.seal]);
-  const entry = await writeIf(write, options.if, (condition) =>
-    call.bucket.put(call.name, body, condition, call.signal),
-  );
-  options.onProgress?.(options.sizeBytes);
-  return entry;
+  const leave = await call.gate.enter(signal);
+  try {
+    const body = Buffer.concat([await readWhole(path, options, signal), write.seal]);
+    const entry = await writeIf(write, options.if, (condition) => bucket.put(name, body, condition, signal));
+    options.onProgress?.(options.sizeBytes);
+    return entry;
+  } finally {
+    leave();
+  }
 }
 
 /** In parts, several at a time; the parts become an object when all of them are there and the file was the right one. */

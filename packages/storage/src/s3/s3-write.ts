@@ -1,5 +1,6 @@
 import { isSandboxError } from "@atoll/protocol";
 import { absentAsUndefined } from "../bucket/outcomes.ts";
+import { retried } from "../bucket/retry.ts";
 import { conflict } from "../call-checks.ts";
 import type { ObjectVersion, WriteCondition } from "../object-store.ts";
 import type { S3Bucket, S3Condition, StoredEntry } from "./s3-bucket.ts";
@@ -18,6 +19,8 @@ export interface Write extends SealedWrite {
   key: string;
   traits: (signal: AbortSignal) => Promise<S3Traits>;
 }
+
+const raceAttempts = 5;
 
 /** An ETag as stores give them. `*` and lists, which mean more than one version to a server, are none. */
 const etagShape = /^[\w.+/=-]{1,200}$/;
@@ -52,10 +55,14 @@ export async function writeIf(
 
 type Sent = { isDone: true; entry: StoredEntry } | { isDone: false; found: StoredEntry | undefined };
 
+/** Amazon refuses a write like this that meets another one, and asks to try again: the condition may hold all the same. */
+const isRace = (error: unknown): boolean =>
+  isSandboxError(error, "conflict") && error.details["said"] === "ConditionalRequestConflict";
+
 /** Sends a write, and finds out whether it was the one that is refused now. */
 export async function sendOnce(write: SealedWrite, send: () => Promise<StoredEntry>): Promise<Sent> {
   try {
-    return { isDone: true, entry: await send() };
+    return { isDone: true, entry: await retried(raceAttempts, write.signal, isRace, send) };
   } catch (error) {
     // Not found: a version was to be replaced of which nothing is there, or an upload that is over already.
     if (!isSandboxError(error, "conflict") && !isSandboxError(error, "not_found")) throw error;
