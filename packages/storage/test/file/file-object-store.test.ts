@@ -1,9 +1,9 @@
 import { rm } from "node:fs/promises";
 import { FileObjectStore } from "../../src/file/file-object-store.ts";
 import { makeScratchDirectory } from "../support/scratch-directory.ts";
-import { storeContract } from "../support/store-contract.ts";
+import { storeContract, type StorePlace } from "../support/store-contract.ts";
 
-storeContract("file", async () => {
+async function openPlace(): Promise<StorePlace> {
   const directory = await makeScratchDirectory();
   const store = await FileObjectStore.open(directory);
   const others: FileObjectStore[] = [];
@@ -20,4 +20,6 @@ storeContract("file", async () => {
       await rm(directory, { recursive: true });
     },
   };
-});
+}
+
+storeContract("file", openPlace, { hasFaults: false });
