@@ -112,6 +112,20 @@ test("a caller that leaves before the end does not stop a pause, one that leaves
   await sandbox.kill();
 });
 
+test("an engine that is closed in the middle of a pause ends it first", async () => {
+  const own = await openTestEngine();
+  const sandbox = await own.engine.create({});
+  const pausing = own.engine.pause(sandbox.id);
+  await expect.poll(() => sandbox.state).toBe("pausing");
+  await own.engine.close();
+  expect(sandbox.state).toBe("paused");
+  await pausing;
+  const next = await openTestEngine({ dataDir: own.dataDir });
+  await next.engine.resume(sandbox.id);
+  expect((await runIn(next.engine.get(sandbox.id), "echo alive")).output).toBe("alive\n");
+  await next.dispose();
+});
+
 test("events tell each state, and the phases of what led to it", async () => {
   const sandbox = await host.engine.create({});
   const told: { to: string; phases: string[] }[] = [];

@@ -134,7 +134,10 @@ export class Engine {
 
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */
   async close(): Promise<void> {
-    for (const life of this.#context.lives.values()) life.detach();
+    const lives = [...this.#context.lives.values()];
+    // The next engine must not find somebody else at work.
+    await Promise.all(lives.map((life) => life.settled()));
+    for (const life of lives) life.detach();
     await this.#lock.release();
   }
 

@@ -61,7 +61,7 @@ export class GuestLine {
     this.#held ??= [];
   }
 
-  /** Sends what was held, after whatever the greeting made necessary. */
+  /** Sends what was held, in order. Input may come twice, before and after the greeting asked for it; the guest takes it once. */
   release(): void {
     const held = this.#held ?? [];
     this.#held = undefined;

@@ -107,6 +107,11 @@ export class SandboxLife {
     });
   }
 
+  /** When it is not on its way from one state to another. One that is being created is not waited for: nobody has it. */
+  async settled(): Promise<void> {
+    if (this.record.state === "pausing" || this.record.state === "resuming") await this.#starting;
+  }
+
   /** It is about to be frozen: nothing is asked of it any more. */
   stopMonitor(): void {
     this.#monitor?.stop();

@@ -1,0 +1,99 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { caught } from "../support/caught.ts";
+import { FakeGuest, openChannel } from "../support/fake-guest.ts";
+import { guestFrame } from "../support/guest-frames.ts";
+import { spawnOf } from "../support/spawn-request.ts";
+
+const never = new AbortController().signal;
+let guest: FakeGuest;
+/** The same guest, restored in another container. */
+let restored: FakeGuest;
+
+beforeEach(() => {
+  guest = new FakeGuest();
+  restored = new FakeGuest();
+});
+afterEach(() => {
+  guest[Symbol.dispose]();
+  restored[Symbol.dispose]();
+});
+
+async function prepare(channel: Awaited<ReturnType<typeof openChannel>>): Promise<void> {
+  const prepared = channel.prepareCheckpoint(never);
+  const { id } = await guest.next("PREPARE");
+  await guest.send(guestFrame.ready(id));
+  await prepared;
+}
+
+test("what is said to a prepared guest waits, and is said after the next greeting, wherever that is", async () => {
+  const channel = await openChannel(guest);
+  const spawned = channel.spawn(spawnOf(["cat"], { stdin: true }));
+  const id = await guest.start();
+  const process = await spawned;
+  await prepare(channel);
+  await process.writeStdin("meanwhile");
+  await process.kill("SIGHUP");
+  channel.leave();
+  guest.die();
+
+  const moved = channel.moveTo({ paths: restored.paths, signal: never });
+  await restored.greet({ entries: [{ id, pid: 100 }] });
+  await moved;
+  expect((await restored.until("STDIN")).payload.subarray(8).toString()).toBe("meanwhile");
+  expect((await restored.until("SIGNAL")).id).toBe(id);
+  expect((await restored.until("ATTACH")).id).toBe(id);
+  await restored.send(guestFrame.output(id, 0, 0, 1, "here"));
+  const { value } = await process[Symbol.asyncIterator]().next();
+  expect(value?.data.toString()).toBe("here");
+  channel.close();
+});
+
+test("a process that was asked for while the guest was prepared is started afterwards", async () => {
+  const channel = await openChannel(guest);
+  await prepare(channel);
+  const spawned = channel.spawn(spawnOf(["late"]));
+  channel.leave();
+  const moved = channel.moveTo({ paths: restored.paths, signal: never });
+  await restored.greet();
+  await moved;
+  await restored.start(77);
+  expect((await spawned).pid).toBe(77);
+  channel.close();
+});
+
+test("the end of containers that were left is nobody's end", async () => {
+  const channel = await openChannel(guest);
+  await prepare(channel);
+  channel.leave();
+  guest.die();
+  const moved = channel.moveTo({ paths: restored.paths, signal: never });
+  await restored.greet();
+  await moved;
+  expect(channel.isOpen).toBe(true);
+  await restored.answersPing(channel);
+  channel.close();
+});
+
+test("a guest that does not come up in its new container can be tried in another, and its streams with it", async () => {
+  const channel = await openChannel(guest);
+  const spawned = channel.spawn(spawnOf(["sleep"]));
+  const id = await guest.start();
+  const process = await spawned;
+  await prepare(channel);
+  channel.leave();
+  const failed = caught(channel.moveTo({ paths: restored.paths, signal: never }));
+  await restored.until("HELLO");
+  restored.die();
+  expect(await failed).toMatchObject({ code: "sandbox_ended" });
+  expect(channel.isOpen).toBe(true);
+
+  using third = new FakeGuest();
+  const moved = channel.moveTo({ paths: third.paths, signal: never });
+  await third.greet({ entries: [{ id, pid: 100 }] });
+  await moved;
+  await third.next("ATTACH");
+  await third.send(guestFrame.output(id, 0, 0, 1, "alive"));
+  const { value } = await process[Symbol.asyncIterator]().next();
+  expect(value?.data.toString()).toBe("alive");
+  channel.close();
+});
