@@ -1,5 +1,6 @@
 import type { CommandInfo, CommandLine, CommandResult } from "@atoll/protocol";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Atoll } from "@atoll/sdk";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient, readLines } from "../support/api-client.ts";
 import { RawWebSocket } from "../support/raw-websocket.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
@@ -121,4 +122,47 @@ test("of many runs at once, some of which are left by their callers, each that i
       timeout: 30_000,
     })
     .toBeLessThanOrEqual(kept);
+});
+
+describe("a run with a key", () => {
+  const headers = { "idempotency-key": "kept" };
+  const request = { driver: "local" as const, argv: ["echo", "hi"] };
+  const count = async (): Promise<number> =>
+    (await api.ask<{ sandboxes: unknown[] }>("GET", "/sandboxes")).body.sandboxes.length;
+
+  test("goes when it is let go of, and the key stands for a new one then", async () => {
+    const before = await count();
+    const first = await api.ask<CommandResult>("POST", "/run", request, headers);
+    const again = await api.ask<CommandResult>("POST", "/run", request, headers);
+    expect(again.body.command.id).toBe(first.body.command.id);
+    expect(await count()).toBe(before + 1);
+    expect((await api.ask("DELETE", "/run", undefined, headers)).status).toBe(204);
+    expect(await count()).toBe(before);
+    const anew = await api.ask<CommandResult>("POST", "/run", request, headers);
+    expect(anew.body.command.id).not.toBe(first.body.command.id);
+    await api.ask("DELETE", "/run", undefined, headers);
+    expect((await api.ask("DELETE", "/run", undefined, headers)).status).toBe(204);
+    expect((await api.ask("DELETE", "/run")).body.error?.code).toBe("invalid_argument");
+  });
+
+  test("is nobody else's to end", async () => {
+    const created = await api.ask<{ secret: string }>("POST", "/keys", { name: "other", verbs: ["commands"] });
+    const run = await api.ask<CommandResult>("POST", "/run", request, headers);
+    expect((await api.as(created.body.secret).ask("DELETE", "/run", undefined, headers)).status).toBe(204);
+    const again = await api.ask<CommandResult>("POST", "/run", request, headers);
+    expect(again.body.command.id).toBe(run.body.command.id);
+    await api.ask("DELETE", "/run", undefined, headers);
+  });
+
+  test("of the SDK leaves no sandbox, whether it ends or is left", async () => {
+    const before = await count();
+    const client = new Atoll({ baseUrl: server.url, apiKey: server.key });
+    expect((await client.run(request)).stdout).toBe("hi\n");
+    const left = new AbortController();
+    const onStdout = (): void => left.abort(new Error("enough"));
+    const endless = { driver: "local" as const, argv: ["sh", "-c", "echo hi; exec sleep 600"] };
+    await expect(client.run({ ...endless, onStdout, signal: left.signal })).rejects.toThrow("enough");
+    await expect.poll(count, { timeout: 30_000 }).toBe(before);
+    client.close();
+  });
 });

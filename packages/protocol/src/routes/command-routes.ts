@@ -110,4 +110,13 @@ export const commandRoutes = {
     reply: CommandResult,
     isIdempotent: true,
   },
+  endRun: {
+    method: "DELETE",
+    path: "/run",
+    summary: "Let go of the run with this `Idempotency-Key`: its result is not asked for again, and its sandbox goes",
+    verb: "commands",
+    reply: "empty",
+    status: 204,
+    isIdempotent: true,
+  },
 } as const satisfies Record<string, Route>;

@@ -62,7 +62,10 @@ export class ForegroundRun<Name extends StreamingRoute> {
       signal?.addEventListener("abort", onAbort, { once: true });
     });
     try {
-      return await Promise.race([work, aborted]);
+      const result = await Promise.race([work, aborted]);
+      // All of it is here: a sandbox that was made for this run is kept for nobody.
+      if (this.#name === "runOnce") void this.#endRun().catch(() => undefined);
+      return result;
     } catch (error) {
       void this.#abandon(work, left);
       throw error;
@@ -142,6 +145,12 @@ export class ForegroundRun<Name extends StreamingRoute> {
     if (event.type !== "dropped") await tell(this.#options, event.type, event.text);
   }
 
+  /** Nobody asks for the result again, and the sandbox goes. The key is this run's alone. */
+  async #endRun(): Promise<void> {
+    const { idempotencyKey = "" } = this.#input;
+    await this.#wire.http.call("endRun", { idempotencyKey });
+  }
+
   /** Nobody else has this command's id, so it would run on unseen: it is ended as soon as it is known. */
   async #abandon(work: Promise<CommandResult>, left: AbortController): Promise<void> {
     const giveUp = later(orphanMs, () => left.abort(new Error("the caller has left")));
@@ -154,7 +163,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
       if (command === undefined) return;
       const { sandboxId, id: commandId } = command;
       // A sandbox that was made for this run goes with it.
-      if (this.#name === "runOnce") await this.#wire.http.call("killSandbox", { params: { id: sandboxId } });
+      if (this.#name === "runOnce") await this.#endRun();
       else {
         await this.#wire.http.call("signalCommand", {
           params: { id: sandboxId, commandId },

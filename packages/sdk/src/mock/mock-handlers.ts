@@ -136,6 +136,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     world.kill(id);
     return { json: resultOf(command) };
   },
+  endRun: () => "none",
   readFile: (world, { params, query }) => {
     const { offset = 0, length } = query;
     const content = world.sandbox(params.id).files.read(query.path);

@@ -67,6 +67,7 @@ export function commandHandlers({ manager, quota }: Parts) {
         await call.done();
       }
     },
+    endRun: ({ principal, idempotencyKey }) => oneOffs.end(keyOf(principal), idempotencyKey),
   } satisfies Partial<Handlers>;
 }
 

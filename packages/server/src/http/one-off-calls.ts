@@ -1,4 +1,4 @@
-import type { KeyInfo, RunOnce } from "@atoll/protocol";
+import { SandboxError, type KeyInfo, type RunOnce } from "@atoll/protocol";
 import type { SandboxQuota } from "../auth/sandbox-quota.ts";
 import type { Command } from "../commands/command.ts";
 import type { OneOffRun } from "../manager/one-off-run.ts";
@@ -16,12 +16,13 @@ export interface OneOffCall {
 
 /**
  * Runs in sandboxes of their own. Without an idempotency key the run is its caller's: when the caller goes, so does the sandbox. With one it goes on, and
- * whoever repeats the request gets the same run, until a while after its end.
+ * whoever repeats the request gets the same run, until a while after its end or until it is let go of.
  */
 export class OneOffCalls {
   #manager: SandboxManager;
   #quota: SandboxQuota;
   #shared = new IdempotentCalls<OneOffRun>();
+  #ended = new WeakSet<OneOffRun>();
 
   constructor(manager: SandboxManager, quota: SandboxQuota) {
     this.#manager = manager;
@@ -42,6 +43,22 @@ export class OneOffCalls {
     return { command: run.command, done: async () => undefined };
   }
 
+  /** Who has the result, or does not want it any more, needs the run no longer. Where there is none, nothing happens. */
+  async end(key: KeyInfo, idempotencyKey: string | undefined): Promise<void> {
+    if (idempotencyKey === undefined) {
+      throw new SandboxError(
+        "invalid_argument",
+        "Cannot end a run: its Idempotency-Key says which one, and is missing",
+      );
+    }
+    const mark = idempotencyMark(key.id, idempotencyKey, {});
+    const run = await this.#shared.find(mark)?.catch(() => undefined);
+    if (run === undefined || this.#ended.has(run)) return;
+    this.#ended.add(run);
+    this.#shared.forget(mark);
+    await run.end();
+  }
+
   async #run(request: RunOnce, key: KeyInfo): Promise<OneOffRun> {
     const { admit, done } = this.#quota.open(key);
     try {
@@ -54,6 +71,8 @@ export class OneOffCalls {
   #removeLater(run: OneOffRun, mark: IdempotencyMark): void {
     const remove = (): void => {
       const timer = setTimeout(() => {
+        // The key may stand for another run by now.
+        if (this.#ended.has(run)) return;
         this.#shared.forget(mark);
         // What is left when the server stops is removed by the next one.
         run.end().catch(() => undefined);

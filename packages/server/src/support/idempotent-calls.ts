@@ -36,13 +36,18 @@ export class IdempotentCalls<T> {
     return result;
   }
 
+  /** What was made with this key, or is being made. */
+  find({ key }: Pick<IdempotencyMark, "key">): Promise<T> | undefined {
+    return this.#calls.get(key)?.result;
+  }
+
   /** For what was done before this server started. */
   restore(mark: IdempotencyMark, value: T): void {
     this.#calls.set(mark.key, { request: mark.request, result: Promise.resolve(value) });
   }
 
   /** What the call made is gone. */
-  forget(mark: IdempotencyMark): void {
+  forget(mark: Pick<IdempotencyMark, "key">): void {
     this.#calls.delete(mark.key);
   }
 }
