@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { hostEnvironment } from "../host-command.ts";
 
-const program = fileURLToPath(new URL("../../../packages/server/src/main.ts", import.meta.url));
+const program = fileURLToPath(new URL("../../../packages/server/bin/atoll-server.mjs", import.meta.url));
 
 export interface ServerProcessOptions {
   /** Made if it is missing; the data directory and the log are in it. */
