@@ -7,6 +7,7 @@ import {
   type SignalName,
 } from "@atoll/protocol";
 import { Bell } from "./bell.ts";
+import { MockLog } from "./mock-log.ts";
 
 /** What a scripted command can do. */
 export interface MockProcess {
@@ -26,17 +27,10 @@ export interface MockProcess {
 /** Resolves with the exit code; nothing is 0. */
 export type MockProgram = (process: MockProcess) => number | void | Promise<number | void>;
 
-export interface LogPiece {
-  stream: "stdout" | "stderr";
-  at: number;
-  offset: number;
-  bytes: Uint8Array;
-}
-
 /** A command in memory: its log, its input by offsets, its end. */
 export class MockCommand {
   readonly info: CommandInfo;
-  readonly log: LogPiece[] = [];
+  readonly log: MockLog;
   /** Rings whenever there is more output, or the end. */
   readonly bell = new Bell();
   /** Rings when input is accepted. */
@@ -58,6 +52,7 @@ export class MockCommand {
   ) {
     const argv = request.argv ?? ["bash", "-c", request.shell ?? ""];
     this.#onEnd = onEnd;
+    this.log = new MockLog(request.logBytes);
     this.#isInputClosed = !request.stdin;
     this.info = {
       id: CommandId.parse(`cmd${randomName()}`),
@@ -154,7 +149,8 @@ export class MockCommand {
     const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data.slice();
     const { stdoutBytes, stderrBytes } = this.info;
     const offset = stream === "stdout" ? stdoutBytes : stderrBytes;
-    this.log.push({ stream, at: stdoutBytes + stderrBytes, offset, bytes });
+    this.log.append(stream, offset, bytes);
+    this.info.droppedBytes = this.log.droppedBytes;
     if (stream === "stdout") this.info.stdoutBytes += bytes.length;
     else this.info.stderrBytes += bytes.length;
     this.bell.ring();

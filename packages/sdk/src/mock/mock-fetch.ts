@@ -125,14 +125,16 @@ function toResponse(route: Route, reply: MockReply, stopping: AbortSignal): Resp
 
 async function* linesOf(command: MockCommand, from: number, stopping: AbortSignal): AsyncGenerator<CommandLine, void> {
   yield { type: "started", command: { ...command.info } };
-  let next = 0;
+  let at = from;
   for (;;) {
-    for (; next < command.log.length; next += 1) {
-      const piece = command.log[next];
-      if (piece === undefined || piece.at + piece.bytes.length <= from) continue;
-      const known = Math.max(0, from - piece.at);
-      const { stream, at, offset, bytes } = piece;
-      yield { type: stream, at: at + known, offset: offset + known, ...textOf(bytes.subarray(known)) };
+    for (let piece = command.log.next(at); piece !== undefined; piece = command.log.next(at)) {
+      if ("droppedBytes" in piece) {
+        yield { type: "dropped", at, bytes: piece.droppedBytes };
+        at += piece.droppedBytes;
+      } else {
+        yield { type: piece.stream, at, offset: piece.offset, ...textOf(piece.bytes) };
+        at += piece.bytes.length;
+      }
     }
     if (command.info.state !== "running") break;
     if (stopping.aborted) return yield { type: "shutdown" };

@@ -223,9 +223,10 @@ function resultOf({ info, log }: MockCommand): {
   const text = (stream: "stdout" | "stderr"): string => {
     const decoder = new TextDecoder();
     const pieces = log
+      .pieces()
       .filter((piece) => piece.stream === stream)
       .map(({ bytes }) => decoder.decode(bytes, { stream: true }));
     return pieces.join("") + decoder.decode();
   };
-  return { command: { ...info }, stdout: text("stdout"), stderr: text("stderr"), droppedBytes: 0 };
+  return { command: { ...info }, stdout: text("stdout"), stderr: text("stderr"), droppedBytes: info.droppedBytes };
 }

@@ -158,23 +158,21 @@ export class MockSocket implements WebSocketLike {
     const writerBytes = writer === undefined ? {} : { writerBytes: command.nextOffset(writer) };
     this.#say({ type: "following", channel: number, command: { ...command.info }, ...writerBytes });
     void this.#tellInput(number, channel, command);
-    for (let next = 0; ;) {
-      for (; next < command.log.length; next += 1) {
-        const piece = command.log[next];
-        if (piece === undefined || piece.at + piece.bytes.length <= from) continue;
-        const known = Math.max(0, from - piece.at);
-        while (piece.at + known - channel.ackedAt > websocketProtocol.windowBytes && !signal.aborted)
+    for (let at = from; ;) {
+      for (let piece = command.log.next(at); piece !== undefined; piece = command.log.next(at)) {
+        if ("droppedBytes" in piece) {
+          this.#say({ type: "dropped", channel: number, at, bytes: piece.droppedBytes });
+          at += piece.droppedBytes;
+          continue;
+        }
+        if (at - channel.ackedAt > websocketProtocol.windowBytes) {
           await this.#acked.next();
-        if (signal.aborted) return;
-        const bytes = piece.bytes.subarray(known);
-        const frame = {
-          kind: piece.stream,
-          channel: number,
-          at: piece.at + known,
-          offset: piece.offset + known,
-          bytes,
-        };
-        this.#deliver(encodeFrame(frame).buffer);
+          if (signal.aborted) return;
+          continue;
+        }
+        const { stream: kind, offset, bytes } = piece;
+        this.#deliver(encodeFrame({ kind, channel: number, at, offset, bytes }).buffer);
+        at += bytes.length;
       }
       if (command.info.state !== "running") break;
       await command.bell.next();

@@ -170,6 +170,25 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect({ bytes, isRight }).toEqual({ bytes: 8_000_000, isRight: true });
     });
 
+    test("of more output than its log may hold, beginning and end are kept and the gap is told", async () => {
+      const handle = await sandbox.commands.run("yes 0123456789abcde | head -c 8000000", {
+        background: true,
+        logBytes: 1_000_000,
+      });
+      await expect.poll(async () => (await sandbox.commands.get(handle.id)).state, { timeout: 30_000 }).toBe("exited");
+      const { droppedBytes } = await sandbox.commands.get(handle.id);
+      expect(droppedBytes).toBeGreaterThan(7_000_000 - 1);
+      const again = await sandbox.commands.connect(handle.id);
+      const told = { before: 0, dropped: 0, after: 0 };
+      for await (const event of again) {
+        if (event.type === "dropped") told.dropped += event.bytes;
+        else if (event.type === "stdout") told[told.dropped === 0 ? "before" : "after"] += event.data.length;
+      }
+      expect(told.dropped).toBe(droppedBytes);
+      expect(told.before).toBe(250_000);
+      expect(told.before + told.dropped + told.after).toBe(8_000_000);
+    });
+
     test("a command that leaves its input unread still gives its output", async () => {
       const result = await sandbox.commands.run("exec <&-; sleep 0.2; echo alive", { stdin: new Uint8Array(500_000) });
       expect(result.stdout).toBe("alive\n");
