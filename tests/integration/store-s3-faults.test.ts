@@ -103,6 +103,20 @@ test("a write that meets another one is made again, and only its condition decid
   await expect(store.put("a", text("x"), { if: "absent" })).rejects.toMatchObject({ code: "conflict" });
 });
 
+test("a create and a replacement whose answers are lost are done", async () => {
+  const { open, server } = await openPlace();
+  const store = open();
+  await store.probe();
+  server.calm();
+  server.faults = failing("PutObject", { do: "act-then-cut" });
+  const created = await store.put("a", text("one"), { if: "absent" });
+  expect((await store.stat("a"))?.version).toBe(created.version);
+  server.calm();
+  server.faults = failing("PutObject", { do: "act-then-cut" });
+  const replaced = await store.put("a", text("two"), { if: created.version });
+  expect((await store.get("a"))?.info.version).toBe(replaced.version);
+});
+
 describe("an upload in parts", () => {
   test("sends only the part again that broke", async () => {
     const { open, server } = await openPlace();
