@@ -28,8 +28,7 @@ function shortName(path: string): string {
   return text === "" ? nameless : createHash("sha256").update(text).digest("hex").slice(0, 12);
 }
 
-/** True when the machine that is named ran before this machine's last start. False also when that cannot be known. */
-export function isEarlierRun(machine: Machine): boolean {
-  const here = thisMachine();
+/** True when what is named is an earlier run of the machine `here`. False also when that cannot be known. */
+export function isEarlierRun(machine: Machine, here: Machine): boolean {
   return machine.id !== nameless && machine.id === here.id && machine.boot !== here.boot;
 }

@@ -26,7 +26,7 @@ export async function findLivingWriters(writersDir: string): Promise<Set<string>
 
 async function isDead(writersDir: string, name: string, machine: { id: string; boot: string }): Promise<boolean> {
   // The sockets of another machine on the same disk cannot be asked: its writers count as alive.
-  if (machine.boot !== thisMachine().boot) return isEarlierRun(machine);
+  if (machine.boot !== thisMachine().boot) return isEarlierRun(machine, thisMachine());
   const directory = await open(writersDir, "r");
   try {
     return await isRefused(`/proc/self/fd/${directory.fd}/${name}`);
