@@ -1,7 +1,7 @@
-import { readdir } from "node:fs/promises";
+import { access, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId } from "@atoll/protocol";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { DoomedServer } from "../support/doomed-server.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -49,6 +49,30 @@ test.for(steps)("a server that dies at %s leaves a sandbox that is %s and goes o
     await host.engine.pause(sandbox.id);
     await host.engine.resume(sandbox.id);
     expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n3\n");
+  } finally {
+    await host.dispose();
+  }
+});
+
+test("a server that dies while memory is being written leaves a sandbox that is paused with all of it", async () => {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, "hold", "96");
+  const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
+  const begun = join(dataDir, "sandboxes", sandboxId ?? "", "checkpoints/1/outcome.stderr");
+  await vi.waitFor(() => access(begun), { interval: 1, timeout: 60_000 });
+  await server.killHard();
+  // The one who writes it was not done yet.
+  await expect(access(begun.replace(".stderr", ""))).rejects.toThrow("ENOENT");
+
+  const host = await openTestEngine({ dataDir });
+  try {
+    const sandbox = host.engine.get(SandboxId.parse(sandboxId));
+    expect(sandbox.state).toBe("paused");
+    await host.engine.resume(sandbox.id);
+    const holding = sandbox.attach(streamId, { stdoutBytes: 65, stderrBytes: 0 });
+    await holding.writeStdin("go\n");
+    // The digest of what it holds is what it was before.
+    expect(await new Conversation(holding).until(/\n/)).toBe("same\n");
   } finally {
     await host.dispose();
   }

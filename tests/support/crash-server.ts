@@ -55,6 +55,23 @@ async function moveUntil(engine: Engine, logFile: string): Promise<void> {
   await engine.resume(sandbox.id);
 }
 
+/** Pauses a sandbox whose process holds so much in memory that it takes a while, and can tell whether it still has it. */
+async function pauseLarge(engine: Engine, megabytes: string): Promise<void> {
+  const sandbox = await engine.create({});
+  const script = `
+import hashlib, os, sys
+held = os.urandom(${Number(megabytes)} << 20)
+digest = hashlib.sha256(held).hexdigest()
+print(digest, flush=True)
+for line in sys.stdin:
+    print("same" if hashlib.sha256(held).hexdigest() == digest else "different", flush=True)
+`;
+  const holding = await sandbox.spawn({ argv: ["python3", "-c", script], stdin: true }, { keep: true });
+  for await (const { data } of holding) if (data.includes(10)) break;
+  say({ sandboxId: sandbox.id, streamId: holding.streamId });
+  await engine.pause(sandbox.id);
+}
+
 /** Where to stop, for those that are killed in the middle of something. */
 const lastStep = what === "move" ? (words[1] ?? "") : "";
 const engine = await Engine.open({
@@ -88,6 +105,9 @@ switch (what) {
     say({ killed: sandbox.id });
     break;
   }
+  case "hold":
+    await pauseLarge(engine, words[0] ?? "");
+    break;
   case "move":
     await moveUntil(engine, words[0] ?? "");
     break;

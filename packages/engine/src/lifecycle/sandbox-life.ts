@@ -173,9 +173,13 @@ export class SandboxLife {
 
   /** Asked of the result later: whether memory has run out since now. */
   watchForOutOfMemory(): () => Promise<boolean> {
-    const monitor = this.#monitor;
-    const before = monitor?.oomKills ?? 0;
-    return async () => monitor !== undefined && (await monitor.lookForOom()) > before;
+    const first = this.#monitor;
+    const before = first?.oomKills ?? 0;
+    return async () => {
+      const monitor = this.#monitor;
+      // In a container that it was moved to meanwhile every one counts.
+      return monitor !== undefined && (await monitor.lookForOom()) > (monitor === first ? before : 0);
+    };
   }
 
   /** Idempotent; the first reason counts. One that rejects has not happened, and may be asked for again. */
