@@ -4,22 +4,24 @@ import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { hostEnvironment } from "../../host-command.ts";
-import type { Plan } from "./plan.ts";
+import { payloadOf, type Plan } from "./plan.ts";
 import type { Fact, Outcome } from "./work.ts";
 
 const program = fileURLToPath(new URL("client-program.ts", import.meta.url));
 
-type Line = Fact & { isReady?: true; outcome?: { exitCode?: number | null; output?: string } };
+type Line = Fact & { isReady?: true; outcome?: { exitCode?: number | null; outputBytes?: number } };
 
 /** A client in a process of its own, which knows what it knows only until it is killed; what it has said by then is kept here. */
 export class DoomedClient {
   readonly known: Fact = {};
+  #plan: Plan;
   #child: ChildProcessByStdio<Writable, Readable, Readable>;
   #lines: AsyncIterator<string>;
   #stderr = "";
   #isDoomed = false;
 
   constructor(server: { url: string; key: string }, sandboxId: string, plan: Plan) {
+    this.#plan = plan;
     const words = [server.url, server.key, sandboxId, JSON.stringify(plan)];
     this.#child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", program, ...words], {
       env: hostEnvironment,
@@ -45,10 +47,10 @@ export class DoomedClient {
       const { outcome, ...fact } = line;
       Object.assign(this.known, fact);
       if (outcome === undefined) continue;
-      const { exitCode, output } = outcome;
+      const { exitCode, outputBytes } = outcome;
       return {
         ...(exitCode === undefined ? {} : { exitCode }),
-        ...(output === undefined ? {} : { output: Buffer.from(output, "base64") }),
+        ...(outputBytes === undefined ? {} : { output: payloadOf(this.#plan).subarray(0, outputBytes) }),
       };
     }
     if (!this.#hasEnded()) await once(this.#child, "exit");
