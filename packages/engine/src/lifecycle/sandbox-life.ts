@@ -203,8 +203,9 @@ export class SandboxLife {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
     const { record } = this;
-    const saved = "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
-    const survives = ["files" as const, ...(saved === undefined ? [] : ["checkpoints" as const])];
+    // The checkpoint of one that is being paused is not there yet.
+    const isSaved = ("base" in record && record.base !== undefined) || record.state === "resuming";
+    const survives = ["files" as const, ...(isSaved || record.state === "paused" ? ["checkpoints" as const] : [])];
     await this.#options.keeper.apply("fault", (common) => ({
       ...common,
       state: "failed",
