@@ -39,6 +39,7 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   port: ["ID", "8000"],
   pause: "see below",
   resume: "see below",
+  fork: "see below",
   checkpoints: ["ID"],
   kill: ["--all", "--yes"],
   up: "is the server",

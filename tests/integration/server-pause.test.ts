@@ -1,4 +1,11 @@
-import type { CheckpointInfo, CommandInfo, SandboxInfo, SandboxPaused, SandboxResumed } from "@atoll/protocol";
+import type {
+  CheckpointInfo,
+  CommandInfo,
+  SandboxForked,
+  SandboxInfo,
+  SandboxPaused,
+  SandboxResumed,
+} from "@atoll/protocol";
 import { afterEach, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { runAtoll } from "../support/atoll-command.ts";
@@ -143,4 +150,37 @@ test("a server that is to pause on exit leaves its sandboxes paused", async () =
   const command = await api.start(sandbox.id, { shell: "echo back" });
   const end = await api.ask<CommandInfo>("GET", `/sandboxes/${sandbox.id}/commands/${command.id}/wait?timeoutMs=30000`);
   expect(end.body).toMatchObject({ exitCode: 0, stdoutBytes: 5 });
+});
+
+test("copies go on with the commands that ran, each for itself, and so does the parent", async () => {
+  const running = await start();
+  const api = new ApiClient(running.url, running.key);
+  const { sandbox } = await api.create({ ...gvisor, labels: { job: "7" } });
+  const command = await api.start(sandbox.id, { shell: counting, stdin: true });
+  const of = (id: string): string => `/sandboxes/${id}/commands/${command.id}`;
+  await api.fetch("POST", `${of(sandbox.id)}/stdin?offset=0`, { body: "a\n" });
+  await expect.poll(() => outputOf(api, of(sandbox.id)), soon).toBe("running 4");
+  const forked = await api.ask<SandboxForked>("POST", `/sandboxes/${sandbox.id}/fork`, { count: 2 });
+  expect(forked.status).toBe(201);
+  const copies = forked.body.sandboxes;
+  expect(copies.map((copy) => copy.sandbox)).toEqual(
+    [1, 2].map(() => expect.objectContaining({ state: "running", labels: { job: "7" }, runningCommands: 1 })),
+  );
+  const ids = [sandbox.id, ...copies.map((copy) => copy.sandbox.id)];
+  for (const [index, id] of ids.entries()) {
+    await api.fetch("POST", `${of(id)}/stdin?offset=2`, { body: `${"x".repeat(index + 1)}\n` });
+    await api.fetch("DELETE", `${of(id)}/stdin`);
+  }
+  for (const [index, id] of ids.entries()) {
+    const end = await api.ask<CommandInfo>("GET", `${of(id)}/wait?timeoutMs=30000`);
+    expect(end.body).toMatchObject({ sandboxId: id, state: "exited", exitCode: 7, stdoutBytes: 4 + index + 4 });
+    expect(await (await api.fetch("GET", `${of(id)}/output`)).text()).toContain(`${"x".repeat(index + 1)} 2`);
+  }
+  // A copy's own token opens that copy, and nothing else.
+  const [first] = copies;
+  const guest = new ApiClient(running.url, first?.token ?? "");
+  expect((await guest.ask("GET", `/sandboxes/${sandbox.id}`)).body.error).toBeDefined();
+  await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  const left = await api.start(copies[1]?.sandbox.id ?? "", { shell: "true" });
+  expect(left.state).toBeDefined();
 });

@@ -25,6 +25,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     port: async () => (await import("./commands/port.ts")).portCommand,
     pause: async () => (await import("./commands/pause.ts")).pauseCommand,
     resume: async () => (await import("./commands/resume.ts")).resumeCommand,
+    fork: async () => (await import("./commands/fork.ts")).forkCommand,
     checkpoints: async () => (await import("./commands/checkpoints.ts")).checkpointsCommand,
     kill: async () => (await import("./commands/kill.ts")).killCommand,
   },

@@ -64,6 +64,7 @@ export {
   type PortInfo,
   type SandboxCreated,
   type SandboxPage,
+  type SandboxForked,
   type SandboxPaused,
   type SandboxResumed,
   type UpdateSandboxInput,

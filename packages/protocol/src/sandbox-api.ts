@@ -103,6 +103,20 @@ export const ResumeSandbox = z.strictObject({
 export const SandboxResumed = z.strictObject({ sandbox: SandboxInfo, checkpoint: z.int(), ...Timed });
 export type SandboxResumed = z.infer<typeof SandboxResumed>;
 
+export const ForkSandbox = z.strictObject({
+  count: z.int().min(1).max(64).default(1),
+  /** As for a pause: the copies are made of a checkpoint. */
+  force: z.boolean().default(false),
+});
+
+export const SandboxForked = z.strictObject({
+  sandboxes: z.array(SandboxCreated),
+  /** Of the parent. */
+  checkpoint: z.int(),
+  ...Timed,
+});
+export type SandboxForked = z.infer<typeof SandboxForked>;
+
 export const CheckpointList = z.strictObject({ checkpoints: z.array(CheckpointInfo) });
 
 export const UsageInfo = z.strictObject({

@@ -180,6 +180,24 @@ export class Sandbox {
   }
 
   /**
+   * Running copies of it, memory and files, independent from then on. It stops for the checkpoint only.
+   *
+   * @example
+   * const [copy] = await sandbox.fork();
+   * await copy?.files.write("/home/user/note", "changed");
+   * console.log(await sandbox.files.exists("/home/user/note")); // false
+   * await copy?.kill();
+   */
+  async fork(
+    options: SignalOption & { count?: number | undefined; force?: boolean | undefined } = {},
+  ): Promise<Sandbox[]> {
+    const { count = 1, force = false, signal } = options;
+    const call = { params: { id: this.id }, body: { count, force }, signal, ...unhurried };
+    const { sandboxes } = await this.#client.http.call("forkSandbox", call);
+    return sandboxes.map(({ sandbox, token }) => new Sandbox(this.#client, sandbox.id, token));
+  }
+
+  /**
    * What was saved of it, the oldest first.
    *
    * @example

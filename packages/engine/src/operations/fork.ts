@@ -33,6 +33,8 @@ export interface ForkOptions {
   /** Ends the processes that stand in the way of a checkpoint. */
   force?: boolean;
   signal?: AbortSignal;
+  /** What the caller keeps about the parent can be copied here: it is as the copies will find it. When it rejects, there are none. */
+  whilePaused?: () => Promise<void>;
   /** As for `create`, per copy. */
   onEgress?: (sandboxId: SandboxId) => EgressHandler | undefined;
 }
@@ -70,6 +72,8 @@ export async function forkSandbox(
       ? await new CheckpointStore(parent.parts.layout).read(record.checkpoint)
       : await verifyCheckpoint(context, parent, record.checkpoint, { memory: true, signal });
     clock.lap("verify");
+    await options.whilePaused?.();
+    clock.lap("caller");
     const [sandboxes] = await Promise.all([
       startCopies(context, parent, manifest, count, { ...options, signal }),
       wasRunning ? wake(context, parent) : undefined,

@@ -28,6 +28,10 @@ export class MockFiles {
     for (const path of ["/", "/home", "/home/user", "/tmp"]) this.#entries.set(path, directory());
   }
 
+  copyFrom(other: MockFiles): void {
+    for (const [path, entry] of other.#entries) this.#entries.set(path, { ...entry });
+  }
+
   read(path: string): Uint8Array {
     const { content } = this.#get(path, "read");
     if (content === undefined) throw new SandboxError("file_error", `Cannot read ${path}: it is a directory`);

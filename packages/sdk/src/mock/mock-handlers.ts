@@ -68,6 +68,12 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     const { n: checkpoint } = sandbox.resume();
     return { json: { sandbox: sandbox.info(), checkpoint, phases: {}, totalMs: 0 } };
   },
+  forkSandbox: (world, { params, body }) => {
+    const parent = world.sandbox(params.id);
+    const copies = Array.from({ length: body.count }, () => world.fork(parent));
+    const sandboxes = copies.map((copy) => ({ sandbox: copy.info(), token: copy.token }));
+    return { json: { sandboxes, checkpoint: parent.checkpoints.length, phases: {}, totalMs: 0 } };
+  },
   listCheckpoints: (world, { params }) => ({ json: { checkpoints: world.sandbox(params.id).checkpoints } }),
   getUsage: (world, { params }) => {
     const { runningCommands } = world.sandbox(params.id).info();

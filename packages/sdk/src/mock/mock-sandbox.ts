@@ -18,12 +18,14 @@ export class MockSandbox {
   readonly publicPorts = new Set<number>();
   readonly token: string;
   readonly env: Record<string, string>;
+  readonly request: CreateSandbox;
   readonly checkpoints: CheckpointInfo[] = [];
   readonly #info: Omit<SandboxInfo, "runningCommands">;
 
   constructor(id: SandboxId, request: CreateSandbox, token: string) {
     this.token = token;
     this.env = request.env;
+    this.request = request;
     this.#info = {
       id,
       state: "running",

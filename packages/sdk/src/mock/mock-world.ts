@@ -47,6 +47,13 @@ export class MockWorld {
     return sandbox;
   }
 
+  /** Its files are copied; commands that run are not. */
+  fork(parent: MockSandbox): MockSandbox {
+    const copy = this.create(parent.request);
+    copy.files.copyFrom(parent.files);
+    return copy;
+  }
+
   sandbox(id: string): MockSandbox {
     const sandbox = this.sandboxes.get(id);
     if (sandbox === undefined) throw new SandboxError("not_found", `Cannot find sandbox ${id}`);

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import type { GuestProcess, Sandbox } from "@atoll/engine";
 import {
   CommandId,
@@ -15,6 +14,7 @@ import { randomId } from "../support/random-id.ts";
 import { storageError } from "../support/storage-error.ts";
 import { CommandLog } from "./command-log.ts";
 import { Command } from "./command.ts";
+import { commandsDir } from "./copy-commands.ts";
 import { InputWriters } from "./input-writers.ts";
 import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-command.ts";
 
@@ -50,7 +50,7 @@ export class SandboxCommands {
   constructor(options: SandboxCommandsOptions) {
     this.#options = options;
     this.#sandboxId = options.sandbox.id;
-    this.#store = new CommandStore(join(options.sandbox.ownerDir, "commands"));
+    this.#store = new CommandStore(commandsDir(options.sandbox.ownerDir));
   }
 
   get runningCount(): number {

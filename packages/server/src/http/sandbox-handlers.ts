@@ -34,6 +34,18 @@ export function sandboxHandlers({ manager, egress, ports, quota }: Parts) {
     },
     pauseSandbox: ({ params, body }) => manager.sleep.pause(params.id, body),
     resumeSandbox: ({ params, body }) => manager.sleep.resume(params.id, body),
+    forkSandbox: async ({ params, body, principal, note }) => {
+      const key = keyOf(principal);
+      const places = Array.from({ length: body.count }, () => quota.open(key));
+      const admit = (): void => places.forEach((place) => place.admit());
+      try {
+        const forked = await manager.forks.fork(params.id, body, { keyId: key.id, admit });
+        note({ copies: forked.sandboxes.map(({ sandbox }) => sandbox.id) });
+        return forked;
+      } finally {
+        for (const { done } of places) done();
+      }
+    },
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.sleep.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
     holdSandbox: ({ params, body }) => manager.hold(params.id, body),

@@ -29,6 +29,7 @@ import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
 import { PastOwners } from "./past-owners.ts";
 import { loadFacts, newFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { SandboxForks } from "./sandbox-forks.ts";
 import { launchSandbox, noWayOut, serverLabel, type LaunchOptions } from "./sandbox-launcher.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
 import { SandboxSleep } from "./sandbox-sleep.ts";
@@ -48,6 +49,7 @@ export class SandboxManager {
   readonly audit: AuditLog;
   readonly engine: Engine;
   readonly sleep: SandboxSleep;
+  readonly forks: SandboxForks;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
@@ -70,7 +72,9 @@ export class SandboxManager {
     this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
     for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
     engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
-    this.sleep = new SandboxSleep({ engine, find: (id) => this.#find(id), proxyPort, log });
+    const parts = { engine, find: this.#find.bind(this), manage: this.#manage.bind(this) };
+    this.sleep = new SandboxSleep({ ...parts, proxyPort, log });
+    this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
     this.#pool = new WarmPool({
       shapes: pool,
       launch: (shape, signal) => this.#launch(shape, { signal }),
@@ -256,9 +260,8 @@ export class SandboxManager {
 
   /** In force for every connection from when it resolves. */
   async setEgress(id: SandboxId, policy: EgressPolicy): Promise<EgressPolicy> {
-    const managed = this.#find(id);
-    await managed.setEgress(policy);
-    return managed.facts.egress;
+    await this.#find(id).setEgress(policy);
+    return policy;
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
@@ -269,10 +272,9 @@ export class SandboxManager {
     await this.#find(id).setPortPublic(port, isPublic);
   }
 
-  /** For metrics. */
   counts(): { sandboxes: number; runningCommands: number; pooled: number } {
-    let runningCommands = 0;
-    for (const { commands } of this.#sandboxes.values()) runningCommands += commands.runningCount;
+    const running = [...this.#sandboxes.values()].map(({ commands }) => commands.runningCount);
+    const runningCommands = running.reduce((sum, count) => sum + count, 0);
     return { sandboxes: this.#sandboxes.size, runningCommands, pooled: this.#pool.readyCount };
   }
 

@@ -1,0 +1,94 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { EgressHandler, Engine, Sandbox } from "@atoll/engine";
+import type { SandboxForked, SandboxId } from "@atoll/protocol";
+import { commandsDir, copyCommands } from "../commands/copy-commands.ts";
+import { storageError } from "../support/storage-error.ts";
+import { Turns } from "../support/turns.ts";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+import type { Requester } from "./manager-options.ts";
+import { saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { issueToken } from "./sandbox-token.ts";
+
+export interface SandboxForksOptions {
+  engine: Engine;
+  find: (id: SandboxId) => ManagedSandbox;
+  manage: (sandbox: Sandbox, facts: SandboxFacts) => ManagedSandbox;
+  onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
+}
+
+interface Copy {
+  managed: ManagedSandbox;
+  token: string;
+}
+
+/** Makes copies of sandboxes, with everything that the server keeps about them: policies, timeouts, and the commands that ran. */
+export class SandboxForks {
+  readonly #options: SandboxForksOptions;
+  readonly #turns = new WeakMap<ManagedSandbox, Turns>();
+
+  constructor(options: SandboxForksOptions) {
+    this.#options = options;
+  }
+
+  /** All copies, each with a token of its own, or none. */
+  async fork(
+    id: SandboxId,
+    request: { count: number; force: boolean },
+    by: Pick<Requester, "keyId" | "admit">,
+  ): Promise<SandboxForked> {
+    const parent = this.#options.find(id);
+    const turns = this.#turns.get(parent) ?? new Turns();
+    this.#turns.set(parent, turns);
+    return turns.take(() => this.#fork(parent, request, by));
+  }
+
+  async #fork(
+    parent: ManagedSandbox,
+    { count, force }: { count: number; force: boolean },
+    by: Pick<Requester, "keyId" | "admit">,
+  ): Promise<SandboxForked> {
+    const { engine, onEgress } = this.#options;
+    const { ownerDir } = parent.sandbox;
+    by.admit?.();
+    // What a crash has left of an earlier one is in the way.
+    const kept = join(ownerDir, "forking");
+    await rm(kept, { recursive: true, force: true });
+    try {
+      const forked = await engine.fork(parent.id, {
+        count,
+        force,
+        ...(onEgress === undefined ? {} : { onEgress }),
+        // Later the parent's commands have written what the copies never saw.
+        whilePaused: () => copyCommands(commandsDir(ownerDir), kept, parent.id),
+      });
+      const copies = await this.#takeOver(parent, forked.sandboxes, kept, by.keyId);
+      const { checkpoint, phases, totalMs } = forked;
+      const sandboxes = copies.map(({ managed, token }) => ({ sandbox: managed.info(), token }));
+      return { sandboxes, checkpoint, phases, totalMs };
+    } finally {
+      await rm(kept, { recursive: true, force: true });
+    }
+  }
+
+  async #takeOver(parent: ManagedSandbox, sandboxes: Sandbox[], kept: string, owner: string): Promise<Copy[]> {
+    try {
+      return await Promise.all(sandboxes.map((sandbox) => this.#takeOverOne(parent, sandbox, kept, owner)));
+    } catch (error) {
+      const reason = { kind: "server", message: "what the server knows of it could not be stored" } as const;
+      await Promise.allSettled(sandboxes.map((sandbox) => sandbox.kill(reason)));
+      throw storageError(error, "fork a sandbox");
+    }
+  }
+
+  async #takeOverOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, owner: string): Promise<Copy> {
+    const { token, stored } = issueToken(undefined);
+    const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
+    const facts: SandboxFacts = { ...inherited, ...stored, owner, createdAtMs: Date.now() };
+    await copyCommands(kept, commandsDir(sandbox.ownerDir), sandbox.id);
+    await saveFacts(sandbox, facts);
+    const managed = this.#options.manage(sandbox, facts);
+    await managed.commands.restore();
+    return { managed, token };
+  }
+}
