@@ -29,7 +29,11 @@ const lateAnswer: fc.Arbitrary<Fate> = fc.record({
   kind: fc.constant<Fate["kind"]>("fine"),
 });
 
-const disasters = (server: fc.Arbitrary<Disaster["server"]>, kinds: Disaster["kind"][]): fc.Arbitrary<Disaster[]> =>
+const disasters = (
+  server: fc.Arbitrary<Disaster["server"]>,
+  kinds: Disaster["kind"][],
+  minLength = 0,
+): fc.Arbitrary<Disaster[]> =>
   fc.array(
     fc.record({
       atMs: upTo(troubleMs - longestDisasterMs),
@@ -37,7 +41,7 @@ const disasters = (server: fc.Arbitrary<Disaster["server"]>, kinds: Disaster["ki
       kind: fc.constantFrom(...kinds),
       forMs: upTo(longestDisasterMs),
     }),
-    { maxLength: 10 },
+    { minLength, maxLength: 10 },
   );
 
 const servers = (rates: number[], most: number): fc.Arbitrary<SimulationPlan["servers"]> =>
@@ -69,10 +73,13 @@ export const wildPlan: fc.Arbitrary<SimulationPlan> = fc.record({
 export const sharpPlan: fc.Arbitrary<SimulationPlan> = fc.record({
   hasSoundClocks: fc.constant(true),
   pollMs: fc.constant(5),
-  servers: servers([0.99, 1.01], 2).map((all) => all.map((server) => ({ ...server, isPatient: true, restMs: 10 }))),
+  servers: servers([1], 2).map((all) =>
+    all.map((server, index) => ({ ...server, rate: index === 0 ? 0.99 : 1.01, isPatient: true, restMs: 10 })),
+  ),
   fates: fates(lateAnswer),
-  disasters: disasters(fc.constant("owner"), ["stop", "cut"]).map((all) =>
-    all.map((disaster) => ({ ...disaster, forMs: longestDisasterMs })),
+  // Just long enough for the other one to take over, so that it happens often.
+  disasters: disasters(fc.constant("owner"), ["stop", "cut"], 5).map((all) =>
+    all.map((disaster) => ({ ...disaster, forMs: 1500 })),
   ),
 });
 
