@@ -158,8 +158,10 @@ export class Sandbox {
    * checkpoint; with `force` the processes that stand in the way are ended.
    *
    * @example
+   * const sandbox = await Sandbox.create();
    * const { checkpoint } = await sandbox.pause();
    * console.log(checkpoint, (await sandbox.getInfo()).state); // 1 paused
+   * await sandbox.kill();
    */
   async pause(options: SignalOption & { force?: boolean | undefined } = {}): Promise<SandboxPaused> {
     const { force = false, signal } = options;
@@ -170,9 +172,11 @@ export class Sandbox {
    * Brings it back. `memory: false` starts it afresh on its saved files.
    *
    * @example
+   * const sandbox = await Sandbox.create();
    * await sandbox.pause();
    * const { checkpoint } = await sandbox.resume();
    * console.log(checkpoint, (await sandbox.getInfo()).state); // 1 running
+   * await sandbox.kill();
    */
   async resume(options: SignalOption & { memory?: boolean | undefined } = {}): Promise<SandboxResumed> {
     const { memory = true, signal } = options;
@@ -183,10 +187,11 @@ export class Sandbox {
    * Running copies of it, memory and files, independent from then on. It stops for the checkpoint only.
    *
    * @example
+   * const sandbox = await Sandbox.create();
    * const [copy] = await sandbox.fork();
    * await copy?.files.write("/home/user/note", "changed");
    * console.log(await sandbox.files.exists("/home/user/note")); // false
-   * await copy?.kill();
+   * await Promise.all([sandbox.kill(), copy?.kill()]);
    */
   async fork(
     options: SignalOption & { count?: number | undefined; force?: boolean | undefined } = {},
@@ -201,8 +206,10 @@ export class Sandbox {
    * What was saved of it, the oldest first.
    *
    * @example
+   * const sandbox = await Sandbox.create();
    * await sandbox.pause();
    * console.log((await sandbox.checkpoints()).length); // 1
+   * await sandbox.kill();
    */
   async checkpoints(options: SignalOption = {}): Promise<CheckpointInfo[]> {
     const { checkpoints } = await this.#client.http.call("listCheckpoints", {
