@@ -14,8 +14,13 @@ const allowedDelayMs = 100;
 /** Between the second quarter of the time and the last; in the first one everything is still warming up. */
 const allowedGrowthBytes = 32 * MiB;
 
-/** Ten lines a second, numbered, so that a lost or doubled one shows. */
-const script = "i=0; while :; do echo line $i of a stream that goes on and on; i=$((i+1)); sleep 0.1; done";
+/** Ten lines a second, numbered, so that a lost or doubled one shows. One process: it is the server that is to be busy, not the sandboxes. */
+const script = `
+import itertools, time
+for i in itertools.count():
+    print("line", i, "of a stream that goes on and on", flush=True)
+    time.sleep(0.1)
+`;
 
 interface Reading {
   delayMs: number;
@@ -73,20 +78,34 @@ export const streams: Trial = {
   },
 };
 
+/** All sandboxes come first: one that starts beside many that stream waits for its turn. */
 async function startAll(bench: Workbench, client: Atoll, count: number, atOnce: number): Promise<CommandHandle[]> {
-  const commands: CommandHandle[] = [];
+  const { driver, signal, progress } = bench;
+  const sandboxes = await someAtOnce(atOnce, count, async (index) => {
+    const sandbox = await Sandbox.create({ client, driver, signal });
+    progress.tell(`${index + 1} of ${count} start`);
+    return sandbox;
+  });
+  return someAtOnce(atOnce, count, async (index) => {
+    const command = await sandboxes[index]?.commands.run(["python3", "-c", script], { background: true, signal });
+    if (command === undefined) throw new Error(`There is no sandbox ${index}`);
+    progress.tell(`${index + 1} of ${count} stream`);
+    return command;
+  });
+}
+
+async function someAtOnce<T>(atOnce: number, count: number, make: (index: number) => Promise<T>): Promise<T[]> {
+  const made: T[] = [];
   let begun = 0;
-  const startSome = async (): Promise<void> => {
+  const makeSome = async (): Promise<void> => {
     while (begun < count) {
+      const index = begun;
       begun += 1;
-      const { driver, signal } = bench;
-      const sandbox = await Sandbox.create({ client, driver, signal });
-      commands.push(await sandbox.commands.run(["sh", "-c", script], { background: true, signal }));
-      bench.progress.tell(`${commands.length} of ${count} stream`);
+      made[index] = await make(index);
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, startSome));
-  return commands;
+  await Promise.all(Array.from({ length: atOnce }, makeSome));
+  return made;
 }
 
 /** Rejects when a line is missing, doubled or out of its order. */
