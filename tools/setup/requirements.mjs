@@ -46,6 +46,13 @@ const requirements = [
     // The template holds /usr and nothing from home directories, so a python3 elsewhere on PATH is no help.
     probe: () => probeOutput("/usr/bin/python3", ["--version"]),
   },
+  {
+    name: "curl",
+    packages: ["curl"],
+    why: "the server tells what to type next in it; tests run it on the host and inside the default template",
+    without: "the line that the server prints to try it out does not work, and the default template has no curl",
+    probe: () => probeOutput("/usr/bin/curl", ["--version"]),
+  },
 ];
 
 /** @returns {Promise<Probe[]>} */
