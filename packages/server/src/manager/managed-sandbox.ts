@@ -109,8 +109,8 @@ export class ManagedSandbox {
 
   /** It runs again, and its time begins anew. */
   async resumed(): Promise<void> {
-    await this.#change("resume", (facts) => ({ ...facts, resumedAtMs: Date.now() }));
     this.clock.restart();
+    await this.#change("resume", (facts) => ({ ...facts, resumedAtMs: Date.now() }));
   }
 
   /** For the holder itself it is a renewal. */

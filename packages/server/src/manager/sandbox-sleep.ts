@@ -82,7 +82,10 @@ export class SandboxSleep {
       await managed.sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(proxyTimeoutMs) });
     }
     await managed.commands.carryOn();
-    await managed.resumed();
+    // A full disk is no reason to tell of a sandbox that runs as if it did not.
+    await managed.resumed().catch((error: unknown) => {
+      this.#options.log.warn({ err: error, sandboxId: managed.id }, "time of resume not stored");
+    });
     return { sandbox: managed.info(), checkpoint, phases, totalMs };
   }
 }
