@@ -60,3 +60,26 @@ export function storeFailure(reason: FailureReason, context: FailureContext): Sa
     cause: context.cause,
   });
 }
+
+/** What the status of an answer means where the answer says no more. */
+export function reasonByStatus(status: number | undefined): FailureReason {
+  switch (status) {
+    case undefined:
+      // No answer at all: name resolution, a refused or broken connection, a time limit.
+      return "unreachable";
+    case 401:
+    case 403:
+      return "credentials";
+    case 404:
+      return "object_missing";
+    case 412:
+      return "condition";
+    case 408:
+    case 429:
+      return "throttled";
+    case 507:
+      return "full";
+    default:
+      return status >= 500 ? "unreachable" : "refused";
+  }
+}

@@ -1,5 +1,5 @@
 import { isSandboxError } from "@atoll/protocol";
-import { type FailureReason, storeFailure } from "../bucket/store-failure.ts";
+import { type FailureReason, reasonByStatus, storeFailure } from "../bucket/store-failure.ts";
 
 /** The client throws errors of three libraries; this is what they have in common. */
 interface GcsError extends Error {
@@ -23,25 +23,10 @@ function reasonOf(error: GcsError): FailureReason {
     if (/invalid_grant|timeframe/i.test(text) && /timeframe|clock|iat/i.test(text)) return "clock_skew";
     if (/credentials|invalid_grant/i.test(text)) return "credentials";
   }
-  switch (status) {
-    case undefined:
-      return "unreachable";
-    case 401:
-      return "credentials";
-    case 403:
-      return error.errors?.some(({ reason }) => /rateLimit/i.test(reason ?? "")) === true ? "throttled" : "credentials";
-    case 404:
-      return /bucket/i.test(text) ? "bucket_missing" : "object_missing";
-    case 412:
-      return "condition";
-    case 408:
-    case 429:
-      return "throttled";
-    case 507:
-      return "full";
-    default:
-      return status >= 500 ? "unreachable" : "refused";
-  }
+  if (status === 403 && error.errors?.some(({ reason }) => /rateLimit/i.test(reason ?? "")) === true)
+    return "throttled";
+  if (status === 404 && /bucket/i.test(text)) return "bucket_missing";
+  return reasonByStatus(status);
 }
 
 /** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */

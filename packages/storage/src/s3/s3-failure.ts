@@ -1,5 +1,5 @@
 import { isSandboxError } from "@atoll/protocol";
-import { type FailureReason, storeFailure } from "../bucket/store-failure.ts";
+import { type FailureReason, reasonByStatus, storeFailure } from "../bucket/store-failure.ts";
 
 /** Names of errors in the REST API; what is not here goes by its HTTP status. */
 const reasons: Readonly<Record<string, FailureReason>> = {
@@ -25,27 +25,6 @@ const reasons: Readonly<Record<string, FailureReason>> = {
   QuotaExceeded: "full",
   InsufficientStorage: "full",
 };
-
-function reasonByStatus(status: number | undefined): FailureReason {
-  switch (status) {
-    case undefined:
-      // No answer at all: name resolution, a refused or broken connection, a time limit.
-      return "unreachable";
-    case 401:
-    case 403:
-      return "credentials";
-    case 404:
-      return "object_missing";
-    case 412:
-      return "condition";
-    case 429:
-      return "throttled";
-    case 507:
-      return "full";
-    default:
-      return status >= 500 ? "unreachable" : "refused";
-  }
-}
 
 /** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */
 export function toS3Failure(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
