@@ -8,10 +8,10 @@ import {
   replacedMeanwhile,
   signalOf,
 } from "../bucket/outcomes.ts";
-import { receiveFile } from "../bucket/receive-file.ts";
+import { downloadObject, type ObjectSource, readObject } from "../bucket/read-object.ts";
 import { resumedRead } from "../bucket/resumed-read.ts";
 import { retried } from "../bucket/retry.ts";
-import { assertByteRange, assertChecksum, assertSameBytes, assertSmallObject, notFound } from "../call-checks.ts";
+import { assertChecksum, assertSmallObject } from "../call-checks.ts";
 import { assertObjectKey, assertObjectPrefix } from "../object-key.ts";
 import type {
   ByteRange,
@@ -115,22 +115,13 @@ export class S3ObjectStore implements ObjectStore {
 
   async download(key: string, path: string, options: CallOptions & Checksum): Promise<void> {
     const { signal } = this.#call(key, options);
-    assertChecksum(key, options);
-    const info = await this.stat(key, { signal });
-    if (info === undefined) throw notFound(key, this.place);
-    const { sizeBytes } = info;
-    if (sizeBytes !== options.sizeBytes) assertSameBytes(key, options, { sha256: "not looked at", sizeBytes });
     const transfer = { pieceBytes: this.#pieceBytes, gate: this.#gate, signal };
-    await receiveFile(path, options, transfer, (range, stop) => this.#bytes(info, range, stop));
+    await downloadObject(this.#source(key, signal), path, options, transfer);
   }
 
   async read(key: string, range: ByteRange, options?: CallOptions): Promise<AsyncIterable<Buffer>> {
     const { signal } = this.#call(key, options);
-    assertByteRange(key, range);
-    const info = await this.stat(key, { signal });
-    if (info === undefined) throw notFound(key, this.place);
-    const length = Math.max(0, Math.min(range.length, info.sizeBytes - range.offset));
-    return this.#bytes(info, { offset: range.offset, length }, signal);
+    return readObject(this.#source(key, signal), range, signal);
   }
 
   async probe(options?: CallOptions): Promise<void> {
@@ -192,6 +183,15 @@ export class S3ObjectStore implements ObjectStore {
       if (isSandboxError(error, "conflict") || isSandboxError(error, "not_found")) return false;
       throw error;
     }
+  }
+
+  #source(key: string, signal: AbortSignal): ObjectSource {
+    return {
+      key,
+      place: this.place,
+      stat: () => this.stat(key, { signal }),
+      bytes: (info, range, stop) => this.#bytes(info, range, stop),
+    };
   }
 
   async *#bytes(info: ObjectInfo, range: ByteRange, signal: AbortSignal): AsyncGenerator<Buffer, void, undefined> {
