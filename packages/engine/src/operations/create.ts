@@ -1,17 +1,11 @@
-import {
-  CreateRequest,
-  SandboxError,
-  type CreateRequestInput,
-  type SandboxId,
-  type SandboxRecord,
-} from "@atoll/protocol";
+import { CreateRequest, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import { Sandbox } from "../sandbox.ts";
 import { hasErrno, noSpace } from "../support/errno.ts";
-import { newContainerId, newSandboxId } from "../support/ids.ts";
 import { parseRequest } from "../support/parse-request.ts";
+import { newRecord } from "./new-record.ts";
 
 export interface CreateOptions {
   signal?: AbortSignal;
@@ -41,21 +35,8 @@ export async function createSandbox(
   options.signal?.throwIfAborted();
   const driver = context.driver(driverName);
   const template = await context.templates.get(templateName);
-  const createdAtMs = Date.now();
-  const containerId = newContainerId();
-  const record: SandboxRecord & { state: "creating" } = {
-    version: 1,
-    id: newSandboxId(),
-    driver: driverName,
-    // The exact one: a template that is made anew meanwhile must not change under the sandbox.
-    template: template.name,
-    limits,
-    createdAtMs,
-    ...(limits.lifetimeMs === undefined ? {} : { expiresAtMs: createdAtMs + limits.lifetimeMs }),
-    labels,
-    state: "creating",
-    containerId,
-  };
+  // The exact template: one that is made anew meanwhile must not change under the sandbox.
+  const record = newRecord({ driver: driverName, template: template.name, limits, labels });
   const keeper = new RecordKeeper(record, context.store, context.events.tell);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
   const intent = keeper.begin();
@@ -68,7 +49,7 @@ export async function createSandbox(
   // Whoever waits gets the error, and a start that fails first need not.
   kept.catch(() => undefined);
   try {
-    await life.start(containerId, intent, { signal, proxyPort });
+    await life.start(record.containerId, intent, { signal, proxyPort });
     await kept;
     return new Sandbox(life);
   } catch (error) {

@@ -17,8 +17,8 @@ import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { Sandbox } from "../sandbox.ts";
-import { newContainerId, newSandboxId } from "../support/ids.ts";
 import { parseRequest } from "../support/parse-request.ts";
+import { newRecord } from "./new-record.ts";
 import { pauseSandbox } from "./pause.ts";
 import { resumeSandbox } from "./resume.ts";
 
@@ -118,33 +118,15 @@ async function startCopy(
   options: ForkOptions & { signal: AbortSignal },
 ): Promise<Sandbox> {
   const { driver, template } = parent.parts;
-  const { driver: driverName, limits, labels } = parent.record;
-  const createdAtMs = Date.now();
-  const id = newSandboxId();
-  const containerId = newContainerId();
-  const keeper = new RecordKeeper(
-    {
-      version: 1,
-      id,
-      driver: driverName,
-      template: template.name,
-      limits,
-      createdAtMs,
-      ...(limits.lifetimeMs === undefined ? {} : { expiresAtMs: createdAtMs + limits.lifetimeMs }),
-      labels,
-      state: "creating",
-      containerId,
-    },
-    context.store,
-    context.events.tell,
-  );
-  const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress?.(id) });
+  const record = newRecord(parent.record);
+  const keeper = new RecordKeeper(record, context.store, context.events.tell);
+  const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress?.(record.id) });
   try {
     await keeper.begin();
     const own = await inherit(context, parent, life, manifest);
     const from = withMemory(context, life, filesOf(context, life, own), own);
     const frozenBytes = frozenBytesOf(own);
-    await life.start(containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });
+    await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });
     return new Sandbox(life);
   } catch (error) {
     await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
