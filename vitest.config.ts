@@ -3,15 +3,15 @@ import { defineConfig } from "vitest/config";
 /** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
 const conditions = ["source", "node", "development|production"];
 
-/** Real sandboxes share two cores and one host: more workers would only wait for each other. */
-const onRealSandboxes = {
-  pool: "forks",
-  fileParallelism: true,
-  maxWorkers: 2,
-  testTimeout: 60_000,
-  hookTimeout: 60_000,
-  retry: 0,
+/** Deadlines find what hangs. They say nothing about speed, and a busy machine must not reach them. */
+const deadlines = {
+  testTimeout: 300_000,
+  hookTimeout: 300_000,
+  expect: { poll: { timeout: 120_000 } },
 } as const;
+
+/** Real sandboxes share two cores and one host: more workers would only wait for each other. */
+const onRealSandboxes = { pool: "forks", fileParallelism: true, maxWorkers: 2, retry: 0 } as const;
 
 /** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
@@ -20,14 +20,13 @@ export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {
+    ...deadlines,
     projects: [
       {
         extends: true,
         test: {
           name: "unit",
           include: ["packages/*/test/**/*.test.ts", "tests/{architecture,tools}/**/*.test.ts"],
-          // For machines that do something else meanwhile.
-          testTimeout: 30_000,
         },
       },
       {

@@ -30,7 +30,7 @@ test.for(["engine", "persistence"])("the blocks of docs/%s.md run, and print wha
   await writeFile(script, programOf(page, { dataDir, guestPath: guestBinaryPath() }));
   try {
     const program = await startHostProcess(process.execPath, ["--conditions=source", "--import", "tsx", script], {
-      signal: AbortSignal.timeout(60_000),
+      signal: AbortSignal.timeout(120_000),
       cwd: repositoryRoot,
     });
     const { exitCode, stdout, stderr } = await finish(program);

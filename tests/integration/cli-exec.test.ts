@@ -96,21 +96,21 @@ describe("exec", () => {
   test("sends Ctrl-C on to the command and ends as that does", async () => {
     const script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done";
     await using running = new RunningAtoll(server, ["exec", id, "--", "sh", "-c", script]);
-    await expect.poll(() => running.stdout.toString(), { timeout: 30_000 }).toBe("ready\n");
+    await expect.poll(() => running.stdout.toString()).toBe("ready\n");
     running.child.kill("SIGINT");
     expect(await running.ended).toEqual({ exitCode: 9, stdout: "ready\ncaught\n", stderr: "" });
   });
 
   test("ends together with the command when nobody reads its output any more", async () => {
     await using running = new RunningAtoll(server, ["exec", "--name", "endless", id, "--", "yes"]);
-    await expect.poll(() => running.stdout.length, { timeout: 30_000 }).toBeGreaterThan(0);
+    await expect.poll(() => running.stdout.length).toBeGreaterThan(0);
     running.child.stdout.destroy();
     expect((await running.ended).exitCode).toBe(141);
     const endless = async () => {
       const { commands } = JSON.parse((await runAtoll(server, ["ps", "--all", "--json", id])).stdout);
       return commands.find(({ name }: { name?: string }) => name === "endless").signal;
     };
-    await expect.poll(endless, { timeout: 30_000 }).toBe("SIGPIPE");
+    await expect.poll(endless).toBe("SIGPIPE");
   });
 });
 
@@ -120,9 +120,9 @@ describe("a command that was left running", () => {
   test("is followed by logs -f and ended by attach, each from a process of its own", async () => {
     // Its input stays open for whoever attaches.
     await using first = new RunningAtoll(server, ["exec", "-i", "--name", "talk", id, "--", "sh", "-c", script]);
-    await expect.poll(() => first.stdout.toString(), { timeout: 30_000 }).toBe("one\n");
+    await expect.poll(() => first.stdout.toString()).toBe("one\n");
     await using follower = new RunningAtoll(server, ["logs", "-f", id, "talk"]);
-    await expect.poll(() => follower.stdout.toString(), { timeout: 30_000 }).toBe("one\n");
+    await expect.poll(() => follower.stdout.toString()).toBe("one\n");
     first.child.kill("SIGKILL");
     const attached = await runAtoll(server, ["attach", "--from", "4", id, "talk"], { stdin: "this\n" });
     expect(attached).toEqual({ exitCode: 6, stdout: "got this\n", stderr: "two\n" });
@@ -134,7 +134,7 @@ describe("a command that was left running", () => {
     const commandId = stdout.trim();
     expect(commandId).toMatch(/^cmd[a-z0-9]{20}$/);
     await expect
-      .poll(async () => (await runAtoll(server, ["logs", id, commandId.slice(0, 10)])).stdout, { timeout: 30_000 })
+      .poll(async () => (await runAtoll(server, ["logs", id, commandId.slice(0, 10)])).stdout)
       .toBe("so far\n");
     const listed = await runAtoll(server, ["ps", id]);
     expect(listed.stdout).toMatch(new RegExp(`^${commandId}\t-\trunning\t\\S+Z\tsh -c `, "m"));
@@ -143,7 +143,7 @@ describe("a command that was left running", () => {
   test("goes on when attach is interrupted", async () => {
     const { stdout } = await exec(["-d", "--name", "stays", id, "--", "sh", "-c", "echo here; exec sleep 1000"]);
     await using attached = new RunningAtoll(server, ["attach", id, "stays"]);
-    await expect.poll(() => attached.stdout.toString(), { timeout: 30_000 }).toBe("here\n");
+    await expect.poll(() => attached.stdout.toString()).toBe("here\n");
     attached.child.kill("SIGINT");
     expect((await attached.ended).exitCode).toBe(130);
     const listed = await runAtoll(server, ["ps", "--json", id]);

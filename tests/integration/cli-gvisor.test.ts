@@ -72,8 +72,8 @@ test("a server inside is left running, reached by its port, followed and measure
   const url = (await runAtoll(server, ["port", "--wait", "30s", "--public", id, "8000"])).stdout.trim();
   expect(await (await fetch(`${url}hostname`)).text()).not.toBe("");
   await using follower = new RunningAtoll(server, ["logs", "-f", id, "web"]);
-  await expect.poll(() => follower.stdout.toString(), { timeout: 30_000 }).toContain("Serving HTTP on");
-  await expect.poll(() => follower.stderr, { timeout: 30_000 }).toContain('"GET /hostname');
+  await expect.poll(() => follower.stdout.toString()).toContain("Serving HTTP on");
+  await expect.poll(() => follower.stderr).toContain('"GET /hostname');
   const { sandboxes } = JSON.parse((await runAtoll(server, ["stats", "--no-stream", "--json", id])).stdout);
   expect(sandboxes[0]).toMatchObject({ id, cpuPercent: expect.any(Number) });
   expect(sandboxes[0].memoryBytes).toBeGreaterThan(1_000_000);

@@ -153,9 +153,7 @@ describe("Ctrl-C", () => {
     await using creating = new RunningAtoll({ ...server, url: proxy.url }, ["create", "--driver", "local"]);
     await proxy.arrived;
     creating.child.kill("SIGINT");
-    await expect
-      .poll(() => creating.stderr, { timeout: 30_000 })
-      .toContain("Interrupted: what was being created is removed");
+    await expect.poll(() => creating.stderr).toContain("Interrupted: what was being created is removed");
     proxy.release();
     expect(await creating.ended).toMatchObject({ exitCode: 130, stdout: "" });
     expect((await runAtoll(server, ["ls", "-q"])).stdout).toBe(before);
@@ -166,7 +164,7 @@ describe("Ctrl-C", () => {
     await using creating = new RunningAtoll({ ...server, url: proxy.url }, ["create", "--driver", "local"]);
     await proxy.arrived;
     creating.child.kill("SIGINT");
-    await expect.poll(() => creating.stderr, { timeout: 30_000 }).toContain("Interrupted");
+    await expect.poll(() => creating.stderr).toContain("Interrupted");
     creating.child.kill("SIGINT");
     expect((await creating.ended).exitCode).toBe(130);
   });
@@ -174,10 +172,10 @@ describe("Ctrl-C", () => {
   test("during a run removes its sandbox", async () => {
     const before = (await runAtoll(server, ["ls", "-q"])).stdout;
     await using running = new RunningAtoll(server, ["run", "--", "sh", "-c", "echo ready; exec sleep 1000"]);
-    await expect.poll(() => running.stdout.toString(), { timeout: 60_000 }).toBe("ready\n");
+    await expect.poll(() => running.stdout.toString()).toBe("ready\n");
     running.child.kill("SIGINT");
     expect((await running.ended).exitCode).toBe(130);
-    await expect.poll(async () => (await runAtoll(server, ["ls", "-q"])).stdout, { timeout: 30_000 }).toBe(before);
+    await expect.poll(async () => (await runAtoll(server, ["ls", "-q"])).stdout).toBe(before);
   });
 });
 

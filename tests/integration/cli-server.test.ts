@@ -61,9 +61,9 @@ describe("a sandbox", () => {
 test("events are followed from a cursor, a JSON line each", async () => {
   const { id } = json(await atoll("create", "--json", "--driver", "local"));
   await using events = new RunningAtoll(server, ["events", "--json", "--from", "0", "--sandbox", id]);
-  await expect.poll(() => events.stdout.toString(), { timeout: 30_000 }).toContain('"to":"running"');
+  await expect.poll(() => events.stdout.toString()).toContain('"to":"running"');
   await atoll("kill", id);
-  await expect.poll(() => events.stdout.toString(), { timeout: 30_000 }).toContain('"to":"killed"');
+  await expect.poll(() => events.stdout.toString()).toContain('"to":"killed"');
   events.child.kill("SIGINT");
   const { exitCode, stdout } = await events.ended;
   expect(exitCode).toBe(130);
@@ -124,7 +124,7 @@ test("up starts a server, Ctrl-C stops it", async () => {
   const dataDir = await makeDataDir();
   const flags = ["--data-dir", dataDir, "--guest-path", guestBinaryPath(), "--port", "0", "--log-level", "error"];
   await using up = new RunningAtoll(undefined, ["up", ...flags]);
-  await expect.poll(() => up.stdout.toString(), { timeout: 30_000 }).toContain("What there is:");
+  await expect.poll(() => up.stdout.toString()).toContain("What there is:");
   const url = /listens on (\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   const key = /ATOLL_API_KEY=(\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   expect(await runAtoll({ url, key }, ["ls", "-q"])).toEqual({ exitCode: 0, stdout: "", stderr: "" });

@@ -80,7 +80,7 @@ test("a terminal that is closed takes atoll with it, and leaves the command", as
     ]);
     await terminal.shows("ready");
   }
-  await expect.poll(() => processesWith(name), { timeout: 10_000 }).toEqual([]);
+  await expect.poll(() => processesWith(name)).toEqual([]);
   const { commands } = JSON.parse((await runAtoll(server, ["ps", "--json", id])).stdout);
   expect(commands).toContainEqual(expect.objectContaining({ name, state: "running" }));
 });

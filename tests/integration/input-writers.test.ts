@@ -121,4 +121,4 @@ test("two writers carry on where each of them was when the server is killed and 
   const { stdout } = await result;
   for (const name of ["ann", "bob"]) expect(of(stdout, name)).toEqual(linesOf(name, 200));
   for (const client of [...clients, owner]) client.close();
-}, 120_000);
+});

@@ -89,7 +89,7 @@ test("two servers hand a sandbox to each other, again and again, and lose no cou
 
 test(
   "whoever of three is killed whenever, there is one owner, and the lease goes on",
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const { facts, start } = await open();
     const workers = ["a", "b", "c"].map((id) => start(id));

@@ -63,7 +63,7 @@ describe.for([
     const waiting = losers.map(({ leases }) => leases.waitForHandover(key));
     for (const one of waiting) one.catch((error: unknown) => refusals.push(error));
     const second = Promise.allSettled(waiting);
-    await expect.poll(() => refusals.length, { timeout: 30_000 }).toBe(8);
+    await expect.poll(() => refusals.length).toBe(8);
     for (const refusal of refusals) expect(refusal).toMatchObject({ code: "in_use", details: { epoch: 1 } });
     expect(winners[0]?.isCurrent).toBe(true);
     await winners[0]?.release();

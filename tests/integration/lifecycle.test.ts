@@ -113,9 +113,7 @@ describe.each<DriverName>(["gvisor", "local"])("a sandbox under %s", (driver) =>
     await sandbox.files.write("/home/user/kept", "precious");
     const [pid] = (await hostLeftovers(host.dataDir)).processes;
     process.kill(pid ?? 0, "SIGKILL");
-    await expect
-      .poll(() => sandbox.record, { timeout: 20_000 })
-      .toMatchObject({ state: "failed", survives: ["files"] });
+    await expect.poll(() => sandbox.record).toMatchObject({ state: "failed", survives: ["files"] });
     const layers = join(host.dataDir, "sandboxes", sandbox.id, "layers");
     await expect.poll(async () => (await hostLeftovers(host.dataDir)).processes).toEqual([]);
     expect(await readdir(join(layers, "0", "upper", "home", "user"))).toContain("kept");
@@ -174,9 +172,7 @@ describe("a start that fails", () => {
     const runscPath = await fakeRunsc(dataDir, "trap '' TERM INT HUP; while :; do sleep 1; done");
     const host = await openTestEngine({ dataDir, runscPath });
     const outcome = host.engine.create().catch((error: unknown) => error);
-    await expect
-      .poll(async () => (await hostLeftovers(dataDir)).processes.length, { timeout: 20_000 })
-      .toBeGreaterThan(1);
+    await expect.poll(async () => (await hostLeftovers(dataDir)).processes.length).toBeGreaterThan(1);
     const [record] = host.engine.list();
     if (record === undefined) throw new Error("The sandbox is not listed while it starts");
     await host.engine.kill(record.id);

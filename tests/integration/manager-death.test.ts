@@ -137,7 +137,7 @@ describe("after a crash", () => {
     await server.until((fact) => fact.bytes === 7);
     await server.killHard();
     for (const pid of (await hostLeftovers(dataDir)).processes) process.kill(pid, "SIGKILL");
-    await expect.poll(async () => (await hostLeftovers(dataDir)).processes, { timeout: 20_000 }).toEqual([]);
+    await expect.poll(async () => (await hostLeftovers(dataDir)).processes).toEqual([]);
     const host = await openTestManager({ dataDir });
     try {
       const command = commandOf(host, started);

@@ -106,7 +106,7 @@ for line in sys.stdin:
   const serving = await sandbox.spawn({ argv: ["python3", "-c", script], stdin: true });
   const talk = new Conversation(serving);
   await talk.until(/ready\n/);
-  const connection = await sandbox.dial(4000, { signal: AbortSignal.timeout(10_000) });
+  const connection = await sandbox.dial(4000, { signal: AbortSignal.timeout(120_000) });
   const received: Buffer[] = [];
   const reading = (async () => {
     for await (const chunk of connection) received.push(chunk as Buffer);

@@ -116,4 +116,4 @@ test("a server that is killed and comes back is invisible to readers, writers an
   const lines = Array.from({ length: 300 }, (_, index) => `line ${index + 1}\n`).join("");
   expect(await counted).toMatchObject({ exitCode: 5, stdout: lines });
   client.close();
-}, 120_000);
+});

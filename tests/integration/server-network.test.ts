@@ -63,7 +63,7 @@ describe("ports", () => {
     await api.start(id, {
       shell: "mkdir -p web && echo page > web/index.html && python3 -m http.server -d web 8080",
     });
-    const { body } = await api.ask<PortInfo>("POST", `/sandboxes/${id}/ports/8080/wait`, { timeoutMs: 30_000 });
+    const { body } = await api.ask<PortInfo>("POST", `/sandboxes/${id}/ports/8080/wait`, { timeoutMs: 60_000 });
     expect(body).toMatchObject({ port: 8080, isPublic: false });
     expect((await fetch(body.url)).status).toBe(403);
     expect(await (await fetch(`${body.url}?atoll_token=${body.token}`)).text()).toBe("page\n");

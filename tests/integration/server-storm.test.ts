@@ -118,9 +118,7 @@ test("of many runs at once, some of which are left by their callers, each that i
   // Those with a key stay for a while, for callers that lost the answer.
   const kept = answered.filter((n) => n % 5 === 0).length;
   await expect
-    .poll(async () => (await api.ask<{ sandboxes: unknown[] }>("GET", "/sandboxes")).body.sandboxes.length, {
-      timeout: 30_000,
-    })
+    .poll(async () => (await api.ask<{ sandboxes: unknown[] }>("GET", "/sandboxes")).body.sandboxes.length)
     .toBeLessThanOrEqual(kept);
 });
 
@@ -162,7 +160,7 @@ describe("a run with a key", () => {
     const onStdout = (): void => left.abort(new Error("enough"));
     const endless = { driver: "local" as const, argv: ["sh", "-c", "echo hi; exec sleep 600"] };
     await expect(client.run({ ...endless, onStdout, signal: left.signal })).rejects.toThrow("enough");
-    await expect.poll(count, { timeout: 30_000 }).toBe(before);
+    await expect.poll(count).toBe(before);
     client.close();
   });
 });

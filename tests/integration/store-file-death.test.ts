@@ -42,7 +42,7 @@ const before = { create: undefined, replace: "old", remove: "old" } as const;
 const after = { create: "new", replace: "new", remove: undefined } as const;
 
 describe.for(["create", "replace", "remove"] as const)("a process that dies at any step of a %s", (kind) => {
-  test("leaves what was there or what was to be, which goes on from there", { timeout: 120_000 }, async () => {
+  test("leaves what was there or what was to be, which goes on from there", async () => {
     const outcomes: (string | undefined)[] = [];
     for (let step = 0; ; step += 1) {
       const path = join(directory, `${kind}-${step}`);
@@ -69,7 +69,7 @@ describe.for(["create", "replace", "remove"] as const)("a process that dies at a
   });
 });
 
-test("a process that is killed while it writes loses nothing that it has told", { timeout: 120_000 }, async () => {
+test("a process that is killed while it writes loses nothing that it has told", async () => {
   const path = join(directory, "write-on");
   await mkdir(path);
   const store = await FileObjectStore.open(path);

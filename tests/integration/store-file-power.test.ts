@@ -48,7 +48,7 @@ const cases = [
 ] as const;
 
 describe.for(cases)("a loss of power during a $kind", ({ kind, before, after }) => {
-  test("leaves the one or the other, and what was told when it was told", { timeout: 120_000 }, async () => {
+  test("leaves the one or the other, and what was told when it was told", async () => {
     const root = join(directory, kind);
     const store = await FileObjectStore.open(root);
     if (before !== "nothing") await store.put("some/key", Buffer.from(before));

@@ -141,7 +141,7 @@ describe("an upload in parts", () => {
     // Two calls at once, because the limit is for all of them together.
     const uploads = ["one", "two"].map((key) => store.upload(key, file.path, file));
     for (let part = 1; part <= 8; part++) {
-      await expect.poll(() => held.length, { timeout: 30_000 }).toBe(part < 8 ? 2 : 1);
+      await expect.poll(() => held.length).toBe(part < 8 ? 2 : 1);
       held.shift()?.();
     }
     await Promise.all(uploads);

@@ -24,7 +24,7 @@ describe("S3 as its documentation has it", () => {
   storeContract("s3", () => openPlace({}));
 });
 
-describe("S3 as radosgw has it", { timeout: 60_000 }, () => {
+describe("S3 as radosgw has it", () => {
   const open = () => openPlace({ ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" });
   conditions(open);
   bigObjects(open);

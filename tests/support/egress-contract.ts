@@ -43,7 +43,7 @@ export function egressContract(driver: DriverName): void {
         resolve: async (name) => (name === "files.test" || name === "metadata.test" ? ["127.0.0.1"] : []),
       });
       sandbox = await host.engine.create({ driver }, { onEgress: gate.onEgress });
-      await sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(30_000) });
+      await sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(120_000) });
     });
     afterAll(async () => {
       await host.dispose();

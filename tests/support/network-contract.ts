@@ -6,7 +6,7 @@ import type { DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
-const deadline = (): AbortSignal => AbortSignal.timeout(30_000);
+const deadline = (): AbortSignal => AbortSignal.timeout(120_000);
 
 /** What a sandbox can reach, and what can reach it, under every driver. */
 export function networkContract(driver: DriverName): void {

@@ -97,7 +97,7 @@ export function portContract(driver: DriverName): void {
     test("a port is waited for, also on the other loopback", async () => {
       const dial = (...how: Parameters<Sandbox["dial"]>) => sandbox.dial(...how);
       await expect(waitForPort(dial, 8001, { timeoutMs: 100 })).rejects.toMatchObject({ code: "timed_out" });
-      const waiting = waitForPort(dial, 8001, { timeoutMs: 30_000 });
+      const waiting = waitForPort(dial, 8001, { timeoutMs: 60_000 });
       const server = await sandbox.spawn({ argv: ["python3", "-c", program, "::1", "8001"] });
       server.discardOutput();
       await waiting;

@@ -48,7 +48,7 @@ export class Terminal implements AsyncDisposable {
   async shows(text: string | RegExp): Promise<void> {
     const isShown = () => (typeof text === "string" ? this.screen.includes(text) : text.test(this.screen));
     // oxlint-disable-next-line vitest/no-standalone-expect -- called from tests only
-    await expect.poll(isShown, { timeout: 30_000, interval: 50, message: `the terminal shows ${text}` }).toBe(true);
+    await expect.poll(isShown, { interval: 50, message: `the terminal shows ${text}` }).toBe(true);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -58,4 +58,4 @@ test("files and groups that break count as failed, and each skipped test has a r
     ]),
   );
   expect(summary.skipped).toHaveLength(4);
-}, 30_000);
+});

@@ -60,7 +60,7 @@ test("a stream whose connections all break after one byte is whole", async () =>
   expect(assertWhole(events)).toEqual({ stdout: textOf("stdout"), stderr: textOf("stderr") });
   expect(connections).toBe(recordedBytes);
   client.close();
-}, 60_000);
+});
 
 async function runWithCut(cutAt: number): Promise<void> {
   const { connection } = makeMock();
@@ -89,7 +89,7 @@ test("a run in the foreground whose answer breaks after any byte is whole and ha
   expect(answerBytes).toBeGreaterThan(500);
   const everyCut = Array.from({ length: answerBytes + 1 }, (_, cutAt) => runWithCut(cutAt));
   await Promise.all(everyCut);
-}, 60_000);
+});
 
 test.for(boundaries.slice(0, 24))(
   "input whose connection breaks at its message %i arrives in order and once",

@@ -155,13 +155,10 @@ async function fuzz(build: GuestBuild): Promise<void> {
     }
     // Processes that were released go on unattended. When all is over nothing is left of anything.
     await expect
-      .poll(
-        () => {
-          killChildren(guest.pid);
-          return guest.ask("COUNT");
-        },
-        { timeout: 15_000 },
-      )
+      .poll(() => {
+        killChildren(guest.pid);
+        return guest.ask("COUNT");
+      })
       .toMatchObject({ processes: 0, streams: 0, heldBytes: 0 });
     // Its stdio, the pipe of its signals, /proc, /dev/null, itself, and perhaps the proxy.
     expect(guest.descriptorCount).toBeLessThanOrEqual(9);

@@ -7,9 +7,9 @@ import { buildGuest } from "../../../../tools/setup/guest.mjs";
 export type GuestBuild = "sanitized" | "release";
 
 /** A build of a fresh checkout takes a while; every later one is found in the cache. */
-export const buildTimeoutMs = 240_000;
+export const buildTimeoutMs = 600_000;
 /** For tests that wait for real processes, on a machine that may be busy with other tests. */
-export const testTimeoutMs = 30_000;
+export const testTimeoutMs = 300_000;
 
 export function guestProgram(build: GuestBuild): Promise<string> {
   return buildGuest({ sanitize: build === "sanitized" });

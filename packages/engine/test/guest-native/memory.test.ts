@@ -7,7 +7,7 @@ beforeAll(() => guestProgram("release"), buildTimeoutMs);
 
 const mebibyte = 1024 * 1024;
 
-describe("memory", { timeout: testTimeoutMs * 2 }, () => {
+describe("memory", { timeout: testTimeoutMs }, () => {
   test("an idle guest is small", async () => {
     await using guest = await NativeGuest.start({ build: "release" });
     await guest.run(["/bin/true"]);
@@ -32,7 +32,7 @@ describe("memory", { timeout: testTimeoutMs * 2 }, () => {
       guest.signal(id, 9);
       guest.send("RELEASE", id);
     }
-    await expect.poll(() => guest.ask("COUNT"), { timeout: 15_000 }).toMatchObject({ streams: 0, heldBytes: 0 });
+    await expect.poll(() => guest.ask("COUNT")).toMatchObject({ streams: 0, heldBytes: 0 });
     expect(guest.memoryBytes).toBeLessThan(24 * mebibyte);
   });
 

@@ -21,7 +21,7 @@ interface StartOptions {
 /** Whoever runs the tests: a guest that is not root can start processes only as itself. */
 export const ownUser = String(process.getuid?.() ?? 0);
 
-const untilMs = 20_000;
+const untilMs = 120_000;
 
 /**
  * The guest as a plain process of this machine, without a sandbox, and a host that says exactly what a test makes it say. Everything that the

@@ -72,7 +72,7 @@ class Watch {
   }
 
   async until(check: (events: WatchEvent[]) => boolean): Promise<void> {
-    const found = await pollUntil(() => check(this.events()), { deadlineMs: 10_000 });
+    const found = await pollUntil(() => check(this.events()), { deadlineMs: 120_000 });
     if (!found) throw new Error(`It was not told: ${this.told().slice(-20).join(", ")}`);
   }
 

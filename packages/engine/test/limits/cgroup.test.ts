@@ -109,7 +109,7 @@ describe.for([
       next++;
     };
     for (const directory of group.directories) kernel.addProcess(directory, 10, 11);
-    await group.killAll({ deadlineMs: 5_000 });
+    await group.killAll({ deadlineMs: 60_000 });
     expect(await group.pids()).toEqual([]);
   });
 
@@ -118,7 +118,7 @@ describe.for([
     const group = await tree.create("ns/a", limits);
     for (const directory of group.directories) kernel.addProcess(directory, 10);
     await group.freeze();
-    await group.killAll({ deadlineMs: 5_000 });
+    await group.killAll({ deadlineMs: 60_000 });
     expect(await group.pids()).toEqual([]);
   });
 
@@ -284,7 +284,7 @@ describe("the files of v2", () => {
     kernel.addProcess("/u/atoll/ns/a", 10, 11);
     kernel.setFile("/u/atoll/ns/a/memory.current", "7000\n");
     expect(await group.usage()).toMatchObject({ memoryPeakBytes: 7000 });
-    await group.killAll({ deadlineMs: 5_000 });
+    await group.killAll({ deadlineMs: 60_000 });
     expect(await group.pids()).toEqual([]);
   });
 

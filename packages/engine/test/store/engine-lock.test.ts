@@ -85,4 +85,4 @@ test("it is free the moment its holder is killed", async () => {
   const lock = await EngineLock.acquire(path);
   expect(readFileSync(path, "utf8")).toBe(`${process.pid}\n`);
   await lock.release();
-}, 20_000);
+});

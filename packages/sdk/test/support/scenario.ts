@@ -175,7 +175,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
         background: true,
         logBytes: 1_000_000,
       });
-      await expect.poll(async () => (await sandbox.commands.get(handle.id)).state, { timeout: 30_000 }).toBe("exited");
+      await expect.poll(async () => (await sandbox.commands.get(handle.id)).state).toBe("exited");
       const { droppedBytes } = await sandbox.commands.get(handle.id);
       expect(droppedBytes).toBeGreaterThan(7_000_000 - 1);
       const again = await sandbox.commands.connect(handle.id);
@@ -205,10 +205,10 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       const stop = new AbortController();
       const run = sandbox.commands.run("sleep 60", { name: "aborted", signal: stop.signal });
       const named = async () => (await sandbox.commands.list()).find(({ name }) => name === "aborted");
-      await expect.poll(async () => (await named())?.state, { timeout: 10_000 }).toBe("running");
+      await expect.poll(async () => (await named())?.state).toBe("running");
       stop.abort(reason);
       await expect(run).rejects.toBe(reason);
-      await expect.poll(async () => (await named())?.state, { timeout: 10_000 }).toBe("exited");
+      await expect.poll(async () => (await named())?.state).toBe("exited");
     });
 
     test("an abort of waiting leaves the command alone", async () => {
@@ -303,7 +303,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
     test("a watch tells what changes after it says that it watches", async () => {
       await sandbox.files.mkdir("seen");
       const seen: string[] = [];
-      for await (const change of sandbox.files.watch("seen", { signal: AbortSignal.timeout(20_000) })) {
+      for await (const change of sandbox.files.watch("seen", { signal: AbortSignal.timeout(120_000) })) {
         if (change.kind === "watching") await sandbox.files.write("seen/new.txt", "1");
         seen.push(change.path);
         if (change.path === "new.txt") break;
@@ -346,7 +346,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       for await (const event of client.events({
         cursor: 0,
         sandboxId: sandbox.id,
-        signal: AbortSignal.timeout(20_000),
+        signal: AbortSignal.timeout(120_000),
       })) {
         types.push(event.type);
         if (event.type === "command.ended" && event.commandId === id) break;

@@ -87,7 +87,7 @@ describe("a follower that keeps up", () => {
 });
 
 describe("replay", () => {
-  test("gives every byte once from every byte on", { timeout: 30_000 }, async () => {
+  test("gives every byte once from every byte on", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     for (const bytes of [1, 300, 7, 1, 900]) {
       await writer.write("stdout", bytes);

@@ -22,7 +22,7 @@ function openAfter(refusals: number): { dial: Dial; dialled: () => number; last:
 
 test("it resolves when the port is open, and leaves no connection behind", async () => {
   const port = openAfter(6);
-  await waitForPort(port.dial, 80, { timeoutMs: 5_000 });
+  await waitForPort(port.dial, 80, { timeoutMs: 60_000 });
   expect(port.dialled()).toBe(7);
   expect(port.last().destroyed).toBe(true);
 });
@@ -42,7 +42,7 @@ test("a dial that never answers does not make it wait longer", async () => {
 
 test("it stops with the reason of the signal", async () => {
   const stop = new AbortController();
-  const waiting = waitForPort(openAfter(Infinity).dial, 80, { timeoutMs: 5_000, signal: stop.signal });
+  const waiting = waitForPort(openAfter(Infinity).dial, 80, { timeoutMs: 60_000, signal: stop.signal });
   const reason = new Error("enough");
   stop.abort(reason);
   await expect(waiting).rejects.toBe(reason);
@@ -50,5 +50,5 @@ test("it stops with the reason of the signal", async () => {
 
 test("a sandbox that has ended is told at once", async () => {
   const ended = new SandboxError("sandbox_ended", "Cannot go on");
-  await expect(waitForPort(() => Promise.reject(ended), 80, { timeoutMs: 5_000 })).rejects.toBe(ended);
+  await expect(waitForPort(() => Promise.reject(ended), 80, { timeoutMs: 60_000 })).rejects.toBe(ended);
 });

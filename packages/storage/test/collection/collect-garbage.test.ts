@@ -33,7 +33,7 @@ const deed: fc.Arbitrary<Deed> = fc.oneof(
 
 test(
   `whatever goes on meanwhile, nothing that a manifest needs is ever collected (seed ${seed})`,
-  { timeout: 60_000 },
+  { timeout: 300_000 },
   async () => {
     const total = { published: 0, shared: 0, removed: 0, retired: 0, deaths: 0 };
     const property = fc.asyncProperty(

@@ -31,7 +31,7 @@ const plans = {
 };
 
 for (const [name, plan] of Object.entries(plans)) {
-  test(`${name} (seed ${seed})`, { timeout: 120_000 }, async () => {
+  test(`${name} (seed ${seed})`, async () => {
     Object.assign(seen, { takeovers: 0, handovers: 0, writes: 0 });
     const property = fc.asyncProperty(plan, play);
     await fc.assert(property, { seed, numRuns: runs, endOnFailure: givenSeed === undefined });
