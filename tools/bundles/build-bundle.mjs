@@ -9,8 +9,7 @@ import { bundleRoot, hashOf, manifestPath } from "./fresh-bundle.mjs";
 /** @typedef {import("esbuild").Plugin} Plugin */
 
 /**
- * `hasPackages`: packages from npm are inside too, in chunks that are loaded when they are needed. The server's stay
- * outside: it starts once, and some of them look for files beside their own.
+ * `hasPackages`: packages from npm are inside too. The server's stay outside: it starts once, and some of them look for files beside their own.
  *
  * @type {Readonly<Record<ProgramName, { hasPackages: boolean }>>}
  */
@@ -66,7 +65,8 @@ async function tryBuild(name, checkout) {
     outdir,
     outExtension: { ".js": ".mjs" },
     bundle: true,
-    splitting: hasPackages,
+    // What is imported when it is needed stays out of the way until then: clients of buckets are bigger than all of Atoll.
+    splitting: true,
     // What the server logs of an error names the line of the source.
     sourcemap: hasPackages ? false : "linked",
     format: "esm",

@@ -18,6 +18,7 @@ import { createHandlers } from "./http/create-handlers.ts";
 import { answerPlainly, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
+import { openServerStores, type ServerStores } from "./persistence/server-stores.ts";
 import { PortProxy } from "./ports/port-proxy.ts";
 import { PortTokens } from "./ports/port-tokens.ts";
 import { ServerSecret } from "./signing/server-secret.ts";
@@ -48,6 +49,7 @@ export class Server {
   #ports: PortProxy;
   #watches: WatchHub;
   #spans: EventSpans;
+  #stores: ServerStores;
   #config: Config;
   #stopping: AbortController;
   #closing: Promise<void> | undefined;
@@ -60,6 +62,7 @@ export class Server {
     ports: PortProxy;
     watches: WatchHub;
     spans: EventSpans;
+    stores: ServerStores;
     config: Config;
     stopping: AbortController;
   }) {
@@ -71,6 +74,7 @@ export class Server {
     this.#ports = parts.ports;
     this.#watches = parts.watches;
     this.#spans = parts.spans;
+    this.#stores = parts.stores;
     this.#config = parts.config;
     this.#stopping = parts.stopping;
   }
@@ -81,9 +85,14 @@ export class Server {
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
     const tracing = await openTracing(config.otlpEndpoint, log);
     const spans = new EventSpans(tracing);
-    const opened = await openManager(config, log, spans);
+    const stores = await openServerStores(config);
+    const opened = await openManager(config, log, spans).catch(async (error: unknown) => {
+      await stores.close();
+      throw error;
+    });
     const { manager, egress } = opened;
     try {
+      await stores.proven;
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
       const secret = await ServerSecret.load(config.dataDir);
       const stopping = new AbortController();
@@ -180,9 +189,10 @@ export class Server {
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
-      return new Server({ url, app, manager, keys, ports, watches, spans, config, stopping });
+      return new Server({ url, app, manager, keys, ports, watches, spans, stores, config, stopping });
     } catch (error) {
       await manager.shutdown();
+      await stores.close();
       await spans.close();
       throw error;
     }
@@ -211,6 +221,7 @@ export class Server {
     this.#watches.close();
     await this.#manager.shutdown({ killAll, pauseAll: this.#config.pauseOnExit });
     await this.#keys.close();
+    await this.#stores.close();
     await this.#spans.close();
   }
 

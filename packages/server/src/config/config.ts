@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { DriverName, SandboxLimits, TemplateName } from "@atoll/protocol";
+import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
 
 const MiB = 1024 * 1024;
@@ -9,6 +10,15 @@ const builtGuest = fileURLToPath(new URL("../../../../.cache/atoll-guest", impor
 
 const absolutePath = z.string().regex(/^\//, "an absolute path");
 const origin = z.string().regex(/^https?:\/\/[^/]+$/, "an origin such as https://example.com");
+
+/** Where something lasts. Left out: a directory of the server's own. */
+const StoreSetting = z.union([z.literal("none"), absolutePath, StoreConfig], {
+  error: ({ input, errors }) =>
+    typeof input === "object" && input !== null
+      ? z.prettifyError(new z.ZodError((errors as z.core.$ZodIssue[][]).at(-1) ?? []))
+      : "an absolute path, a store as JSON (docs/storage.md), or none",
+});
+export type StoreSetting = z.output<typeof StoreSetting>;
 
 /** Every setting of the server, with its default. Names are flags (`--data-dir`) and variables (`ATOLL_DATA_DIR`) alike. */
 export const Config = z.strictObject({
@@ -31,6 +41,19 @@ export const Config = z.strictObject({
     .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")
     .optional()
     .describe("OpenTelemetry collector that gets traces over HTTP; OTEL_EXPORTER_OTLP_ENDPOINT does the same"),
+  metadataStore: StoreSetting.optional().describe(
+    "what is known of sandboxes that last: a directory, a store as JSON, or none; left out, store in dataDir",
+  ),
+  checkpointStore: StoreSetting.optional().describe("their checkpoints, likewise"),
+  snapshotStore: StoreSetting.optional().describe("snapshots, likewise"),
+  keepCheckpoints: z.int().min(1).max(100_000).default(10).describe("stored checkpoints of a sandbox, the newest"),
+  keepCheckpointsForMs: z.int().min(0).default(0).describe("and all stored ones that are not older than this"),
+  leaseTtlMs: z
+    .int()
+    .min(1_000)
+    .max(600_000)
+    .default(15_000)
+    .describe("how long a server that went silent keeps its sandboxes from others"),
   killOnExit: z.boolean().default(false).describe("end all sandboxes with the server"),
   pauseOnExit: z.boolean().default(false).describe("pause all sandboxes that can be paused when the server stops"),
   stopTimeoutMs: z.int().min(0).max(600_000).default(10_000).describe("for requests under way when the server stops"),

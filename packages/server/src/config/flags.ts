@@ -37,7 +37,7 @@ export function usage(): string {
   const rows = settingNames.map((name) => {
     const { description = "" } = Config.shape[name];
     const initial = Config.shape[name].safeParse(undefined).data;
-    const told = initial === undefined || Array.isArray(initial) ? "" : ` (${initial})`;
+    const told = initial === undefined || typeof initial === "object" ? "" : ` (${initial})`;
     return `  ${flagName(name).padEnd(24)}${description}${told}`;
   });
   const file = `  ${"--config".padEnd(24)}a JSON file with settings (/etc/atoll/config.json)`;

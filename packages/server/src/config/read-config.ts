@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
+import { redact } from "../audit/redact.ts";
 import { Config, flagName, settingNames, standardVariables, variableName, type SettingName } from "./config.ts";
 import { parseFlags } from "./flags.ts";
 
@@ -45,12 +46,12 @@ export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<Rea
   return { config: parsed.data, sources, ...(file === undefined ? {} : { file: file.path }) };
 }
 
-/** For `showConfig` and people: every setting with its value and its origin. */
+/** For `showConfig` and people: every setting with its value, without secrets, and its origin. */
 export function describeConfig({ config, sources, file }: ReadConfig): Record<string, unknown> {
   return {
     ...(file === undefined ? {} : { file }),
     settings: Object.fromEntries(
-      settingNames.map((name) => [name, { value: config[name] ?? null, from: sources[name] }]),
+      settingNames.map((name) => [name, { value: redact(config[name]) ?? null, from: sources[name] }]),
     ),
   };
 }
@@ -73,7 +74,7 @@ function textValue(name: SettingName, text: string | undefined): unknown {
     case "array":
       return text.startsWith("[") ? parsedJson(text) : text.split(",").flatMap((part) => part.trim() || []);
     default:
-      return text;
+      return text.startsWith("{") ? parsedJson(text) : text;
   }
 }
 

@@ -1,0 +1,87 @@
+import { join } from "node:path";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { openStore, type ObjectStore, type StoreConfig } from "@atoll/storage";
+import type { Config, StoreSetting } from "../config/config.ts";
+
+const storeSettings = {
+  metadata: "metadataStore",
+  checkpoints: "checkpointStore",
+  snapshots: "snapshotStore",
+} as const;
+type StoreUse = keyof typeof storeSettings;
+type StoreSettingName = (typeof storeSettings)[StoreUse];
+const storeUses = Object.keys(storeSettings) as StoreUse[];
+
+/** A store that does not answer for this long does not keep the server from saying so. */
+const probeTimeoutMs = 60_000;
+
+/** Where what lasts is kept. Undefined: the setting is `none`. */
+export interface ServerStores extends Record<StoreUse, ObjectStore | undefined> {
+  /** Resolves when each store was seen to keep its word; rejects with what is wrong, naming the setting. */
+  proven: Promise<void>;
+  /** Not while operations are under way. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Opens each store once, also where several settings name the same one. Begins to probe them, and does not wait for that: see `proven`. */
+export async function openServerStores(config: Pick<Config, "dataDir" | StoreSettingName>): Promise<ServerStores> {
+  const opened = new Map<string, { store: ObjectStore; setting: StoreSettingName }>();
+  const byUse: Record<StoreUse, ObjectStore | undefined> = {
+    metadata: undefined,
+    checkpoints: undefined,
+    snapshots: undefined,
+  };
+  const closeAll = async (): Promise<void> => {
+    const stores = [...opened.values()];
+    opened.clear();
+    await Promise.all(stores.map(({ store }) => store.close()));
+  };
+  try {
+    for (const use of storeUses) {
+      const setting = storeSettings[use];
+      const described = describeStore(config[setting], config.dataDir);
+      if (described === undefined) continue;
+      const name = JSON.stringify(described);
+      const same = opened.get(name);
+      const store = same?.store ?? (await openStore(described).catch(refuse(setting)));
+      if (same === undefined) opened.set(name, { store, setting });
+      byUse[use] = store;
+    }
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+  const stop = new AbortController();
+  const signal = AbortSignal.any([stop.signal, AbortSignal.timeout(probeTimeoutMs)]);
+  const probes = [...opened.values()].map(({ store, setting }) => store.probe({ signal }).catch(refuse(setting)));
+  const proven = Promise.all(probes).then(() => undefined);
+  // Whoever waits for it hears of it; nobody may be waiting yet.
+  proven.catch(() => undefined);
+  return {
+    ...byUse,
+    proven,
+    close: async () => {
+      stop.abort();
+      await Promise.allSettled(probes);
+      await closeAll();
+    },
+  };
+}
+
+function describeStore(setting: StoreSetting | undefined, dataDir: string): StoreConfig | undefined {
+  if (setting === "none") return undefined;
+  if (typeof setting === "object") return setting;
+  return { kind: "file", path: setting ?? join(dataDir, "store") };
+}
+
+function refuse(setting: StoreSettingName): (error: unknown) => never {
+  return (error) => {
+    const isTyped = isSandboxError(error);
+    const because = error instanceof Error ? error.message : String(error);
+    throw new SandboxError(isTyped ? error.code : "unavailable", `Cannot start: ${setting}: ${because}`, {
+      suggestion: (isTyped ? error.suggestion : undefined) ?? `Check the setting ${setting}; docs/storage.md has them.`,
+      details: { ...(isTyped ? error.details : {}), setting },
+      cause: error,
+    });
+  };
+}
