@@ -21,22 +21,21 @@ import { AuditLog } from "../audit/audit-log.ts";
 import type { Command } from "../commands/command.ts";
 import { EventJournal } from "../events/event-journal.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
-import { storageError } from "../support/storage-error.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
 import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
-import { PastOwners } from "./past-owners.ts";
-import { loadFacts, newFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { loadFacts, type SandboxFacts } from "./sandbox-facts.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
-import { launchSandbox, noWayOut, serverLabel, type LaunchOptions } from "./sandbox-launcher.ts";
-import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
+import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
+import { SandboxMaker } from "./sandbox-maker.ts";
+import type { SandboxQuery } from "./sandbox-page.ts";
+import { SandboxRoster } from "./sandbox-roster.ts";
 import { SandboxSleep } from "./sandbox-sleep.ts";
-import { issueToken, issueTokenAgain, matchesToken } from "./sandbox-token.ts";
+import { issueTokenAgain, matchesToken } from "./sandbox-token.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
-import { WarmPool, type SandboxShape } from "./warm-pool.ts";
 
 const asked: EndReason = { kind: "asked", message: "it was killed on request" };
 
@@ -52,11 +51,10 @@ export class SandboxManager {
   readonly forks: SandboxForks;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
-  readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
-  readonly #pastOwners = new PastOwners();
+  readonly #roster = new SandboxRoster();
   readonly #creates = new IdempotentCalls<ManagedSandbox>();
   readonly #underWay = new Set<Promise<unknown>>();
-  readonly #pool: WarmPool;
+  readonly #maker: SandboxMaker;
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
@@ -72,14 +70,10 @@ export class SandboxManager {
     this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
     for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
     engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
-    const parts = { engine, find: this.#find.bind(this), manage: this.#manage.bind(this) };
+    const parts = { engine, find: this.#roster.find.bind(this.#roster), manage: this.#manage.bind(this) };
     this.sleep = new SandboxSleep({ ...parts, proxyPort, log });
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
-    this.#pool = new WarmPool({
-      shapes: pool,
-      launch: (shape, signal) => this.#launch(shape, { signal }),
-      logger: log,
-    });
+    this.#maker = new SandboxMaker({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
 
   /** Takes the data directory, and carries on with everything that the server before this one left. */
@@ -104,7 +98,7 @@ export class SandboxManager {
       const manager = new SandboxManager(options, engine);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
-      manager.#pool.start();
+      manager.#maker.pool.start();
       return manager;
     } catch (error) {
       await engine.close();
@@ -126,25 +120,25 @@ export class SandboxManager {
   }
 
   get(id: SandboxId): SandboxInfo {
-    return this.#find(id).info();
+    return this.#roster.find(id).info();
   }
 
   /** Also of one that is gone, as long as it is remembered. */
   ownerOf(id: SandboxId): string | undefined {
-    return this.#sandboxes.get(id)?.facts.owner ?? this.#pastOwners.get(id);
+    return this.#roster.ownerOf(id);
   }
 
   list(query: SandboxQuery, filter: (sandbox: SandboxInfo) => boolean = () => true): SandboxPage {
-    return pageOf([...this.#sandboxes.values()].map((managed) => managed.info()).filter(filter), query);
+    return this.#roster.list(query, filter);
   }
 
   countOf(owner: string): number {
-    return [...this.#sandboxes.values()].filter(({ facts }) => facts.owner === owner).length;
+    return this.#roster.countOf(owner);
   }
 
   /** True if it was there to be killed. Resolves when nothing of it is left. */
   async kill(id: SandboxId, reason: EndReason = asked): Promise<boolean> {
-    const managed = this.#sandboxes.get(id);
+    const managed = this.#roster.get(id);
     if (managed === undefined) return false;
     await managed.kill(reason);
     this.#forget(managed);
@@ -155,36 +149,36 @@ export class SandboxManager {
     id: SandboxId,
     change: { timeouts?: SandboxTimeouts | undefined; labels?: Record<string, string> | undefined },
   ): Promise<SandboxInfo> {
-    const managed = this.#find(id);
+    const managed = this.#roster.find(id);
     if (change.timeouts !== undefined) assertSupported(change.timeouts, managed.sandbox.record.driver);
     await managed.update(change);
     return managed.info();
   }
 
   async usage(id: SandboxId): Promise<SandboxUsage> {
-    return this.#find(id).sandbox.usage();
+    return this.#roster.find(id).sandbox.usage();
   }
 
   async hold(id: SandboxId, { holder, ttlMs }: { holder: string; ttlMs: number }): Promise<SandboxInfo> {
-    const managed = this.#find(id);
+    const managed = this.#roster.find(id);
     await managed.hold(holder, ttlMs);
     return managed.info();
   }
 
   async unhold(id: SandboxId, holder: string): Promise<SandboxInfo> {
-    const managed = this.#find(id);
+    const managed = this.#roster.find(id);
     await managed.unhold(holder);
     return managed.info();
   }
 
   /** Throws `in_use` while somebody other than `holder` has it exclusively. */
   assertFree(id: SandboxId, holder: string | undefined): void {
-    this.#find(id).assertFreeFor(holder);
+    this.#roster.find(id).assertFreeFor(holder);
   }
 
   /** Of a sandbox that is not there it is false, after the same work. */
   verifyToken(id: SandboxId, token: string): boolean {
-    const facts = this.#sandboxes.get(id)?.facts ?? { tokenHash: "0".repeat(64) };
+    const facts = this.#roster.get(id)?.facts ?? { tokenHash: "0".repeat(64) };
     return matchesToken(facts, token);
   }
 
@@ -196,21 +190,21 @@ export class SandboxManager {
   ): Promise<Command> {
     this.#assertOpen();
     await this.sleep.wake(id);
-    const managed = this.#find(id);
+    const managed = this.#roster.find(id);
     managed.clock.touch();
     return managed.commands.run(request, options);
   }
 
   commands(id: SandboxId): CommandInfo[] {
-    return this.#find(id).commands.list();
+    return this.#roster.find(id).commands.list();
   }
 
   command(id: SandboxId, commandId: CommandId): Command {
-    return this.#find(id).commands.get(commandId);
+    return this.#roster.find(id).commands.get(commandId);
   }
 
   files(id: SandboxId): GuestFiles {
-    const managed = this.#find(id);
+    const managed = this.#roster.find(id);
     managed.clock.touch();
     return managed.sandbox.files;
   }
@@ -218,7 +212,7 @@ export class SandboxManager {
   /** The sandbox is not idle while the connection is open. */
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
     await this.sleep.wake(id);
-    const managed = this.#find(id);
+    const managed = this.#roster.find(id);
     const leave = managed.clock.open();
     try {
       const connection = await managed.sandbox.dial(port, options);
@@ -246,36 +240,36 @@ export class SandboxManager {
 
   /** A request touched it: its idle time begins anew. */
   touch(id: SandboxId): void {
-    this.#find(id).clock.touch();
+    this.#roster.find(id).clock.touch();
   }
 
   /** Something is open to it, say a watch or a terminal: it is not idle until the result is called. */
   open(id: SandboxId): () => void {
-    return this.#find(id).clock.open();
+    return this.#roster.find(id).clock.open();
   }
 
   getEgress(id: SandboxId): EgressPolicy {
-    return this.#find(id).facts.egress;
+    return this.#roster.find(id).facts.egress;
   }
 
   /** In force for every connection from when it resolves. */
   async setEgress(id: SandboxId, policy: EgressPolicy): Promise<EgressPolicy> {
-    await this.#find(id).setEgress(policy);
+    await this.#roster.find(id).setEgress(policy);
     return policy;
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
-    return this.#find(id).facts.publicPorts.includes(port);
+    return this.#roster.find(id).facts.publicPorts.includes(port);
   }
 
   async setPortPublic(id: SandboxId, port: number, isPublic: boolean): Promise<void> {
-    await this.#find(id).setPortPublic(port, isPublic);
+    await this.#roster.find(id).setPortPublic(port, isPublic);
   }
 
   counts(): { sandboxes: number; runningCommands: number; pooled: number } {
-    const running = [...this.#sandboxes.values()].map(({ commands }) => commands.runningCount);
+    const running = this.#roster.all().map(({ commands }) => commands.runningCount);
     const runningCommands = running.reduce((sum, count) => sum + count, 0);
-    return { sandboxes: this.#sandboxes.size, runningCommands, pooled: this.#pool.readyCount };
+    return { sandboxes: this.#roster.size, runningCommands, pooled: this.#maker.pool.readyCount };
   }
 
   /** Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed or paused. */
@@ -285,13 +279,13 @@ export class SandboxManager {
   }
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
-    await Promise.allSettled([...this.#underWay, this.#pool.close(), this.#types.close()]);
-    const all = [...this.#sandboxes.values()];
+    await Promise.allSettled([...this.#underWay, this.#maker.pool.close(), this.#types.close()]);
+    const all = this.#roster.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
       await Promise.allSettled(all.map(({ id }) => this.kill(id, reason)));
     }
-    const left = [...this.#sandboxes.values()];
+    const left = this.#roster.all();
     if (pauseAll) await Promise.all(left.map((managed) => this.sleep.pauseAtTimeout(managed)));
     for (const managed of left) managed.detach();
     await this.engine.close();
@@ -303,33 +297,12 @@ export class SandboxManager {
   async #create(
     request: CreateSandbox,
     by: Requester,
-    { mark, isOneOff }: { mark: IdempotencyMark | undefined; isOneOff: boolean },
+    as: { mark: IdempotencyMark | undefined; isOneOff: boolean },
   ): Promise<{ managed: ManagedSandbox; token: string }> {
     this.#assertOpen();
     by.admit?.();
-    const { template, driver, limits } = request;
-    assertSupported(request.timeouts, driver);
-    const shape = { template, driver, limits };
-    const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
-    return this.#track(async () => {
-      const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
-      const save = (place: Pick<Sandbox, "ownerDir">): Promise<void> =>
-        saveFacts(place, facts).catch((error: unknown) => {
-          throw storageError(error, "create a sandbox");
-        });
-      const pooled = this.#pool.take(shape);
-      const sandbox = pooled ?? (await this.#launch(shape, { alongside: save }));
-      await (pooled && save(pooled))?.catch(async (error: unknown) => {
-        await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
-        throw error;
-      });
-      return { managed: this.#manage(sandbox, facts), token };
-    });
-  }
-
-  #launch(shape: SandboxShape, options: LaunchOptions): Promise<Sandbox> {
-    const { onEgress, proxyPort } = this.#options;
-    return launchSandbox(this.engine, shape, { onEgress, proxyPort, ...options });
+    assertSupported(request.timeouts, request.driver);
+    return this.#track(() => this.#maker.make(request, by, as));
   }
 
   async #restore(sandbox: Sandbox): Promise<void> {
@@ -364,25 +337,13 @@ export class SandboxManager {
         void timeOut(timedOut, which, { sleep, audit, log: this.#log, kill: (id, reason) => this.kill(id, reason) });
       },
     });
-    this.#sandboxes.set(sandbox.id, managed);
+    this.#roster.add(managed);
     return managed;
   }
 
   #forget(managed: ManagedSandbox): void {
-    const { id, facts } = managed;
-    if (this.#sandboxes.get(id) !== managed) return;
-    this.#sandboxes.delete(id);
-    if (facts.idempotency !== undefined) this.#creates.forget(facts.idempotency);
-    this.#pastOwners.remember(id, facts.owner);
-  }
-
-  #find(id: SandboxId): ManagedSandbox {
-    const managed = this.#sandboxes.get(id);
-    if (managed !== undefined) return managed;
-    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-      suggestion: "It never was, or it has been killed.",
-      details: { sandboxId: id },
-    });
+    const { idempotency } = managed.facts;
+    if (this.#roster.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
   }
 
   #track<T>(work: () => Promise<T>): Promise<T> {

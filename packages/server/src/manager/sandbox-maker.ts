@@ -1,0 +1,58 @@
+import type { Engine, Sandbox } from "@atoll/engine";
+import type { CreateSandbox } from "@atoll/protocol";
+import type { Logger } from "pino";
+import type { IdempotencyMark } from "../support/idempotent-calls.ts";
+import { storageError } from "../support/storage-error.ts";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+import type { Requester } from "./manager-options.ts";
+import { newFacts, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { launchSandbox, type LauncherOptions } from "./sandbox-launcher.ts";
+import { issueToken } from "./sandbox-token.ts";
+import { WarmPool, type PooledShape } from "./warm-pool.ts";
+
+export interface SandboxMakerOptions extends LauncherOptions {
+  engine: Engine;
+  pool: readonly PooledShape[];
+  manage: (sandbox: Sandbox, facts: SandboxFacts) => ManagedSandbox;
+  log: Logger;
+}
+
+/** Makes sandboxes for those who ask, and keeps some ready for those who will. */
+export class SandboxMaker {
+  readonly pool: WarmPool;
+  readonly #options: SandboxMakerOptions;
+
+  constructor(options: SandboxMakerOptions) {
+    const { engine, pool, log, onEgress, proxyPort } = options;
+    this.#options = options;
+    this.pool = new WarmPool({
+      shapes: pool,
+      launch: (shape, signal) => launchSandbox(engine, shape, { onEgress, proxyPort, signal }),
+      logger: log,
+    });
+  }
+
+  /** Resolves when it runs; when it rejects, nothing is left. */
+  async make(
+    request: CreateSandbox,
+    by: Requester,
+    { mark, isOneOff }: { mark: IdempotencyMark | undefined; isOneOff: boolean },
+  ): Promise<{ managed: ManagedSandbox; token: string }> {
+    const { engine, onEgress, proxyPort, manage } = this.#options;
+    const { template, driver, limits } = request;
+    const shape = { template, driver, limits };
+    const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
+    const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
+    const save = (place: Pick<Sandbox, "ownerDir">): Promise<void> =>
+      saveFacts(place, facts).catch((error: unknown) => {
+        throw storageError(error, "create a sandbox");
+      });
+    const pooled = this.pool.take(shape);
+    const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save }));
+    await (pooled && save(pooled))?.catch(async (error: unknown) => {
+      await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
+      throw error;
+    });
+    return { managed: manage(sandbox, facts), token };
+  }
+}

@@ -1,0 +1,62 @@
+import { SandboxError, type SandboxId, type SandboxInfo, type SandboxPage } from "@atoll/protocol";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+import { PastOwners } from "./past-owners.ts";
+import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
+
+/** The sandboxes that this server has, and whose those were that it had. */
+export class SandboxRoster {
+  readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
+  readonly #pastOwners = new PastOwners();
+
+  add(managed: ManagedSandbox): void {
+    this.#sandboxes.set(managed.id, managed);
+  }
+
+  /** False: it is not there, or another one is there under its id. */
+  remove(managed: ManagedSandbox): boolean {
+    const { id, facts } = managed;
+    if (this.#sandboxes.get(id) !== managed) return false;
+    this.#sandboxes.delete(id);
+    this.#pastOwners.remember(id, facts.owner);
+    return true;
+  }
+
+  get(id: SandboxId): ManagedSandbox | undefined {
+    return this.#sandboxes.get(id);
+  }
+
+  find(id: SandboxId): ManagedSandbox {
+    const managed = this.#sandboxes.get(id);
+    if (managed !== undefined) return managed;
+    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
+      suggestion: "It never was, or it has been killed.",
+      details: { sandboxId: id },
+    });
+  }
+
+  all(): ManagedSandbox[] {
+    return [...this.#sandboxes.values()];
+  }
+
+  list(query: SandboxQuery, filter: (sandbox: SandboxInfo) => boolean): SandboxPage {
+    return pageOf(
+      this.all()
+        .map((managed) => managed.info())
+        .filter(filter),
+      query,
+    );
+  }
+
+  /** Also of one that is gone, as long as it is remembered. */
+  ownerOf(id: SandboxId): string | undefined {
+    return this.#sandboxes.get(id)?.facts.owner ?? this.#pastOwners.get(id);
+  }
+
+  countOf(owner: string): number {
+    return this.all().filter(({ facts }) => facts.owner === owner).length;
+  }
+
+  get size(): number {
+    return this.#sandboxes.size;
+  }
+}
