@@ -27,7 +27,7 @@ export interface EngineParts {
   atStep: StepListener;
 }
 
-/** Told of each step of a pause, resume or fork when it is done; the next one waits for it. */
+/** Told of each step of a pause, resume, import or release when it is done; the next one waits for it. */
 export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void> | void;
 
 /** What the operations share: the parts of one engine, and its living sandboxes. */
@@ -79,6 +79,7 @@ export class EngineContext {
       events: this.events,
       startTimeoutMs: this.#parts.startTimeoutMs,
       onEgress: parts.onEgress,
+      onRelease: (step) => this.atStep(`release: ${step}`, id),
       onGone: async () => {
         this.lives.delete(id);
         await this.layers.collect();

@@ -3,6 +3,7 @@ import {
   SandboxError,
   type CheckpointInfo,
   type CreateRequestInput,
+  type LayerPart,
   type SandboxId,
   type SandboxRecord,
 } from "@atoll/protocol";
@@ -30,6 +31,8 @@ import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
 import { SandboxStore } from "./store/sandbox-store.ts";
 import { TemplateLibrary } from "./templates/template-library.ts";
+import { findCheckpointFiles, type CheckpointFiles } from "./transfer/checkpoint-files.ts";
+import { importSandbox, type ImportOptions, type SandboxImport } from "./transfer/import-sandbox.ts";
 
 export interface EngineOptions extends ReconcileOptions {
   /** Everything that the engine keeps is in here. One engine at a time uses it. */
@@ -130,6 +133,37 @@ export class Engine {
   /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
   async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
     return removeCheckpoint(this.#context, this.#life(id), checkpoint);
+  }
+
+  /** Where the parts of a finished checkpoint are, to be copied elsewhere. */
+  async checkpointFiles(id: SandboxId, checkpoint: number): Promise<CheckpointFiles> {
+    return findCheckpointFiles(this.#life(id).parts.layout, checkpoint);
+  }
+
+  /** Writes the archive of a layer; its size and digest are those of the part. Rejects with `unrestorable` if the layer is not here, whole. */
+  async packLayer(part: LayerPart, toPath: string, options: { signal: AbortSignal }): Promise<void> {
+    await this.#context.layers.pack(part, toPath, options.signal);
+  }
+
+  /** True if this layer is here, whole. */
+  async hasLayer(part: LayerPart): Promise<boolean> {
+    return this.#context.layers.has(part);
+  }
+
+  /**
+   * A sandbox from elsewhere, `paused` at this checkpoint. All parts are verified, and nothing is left when it rejects. One that was cut off by a crash is
+   * swept when an engine opens the data directory, and can then be made again.
+   */
+  async importSandbox(from: SandboxImport, options: ImportOptions = {}): Promise<Sandbox> {
+    return importSandbox(this.#context, from, options);
+  }
+
+  /**
+   * Lets go of a sandbox that lives elsewhere from now on, in any state: its container ends and everything of it here is removed. Told as `released`, not as
+   * `killed`. Idempotent.
+   */
+  async release(id: SandboxId): Promise<void> {
+    await this.#context.lives.get(id)?.release();
   }
 
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */

@@ -20,4 +20,6 @@ export { writeDurably } from "./store/durable-file.ts";
 export { pollUntil } from "./support/poll-until.ts";
 export { readTar, type TarEntry } from "./templates/archive/read-tar.ts";
 export { safePath } from "./templates/archive/safe-path.ts";
+export type { CheckpointFiles } from "./transfer/checkpoint-files.ts";
+export type { ImportOptions, SandboxImport } from "./transfer/import-sandbox.ts";
 export { MalformedArchive } from "./templates/archive/tar-header.ts";

@@ -19,9 +19,12 @@ export const MemoryPart = z.strictObject({
 });
 export type MemoryPart = z.infer<typeof MemoryPart>;
 
-/** Size and digest are those of the layer as a tar archive, so that they hold on any machine. */
+/** Size and digest are those of the layer as an archive, so that they hold on any machine. */
 export const LayerPart = z.strictObject({ id: LayerId, sizeBytes: z.int().min(0), sha256: Sha256 });
 export type LayerPart = z.infer<typeof LayerPart>;
+
+/** What the owner of the engine kept about the sandbox at that moment, as an archive. */
+const OwnerPart = z.strictObject({ sizeBytes: z.int().min(0), sha256: Sha256 });
 
 /** How long each step took, in milliseconds and in order; together they are the whole time. */
 export const PhaseTimes = z.record(z.string(), z.number());
@@ -50,6 +53,8 @@ export const CheckpointManifest = z.strictObject({
   memory: z.array(MemoryPart).min(1),
   /** The topmost first, above the template. */
   layers: z.array(LayerPart).min(1),
+  /** Absent: nothing was kept. */
+  owner: OwnerPart.optional(),
   phases: PhaseTimes,
 });
 export type CheckpointManifest = z.infer<typeof CheckpointManifest>;

@@ -34,6 +34,7 @@ export {
   CreateRequest,
   DriverName,
   EndReason,
+  ImportedRecord,
   SandboxRecord,
   type CreateRequestInput,
 } from "./sandbox.ts";

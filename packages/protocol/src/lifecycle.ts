@@ -10,6 +10,7 @@ export const sandboxStates = [
   "killing",
   "killed",
   "failed",
+  "released",
 ] as const;
 export type SandboxState = (typeof sandboxStates)[number];
 
@@ -21,6 +22,7 @@ export const sandboxEvents = [
   "refused",
   "resume",
   "kill",
+  "release",
   "removed",
   "fault",
 ] as const;
@@ -28,14 +30,15 @@ export type SandboxEvent = (typeof sandboxEvents)[number];
 
 /** The whole machine. What is not in the table cannot happen. */
 export const transitions = {
-  creating: { started: "running", kill: "killing", fault: "failed" },
-  running: { pause: "pausing", kill: "killing", fault: "failed" },
-  pausing: { checkpointed: "paused", refused: "running", kill: "killing", fault: "failed" },
-  paused: { resume: "resuming", kill: "killing", fault: "failed" },
-  resuming: { started: "running", refused: "paused", kill: "killing", fault: "failed" },
+  creating: { started: "running", kill: "killing", release: "released", fault: "failed" },
+  running: { pause: "pausing", kill: "killing", release: "released", fault: "failed" },
+  pausing: { checkpointed: "paused", refused: "running", kill: "killing", release: "released", fault: "failed" },
+  paused: { resume: "resuming", kill: "killing", release: "released", fault: "failed" },
+  resuming: { started: "running", refused: "paused", kill: "killing", release: "released", fault: "failed" },
   killing: { removed: "killed", kill: "killing", fault: "failed" },
   killed: {},
-  failed: { kill: "killing" },
+  failed: { kill: "killing", release: "released" },
+  released: {},
 } as const satisfies Record<SandboxState, Partial<Record<SandboxEvent, SandboxState>>>;
 
 /** The state after `event`. An event that the table does not know here is our own mistake, not the user's. */
@@ -85,6 +88,8 @@ function adviceFor(state: SandboxState): string {
     case "killing":
     case "killed":
       return "It has ended: create a new one.";
+    case "released":
+      return "It lives on another machine: ask there.";
     case "failed":
       return "Its record says what happened and what survives; kill it to clean up.";
   }

@@ -65,8 +65,14 @@ export const SandboxRecord = z.discriminatedUnion("state", [
     /** What is still there, for the user's eyes. */
     survives: z.array(z.enum(["files", "checkpoints"])),
   }),
+  z.strictObject({ ...common, state: z.literal("released") }),
 ]);
 export type SandboxRecord = z.infer<typeof SandboxRecord>;
+
+const { version: _, ...portable } = common;
+/** What a sandbox takes along when it moves to another machine; the rest is in its checkpoint. */
+export const ImportedRecord = z.strictObject(portable);
+export type ImportedRecord = z.infer<typeof ImportedRecord>;
 
 /** What `create` takes. */
 export const CreateRequest = z.strictObject({

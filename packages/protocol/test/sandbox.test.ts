@@ -24,6 +24,7 @@ const held: Record<SandboxState, Record<string, unknown>> = {
   killing: { reason },
   killed: { reason, endedAtMs: 1_700_000_000_001 },
   failed: { reason, endedAtMs: 1_700_000_000_001, survives: ["files"] },
+  released: {},
 };
 const everything = { containerId, container, checkpoint: 3, reason, endedAtMs: 1_700_000_000_001, survives: [] };
 

@@ -12,6 +12,7 @@ export function toneOfState(state: SandboxState): Tone {
       return "busy";
     case "paused":
     case "killed":
+    case "released":
       return "quiet";
     case "failed":
       return "bad";

@@ -8,6 +8,8 @@ import type { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
 
+/** The largest number that names of layers and directories have room for. */
+export const lastCheckpoint = 999_999_999;
 /** Behind the number of a checkpoint that is gone. */
 const retiredMark = ".gone";
 

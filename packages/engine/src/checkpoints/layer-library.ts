@@ -1,6 +1,6 @@
 import { access, mkdir, readdir, readFile, rename } from "node:fs/promises";
 import { join } from "node:path";
-import { LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
+import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
 import { run } from "../process/run.ts";
 import { syncDirectory, writeDurably } from "../store/durable-file.ts";
@@ -12,6 +12,7 @@ import { CheckpointStore } from "./checkpoint-store.ts";
 import { digestLayer, stampLayer } from "./seal-layer.ts";
 
 const syncTimeoutMs = 10 * 60_000;
+const readTimeoutMs = 30 * 60_000;
 const mergeTimeoutMs = 30 * 60_000;
 
 /** What is known of a layer on this machine; kept beside it. */
@@ -125,6 +126,22 @@ export class LayerLibrary {
     const seal = await digestLayer(this.#trees(id), signal);
     if (seal.sha256 !== sha256) throw refuse("its files are not what was saved");
     await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
+  }
+
+  /** True if it is here, whole. */
+  async has(part: LayerPart): Promise<boolean> {
+    try {
+      await this.verify(part, AbortSignal.timeout(readTimeoutMs));
+      return true;
+    } catch (error) {
+      if (isSandboxError(error, "unrestorable")) return false;
+      throw error;
+    }
+  }
+
+  /** Writes its archive. */
+  async pack({ id }: LayerPart, _toPath: string, _signal: AbortSignal): Promise<void> {
+    throw new SandboxError("unsupported", `Cannot pack layer ${id}: this build has no archives yet`);
   }
 
   /** Runs `write`, after which manifests name these layers. Nothing is collected meanwhile. */

@@ -83,7 +83,7 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
     case "finish kill":
     case "discard":
       await removeContainers(context, record.id, undefined);
-      if (record.state === "killed") await context.store.remove(record.id);
+      if (record.state === "killed" || record.state === "released") await context.store.remove(record.id);
       else await life.kill({ kind: "server", message: plan.because });
       context.lives.delete(record.id);
       return { what, done: "removed", because: plan.because };

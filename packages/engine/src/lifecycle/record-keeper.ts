@@ -68,7 +68,7 @@ export class RecordKeeper {
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
       await this.#store.save(next).catch((error: unknown) => {
         // An end makes room, and must not fail for want of it. Unstored, the next server finds a sandbox whose container is gone.
-        const isEnd = event === "kill" || event === "fault";
+        const isEnd = event === "kill" || event === "release" || event === "fault";
         if (!isEnd || !hasErrno(error, ...noSpace)) throw error;
       });
       this.#record = next;
@@ -86,6 +86,14 @@ export class RecordKeeper {
       await this.#store.remove(this.#record.id);
       this.#record = { ...this.common, state: "killed", reason, endedAtMs: Date.now() };
       this.#tell({ type: "state", sandboxId: this.#record.id, atMs: Date.now(), from, to: "killed", reason });
+    });
+  }
+
+  /** Nothing of it is left here, and nothing is told: its release was. */
+  drop(): Promise<void> {
+    return this.#inTurn(async () => {
+      if (this.#record.state !== "released") throw new Error(`A ${this.#record.state} sandbox was not released`);
+      await this.#store.remove(this.#record.id);
     });
   }
 

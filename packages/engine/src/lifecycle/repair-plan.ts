@@ -24,6 +24,8 @@ export function repairPlan(record: SandboxRecord): RepairPlan {
       return { do: "finish kill", because: "the server stopped while it was being killed" };
     case "killed":
       return { do: "discard", because: "it has ended" };
+    case "released":
+      return { do: "discard", because: "it lives on another machine" };
     case "paused":
       return { do: "keep", because: "it is paused" };
     case "failed":

@@ -1,18 +1,19 @@
+import { once } from "node:events";
 import { SandboxError, type ContainerId, type EndReason, type SandboxRecord, type SandboxUsage } from "@atoll/protocol";
 import { startFailed } from "../drivers/container-runs.ts";
-import type { Container, ContainerExit, Driver, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
+import type { Container, Driver, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
+import { endReason, explainEnd } from "./container-end.ts";
 import type { EventLog } from "./event-log.ts";
+import { watchLifetime } from "./lifetime.ts";
 import type { RecordKeeper } from "./record-keeper.ts";
 
 /** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
 const abandonStartMs = 5_000;
-/** Node cannot wait longer than this at once. */
-const longestTimerMs = 2 ** 31 - 1;
 
 export interface SandboxLifeOptions {
   keeper: RecordKeeper;
@@ -23,6 +24,8 @@ export interface SandboxLifeOptions {
   /** How long the guest may take to answer the first greeting. */
   startTimeoutMs: number;
   onEgress?: EgressHandler | undefined;
+  /** Told of each step of a release. */
+  onRelease: (step: string) => Promise<void>;
   /** Called once, when the sandbox is gone for good; removes what it shared with nobody. */
   onGone: () => Promise<void>;
 }
@@ -57,7 +60,7 @@ export class SandboxLife {
   #channel: GuestChannel | undefined;
   #watchedChannel: GuestChannel | undefined;
   #monitor: UsageMonitor | undefined;
-  #lifetimeTimer: NodeJS.Timeout | undefined;
+  #stopLifetime: () => void = () => undefined;
   #killRequested = new AbortController();
   #starting: Promise<void> = Promise.resolve();
   #killing: Promise<void> | undefined;
@@ -184,11 +187,12 @@ export class SandboxLife {
 
   /** Idempotent; the first reason counts. One that rejects has not happened, and may be asked for again. */
   kill(reason: EndReason): Promise<void> {
-    this.#killing ??= this.#kill(reason).catch((error: unknown) => {
-      this.#killing = undefined;
-      throw error;
-    });
-    return this.#killing;
+    return this.#endOnce(() => this.#kill(reason));
+  }
+
+  /** Removes it from here as `kill` does, without an end to tell of: it lives elsewhere. */
+  release(): Promise<void> {
+    return this.#endOnce(() => this.#release());
   }
 
   /** Lets go without ending anything: the sandbox runs on for the next server. */
@@ -269,7 +273,7 @@ export class SandboxLife {
     const channelOptions = {
       paths: container.fifos,
       signal: AbortSignal.any([options.signal, launcherGone.signal]),
-      explainEnd: async () => this.#explain(await container.findExit()),
+      explainEnd: async () => explainEnd(this.record, await container.findExit()),
     };
     try {
       if (this.#channel?.isOpen === true) await this.#channel.moveTo(channelOptions);
@@ -310,42 +314,60 @@ export class SandboxLife {
   }
 
   #watchLifetime(): void {
-    clearTimeout(this.#lifetimeTimer);
-    const { expiresAtMs } = this.record;
-    if (expiresAtMs === undefined) return;
-    const leftMs = expiresAtMs - Date.now();
-    const expire = (): void => {
-      if (Date.now() < expiresAtMs) return this.#watchLifetime();
-      const { lifetimeMs = 0 } = this.record.limits;
+    this.#stopLifetime();
+    const { record } = this;
+    this.#stopLifetime = watchLifetime(record, () => {
+      const { lifetimeMs = 0 } = record.limits;
       this.#options.events.tell({
         type: "limit.hit",
-        sandboxId: this.record.id,
+        sandboxId: record.id,
         atMs: Date.now(),
         limit: "lifetime",
-        used: Date.now() - this.record.createdAtMs,
+        used: Date.now() - record.createdAtMs,
         allowed: lifetimeMs,
         consequence: "the sandbox is killed",
       });
       this.kill({ kind: "lifetime", message: `it has lived for ${lifetimeMs} ms` }).catch(warn);
-    };
-    this.#lifetimeTimer = setTimeout(expire, Math.min(Math.max(0, leftMs), longestTimerMs));
-    this.#lifetimeTimer.unref();
+    });
+  }
+
+  #endOnce(end: () => Promise<void>): Promise<void> {
+    this.#killing ??= end().catch((error: unknown) => {
+      this.#killing = undefined;
+      throw error;
+    });
+    return this.#killing;
   }
 
   async #kill(reason: EndReason): Promise<void> {
-    const { keeper, onGone } = this.#options;
+    const { keeper } = this.#options;
     this.#stopWatching();
     await keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
-    this.#killRequested.abort(
-      new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${reason.message}`),
-    );
+    await this.#clear(reason.message);
+    await keeper.forget(reason);
+    await this.#options.onGone();
+  }
+
+  async #release(): Promise<void> {
+    const { keeper, onRelease, onGone } = this.#options;
+    this.#stopWatching();
+    await keeper.apply("release", (common) => ({ ...common, state: "released" }));
+    await onRelease("intent");
+    await this.#clear("it lives on another machine");
+    await onRelease("stopped");
+    await keeper.drop();
+    await onRelease("removed");
+    await onGone();
+  }
+
+  /** Ends whatever is under way and whatever runs. */
+  async #clear(because: string): Promise<void> {
+    this.#killRequested.abort(new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${because}`));
     const abandoned = AbortSignal.timeout(abandonStartMs);
-    await Promise.race([this.#starting, aborted(abandoned)]);
+    await Promise.race([this.#starting, once(abandoned, "abort")]);
     if (abandoned.aborted) void this.#starting.then(() => this.#removeContainer()).catch(warn);
     this.#channel?.close();
     await this.#removeContainer();
-    await keeper.forget(reason);
-    await onGone();
   }
 
   #failInBackground(reason: EndReason): void {
@@ -354,42 +376,17 @@ export class SandboxLife {
 
   #stopWatching(): void {
     this.#monitor?.stop();
-    clearTimeout(this.#lifetimeTimer);
+    this.#stopLifetime();
   }
 
   async #removeContainer(): Promise<void> {
     if (this.#containerId !== undefined) await this.#options.driver.remove(this.#containerId, this.#options.layout);
   }
-
-  #explain(exit: ContainerExit): SandboxError {
-    const { id, limits } = this.record;
-    const how = exit.outOfMemory
-      ? `it used more than its ${limits.memoryBytes} bytes of memory`
-      : `its runtime ended with ${exit.signal ?? (exit.exitCode === null ? "no status" : `exit code ${exit.exitCode}`)}`;
-    return new SandboxError("sandbox_ended", `Cannot go on: sandbox ${id} has ended: ${how}`, {
-      suggestion: exit.outOfMemory
-        ? "Raise limits.memoryBytes, or use less."
-        : "details.stderr has the runtime's own words.",
-      details: { sandboxId: id, outOfMemory: exit.outOfMemory, stderr: exit.stderr },
-    });
-  }
-}
-
-function endReason(error: SandboxError): EndReason {
-  if (error.code === "guest_violation") return { kind: "guest", message: error.message };
-  const kind = error.details["outOfMemory"] === true ? "memory" : "exited";
-  return { kind, message: error.message };
 }
 
 /** An absent base is no field at all. */
 export function based(base: number | undefined): { base?: number } {
   return base === undefined ? {} : { base };
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    signal.addEventListener("abort", () => resolve(), { once: true });
-  });
 }
 
 /** Background work has nobody to reject to; a person reads it in the log. */

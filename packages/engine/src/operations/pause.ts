@@ -7,7 +7,7 @@ import {
   type PhaseTimes,
 } from "@atoll/protocol";
 import { cheapestMerge } from "../checkpoints/bound-stack.ts";
-import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
@@ -30,6 +30,8 @@ export interface PauseOptions {
   force?: boolean;
   /** Until the sandbox is being paused; from then on the caller may leave and the work goes on. */
   signal?: AbortSignal;
+  /** The number of the checkpoint, larger than any before; the next one if not given. */
+  checkpoint?: number;
 }
 
 export interface PauseResult {
@@ -81,7 +83,7 @@ export function pauseSandbox(
     }
     const store = new CheckpointStore(layout);
     const parent = base === undefined ? undefined : await store.read(base);
-    const n = await store.next();
+    const n = await numberFor(store, options.checkpoint);
     const clock = new PhaseClock();
     const pause: Pause = { context, life, freezer: driver.freezer, store, container, n, parent, killed, clock };
     await keeper.apply("pause", (common) => ({
@@ -96,6 +98,15 @@ export function pauseSandbox(
     const manifest = await save(pause);
     const { phases, totalMs } = clock;
     return { checkpoint: manifest.n, phases, totalMs, ended };
+  });
+}
+
+async function numberFor(store: CheckpointStore, asked: number | undefined): Promise<number> {
+  const next = await store.next();
+  if (asked === undefined) return next;
+  if (Number.isInteger(asked) && asked >= next && asked <= lastCheckpoint) return asked;
+  throw new SandboxError("invalid_argument", `Cannot make checkpoint ${asked}: the next one is ${next}`, {
+    details: { checkpoint: asked, next },
   });
 }
 

@@ -141,6 +141,11 @@ export class CheckpointLayout {
     return join(this.dir, "guest");
   }
 
+  /** An archive of the sandbox's `ownerDir` at that moment. */
+  get ownerFile(): string {
+    return join(this.dir, "owner.pack");
+  }
+
   /** How the program that writes the memory image ended, written when it has. */
   get outcomeFile(): string {
     return join(this.dir, "outcome");

@@ -134,7 +134,7 @@ describe("what is left on the host", () => {
 });
 
 describe("a sandbox found half-done", () => {
-  test.for(["creating", "killing", "killed"] as const)("%s: nothing of it is left", async (state) => {
+  test.for(["creating", "killing", "killed", "released"] as const)("%s: nothing of it is left", async (state) => {
     const record = await addRecord(state);
     await addContainer(layout.sandbox(record.id).dir);
     expect(await reconcile(context)).toMatchObject([{ what: `sandbox ${record.id}`, done: "removed" }]);

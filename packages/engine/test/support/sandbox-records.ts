@@ -18,6 +18,7 @@ export function recordIn<S extends SandboxState>(
     killing: { reason },
     killed: { reason, endedAtMs: 2 },
     failed: { reason, endedAtMs: 2, survives: ["files"] },
+    released: {},
   }[state];
   const common = { version: 1, id, driver: "gvisor", template: "host", createdAtMs: 1, labels: {} };
   const record = SandboxRecord.parse({ ...common, limits: SandboxLimits.parse({}), state, ...parts });

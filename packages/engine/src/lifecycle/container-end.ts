@@ -1,0 +1,21 @@
+import { SandboxError, type EndReason, type SandboxRecord } from "@atoll/protocol";
+import type { ContainerExit } from "../drivers/driver.ts";
+
+/** What whoever talks to the sandbox is told when its container has ended. */
+export function explainEnd({ id, limits }: SandboxRecord, exit: ContainerExit): SandboxError {
+  const how = exit.outOfMemory
+    ? `it used more than its ${limits.memoryBytes} bytes of memory`
+    : `its runtime ended with ${exit.signal ?? (exit.exitCode === null ? "no status" : `exit code ${exit.exitCode}`)}`;
+  return new SandboxError("sandbox_ended", `Cannot go on: sandbox ${id} has ended: ${how}`, {
+    suggestion: exit.outOfMemory
+      ? "Raise limits.memoryBytes, or use less."
+      : "details.stderr has the runtime's own words.",
+    details: { sandboxId: id, outOfMemory: exit.outOfMemory, stderr: exit.stderr },
+  });
+}
+
+export function endReason(error: SandboxError): EndReason {
+  if (error.code === "guest_violation") return { kind: "guest", message: error.message };
+  const kind = error.details["outOfMemory"] === true ? "memory" : "exited";
+  return { kind, message: error.message };
+}
