@@ -31,9 +31,9 @@ export function replacedMeanwhile(key: string, place: string): SandboxError {
   });
 }
 
-/** Whether a whole object may be read when it is read once more from its start. */
-export const canReadAnew = (error: unknown): boolean =>
-  isCut(error) || (isSandboxError(error, "unavailable") && error.details["reason"] === "replaced");
+/** A whole object may be read when it is read once more from its start. */
+export const isReplaced = (error: unknown): boolean =>
+  isSandboxError(error, "unavailable") && error.details["reason"] === "replaced";
 
 /** Waits no longer than its caller wants to; the work goes on for others. */
 export function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {

@@ -1,6 +1,6 @@
 import { isSandboxError } from "@atoll/protocol";
 import { Gate } from "../bucket/gate.ts";
-import { absentAsUndefined, canReadAnew, cutAsUnavailable, replacedMeanwhile, signalOf } from "../bucket/outcomes.ts";
+import { absentAsUndefined, cutAsUnavailable, isReplaced, replacedMeanwhile, signalOf } from "../bucket/outcomes.ts";
 import { downloadObject, type ObjectSource, readObject } from "../bucket/read-object.ts";
 import { resumedRead } from "../bucket/resumed-read.ts";
 import { retried } from "../bucket/retry.ts";
@@ -29,7 +29,8 @@ interface Target {
   signal: AbortSignal;
 }
 
-const wholeReadAttempts = 4;
+/** Among many writers a version may be gone before it is read, time and again; each time one of them has got on. */
+const wholeReadAttempts = 100;
 /** No key has a tilde. */
 const partsFolder = "~parts/";
 
@@ -54,7 +55,7 @@ export class GcsObjectStore implements ObjectStore {
 
   async get(key: string, options?: CallOptions): Promise<{ data: Buffer; info: ObjectInfo } | undefined> {
     const { signal } = this.#call(key, options);
-    return retried(wholeReadAttempts, signal, canReadAnew, async () => {
+    return retried(wholeReadAttempts, signal, isReplaced, async () => {
       const info = await this.stat(key, { signal });
       if (info === undefined) return undefined;
       assertSmallObject(key, info.sizeBytes);
