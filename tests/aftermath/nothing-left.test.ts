@@ -1,6 +1,6 @@
 import { readdir, rm } from "node:fs/promises";
 import { afterAll, describe, expect, test } from "vitest";
-import { hostLeftovers } from "../support/host-leftovers.ts";
+import { allLeftovers } from "../support/host-leftovers.ts";
 import { testRoot, usedDataDirs } from "../support/test-root.ts";
 
 /** Runs after every other project. */
@@ -10,10 +10,7 @@ describe("after all tests", () => {
   });
 
   test("no process, mount, cgroup or sandbox directory of any test is left on the host", async () => {
-    const dirs = await usedDataDirs();
-    const nothing = { processes: [], mounts: [], cgroups: [], sandboxes: [] };
-    const leftovers = await Promise.all(dirs.map(async (dir) => [dir, await hostLeftovers(dir)] as const));
-    expect(leftovers.filter(([, left]) => JSON.stringify(left) !== JSON.stringify(nothing))).toEqual([]);
+    expect(await allLeftovers(await usedDataDirs())).toEqual({});
   });
 
   test("every data directory was removed by the test that made it", async () => {

@@ -9,8 +9,37 @@ export interface Leftovers {
   sandboxes: string[];
 }
 
+/** What all processes of this host say of themselves. */
+type Host = readonly { pid: number; command: string; mounts: string[] }[];
+
 /** Everything on this host that belongs to the sandboxes of a data directory, found without the engine's help. */
 export async function hostLeftovers(dataDir: string): Promise<Leftovers> {
+  return leftoversOf(dataDir, await readHost());
+}
+
+/** The same for many, of which those that have left nothing are left out. */
+export async function allLeftovers(dataDirs: readonly string[]): Promise<Record<string, Leftovers>> {
+  const host = await readHost();
+  const found: Record<string, Leftovers> = {};
+  for (const dir of dataDirs) {
+    const left = await leftoversOf(dir, host);
+    if (Object.values(left).flat().length > 0) found[dir] = left;
+  }
+  return found;
+}
+
+async function readHost(): Promise<Host> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  return Promise.all(
+    pids.map(async (pid) => {
+      const command = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
+      const table = await readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "");
+      return { pid: Number(pid), command, mounts: table.split("\n").map((line) => line.split(" ")[4] ?? "") };
+    }),
+  );
+}
+
+async function leftoversOf(dataDir: string, host: Host): Promise<Leftovers> {
   const cgroups = await findCgroups(dataDir);
   const pids = new Set<number>();
   const mounts = new Set<string>();
@@ -18,15 +47,9 @@ export async function hostLeftovers(dataDir: string): Promise<Leftovers> {
     const text = await readFile(join(directory, "cgroup.procs"), "utf8").catch(() => "");
     for (const line of text.split("\n")) if (line !== "") pids.add(Number(line));
   }
-  for (const name of await readdir("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const command = await readFile(`/proc/${name}/cmdline`, "utf8").catch(() => "");
-    if (command.includes(`${dataDir}/sandboxes/`)) pids.add(Number(name));
-    const table = await readFile(`/proc/${name}/mountinfo`, "utf8").catch(() => "");
-    for (const line of table.split("\n")) {
-      const target = line.split(" ")[4] ?? "";
-      if (target.startsWith(`${dataDir}/`)) mounts.add(target);
-    }
+  for (const process of host) {
+    if (process.command.includes(`${dataDir}/sandboxes/`)) pids.add(process.pid);
+    for (const target of process.mounts) if (target.startsWith(`${dataDir}/`)) mounts.add(target);
   }
   return {
     processes: [...pids].toSorted((a, b) => a - b),
