@@ -15,10 +15,14 @@ export interface Samples {
   rival: number[];
 }
 
+export type Phases = Record<string, number[]>;
+
 interface Findings {
   checks: Check[];
   /** Worth knowing, without a say in the verdict. */
   notes?: string[];
+  /** What the times of ours are made of, one sample of each per round. */
+  phases?: Phases;
 }
 
 interface Description {

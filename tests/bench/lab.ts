@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Engine, type Process, type Sandbox } from "@atoll/engine";
+import type { SandboxLimitsInput } from "@atoll/protocol";
 import { RawRunsc, type UserIds } from "./raw-runsc.ts";
 import { Workbench, type WorkbenchOptions } from "./workbench.ts";
 
@@ -38,8 +39,8 @@ export class Lab extends Workbench {
     }
   }
 
-  create(): Promise<Sandbox> {
-    return this.engine.create({ template: "host", driver: "gvisor" }, { signal: this.signal });
+  create(limits: SandboxLimitsInput = {}): Promise<Sandbox> {
+    return this.engine.create({ template: "host", driver: "gvisor", limits }, { signal: this.signal });
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {

@@ -8,6 +8,9 @@ import { exec, execConcurrent } from "./engine/exec.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
 import { readCommit, readMachine } from "./machine.ts";
+import { fork } from "./persist/fork.ts";
+import { layers } from "./persist/layers.ts";
+import { pause, resume } from "./persist/pause-resume.ts";
 import { Progress } from "./progress.ts";
 import { formatReport, type Report } from "./report.ts";
 import { runBenchmark } from "./run-benchmark.ts";
@@ -30,6 +33,10 @@ const benchmarks: readonly Benchmark[] = [
   burst,
   durability,
   streams,
+  pause,
+  resume,
+  layers,
+  fork,
 ];
 
 const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { closeSync, constants, openSync } from "node:fs";
+import { closeSync, constants, openSync, writeSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { Socket } from "node:net";
 import { join } from "node:path";
@@ -108,24 +108,37 @@ export class RawBundle implements AsyncDisposable {
 
   async specify(spec: OciSpec): Promise<void> {
     await writeFile(join(this.#dir, "config.json"), JSON.stringify(spec));
-    await outputOf("mkfifo", [join(this.#dir, "stdout")]);
+    await outputOf("mkfifo", [this.#fifo("stdin"), this.#fifo("stdout")]);
   }
 
   /** Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. */
   start(): Socket {
-    const fifo = join(this.#dir, "stdout");
-    const readFd = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
-    const writeFd = openSync(fifo, constants.O_WRONLY);
-    const errorFd = openSync(join(this.#dir, "stderr"), "a");
-    const [program = "", ...flags] = this.#runtime;
-    this.#child = spawn(program, [...flags, "run", "--bundle", this.#dir, this.id], {
-      env: hostEnvironment,
-      stdio: ["ignore", writeFd, errorFd],
-      detached: true,
-    });
-    closeSync(writeFd);
-    closeSync(errorFd);
-    return new Socket({ fd: readFd, readable: true, writable: false });
+    return this.#open("run");
+  }
+
+  /** Starts it in the foreground from what `checkpoint` has saved. */
+  restore(): Socket {
+    return this.#open("restore", "--image-path", this.#imageDir);
+  }
+
+  /** To its stdin, which never ends. */
+  say(text: string): void {
+    const fd = openSync(this.#fifo("stdin"), constants.O_RDWR | constants.O_NONBLOCK);
+    writeSync(fd, text);
+    closeSync(fd);
+  }
+
+  /** `runsc checkpoint` to its end. */
+  async checkpoint(): Promise<void> {
+    await rm(this.#imageDir, { recursive: true, force: true });
+    const exitCode = await this.#call("checkpoint", "--image-path", this.#imageDir, this.id);
+    if (exitCode !== 0) throw new Error(`runsc checkpoint ended with ${exitCode}: ${await this.stderr()}`);
+  }
+
+  /** Of one that was saved: its container goes, its files stay for `restore`. */
+  async clear(): Promise<void> {
+    await this.#call("delete", "--force", this.id);
+    await this.exited();
   }
 
   /** Settles when `runsc run` has ended. */
@@ -154,16 +167,36 @@ export class RawBundle implements AsyncDisposable {
 
   /** Idempotent: container, mounts and files. */
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#child !== undefined) {
-      await this.#call("delete", "--force", this.id);
-      await this.exited();
-    }
+    if (this.#child !== undefined) await this.clear();
     for (let target = this.#mounts.pop(); target !== undefined; target = this.#mounts.pop()) {
       // A process that is just going may still be in it: it then goes with the last of them.
       if ((await exitCodeOf("umount", [target])) !== 0) await exitCodeOf("umount", ["--lazy", target]);
     }
     await rm(this.#dir, { recursive: true, force: true });
     this.onRemoved();
+  }
+
+  #open(...words: string[]): Socket {
+    const readFd = openSync(this.#fifo("stdout"), constants.O_RDONLY | constants.O_NONBLOCK);
+    const writeFd = openSync(this.#fifo("stdout"), constants.O_WRONLY);
+    const inputFd = openSync(this.#fifo("stdin"), constants.O_RDWR);
+    const errorFd = openSync(join(this.#dir, "stderr"), "a");
+    const [program = "", ...flags] = this.#runtime;
+    this.#child = spawn(program, [...flags, ...words, "--bundle", this.#dir, this.id], {
+      env: hostEnvironment,
+      stdio: [inputFd, writeFd, errorFd],
+      detached: true,
+    });
+    for (const fd of [inputFd, writeFd, errorFd]) closeSync(fd);
+    return new Socket({ fd: readFd, readable: true, writable: false });
+  }
+
+  #fifo(name: "stdin" | "stdout"): string {
+    return join(this.#dir, name);
+  }
+
+  get #imageDir(): string {
+    return join(this.#dir, "image");
   }
 
   #call(...args: string[]): Promise<number> {

@@ -14,6 +14,8 @@ export interface Result {
   bar: string;
   ok: boolean;
   n: number;
+  /** What ours is made of; null where it was not taken apart. */
+  phases: Record<string, Summary> | null;
   checks: Check[];
   notes: string[];
   error: string | null;
@@ -78,15 +80,22 @@ function toRow(result: Result): string[] {
   ];
 }
 
-function formatRemarks({ name, checks, notes, error, load }: Result): string[] {
+function formatRemarks({ name, checks, notes, phases, error, load }: Result): string[] {
   return [
     ...(error === null ? [] : [`${name}: ERROR ${error}`]),
     ...checks.map(({ text, isMet }) => `${name}: ${isMet ? "ok" : "MISSED"}: ${text}`),
     ...notes.map((note) => `${name}: ${note}`),
+    ...(phases === null ? [] : [`${name}: p50 of its phases: ${formatPhases(phases)}`]),
     ...(load.isQuiet
       ? []
       : [`${name}: others kept the machine busy (load ${load.average[0]?.toFixed(2)}): measure again`]),
   ];
+}
+
+function formatPhases(phases: Record<string, Summary>): string {
+  return Object.entries(phases)
+    .map(([phase, { p50 }]) => `${phase} ${formatNumber(p50)}`)
+    .join(", ");
 }
 
 function formatVerdict(results: readonly Result[]): string {

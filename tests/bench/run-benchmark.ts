@@ -1,9 +1,9 @@
 import { describeBar, judge } from "./bar.ts";
-import type { Benchmark } from "./benchmark.ts";
+import type { Benchmark, Phases } from "./benchmark.ts";
 import { Lab } from "./lab.ts";
 import { QuietWatch } from "./load.ts";
 import type { Result } from "./report.ts";
-import { summarize } from "./statistics.ts";
+import { summarize, type Direction, type Summary } from "./statistics.ts";
 import { Workbench, type WorkbenchOptions } from "./workbench.ts";
 
 export type RunOptions = Omit<WorkbenchOptions, "quiet">;
@@ -26,6 +26,7 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
     bar: describeBar(bar, unit),
     ok: false,
     n: 0,
+    phases: null,
     checks: [],
     notes: [],
     error: null,
@@ -37,8 +38,9 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
     const rival = measured.rival === null ? null : summarize(measured.rival, better);
     const { ratio, isMet } = judge(bar, ours, rival);
     const { checks, notes = [] } = measured;
+    const phases = measured.phases === undefined ? null : summarizePhases(measured.phases, better);
     const ok = isMet && checks.every((check) => check.isMet);
-    Object.assign(result, { ours, rival, ratio, ok, n: measured.ours.length, checks, notes });
+    Object.assign(result, { ours, rival, ratio, ok, n: measured.ours.length, phases, checks, notes });
   } catch (error) {
     progress.end();
     if (error !== signal.reason) console.error(error);
@@ -49,6 +51,10 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
   }
   result.load = quiet.load;
   return result;
+}
+
+function summarizePhases(phases: Phases, better: Direction): Record<string, Summary> {
+  return Object.fromEntries(Object.entries(phases).map(([phase, samples]) => [phase, summarize(samples, better)]));
 }
 
 /** A place of its own for each: nothing that one benchmark leaves in memory or on disk is there for the next. */

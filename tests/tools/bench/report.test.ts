@@ -12,6 +12,7 @@ const result: Result = {
   bar: "ratio ≤ 0.35",
   ok: true,
   n: 3,
+  phases: null,
   checks: [],
   notes: [],
   error: null,
@@ -63,6 +64,13 @@ test("a benchmark that broke has its row and its reason", () => {
   const text = formatReport(report({ ...result, ours: null, rival: null, ratio: null, ok: false, error: "no guest" }));
   expect(text).toContain("engine.exec: ERROR no guest");
   expect(text).toMatch(/^engine\.exec +3 +- +-/m);
+});
+
+test("what a time is made of stands beneath the table", () => {
+  const phases = { freeze: summarize([4, 5], "lower"), save: summarize([6, 7], "lower") };
+  expect(formatReport(report({ ...result, phases }))).toContain(
+    "engine.exec: p50 of its phases: freeze 4.00, save 6.00",
+  );
 });
 
 test("text stands left and numbers right", () => {
