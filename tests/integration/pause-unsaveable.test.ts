@@ -44,6 +44,23 @@ test("with force exactly the processes in the way are ended, and told", async ()
   await sandbox.kill();
 });
 
+test("a refused pause wakes all but what was stopped before", async () => {
+  const sandbox = await host.engine.create({});
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
+  const talk = new Conversation(holding);
+  await talk.until(/held\n/);
+  const stopped = await sandbox.spawn({ argv: ["bash", "-c", "kill -STOP $$; echo woken"] });
+  await runIn(sandbox, `until grep -q ') T ' /proc/${stopped.pid}/stat; do :; done`);
+  for (let round = 1; round <= 3; round += 1) {
+    await expect(host.engine.pause(sandbox.id)).rejects.toMatchObject({ code: "unsaveable" });
+    await holding.writeStdin(`round ${round}\n`);
+    expect(await talk.until(/\n/)).toBe(`round ${round}\n`);
+  }
+  await runIn(sandbox, `kill -CONT ${stopped.pid}`);
+  await new Conversation(stopped).until(/woken\n/);
+  await sandbox.kill();
+});
+
 test("a deleted directory in which a process works is refused by name", async () => {
   const sandbox = await host.engine.create({});
   const command = "mkdir work; cd work; rmdir ../work; echo there; exec sleep 1000";

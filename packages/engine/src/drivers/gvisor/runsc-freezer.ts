@@ -7,6 +7,7 @@ import { hasErrno } from "../../support/errno.ts";
 import { pollUntil } from "../../support/poll-until.ts";
 import type { Freezer } from "../driver.ts";
 import { guestAnnotation } from "./oci-spec.ts";
+import { RunscControl } from "./runsc-control.ts";
 
 const commandTimeoutMs = 30_000;
 /** Writing gigabytes of memory takes a while. */
@@ -20,10 +21,10 @@ const rootInside = "/root";
 const recordOutcome =
   'out=$1; shift; "$@" 2>"$out.stderr"; code=$?; echo $code >"$out.new" && mv "$out.new" "$out"; exit $code';
 
-const StateFile = z.object({ sandbox: z.object({ pid: z.int().min(1) }) });
+const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 const SpecFile = z.object({ annotations: z.object({ [guestAnnotation]: z.string() }) });
 
-/** Freezes and saves containers with runsc's own commands, which find the container by its state directory. */
+/** Freezes containers through runsc's socket where it is understood, and does all else with runsc's own commands, which find the container by its state directory. */
 export class RunscFreezer implements Freezer {
   readonly runtime: { version: string; platform: string };
   #runscPath: string;
@@ -34,21 +35,21 @@ export class RunscFreezer implements Freezer {
   }
 
   async freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
+    if (await this.#control(ref, layout).freeze()) return;
     const { exitCode, stderr } = await this.#runsc(ref, layout, "pause");
     if (exitCode !== 0) throw commandFailed("freeze", ref, stderr);
   }
 
   async thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
+    const { status } = await readState(ref, layout);
+    if (status !== "paused") return this.#control(ref, layout).thaw();
     const { exitCode, stderr } = await this.#runsc(ref, layout, "resume");
-    if (exitCode !== 0 && !/not paused|while not paused|state running/i.test(stderr)) {
-      throw commandFailed("wake", ref, stderr);
-    }
+    if (exitCode !== 0) throw commandFailed("wake", ref, stderr);
   }
 
   async findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]> {
-    const { runtimeState, rootfs } = layout.run(ref.id);
-    const stateFile = `${runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
-    const { sandbox } = StateFile.parse(JSON.parse(await readFile(stateFile, "utf8")));
+    const { rootfs } = layout.run(ref.id);
+    const { sandbox } = await readState(ref, layout);
     const fdDir = `/proc/${sandbox.pid}/fd`;
     const found = new Set<string>();
     for (const fd of await readdir(fdDir)) {
@@ -86,6 +87,10 @@ export class RunscFreezer implements Freezer {
     return spec.annotations[guestAnnotation];
   }
 
+  #control(ref: ContainerRef, layout: SandboxLayout): RunscControl {
+    return new RunscControl(layout.run(ref.id).runtimeState, ref.id);
+  }
+
   #saveWords(target: CheckpointLayout): string[] {
     return ["checkpoint", "--image-path", target.memoryDir];
   }
@@ -98,6 +103,11 @@ export class RunscFreezer implements Freezer {
     const [file = "", ...args] = this.#command(ref, layout, [word]);
     return run(file, args, { signal: AbortSignal.timeout(commandTimeoutMs), timeoutMs: commandTimeoutMs });
   }
+}
+
+async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.infer<typeof StateFile>> {
+  const path = `${layout.run(ref.id).runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
+  return StateFile.parse(JSON.parse(await readFile(path, "utf8")));
 }
 
 /** Whether a file may really be called so: a name can end like the kernel's mark. */

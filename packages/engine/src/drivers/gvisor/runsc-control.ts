@@ -1,0 +1,126 @@
+import { once } from "node:events";
+import { open } from "node:fs/promises";
+import { connect, type Socket } from "node:net";
+import { SandboxError, type ContainerId } from "@atoll/protocol";
+import { z } from "zod";
+import { hasErrno } from "../../support/errno.ts";
+
+/** A sandbox with thousands of threads has a long answer; one that sends more than this is not runsc as we know it. */
+const mostAnswerBytes = 64 * 1024 * 1024;
+const answerTimeoutMs = 30_000;
+
+const Answer = z.object({ success: z.boolean(), err: z.string(), result: z.unknown() });
+type Answer = z.infer<typeof Answer>;
+
+/**
+ * The socket on which runsc's own commands talk to a sandbox. Starting one of these commands takes longer than all that it does; asked directly, the sandbox
+ * freezes in a millisecond. It counts how often it was frozen and dies of being woken once too often, so it is looked at first.
+ */
+export class RunscControl {
+  #stateDir: string;
+  #id: ContainerId;
+
+  constructor(stateDir: string, id: ContainerId) {
+    this.#stateDir = stateDir;
+    this.#id = id;
+  }
+
+  /** False: it cannot be frozen this way, and nothing has changed. */
+  async freeze(): Promise<boolean> {
+    if ((await this.#call("containerManager.Pause"))?.success !== true) return false;
+    if ((await this.#isFrozen()) === true) return true;
+    await this.#wake();
+    return false;
+  }
+
+  /** Does nothing to a container that is not frozen. */
+  async thaw(): Promise<void> {
+    while ((await this.#isFrozen()) === true) await this.#wake();
+  }
+
+  async #wake(): Promise<void> {
+    const answer = await this.#call("containerManager.Resume");
+    if (answer?.success === true) return;
+    throw new SandboxError("internal", `Cannot wake container ${this.#id}: ${answer?.err ?? "it does not listen"}`);
+  }
+
+  /** Undefined: it does not tell. */
+  async #isFrozen(): Promise<boolean | undefined> {
+    const answer = await this.#call("debug.Stacks");
+    return answer?.success === true && typeof answer.result === "string" ? areAllStopped(answer.result) : undefined;
+  }
+
+  /** Undefined: nobody listens there. */
+  async #call(method: string): Promise<Answer | undefined> {
+    // The path of the socket may be longer than the kernel takes; that of its directory is shortened.
+    const directory = await open(this.#stateDir, "r");
+    try {
+      const socket = connect(`/proc/self/fd/${directory.fd}/runsc-${this.#id}.sock`);
+      try {
+        return await this.#exchange(socket, method);
+      } finally {
+        socket.destroy();
+      }
+    } finally {
+      await directory.close();
+    }
+  }
+
+  async #exchange(socket: Socket, method: string): Promise<Answer | undefined> {
+    const signal = AbortSignal.timeout(answerTimeoutMs);
+    try {
+      await once(socket, "connect", { signal });
+    } catch (error) {
+      if (hasErrno(error, "ENOENT", "ECONNREFUSED")) return undefined;
+      throw this.#unanswered(method, error);
+    }
+    socket.end(JSON.stringify({ method, arg: null }));
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    const abort = (): void => void socket.destroy(new Error("no answer in time"));
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      for await (const chunk of socket) {
+        chunks.push(chunk as Buffer);
+        bytes += (chunk as Buffer).byteLength;
+        if (bytes > mostAnswerBytes) throw new Error(`its answer is longer than ${mostAnswerBytes} bytes`);
+        // The last byte of an answer, and of many other pieces.
+        if ((chunk as Buffer).at(-1) !== closingBrace) continue;
+        const answer = parseAnswer(Buffer.concat(chunks).toString("utf8"));
+        if (answer !== undefined) return answer;
+      }
+      throw new Error("it hung up");
+    } catch (cause) {
+      throw this.#unanswered(method, cause);
+    } finally {
+      signal.removeEventListener("abort", abort);
+    }
+  }
+
+  #unanswered(method: string, cause: unknown): SandboxError {
+    return new SandboxError("internal", `Cannot talk to container ${this.#id}: ${method} was not answered`, { cause });
+  }
+}
+
+const closingBrace = "}".codePointAt(0);
+
+/** Undefined: there is more to come. */
+function parseAnswer(text: string): Answer | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  return Answer.parse(value);
+}
+
+/**
+ * Whether each thread inside stands still, told from where runsc's own threads for them are. One alone may stand still for reasons of its own: it was sent SIGSTOP, or waits
+ * for a child that it lent its memory. Undefined: there are none to be seen, which is never so.
+ */
+export function areAllStopped(stacks: string): boolean | undefined {
+  const tasks = stacks.split("\n\n").filter((stack) => stack.includes("kernel.(*Task).run("));
+  if (tasks.length === 0) return undefined;
+  return tasks.every((stack) => stack.includes("kernel.(*Task).doStop("));
+}

@@ -1,0 +1,89 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { ContainerId } from "@atoll/protocol";
+import { describe, expect, test } from "vitest";
+import { areAllStopped, RunscControl } from "../../src/drivers/gvisor/runsc-control.ts";
+import { FakeSentry, runningStack, stoppedStack } from "../support/fake-sentry.ts";
+import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+const id = ContainerId.parse(`atoll-${"c".repeat(24)}`);
+
+/** Deeper than the name of a socket can be long. */
+async function stateDirectory(temporary: TemporaryDirectory): Promise<string> {
+  const dir = join(temporary.path, "deep".repeat(30));
+  await mkdir(dir);
+  return dir;
+}
+
+describe("freezing through runsc's socket", () => {
+  test("it is frozen and woken, once each, and waking one that is awake does nothing", async () => {
+    using temporary = new TemporaryDirectory();
+    const dir = await stateDirectory(temporary);
+    await using sentry = await FakeSentry.listen(dir, id);
+    const control = new RunscControl(dir, id);
+    expect(await control.freeze()).toBe(true);
+    expect(sentry.frozen).toBe(1);
+    await control.thaw();
+    await control.thaw();
+    expect(sentry.frozen).toBe(0);
+  });
+
+  test("one that was frozen twice is woken as often", async () => {
+    using temporary = new TemporaryDirectory();
+    const dir = await stateDirectory(temporary);
+    await using sentry = await FakeSentry.listen(dir, id);
+    sentry.frozen = 2;
+    await new RunscControl(dir, id).thaw();
+    expect(sentry.frozen).toBe(0);
+  });
+
+  test("where nobody listens it is not done this way", async () => {
+    using temporary = new TemporaryDirectory();
+    const control = new RunscControl(await stateDirectory(temporary), id);
+    expect(await control.freeze()).toBe(false);
+    await control.thaw();
+  });
+
+  test("a runsc that knows no such call is left alone", async () => {
+    using temporary = new TemporaryDirectory();
+    const dir = await stateDirectory(temporary);
+    await using sentry = await FakeSentry.listen(dir, id);
+    sentry.instead = JSON.stringify({ success: false, err: "unknown method", result: null });
+    expect(await new RunscControl(dir, id).freeze()).toBe(false);
+    expect(sentry.calls).toEqual(["containerManager.Pause"]);
+  });
+
+  test.for([
+    ["says nothing that is understood of its threads", "goroutine 1 [running]:\nmain.main()"],
+    ["does not seem to stand still", runningStack],
+  ] as const)("one that %s is woken again", async ([, stacks]) => {
+    using temporary = new TemporaryDirectory();
+    const dir = await stateDirectory(temporary);
+    await using sentry = await FakeSentry.listen(dir, id);
+    sentry.stacks = () => stacks;
+    expect(await new RunscControl(dir, id).freeze()).toBe(false);
+    expect(sentry.frozen).toBe(0);
+  });
+
+  test.for([
+    ["hangs up", ""],
+    ["sends half an answer", '{"success":true'],
+    ["sends something else", '{"answer":42}'],
+  ] as const)("one that %s is an error", async ([, instead]) => {
+    using temporary = new TemporaryDirectory();
+    const dir = await stateDirectory(temporary);
+    await using sentry = await FakeSentry.listen(dir, id);
+    sentry.instead = instead;
+    await expect(new RunscControl(dir, id).freeze()).rejects.toThrow("was not answered");
+  });
+});
+
+test.for([
+  ["all stand still", [stoppedStack, stoppedStack], true],
+  ["all run", [runningStack, runningStack], false],
+  ["one was sent SIGSTOP", [stoppedStack, runningStack], false],
+  ["others of runsc's own do not count", [stoppedStack, "goroutine 9 [select]:\nmain.main()"], true],
+  ["nothing is known of any", ["goroutine 9 [select]:\nmain.main()"], undefined],
+] as const)("threads of which %s", ([, stacks, answer]) => {
+  expect(areAllStopped(stacks.join("\n\n"))).toBe(answer);
+});
