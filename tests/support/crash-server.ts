@@ -38,7 +38,7 @@ async function moveUntil(engine: Engine, logFile: string): Promise<void> {
   const sandbox = await engine.create({});
   const counting = await sandbox.spawn(
     {
-      argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $i; echo $i >>/home/user/count; done"],
+      argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $i >>/home/user/count; echo $i; done"],
       stdin: true,
     },
     { keep: true },
