@@ -16,6 +16,9 @@ const onRealSandboxes = { pool: "forks", fileParallelism: true, maxWorkers: 2, r
 /** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
 
+/** Programs that tests start, made by `test-programs.ts`. In the checkout, where packages are found. */
+process.env["ATOLL_TEST_PROGRAMS"] ??= `${import.meta.dirname}/.cache/test-programs/${process.pid}`;
+
 export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
@@ -34,6 +37,7 @@ export default defineConfig({
         test: {
           name: "integration",
           include: ["tests/integration/**/*.test.ts"],
+          globalSetup: ["tests/support/programs/test-programs.ts"],
           sequence: { groupOrder: 1 },
           ...onRealSandboxes,
         },

@@ -1,7 +1,8 @@
 import { randomInt } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { expect, onTestFinished, test } from "vitest";
-import { LeaseProcess, leaseWorkerTiming, type LeaseFact } from "../support/lease-process.ts";
+import { leaseWorkerTiming, type LeaseFact } from "../support/lease-facts.ts";
+import { LeaseProcess } from "../support/lease-process.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 interface Shop {

@@ -3,16 +3,14 @@ import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { FileObjectStore } from "@atoll/storage";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { bundleWorker, StoreProcess, type Task } from "../support/store-process/store-process.ts";
+import { StoreProcess, type Task } from "../support/store-process/store-process.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 let directory = "";
-let worker = "";
 const source = { path: "", sizeBytes: 3 << 20, sha256: "" };
 
 beforeAll(async () => {
   directory = await makeDataDir();
-  worker = await bundleWorker(directory);
   const content = randomBytes(source.sizeBytes);
   source.path = join(directory, "source");
   source.sha256 = createHash("sha256").update(content).digest("hex");
@@ -50,7 +48,7 @@ describe.for(["create", "replace", "remove"] as const)("a process that dies at a
       const store = await FileObjectStore.open(path);
       if (before[kind] !== undefined) await store.put("some/key", Buffer.from(before[kind]));
       const task: Task = { do: "change", key: "some/key", kind, content: "new", step };
-      const end = await new StoreProcess(worker, path, task).end();
+      const end = await new StoreProcess(path, task).end();
       const got = await store.get("some/key");
       outcomes.push(got?.data.toString());
       await store.put("some/key", Buffer.from("next"), { if: got?.info.version ?? "absent" });
@@ -74,7 +72,7 @@ test("a process that is killed while it writes loses nothing that it has told", 
   await mkdir(path);
   const store = await FileObjectStore.open(path);
   for (const [round, until] of [3, 8, 15, 4].entries()) {
-    const child = new StoreProcess(worker, path, { do: "write-on", key: `round-${round}`, ...source });
+    const child = new StoreProcess(path, { do: "write-on", key: `round-${round}`, ...source });
     while ((child.facts.at(-1)?.number ?? 0) < until) {
       if ((await child.next()) === undefined) throw new Error(await child.end());
     }
@@ -98,7 +96,7 @@ test("a half done write of a living process is not swept, and that of a dead one
   await mkdir(path);
   const store = await FileObjectStore.open(path);
   await store.put("key", Buffer.from("kept"));
-  const child = new StoreProcess(worker, path, { do: "hold", key: "key", ...source });
+  const child = new StoreProcess(path, { do: "hold", key: "key", ...source });
   expect((await child.next())?.storedBytes).toBeGreaterThan(0);
   const withHalf = await filesIn(path);
   expect(await store.sweep()).toBe(0);

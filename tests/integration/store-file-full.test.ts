@@ -2,13 +2,12 @@ import { createHash, randomBytes } from "node:crypto";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { bundleWorker, StoreProcess } from "../support/store-process/store-process.ts";
+import { StoreProcess } from "../support/store-process/store-process.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 test("a full disk is told as such, breaks nothing, and works again when there is room", async () => {
   const directory = await makeDataDir();
   try {
-    const worker = await bundleWorker(directory);
     const content = randomBytes(3 << 20);
     const sha256 = createHash("sha256").update(content).digest("hex");
     const path = join(directory, "source");
@@ -16,7 +15,7 @@ test("a full disk is told as such, breaks nothing, and works again when there is
     await writeFile(path, content);
     await mkdir(disk);
     const task = { do: "fill", path, sizeBytes: content.length, sha256 } as const;
-    const child = new StoreProcess(worker, disk, task, { diskBytes: 1 << 20 });
+    const child = new StoreProcess(disk, task, { diskBytes: 1 << 20 });
     expect(await child.end()).toBe("exit 0");
     const filled = child.facts.find((fact) => fact.filled !== undefined)?.filled;
     expect(filled?.refusals).toEqual(["no_space", "no_space", "no_space"]);

@@ -3,15 +3,13 @@ import { join } from "node:path";
 import { FileObjectStore } from "@atoll/storage";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Tree, treesAfterPowerLoss } from "../support/store-process/power-loss.ts";
-import { bundleWorker, StoreProcess } from "../support/store-process/store-process.ts";
+import { StoreProcess } from "../support/store-process/store-process.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 let directory = "";
-let worker = "";
 
 beforeAll(async () => {
   directory = await makeDataDir();
-  worker = await bundleWorker(directory);
 });
 
 afterAll(async () => {
@@ -55,7 +53,7 @@ describe.for(cases)("a loss of power during a $kind", ({ kind, before, after }) 
     await store.close();
     const found = await readTree(root);
 
-    const child = new StoreProcess(worker, root, { do: "record", key: "some/key", kind, content: "new" });
+    const child = new StoreProcess(root, { do: "record", key: "some/key", kind, content: "new" });
     expect(await child.end()).toBe("exit 0");
     const steps = child.facts.flatMap((fact) => fact.steps ?? []);
     expect(steps.length).toBeGreaterThan(3);

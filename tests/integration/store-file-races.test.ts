@@ -2,16 +2,14 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { FileObjectStore } from "@atoll/storage";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { bundleWorker, StoreProcess } from "../support/store-process/store-process.ts";
+import { StoreProcess } from "../support/store-process/store-process.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 const processes = 4;
 let directory = "";
-let worker = "";
 
 beforeAll(async () => {
   directory = await makeDataDir();
-  worker = await bundleWorker(directory);
 });
 
 afterAll(async () => {
@@ -23,7 +21,7 @@ test("processes that count in one object lose no count", async () => {
   await mkdir(path);
   const children = Array.from(
     { length: processes },
-    () => new StoreProcess(worker, path, { do: "count", key: "counter", times: 15 }),
+    () => new StoreProcess(path, { do: "count", key: "counter", times: 15 }),
   );
   expect(await Promise.all(children.map((child) => child.end()))).toEqual(children.map(() => "exit 0"));
   const store = await FileObjectStore.open(path);
@@ -35,7 +33,7 @@ test("processes that create and remove one object in turn are never two at a tim
   await mkdir(path);
   const children = Array.from(
     { length: processes },
-    () => new StoreProcess(worker, path, { do: "lock", key: "some/place", times: 10 }),
+    () => new StoreProcess(path, { do: "lock", key: "some/place", times: 10 }),
   );
   const store = await FileObjectStore.open(path);
   const ended = new AbortController();
@@ -56,7 +54,7 @@ test("of processes that create the same objects each object has exactly one winn
   const keys = Array.from({ length: 40 }, (_, index) => `claims/${index}`);
   const children = Array.from(
     { length: processes },
-    (_, index) => new StoreProcess(worker, path, { do: "claim", keys, name: `process ${index}` }),
+    (_, index) => new StoreProcess(path, { do: "claim", keys, name: `process ${index}` }),
   );
   expect(await Promise.all(children.map((child) => child.end()))).toEqual(children.map(() => "exit 0"));
   const won = children.flatMap((child, index) =>

@@ -1,8 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
+import { programPath, type ProgramName } from "./programs/test-programs.ts";
 
 export interface Fact {
   sandboxId?: string;
@@ -25,11 +25,10 @@ export class DoomedServer {
   readonly seen: Fact[] = [];
   #stderr = "";
 
-  static readonly script: URL = new URL("crash-server.ts", import.meta.url);
+  static readonly program: ProgramName = "crash-server";
 
   constructor(dataDir: string, ...words: string[]) {
-    const script = fileURLToPath(new.target.script);
-    this.#child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, dataDir, ...words], {
+    this.#child = spawn(process.execPath, [programPath(new.target.program), dataDir, ...words], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     // A test that fails before it has killed its server must not leave one behind.
@@ -69,5 +68,5 @@ export class DoomedServer {
 
 /** A `crash-manager.ts`: the whole server but for its network side. */
 export class DoomedManager extends DoomedServer {
-  static override readonly script = new URL("crash-manager.ts", import.meta.url);
+  static override readonly program = "crash-manager";
 }

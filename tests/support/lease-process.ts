@@ -1,32 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
-
-/** Long enough for a machine that is busy with other tests. */
-export const leaseWorkerTiming = {
-  ttlMs: 3000,
-  stopMs: 600,
-  renewMs: 300,
-  callMs: 1000,
-  watchMs: 50,
-  retryMs: 50,
-  pollMs: 50,
-  waiterTtlMs: 3000,
-};
-
-/** What a `lease-worker.ts` says. */
-export interface LeaseFact {
-  id: string;
-  /** By a clock that all processes of the machine share. For `wrote`: when the lease was asked, before anything was sent. */
-  atMs: number;
-  step: string;
-  epoch?: number;
-  value?: number;
-  origin?: string;
-  reason?: string;
-}
+import type { LeaseFact } from "./lease-facts.ts";
+import { programPath } from "./programs/test-programs.ts";
 
 /** A `lease-worker.ts` in a process of its own, to be stopped and killed. */
 export class LeaseProcess {
@@ -42,8 +19,7 @@ export class LeaseProcess {
   /** All facts of all workers of a test go into `facts`. */
   constructor(directory: string, id: string, facts: LeaseFact[], ...manner: "keep"[]) {
     this.id = id;
-    const script = fileURLToPath(new URL("lease-worker.ts", import.meta.url));
-    const words = ["--conditions=source", "--import", "tsx", script, directory, id, ...manner];
+    const words = [programPath("lease-worker"), directory, id, ...manner];
     this.#child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "pipe"] });
     onTestFinished(() => this.kill());
     const { stdout, stderr } = this.#child;

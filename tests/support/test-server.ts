@@ -7,6 +7,9 @@ import { createLog, readConfig, Server } from "@atoll/server";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { makeDataDir } from "./test-root.ts";
 
+/** As its users start it, so from a bundle as long as that is of the present sources. */
+const program = fileURLToPath(new URL("../../packages/server/bin/atoll-server.mjs", import.meta.url));
+
 export interface TestServerOptions {
   /** For another server on the same directory, whose owner disposes of it. */
   dataDir?: string;
@@ -68,8 +71,7 @@ export interface TestServerProcess extends TestServer {
 
 export async function startTestServerProcess(options: TestServerOptions = {}): Promise<TestServerProcess> {
   const { dataDir, argv } = await flagsFor(options);
-  const script = fileURLToPath(new URL("../../packages/server/src/main.ts", import.meta.url));
-  const child = spawn(process.execPath, ["--conditions=source", "--import", "tsx", script, ...argv], {
+  const child = spawn(process.execPath, [program, ...argv], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const greeting = await readGreeting(child).catch(async (error: unknown) => {

@@ -1,10 +1,8 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
 import { onTestFinished } from "vitest";
+import { programPath } from "../programs/test-programs.ts";
 import type { DiskStep } from "./watch-calls.ts";
 
 interface Source {
@@ -41,23 +39,6 @@ interface Fact {
 /** In a mount namespace of its own, so that its small disk goes with it. */
 const onSmallDisk = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift && exec "$NODE" "$WORKER" "$@"';
 
-/** The worker in one file: dozens of processes start in the time that the loader of sources takes for one. */
-export async function bundleWorker(directory: string): Promise<string> {
-  const outfile = join(directory, "worker.mjs");
-  await build({
-    entryPoints: [fileURLToPath(new URL("worker.ts", import.meta.url))],
-    outfile,
-    bundle: true,
-    platform: "node",
-    format: "esm",
-    conditions: ["source"],
-    logLevel: "error",
-    // Parts of some dependencies ask for `require`, which a module of this form does not have.
-    banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
-  });
-  return outfile;
-}
-
 /** A process that uses a store. It does not outlive its test. */
 export class StoreProcess {
   readonly #child: ChildProcess;
@@ -67,7 +48,8 @@ export class StoreProcess {
   #stderr = "";
 
   /** With `diskBytes` the directory is a disk of that size for this process. */
-  constructor(worker: string, directory: string, task: Task, options: { diskBytes?: number } = {}) {
+  constructor(directory: string, task: Task, options: { diskBytes?: number } = {}) {
+    const worker = programPath("store-worker");
     const words = [directory, JSON.stringify(task)];
     const { diskBytes } = options;
     const [program, args] =

@@ -1,7 +1,7 @@
 import { isSandboxError } from "@atoll/protocol";
 import { FileObjectStore } from "@atoll/storage";
-import type { Task } from "./store-process.ts";
-import { type DiskStep, watchCalls } from "./watch-calls.ts";
+import type { Task } from "../store-process/store-process.ts";
+import { type DiskStep, watchCalls } from "../store-process/watch-calls.ts";
 
 /** A process that uses a store in a directory: told by its arguments what to do, tells by lines of JSON what it has done. */
 const [directory = "", task = "{}"] = process.argv.slice(2);

@@ -6,7 +6,7 @@ import { writeSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
 import { isSandboxError } from "@atoll/protocol";
 import { FencedObject, FileObjectStore, Leases, type Lease } from "@atoll/storage";
-import { leaseWorkerTiming, type LeaseFact } from "./lease-process.ts";
+import { leaseWorkerTiming, type LeaseFact } from "../lease-facts.ts";
 
 const [directory = "", id = "", manner] = process.argv.slice(2);
 

@@ -6,7 +6,7 @@ import { readdirSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { CreateSandbox, DriverName, RunCommand, SandboxId } from "@atoll/protocol";
 import { SandboxManager } from "@atoll/server";
-import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
 
 const [dataDir = "", what = "", ...words] = process.argv.slice(2);
 

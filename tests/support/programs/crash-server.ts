@@ -5,7 +5,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { Engine } from "@atoll/engine";
 import type { DriverName } from "@atoll/protocol";
-import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
 
 const [dataDir = "", what = "", ...words] = process.argv.slice(2);
 
