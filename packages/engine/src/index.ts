@@ -1,3 +1,4 @@
+export { PhaseClock } from "./checkpoints/phase-clock.ts";
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";
 export type { ChannelOptions } from "./guest/channel-options.ts";

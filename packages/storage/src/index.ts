@@ -3,6 +3,8 @@ export { assertObjectKey, assertObjectPrefix } from "./object-key.ts";
 export { probeConditions } from "./probe-conditions.ts";
 export { openStore } from "./open-store.ts";
 export { StoreConfig } from "./store-config.ts";
+export { Gate } from "./bucket/gate.ts";
+export { inParallel } from "./bucket/in-parallel.ts";
 export { FileObjectStore } from "./file/file-object-store.ts";
 export { systemClock, type Clock } from "./lease/clock.ts";
 export { FencedObject, type FencedContent, type FencedObjectOptions } from "./lease/fenced-object.ts";

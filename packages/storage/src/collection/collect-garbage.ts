@@ -5,12 +5,15 @@ import { readCondemned, writeCondemned } from "./condemned-file.ts";
 import { planCollection } from "./plan-collection.ts";
 import { readRetired } from "./retired-manifests.ts";
 
+/** These objects; or, of a manifest that cannot tell, everything below these prefixes. */
+type Needs = readonly string[] | { below: readonly string[] };
+
 export interface CollectOptions extends CallOptions {
   /** Where objects and all manifests that may need them are. */
   prefixes: readonly string[];
   isManifest: (key: string) => boolean;
-  /** What a manifest needs. Throws when it cannot be read; then nothing is removed. */
-  readNeeds: (key: string, data: Buffer) => readonly string[];
+  /** What a manifest needs. Throws when it cannot be read; then nothing is removed. One that is too large to be read whole is given without a byte. */
+  readNeeds: (key: string, data: Buffer) => Needs;
   /** Where the collector keeps its notes, below none of the prefixes. */
   retiredPrefix: string;
   condemnedKey: string;
@@ -30,7 +33,7 @@ export async function collectGarbage(store: ObjectStore, options: CollectOptions
   const condemned = await readCondemned(store, condemnedKey, call);
   // In this order: a manifest that appears in between needs nothing that is not seen to be needed, and one that goes has left a note.
   const versions = await listObjects(store, options, call);
-  const manifests = await readManifests(store, options, call);
+  const manifests = await readManifests(store, { ...options, objects: [...versions.keys()] }, call);
   const retired = await readRetired(store, { ...call, retiredPrefix, nowMs, graceMs });
 
   const plan = planCollection({
@@ -65,17 +68,31 @@ async function listObjects(
 
 async function readManifests(
   store: ObjectStore,
-  { isManifest, prefixes, readNeeds }: CollectOptions,
+  { isManifest, prefixes, readNeeds, objects }: CollectOptions & { objects: readonly string[] },
   call: CallOptions,
 ): Promise<Manifest[]> {
   const manifests: Manifest[] = [];
   for (const prefix of prefixes) {
     for await (const { key } of store.list(prefix, call)) {
-      const got = isManifest(key) ? await store.get(key, call) : undefined;
-      if (got !== undefined) manifests.push({ key, needs: readNeeds(key, got.data) });
+      const data = isManifest(key) ? await readSmall(store, key, call) : undefined;
+      if (data !== undefined) manifests.push({ key, needs: named(readNeeds(key, data), objects) });
     }
   }
   return manifests;
+}
+
+async function readSmall(store: ObjectStore, key: string, call: CallOptions): Promise<Buffer | undefined> {
+  try {
+    return (await store.get(key, call))?.data;
+  } catch (error) {
+    if (isSandboxError(error, "invalid_argument")) return Buffer.alloc(0);
+    throw error;
+  }
+}
+
+function named(needs: Needs, objects: readonly string[]): readonly string[] {
+  if (!("below" in needs)) return needs;
+  return objects.filter((key) => needs.below.some((prefix) => key.startsWith(prefix)));
 }
 
 /** False when somebody has removed it or written it anew meanwhile: then it is theirs to decide. */

@@ -1,6 +1,6 @@
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import { z } from "zod";
-import type { CallOptions, ObjectStore, ObjectVersion } from "../object-store.ts";
+import { maxSmallObjectBytes, type CallOptions, type ObjectStore, type ObjectVersion } from "../object-store.ts";
 
 const CondemnedFile = z.strictObject({
   version: z.literal(1),
@@ -8,8 +8,10 @@ const CondemnedFile = z.strictObject({
   condemned: z.record(z.string(), z.number()),
 });
 
-/** So that it stays a small object. What is beyond waits for the next time. */
-const mostCondemned = 20_000;
+/** So that it stays a small object, whatever the length of keys. What is beyond waits for the next time. */
+const mostBytes = maxSmallObjectBytes / 2;
+/** Of an entry, beside its key: quotes, a colon, a time, a comma. */
+const entryBytes = 24;
 
 export interface Condemned {
   sinceMs: ReadonlyMap<string, number>;
@@ -36,11 +38,19 @@ export async function writeCondemned(
   next: Condemned,
   call: CallOptions,
 ): Promise<void> {
-  const file = { version: 1, condemned: Object.fromEntries([...next.sinceMs].slice(0, mostCondemned)) } as const;
+  const file = { version: 1, condemned: Object.fromEntries(fitting(next.sinceMs)) } as const;
   try {
     await store.put(key, Buffer.from(JSON.stringify(file)), { ...call, if: next.version ?? "absent" });
   } catch (error) {
     // Another collector has written what it saw, which is as good.
     if (!isSandboxError(error, "conflict")) throw error;
   }
+}
+
+function fitting(sinceMs: ReadonlyMap<string, number>): [string, number][] {
+  let bytes = 0;
+  return [...sinceMs].filter(([key]) => {
+    bytes += key.length + entryBytes;
+    return bytes <= mostBytes;
+  });
 }

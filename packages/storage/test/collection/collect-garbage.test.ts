@@ -113,6 +113,30 @@ describe("a collection", () => {
     expect(await store.stat("data/orphan")).toBeDefined();
   });
 
+  test("keeps all below the prefixes that a manifest may need, and takes the rest", async () => {
+    const store = new MemoryObjectStore();
+    for (const key of ["data/1/part", "data/2/part", "data/shared/part"]) await store.put(key, bytes(1));
+    await store.put("data/1/manifest.json", Buffer.from("{ torn"));
+    const careful = (nowMs: number): CollectOptions => ({
+      ...options(nowMs),
+      readNeeds: () => ({ below: ["data/1/", "data/shared/"] }),
+    });
+    await collectGarbage(store, careful(1_000));
+    expect(await collectGarbage(store, careful(1_000 + graceMs))).toEqual(["data/2/part"]);
+  });
+
+  test("notes no more than fits in a small object, and comes to the rest later", async () => {
+    const store = new MemoryObjectStore();
+    const name = "n".repeat(190);
+    const keys = Array.from({ length: 3_000 }, (_, index) => `data/${name}/${name}/${name}/${name}/${index}`);
+    for (const key of keys) await store.put(key, Buffer.alloc(0));
+    let removed = 0;
+    for (let look = 0; look < 4; look += 1) {
+      removed += (await collectGarbage(store, options(1_000 + look * graceMs))).length;
+    }
+    expect(removed).toBe(keys.length);
+  });
+
   test("begins the grace anew after a clock that was ahead", async () => {
     const store = new MemoryObjectStore();
     await store.put("data/orphan", bytes(1));

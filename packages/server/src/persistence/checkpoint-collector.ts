@@ -1,0 +1,197 @@
+import { isSandboxError, type SandboxId } from "@atoll/protocol";
+import { chooseExpired, collectGarbage, type ObjectStore, type RetentionPolicy } from "@atoll/storage";
+import { Turns } from "../support/turns.ts";
+import type { Log } from "../telemetry/log.ts";
+import {
+  checkpointsPrefix,
+  condemnedKey,
+  layersPrefix,
+  manifestKey,
+  parseManifestKey,
+  retiredPrefix,
+  sandboxPrefix,
+} from "./checkpoint-keys.ts";
+import { parseStored, readStored, type StoredCheckpoint } from "./checkpoint-manifest.ts";
+import { needsOf, retireStored } from "./checkpoint-retirement.ts";
+import { publishedNumbers } from "./checkpoint-reuse.ts";
+import { collectionGraceMs } from "./checkpoint-timing.ts";
+
+/** Every look lists the whole store and reads every manifest in it. */
+const usualIntervalMs = 6 * 60 * 60_000;
+
+/** What metadata says of a sandbox. */
+export interface SandboxStanding {
+  isKilled: boolean;
+  /** The checkpoint that it goes on from, which is kept whatever the policy says. */
+  current?: number | undefined;
+}
+
+export interface CheckpointCollectorOptions {
+  store: ObjectStore;
+  policy: RetentionPolicy;
+  /** Undefined: there is no metadata; then only the policy decides. When it rejects, nothing of this sandbox is retired this time. */
+  standingOf: (id: SandboxId, options: { signal: AbortSignal }) => Promise<SandboxStanding | undefined>;
+  log: Log;
+  intervalMs?: number;
+  graceMs?: number;
+  nowMs?: () => number;
+}
+
+export interface Collected {
+  /** Keys of manifests. */
+  retired: string[];
+  /** Keys of parts. */
+  removed: string[];
+}
+
+/** Lets go of checkpoints that the policy does not keep, and of parts that nobody needs. May run on any number of servers at once and die at any moment. */
+export class CheckpointCollector {
+  readonly #options: Required<CheckpointCollectorOptions>;
+  readonly #turns = new Turns();
+  readonly #closing = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: CheckpointCollectorOptions) {
+    this.#options = { intervalMs: usualIntervalMs, graceMs: collectionGraceMs, nowMs: Date.now, ...options };
+  }
+
+  /** From now on it collects now and then. Servers that started together drift apart. */
+  start(): void {
+    const { intervalMs, log } = this.#options;
+    const delayMs = Math.round(intervalMs * (0.5 + Math.random()));
+    this.#timer = setTimeout(() => {
+      this.#collectUnlessJustDone()
+        .catch((error: unknown) => this.#tell(error, "checkpoints could not be collected"))
+        .finally(() => {
+          if (!this.#closing.signal.aborted) this.start();
+        });
+    }, delayMs);
+    this.#timer.unref();
+    log.debug({ delayMs }, "checkpoints will be collected");
+  }
+
+  /** Of this sandbox a checkpoint was published: others may have expired. Nobody waits for it. */
+  published(id: SandboxId): void {
+    this.#turns
+      .take(async () => this.#retireExpired(id, await publishedNumbers(this.#options.store, id, this.#closing.signal)))
+      .catch((error: unknown) => this.#tell(error, "expired checkpoints could not be removed", { sandboxId: id }));
+  }
+
+  /** One whole look. */
+  collect(): Promise<Collected> {
+    return this.#turns.take(async () => {
+      const { store, log } = this.#options;
+      const { signal } = this.#closing;
+      const retired: string[] = [];
+      for (const [id, numbers] of await this.#published()) retired.push(...(await this.#retireExpired(id, numbers)));
+      const removed = await this.#removeGarbage();
+      const swept = await store.sweep({ signal });
+      log.info({ retired: retired.length, removed: removed.length, swept }, "checkpoints collected");
+      return { retired, removed };
+    });
+  }
+
+  /** Resolves when nothing is under way any more. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    clearTimeout(this.#timer);
+    await this.#turns.take(async () => undefined);
+  }
+
+  /** Each look notes what it saw; so a note that is fresh is the look of another server. */
+  async #collectUnlessJustDone(): Promise<void> {
+    const { store, intervalMs, nowMs } = this.#options;
+    const last = await store.stat(condemnedKey, { signal: this.#closing.signal });
+    if (last === undefined || Math.abs(nowMs() - last.modifiedAtMs) >= intervalMs / 2) await this.collect();
+  }
+
+  /** The numbers of the manifests of each sandbox, in order. */
+  async #published(): Promise<Map<SandboxId, number[]>> {
+    const bySandbox = new Map<SandboxId, number[]>();
+    for await (const { key } of this.#options.store.list(checkpointsPrefix, { signal: this.#closing.signal })) {
+      const named = parseManifestKey(key);
+      if (named === undefined) continue;
+      bySandbox.set(named.sandboxId, [...(bySandbox.get(named.sandboxId) ?? []), named.n]);
+    }
+    for (const numbers of bySandbox.values()) numbers.sort((one, two) => one - two);
+    return bySandbox;
+  }
+
+  async #retireExpired(id: SandboxId, numbers: readonly number[]): Promise<string[]> {
+    const { store, nowMs } = this.#options;
+    const { signal } = this.#closing;
+    const expired = await this.#expired(id, numbers);
+    for (const n of expired) await retireStored(store, { sandboxId: id, n }, { signal, nowMs: nowMs() });
+    return expired.map((n) => manifestKey(id, n));
+  }
+
+  async #expired(id: SandboxId, numbers: readonly number[]): Promise<readonly number[]> {
+    const { policy, standingOf, nowMs } = this.#options;
+    const { signal } = this.#closing;
+    let standing: SandboxStanding | undefined;
+    try {
+      standing = await standingOf(id, { signal });
+    } catch (error) {
+      this.#tell(error, "checkpoints stay: metadata cannot be read", { sandboxId: id });
+      return [];
+    }
+    if (standing?.isKilled === true) return numbers;
+    if (numbers.length <= policy.keepLast) return [];
+    const all = await this.#readAll(id, numbers);
+    if (all === undefined) return [];
+    let lastMs = Number.NEGATIVE_INFINITY;
+    const dated = all.map((stored) => {
+      // Servers' clocks differ, numbers do not: a later checkpoint counts as younger.
+      lastMs = Math.max(lastMs + 1, stored.manifest.createdAtMs);
+      const { n } = stored;
+      const isPinned = n === standing?.current;
+      return { n, key: manifestKey(id, n), needs: needsOf(stored), line: id, createdAtMs: lastMs, isPinned };
+    });
+    return chooseExpired(dated, policy, nowMs()).map(({ n }) => n);
+  }
+
+  /** Undefined when one of them cannot be read: then nothing of this sandbox is retired. */
+  async #readAll(id: SandboxId, numbers: readonly number[]): Promise<StoredCheckpoint[] | undefined> {
+    const all: StoredCheckpoint[] = [];
+    for (const n of numbers) {
+      try {
+        const stored = await readStored(this.#options.store, { sandboxId: id, n }, this.#closing.signal);
+        if (stored !== undefined) all.push(stored);
+      } catch (error) {
+        if (!isSandboxError(error, "unrestorable")) throw error;
+        this.#tell(error, "checkpoints stay: one of them cannot be read", { sandboxId: id, checkpoint: n });
+        return undefined;
+      }
+    }
+    return all;
+  }
+
+  #removeGarbage(): Promise<string[]> {
+    const { store, nowMs, graceMs } = this.#options;
+    return collectGarbage(store, {
+      signal: this.#closing.signal,
+      prefixes: [checkpointsPrefix, layersPrefix],
+      isManifest: (key) => parseManifestKey(key) !== undefined,
+      readNeeds: (key, data) => {
+        const of = parseManifestKey(key);
+        if (of === undefined) throw new Error(`${key} is not that of a manifest`);
+        try {
+          return needsOf(parseStored(of, data));
+        } catch (error) {
+          if (!isSandboxError(error, "unrestorable")) throw error;
+          this.#tell(error, "parts stay: a manifest cannot be read", { sandboxId: of.sandboxId, checkpoint: of.n });
+          // Its memory is its own, but its layers may be those of any sandbox that it is a copy of.
+          return { below: [sandboxPrefix(of.sandboxId), layersPrefix] };
+        }
+      },
+      retiredPrefix,
+      condemnedKey,
+      nowMs: nowMs(),
+      graceMs,
+    });
+  }
+
+  #tell(error: unknown, what: string, facts: Record<string, unknown> = {}): void {
+    if (!this.#closing.signal.aborted) this.#options.log.warn({ ...facts, err: error }, what);
+  }
+}

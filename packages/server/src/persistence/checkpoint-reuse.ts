@@ -1,0 +1,105 @@
+import { isSandboxError, SandboxId, type CheckpointManifest } from "@atoll/protocol";
+import type { ObjectInfo, ObjectStore } from "@atoll/storage";
+import { checkpointPrefix, parseManifestKey, parsePartKey, partPrefix, sandboxPrefix } from "./checkpoint-keys.ts";
+import {
+  partsOf,
+  readStored,
+  type CheckpointPart,
+  type StoredCheckpoint,
+  type StoredPart,
+} from "./checkpoint-manifest.ts";
+import { reusableMs } from "./checkpoint-timing.ts";
+
+interface CheckpointName {
+  sandboxId: SandboxId;
+  n: number;
+}
+
+/**
+ * Parts of a checkpoint that are in the store and stay there until its manifest can be published, by their names. A manifest that was read keeps what it names, also
+ * when it is retired meanwhile; what no manifest names, as uploads that were cut off leave it, may be condemned unless it is young.
+ */
+export async function findReusable(
+  store: ObjectStore,
+  manifest: CheckpointManifest,
+  { signal, nowMs }: { signal: AbortSignal; nowMs: number },
+): Promise<Map<string, StoredPart>> {
+  const found = new Map<string, StoredPart>();
+  const parts = partsOf(manifest);
+  const missing = (): CheckpointPart[] => parts.filter(({ name }) => !found.has(name));
+  const missingLayers = (): CheckpointPart[] => missing().filter(({ role }) => role.kind === "layer");
+
+  for await (const relative of relatives(store, manifest, signal)) {
+    for (const part of missingLayers()) {
+      const stored = relative.parts.find(({ name }) => name === part.name);
+      if (stored === undefined || parsePartKey(part.role, part.original, stored.key) === undefined) continue;
+      const info = await store.stat(stored.key, { signal });
+      if (info?.sizeBytes === stored.sizeBytes) found.set(part.name, stored);
+    }
+    if (missingLayers().length === 0) break;
+  }
+
+  const leftovers = [
+    checkpointPrefix(manifest.sandboxId, manifest.n),
+    ...missingLayers().map((part) => partPrefix(part.role)),
+  ];
+  for (const prefix of leftovers) {
+    for await (const info of store.list(prefix, { signal })) {
+      if (Math.abs(nowMs - info.modifiedAtMs) > reusableMs) continue;
+      for (const part of missing()) {
+        const stored = describeLeftover(part, info);
+        if (stored !== undefined) found.set(part.name, stored);
+      }
+    }
+  }
+  return found;
+}
+
+function describeLeftover({ name, role, original }: CheckpointPart, info: ObjectInfo): StoredPart | undefined {
+  const named = parsePartKey(role, original, info.key);
+  const isPossible =
+    named?.encoding === "plain" ? info.sizeBytes === original.sizeBytes : info.sizeBytes <= original.sizeBytes;
+  if (named === undefined || !isPossible) return undefined;
+  return { name, key: info.key, sizeBytes: info.sizeBytes, ...named, originalBytes: original.sizeBytes };
+}
+
+/** Published checkpoints that are likely to have the same layers, the likeliest first. */
+async function* relatives(
+  store: ObjectStore,
+  manifest: CheckpointManifest,
+  signal: AbortSignal,
+): AsyncIterable<StoredCheckpoint> {
+  const { sandboxId, parent, origin, layers } = manifest;
+  const seen = new Set<string>();
+  const read = async ({ sandboxId, n }: CheckpointName): Promise<StoredCheckpoint | undefined> => {
+    const name = `${sandboxId}/${n}`;
+    if (seen.has(name)) return undefined;
+    seen.add(name);
+    return readStored(store, { sandboxId, n }, signal).catch((error: unknown) => {
+      if (isSandboxError(error, "unrestorable")) return undefined;
+      throw error;
+    });
+  };
+  const named = [
+    ...(parent === null ? [] : [{ sandboxId, n: parent }]),
+    ...(origin === undefined ? [] : [origin]),
+    ...layers.map(({ id }) => ({ sandboxId: SandboxId.parse(id.split("-")[0]), n: Number(id.split("-")[1]) })),
+  ];
+  for (const name of named) {
+    const stored = await read(name);
+    if (stored !== undefined) yield stored;
+  }
+  const newest = (await publishedNumbers(store, sandboxId, signal)).at(-1);
+  const stored = newest === undefined ? undefined : await read({ sandboxId, n: newest });
+  if (stored !== undefined) yield stored;
+}
+
+/** Of all manifests of a sandbox, also of those that cannot be read, in order. */
+export async function publishedNumbers(store: ObjectStore, id: SandboxId, signal: AbortSignal): Promise<number[]> {
+  const numbers: number[] = [];
+  for await (const { key } of store.list(sandboxPrefix(id), { signal })) {
+    const named = parseManifestKey(key);
+    if (named !== undefined) numbers.push(named.n);
+  }
+  return numbers.toSorted((one, two) => one - two);
+}

@@ -1,0 +1,222 @@
+import { randomBytes } from "node:crypto";
+import type { SandboxId } from "@atoll/protocol";
+import type { ObjectStore } from "@atoll/storage";
+import { beforeEach, expect, test, vi } from "vitest";
+import { CheckpointCollector, type SandboxStanding } from "../../src/persistence/checkpoint-collector.ts";
+import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
+import { log, makeMachine, makeStore, otherId, recordOf, sandboxId, watchStore, type Machine } from "./archive-lab.ts";
+
+const { signal } = new AbortController();
+const graceMs = 1_000;
+
+let store: ObjectStore;
+let here: Machine;
+let nowMs: number;
+let standings: Map<SandboxId, SandboxStanding>;
+
+beforeEach(async () => {
+  store = await makeStore();
+  here = await makeMachine(store);
+  nowMs = 1_000_000;
+  standings = new Map();
+});
+
+function collector(on: ObjectStore = store, policy = { keepLast: 2, keepForMs: 0 }): CheckpointCollector {
+  return new CheckpointCollector({
+    store: on,
+    policy,
+    standingOf: async (id) => standings.get(id),
+    log,
+    graceMs,
+    nowMs: () => nowMs,
+  });
+}
+
+/** Each on top of the one before. */
+async function publish(
+  id: SandboxId,
+  count: number,
+  base: Awaited<ReturnType<Machine["engine"]["checkpoint"]>>["layers"] = [],
+) {
+  let layers = base;
+  for (let n = 1; n <= count; n += 1) {
+    layers = [here.engine.layer(`${id}-${n}`, randomBytes(500)), ...layers];
+    await here.engine.checkpoint(id, n, { layers, memory: { "checkpoint.img": randomBytes(800) } });
+    await here.archive.publish(id, n, { epoch: 1, signal });
+  }
+  return layers;
+}
+
+async function looks(times: number, on: CheckpointCollector = collector()): Promise<string[]> {
+  const removed: string[] = [];
+  for (let look = 0; look < times; look += 1) {
+    removed.push(...(await on.collect()).removed);
+    nowMs += graceMs + 1;
+  }
+  return removed;
+}
+
+const numbersOf = async (id: SandboxId): Promise<number[]> => (await here.archive.list(id)).map(({ n }) => n);
+
+/** Every checkpoint that is listed can be fetched by a machine that has nothing. */
+async function assertWhole(...ids: SandboxId[]): Promise<void> {
+  for (const id of ids) {
+    for (const n of await numbersOf(id)) {
+      const there = await makeMachine(store);
+      await there.archive.fetch(id, n, recordOf(id), { signal });
+    }
+  }
+}
+
+test("the newest stay and the one that the sandbox goes on from; what they need stays, and the rest goes", async () => {
+  await publish(sandboxId, 5);
+  standings.set(sandboxId, { isKilled: false, current: 2 });
+  const removed = await looks(3);
+  expect(await numbersOf(sandboxId)).toEqual([2, 4, 5]);
+  // The layers of all five are still needed, as each stands on those before.
+  expect(removed.map((key) => key.split("/").slice(0, 3).join("/")).toSorted()).toEqual([
+    `checkpoints/${sandboxId}/1`,
+    `checkpoints/${sandboxId}/3`,
+  ]);
+  await assertWhole(sandboxId);
+});
+
+test("what is younger than the policy says stays", async () => {
+  await publish(sandboxId, 5);
+  nowMs = 5_000;
+  await collector(store, { keepLast: 1, keepForMs: 2_000 }).collect();
+  expect(await numbersOf(sandboxId)).toEqual([3, 4, 5]);
+});
+
+test("a publish lets go of what has expired since, of this sandbox only", async () => {
+  await publish(sandboxId, 3);
+  await publish(otherId, 3);
+  const one = collector();
+  one.published(sandboxId);
+  await vi.waitFor(async () => expect(await numbersOf(sandboxId)).toEqual([2, 3]), { timeout: 60_000 });
+  await one.close();
+  expect(await numbersOf(otherId)).toEqual([1, 2, 3]);
+});
+
+test("of a killed sandbox everything goes, but what its copies need", async () => {
+  const layers = await publish(sandboxId, 3);
+  await publish(otherId, 1, layers);
+  standings.set(sandboxId, { isKilled: true });
+  await looks(3);
+  expect(await numbersOf(sandboxId)).toEqual([]);
+  const left: string[] = [];
+  for await (const { key } of store.list("checkpoints/")) left.push(key);
+  expect(left.every((key) => key.startsWith(`checkpoints/${otherId}/`))).toBe(true);
+  await assertWhole(otherId);
+});
+
+test("of a sandbox whose metadata cannot be read nothing is retired, and others are collected", async () => {
+  await publish(sandboxId, 4);
+  await publish(otherId, 4);
+  const one = new CheckpointCollector({
+    store,
+    policy: { keepLast: 1 },
+    standingOf: async (id) => {
+      if (id === sandboxId) throw new Error("The metadata is gone");
+      return undefined;
+    },
+    log,
+    graceMs,
+    nowMs: () => nowMs,
+  });
+  await one.collect();
+  expect(await numbersOf(sandboxId)).toEqual([1, 2, 3, 4]);
+  expect(await numbersOf(otherId)).toEqual([4]);
+});
+
+test("a manifest that cannot be read keeps all that may be its own, and others' images are collected", async () => {
+  await publish(sandboxId, 4);
+  await publish(otherId, 4);
+  const broken = manifestKey(sandboxId, 2);
+  const whole = await store.get(broken);
+  await store.put(broken, Buffer.from("{"));
+  const removed = await looks(3);
+  expect(removed.map((key) => key.split("/").slice(0, 3).join("/")).toSorted()).toEqual([
+    `checkpoints/${otherId}/1`,
+    `checkpoints/${otherId}/2`,
+  ]);
+  // And when it can be read again, all of it is there.
+  await store.put(broken, whole?.data ?? Buffer.alloc(0));
+  expect(await numbersOf(sandboxId)).toEqual([1, 2, 3, 4]);
+  await assertWhole(sandboxId, otherId);
+});
+
+test("what an upload left that was cut off goes", async () => {
+  await here.engine.checkpoint(sandboxId, 1, { layers: [here.engine.layer(`${sandboxId}-1`, randomBytes(500))] });
+  const dying = watchStore(store, {
+    before: ({ name }) => {
+      if (name === "put") throw new Error("The server is killed");
+    },
+  });
+  const dead = await makeMachine(dying);
+  await dead.engine.checkpoint(sandboxId, 1, { layers: [dead.engine.layer(`${sandboxId}-1`, randomBytes(500))] });
+  await expect(dead.archive.publish(sandboxId, 1, { epoch: 1, signal })).rejects.toThrow("killed");
+  await here.archive.publish(sandboxId, 1, { epoch: 2, signal });
+  const removed = await looks(3);
+  expect(removed).toHaveLength(2);
+  await assertWhole(sandboxId);
+});
+
+/** Everything that a manifest names is there. */
+async function assertNeeded(...ids: SandboxId[]): Promise<void> {
+  const there = new Set<string>();
+  for await (const { key } of store.list("")) there.add(key);
+  for (const id of ids) {
+    const needs = (await here.archive.list(id)).flatMap(({ parts }) => parts.map(({ key }) => key));
+    expect(needs.filter((key) => !there.has(key))).toEqual([]);
+  }
+}
+
+test(
+  "a collector that dies at any call takes nothing that is needed, and others end its work",
+  { timeout: 120_000 },
+  async () => {
+    await publish(otherId, 1, await publish(sandboxId, 4));
+    standings.set(sandboxId, { isKilled: false, current: 1 });
+    const deaths = { put: 0, remove: 0 };
+    // One look retires, the next condemns what is needed by nobody any more, and the last removes it.
+    for (let look = 0; look < 3; look += 1) {
+      for (let failing = 1; ; failing += 1) {
+        let calls = 0;
+        const dying = watchStore(store, {
+          before: ({ name }) => {
+            if (++calls < failing) return;
+            if (calls === failing && (name === "put" || name === "remove")) deaths[name] += 1;
+            throw new Error("The server is killed");
+          },
+        });
+        const died = await collector(dying, { keepLast: 1, keepForMs: 0 })
+          .collect()
+          .then(
+            () => false,
+            () => true,
+          );
+        await assertNeeded(sandboxId, otherId);
+        if (!died) break;
+      }
+      nowMs += graceMs + 1;
+    }
+    expect(deaths.put).toBeGreaterThan(2);
+    expect(deaths.remove).toBeGreaterThan(2);
+    expect(await numbersOf(sandboxId)).toEqual([1, 4]);
+    const images: string[] = [];
+    for await (const { key } of store.list(`checkpoints/${sandboxId}/`)) if (key.includes("/memory/")) images.push(key);
+    expect(images.map((key) => key.split("/")[2])).toEqual(["1", "4"]);
+    await assertWhole(sandboxId, otherId);
+  },
+);
+
+test("a closed collector does nothing more", async () => {
+  await publish(sandboxId, 3);
+  const one = collector();
+  one.start();
+  await one.close();
+  one.published(sandboxId);
+  await expect(one.collect()).rejects.toMatchObject({ name: "AbortError" });
+  expect(await numbersOf(sandboxId)).toEqual([1, 2, 3]);
+});
