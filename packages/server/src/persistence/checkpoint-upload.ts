@@ -35,7 +35,7 @@ export async function uploadPart(
     : undefined;
   const { path: stored, encoding, checksum } = smaller ?? plain;
   const key = newPartKey(source.role, original, encoding, checksum.sha256);
-  await store.upload(key, stored, { ...checksum, signal, if: "absent" });
+  await store.upload(key, stored, { ...checksum, signal });
   return { name: source.name, key, ...checksum, encoding, originalBytes: original.sizeBytes };
 }
 
