@@ -4,21 +4,47 @@ import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
 
+interface VerifyOptions {
+  /** Whether its memory is to be used, or its files alone. */
+  memory: boolean;
+  signal: AbortSignal;
+}
+
 /** Rejects with `unrestorable` unless everything that is needed is there, unchanged, and this machine can run it. */
 export async function verifyCheckpoint(
   context: EngineContext,
   life: SandboxLife,
   n: number,
-  { memory, signal }: { memory: boolean; signal: AbortSignal },
+  options: VerifyOptions,
 ): Promise<CheckpointManifest> {
-  const store = new CheckpointStore(life.parts.layout);
-  const manifest = await store.read(n);
+  const manifest = await readCheckpoint(context, life, n, options);
+  await verifyParts(context, life, manifest, options);
+  return manifest;
+}
+
+/** Rejects with `unrestorable` unless there is such a checkpoint and this machine can run it. Its parts are not looked at. */
+export async function readCheckpoint(
+  context: EngineContext,
+  life: SandboxLife,
+  n: number,
+  { memory }: Pick<VerifyOptions, "memory">,
+): Promise<CheckpointManifest> {
+  const manifest = await new CheckpointStore(life.parts.layout).read(n);
   if (memory) await assertMachineFits(context, life, manifest);
+  return manifest;
+}
+
+/** Rejects with `unrestorable` unless every part that is needed is there, unchanged. */
+export async function verifyParts(
+  context: EngineContext,
+  life: SandboxLife,
+  manifest: CheckpointManifest,
+  { memory, signal }: VerifyOptions,
+): Promise<void> {
   await Promise.all([
-    memory ? store.verifyMemory(manifest) : undefined,
+    memory ? new CheckpointStore(life.parts.layout).verifyMemory(manifest) : undefined,
     ...manifest.layers.map((part) => context.layers.verify(part, signal)),
   ]);
-  return manifest;
 }
 
 async function assertMachineFits(

@@ -6,6 +6,7 @@ import { GuestChannel } from "../guest/channel.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
 import type { SandboxLayout } from "../store/layout.ts";
+import { timeoutAfter } from "../support/timeout-after.ts";
 import type { Template } from "../templates/template.ts";
 import { endReason, explainEnd } from "./container-end.ts";
 import type { EventLog } from "./event-log.ts";
@@ -43,6 +44,8 @@ export interface StartOptions {
 
 export interface MoveOptions {
   signal: AbortSignal;
+  /** Nothing runs before this resolves; what is made ready meanwhile goes when it rejects. The guest's time to answer begins with it. */
+  mayStart?: Promise<void>;
   /** The memory is that of the last container at its end: whoever reads or writes a stream goes on. */
   keepsStreams: boolean;
   /** Called when the container has been started, before its guest has answered. */
@@ -130,10 +133,10 @@ export class SandboxLife {
 
   /** Starts another container, and the same streams go on in it if it has the same memory. When it rejects, nothing of the container is left. */
   async moveTo(containerId: ContainerId, from: LaunchSource, options: MoveOptions): Promise<Container> {
-    const { startTimeoutMs } = this.#options;
-    const stop = AbortSignal.any([options.signal, AbortSignal.timeout(startTimeoutMs)]);
+    const { mayStart = Promise.resolve() } = options;
+    const stop = AbortSignal.any([options.signal, timeoutAfter(mayStart, this.#options.startTimeoutMs)]);
     try {
-      const container = await this.#launch(containerId, from, { signal: stop });
+      const container = await this.#launch(containerId, from, { signal: stop, mayStart });
       options.onLaunched();
       if (!options.keepsStreams) this.#channel?.close();
       await this.#greet(container, from, stop);

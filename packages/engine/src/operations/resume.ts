@@ -1,11 +1,12 @@
 import { assertAccepts, type PhaseTimes } from "@atoll/protocol";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
-import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
+import { readCheckpoint, verifyParts } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { newContainerId } from "../support/ids.ts";
+import { settleAll } from "../support/settle-all.ts";
 
 export interface ResumeOptions {
   /** False: nothing of its memory is used, its files are as they were saved. */
@@ -36,19 +37,25 @@ export function resumeSandbox(
     const clock = new PhaseClock();
     const containerId = newContainerId();
     const step = (name: string): Promise<void> => context.atStep(`resume: ${name}`, record.id);
-    await keeper.apply("resume", (common) => ({ ...common, state: "resuming", checkpoint: n, containerId }));
+    const intent = keeper
+      .apply("resume", (common) => ({ ...common, state: "resuming", checkpoint: n, containerId }))
+      .then(() => step("intent"));
+    // Told when we come to it, and not as unhandled before.
+    intent.catch(() => undefined);
     try {
-      await step("intent");
       const memory = options.memory ?? true;
-      const manifest = await verifyCheckpoint(context, life, n, { memory, signal });
-      clock.lap("verify");
-      await step("verified");
+      const manifest = await readCheckpoint(context, life, n, { memory });
       // Whatever is there was written by a resume that came to nothing.
       await removeTree(layout.layersDir);
+      const verified = verifyParts(context, life, manifest, { memory, signal }).then(() => {
+        clock.lap("verify");
+        return step("verified");
+      });
       const files = filesOf(context, life, manifest);
       const source = memory ? withMemory(context, life, files, manifest) : files;
       const { ref } = await life.moveTo(containerId, source, {
         signal,
+        mayStart: settleAll([intent, verified]).then(() => undefined),
         keepsStreams: memory && n === record.checkpoint,
         onLaunched: () => clock.lap("restore"),
       });
@@ -60,6 +67,7 @@ export function resumeSandbox(
       await step("running");
       return { checkpoint: n, phases, totalMs: clock.totalMs };
     } catch (error) {
+      await intent.catch(() => undefined);
       killed.throwIfAborted();
       if (life.record.state === "resuming") {
         const { checkpoint } = record;
