@@ -37,7 +37,8 @@ export default defineConfig({
         test: {
           name: "integration",
           include: ["tests/integration/**/*.test.ts"],
-          globalSetup: ["tests/support/programs/test-programs.ts"],
+          // One after the other: the second starts what the first has made.
+          globalSetup: ["tests/support/programs/test-programs.ts", "tests/support/host-scan.ts"],
           sequence: { groupOrder: 1 },
           ...onRealSandboxes,
         },

@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { onTestFinished } from "vitest";
+import { bringHostScan } from "./host-scan.ts";
 import { programPath, type ProgramName } from "./programs/test-programs.ts";
 
 export interface Fact {
@@ -28,6 +29,7 @@ export class DoomedServer {
   static readonly program: ProgramName = "crash-server";
 
   constructor(dataDir: string, ...words: string[]) {
+    bringHostScan(dataDir);
     this.#child = spawn(process.execPath, [programPath(new.target.program), dataDir, ...words], {
       stdio: ["ignore", "pipe", "pipe"],
     });

@@ -2,6 +2,7 @@ import { rm } from "node:fs/promises";
 import { Engine, type EngineOptions, type Process, type Sandbox } from "@atoll/engine";
 import type { ProcessExit, SpawnRequestInput } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { bringHostScan } from "./host-scan.ts";
 import { makeDataDir } from "./test-root.ts";
 
 /** An engine on a data directory of its own. `dispose` kills every sandbox and removes the directory. */
@@ -13,6 +14,7 @@ export interface TestEngine {
 
 export async function openTestEngine(options: Partial<EngineOptions> = {}): Promise<TestEngine> {
   const dataDir = options.dataDir ?? (await makeDataDir());
+  bringHostScan(dataDir);
   const engine = await Engine.open({ guestPath: guestBinaryPath(), ...options, dataDir });
   return {
     engine,

@@ -8,6 +8,7 @@ import {
 } from "@atoll/protocol";
 import { SandboxManager, type Command, type SandboxManagerOptions } from "@atoll/server";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { bringHostScan } from "./host-scan.ts";
 import { makeDataDir } from "./test-root.ts";
 
 /** A manager on a data directory of its own. `dispose` kills every sandbox and removes the directory. */
@@ -19,6 +20,7 @@ export interface TestManager {
 
 export async function openTestManager(options: Partial<SandboxManagerOptions> = {}): Promise<TestManager> {
   const dataDir = options.dataDir ?? (await makeDataDir());
+  bringHostScan(dataDir);
   const manager = await SandboxManager.open({ guestPath: guestBinaryPath(), ...options, dataDir });
   return {
     manager,

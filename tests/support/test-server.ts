@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createLog, readConfig, Server } from "@atoll/server";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { bringHostScan } from "./host-scan.ts";
 import { makeDataDir } from "./test-root.ts";
 
 /** As its users start it, so from a bundle as long as that is of the present sources. */
@@ -30,6 +31,7 @@ export interface TestServer extends AsyncDisposable {
 
 async function flagsFor({ dataDir, flags = [] }: TestServerOptions): Promise<{ dataDir: string; argv: string[] }> {
   const dir = dataDir ?? (await makeDataDir());
+  bringHostScan(dir);
   const argv = ["--data-dir", dir, "--guest-path", guestBinaryPath(), "--port", "0", "--stop-timeout-ms", "2000"];
   const quiet = flags.includes("--log-level") ? [] : ["--log-level", "error"];
   return { dataDir: dir, argv: [...argv, ...quiet, ...flags] };

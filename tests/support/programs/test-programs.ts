@@ -11,6 +11,7 @@ const programs = {
   "crash-manager": new URL("crash-manager.ts", import.meta.url),
   "crash-server": new URL("crash-server.ts", import.meta.url),
   "lease-worker": new URL("lease-worker.ts", import.meta.url),
+  "scan-host": new URL("scan-host.ts", import.meta.url),
   "store-worker": new URL("store-worker.ts", import.meta.url),
 };
 
