@@ -29,8 +29,8 @@ afterAll(async () => {
   await rm(root, { recursive: true });
 });
 
-/** Until not a byte is left. */
-async function fillDisk(): Promise<void> {
+/** Until not a byte is left, or so many. */
+async function fillDisk({ leavingBytes = 0 } = {}): Promise<void> {
   const file = await open(join(disk, "filler"), "w");
   try {
     for (let size = 1024 * 1024; size >= 1;) {
@@ -41,6 +41,7 @@ async function fillDisk(): Promise<void> {
         size = Math.floor(size / 2);
       }
     }
+    if (leavingBytes > 0) await file.truncate((await file.stat()).size - leavingBytes);
   } finally {
     await file.close();
   }
@@ -100,4 +101,21 @@ test("on a full disk a sandbox can be killed, and makes room", async () => {
   const next = await api.create();
   await api.ask("DELETE", `/sandboxes/${next.sandbox.id}`);
   await emptyDisk();
+});
+
+test("a sandbox whose memory has no room on the disk is not paused, and runs on", async () => {
+  const { sandbox } = await api.create({ driver: "gvisor" });
+  const path = `/sandboxes/${sandbox.id}`;
+  await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >/dev/shm/memory" });
+  const { stdout: digest } = await api.run(sandbox.id, { shell: "sha256sum /dev/shm/memory" });
+  const waiting = await api.start(sandbox.id, { shell: "read go; sha256sum /dev/shm/memory; exit 5", stdin: true });
+  await fillDisk({ leavingBytes: 2 * 1024 * 1024 });
+  const refused = await api.ask("POST", `${path}/pause`, {});
+  expect([refused.status, refused.body.error?.code]).toEqual([507, "no_space"]);
+  expect((await api.ask("GET", path)).body).toMatchObject({ state: "running" });
+  await emptyDisk();
+  expect((await api.ask("POST", `${path}/pause`, {})).status).toBe(200);
+  expect((await api.fetch("POST", `${path}/commands/${waiting.id}/stdin`, { body: "go\n" })).status).toBe(200);
+  expect((await api.ask("GET", `${path}/commands/${waiting.id}/wait`)).body).toMatchObject({ exitCode: 5 });
+  expect((await api.run(sandbox.id, { shell: "sha256sum /dev/shm/memory" })).stdout).toBe(digest);
 });

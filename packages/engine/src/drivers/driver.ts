@@ -63,6 +63,8 @@ export interface Freezer {
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Files of a frozen container, as seen inside, that have no place in an image. With any of them `save` would end the container. */
   findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]>;
+  /** The memory of a frozen container: its image is not larger than this and a little. */
+  measureMemory(ref: ContainerRef, layout: SandboxLayout): Promise<number>;
   /** Writes the image of a frozen container, which then has to be removed, whether or not this succeeds. The directory must not be there yet. */
   save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void>;
   /** Whether `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */

@@ -12,6 +12,7 @@ import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
+import { assertRoom } from "../checkpoints/room.ts";
 import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
@@ -148,7 +149,10 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
     await step(pause, "frozen");
     const files = await freezer.findUnsaveable(container, layout);
     killed.throwIfAborted();
-    if (files.length === 0) return ended;
+    if (files.length === 0) {
+      await assertRoom(layout.dir, await freezer.measureMemory(container, layout));
+      return ended;
+    }
     await freezer.thaw(container, layout);
     await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
     const found = await findHolders(life.channel, files);

@@ -17,6 +17,11 @@ const deletedMark = " (deleted)";
 /** Where runsc mounts the sandbox's root for its own process. */
 const rootInside = "/root";
 
+/** What holds the memory of all processes inside. */
+const memoryFile = "/memfd:runsc-memory";
+/** Of which `stat` counts. */
+const blockBytes = 512;
+
 /** Writes down how the program ended, also if nobody waits for it any more. */
 const recordOutcome =
   'out=$1; shift; "$@" 2>"$out.stderr"; code=$?; echo $code >"$out.new" && mv "$out.new" "$out"; exit $code';
@@ -49,18 +54,24 @@ export class RunscFreezer implements Freezer {
 
   async findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]> {
     const { rootfs } = layout.run(ref.id);
-    const { sandbox } = await readState(ref, layout);
-    const fdDir = `/proc/${sandbox.pid}/fd`;
     const found = new Set<string>();
-    for (const fd of await readdir(fdDir)) {
-      const path = await readlink(`${fdDir}/${fd}`).catch(gone);
-      if (path === undefined || !path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
+    for await (const { fd, path } of openFiles(ref, layout)) {
+      if (!path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
       // The launcher has the sandbox's root mounted where we gave it.
       const named = `/proc/${ref.pid}/root${rootfs}${path.slice(rootInside.length)}`;
-      if (await isNameOf(named, `${fdDir}/${fd}`)) continue;
+      if (await isNameOf(named, fd)) continue;
       found.add(path.slice(rootInside.length, -deletedMark.length));
     }
     return [...found].toSorted();
+  }
+
+  async measureMemory(ref: ContainerRef, layout: SandboxLayout): Promise<number> {
+    const sizes = new Map<number, number>();
+    for await (const { fd, path } of openFiles(ref, layout)) {
+      const file = path.startsWith(memoryFile) ? await stat(fd).catch(gone) : undefined;
+      if (file !== undefined) sizes.set(file.ino, file.blocks * blockBytes);
+    }
+    return [...sizes.values()].reduce((sum, size) => sum + size, 0);
   }
 
   async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
@@ -108,6 +119,17 @@ export class RunscFreezer implements Freezer {
 async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.infer<typeof StateFile>> {
   const path = `${layout.run(ref.id).runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
   return StateFile.parse(JSON.parse(await readFile(path, "utf8")));
+}
+
+/** What the process that is the sandbox has open, and what the kernel calls it. */
+async function* openFiles(ref: ContainerRef, layout: SandboxLayout): AsyncIterable<{ fd: string; path: string }> {
+  const { sandbox } = await readState(ref, layout);
+  const fdDir = `/proc/${sandbox.pid}/fd`;
+  for (const name of await readdir(fdDir)) {
+    const fd = `${fdDir}/${name}`;
+    const path = await readlink(fd).catch(gone);
+    if (path !== undefined) yield { fd, path };
+  }
 }
 
 /** Whether a file may really be called so: a name can end like the kernel's mark. */
