@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "archive.h"
 #include "init.h"
 #include "launch.h"
 #include "merge.h"
@@ -17,10 +18,17 @@ int main(int argc, char **argv) {
         return launch_main(argc - 2, argv + 2);
     if (strcmp(role, "merge") == 0)
         return merge_main(argc - 2, argv + 2);
+    if (strcmp(role, "pack") == 0)
+        return pack_main(argc - 2, argv + 2);
+    if (strcmp(role, "stamp") == 0)
+        return stamp_main(argc - 2, argv + 2);
+    if (strcmp(role, "unpack") == 0)
+        return unpack_main(argc - 2, argv + 2);
     if (strcmp(role, "--version") == 0) {
         printf("%d\n", ATOLL_VERSION);
         return 0;
     }
-    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | merge LOWER UPPER TARGET LINKS [BELOW]... | --version\n");
+    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | merge LOWER UPPER TARGET LINKS [BELOW]... |\n"
+                    "       pack [--stamp] DIRECTORY... | stamp DIRECTORY... | unpack DIRECTORY... | --version\n");
     return 2;
 }

@@ -1,5 +1,6 @@
 import { SandboxError, type DriverName, type SandboxId } from "@atoll/protocol";
 import type { LayerLibrary } from "./checkpoints/layer-library.ts";
+import type { TreePacker } from "./checkpoints/tree-packer.ts";
 import type { ContainerRuns } from "./drivers/container-runs.ts";
 import type { Driver } from "./drivers/driver.ts";
 import type { EgressHandler } from "./guest/egress-relay.ts";
@@ -22,6 +23,7 @@ export interface EngineParts {
   /** A driver, or the reason why this machine cannot have it. */
   drivers: Record<DriverName, Driver | SandboxError>;
   startTimeoutMs: number;
+  packer: TreePacker;
   layers: LayerLibrary;
   readCpuFeatures: () => Promise<string[]>;
   atStep: StepListener;
@@ -33,12 +35,15 @@ export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void>
 /** What the operations share: the parts of one engine, and its living sandboxes. */
 export class EngineContext {
   readonly lives = new Map<SandboxId, SandboxLife>();
+  /** On their way in from another machine. */
+  readonly arriving = new Set<SandboxId>();
   readonly layout: DataLayout;
   readonly store: SandboxStore;
   readonly templates: TemplateLibrary;
   readonly cgroups: CgroupTree;
   readonly runs: ContainerRuns;
   readonly events: EventLog;
+  readonly packer: TreePacker;
   readonly layers: LayerLibrary;
   readonly readCpuFeatures: () => Promise<string[]>;
   #parts: EngineParts;
@@ -51,6 +56,7 @@ export class EngineContext {
     this.cgroups = parts.cgroups;
     this.runs = parts.runs;
     this.events = parts.events;
+    this.packer = parts.packer;
     this.layers = parts.layers;
     this.readCpuFeatures = parts.readCpuFeatures;
   }

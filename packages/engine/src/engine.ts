@@ -10,6 +10,7 @@ import {
 import { CheckpointStore } from "./checkpoints/checkpoint-store.ts";
 import { readCpuFeatures } from "./checkpoints/cpu-features.ts";
 import { LayerLibrary } from "./checkpoints/layer-library.ts";
+import { TreePacker } from "./checkpoints/tree-packer.ts";
 import { detectRunsc } from "./doctor/runsc-features.ts";
 import { ContainerRuns } from "./drivers/container-runs.ts";
 import { installGuest } from "./drivers/guest-layer.ts";
@@ -31,7 +32,7 @@ import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
 import { SandboxStore } from "./store/sandbox-store.ts";
 import { TemplateLibrary } from "./templates/template-library.ts";
-import { findCheckpointFiles, type CheckpointFiles } from "./transfer/checkpoint-files.ts";
+import { findCheckpointFiles, unpackOwner, type CheckpointFiles } from "./transfer/checkpoint-files.ts";
 import { importSandbox, type ImportOptions, type SandboxImport } from "./transfer/import-sandbox.ts";
 
 export interface EngineOptions extends ReconcileOptions {
@@ -159,6 +160,20 @@ export class Engine {
   }
 
   /**
+   * Fills an empty directory with what was in the sandbox's `ownerDir` at that checkpoint. False: nothing was kept. Rejects with `unrestorable` when it is
+   * damaged.
+   */
+  async unpackOwner(
+    id: SandboxId,
+    checkpoint: number,
+    into: string,
+    options: { signal: AbortSignal },
+  ): Promise<boolean> {
+    const files = await this.checkpointFiles(id, checkpoint);
+    return unpackOwner(this.#context, files, into, options.signal);
+  }
+
+  /**
    * Lets go of a sandbox that lives elsewhere from now on, in any state: its container ends and everything of it here is removed. Told as `released`, not as
    * `killed`. Idempotent.
    */
@@ -201,6 +216,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     if (error instanceof SandboxError) return error;
     throw error;
   });
+  const packer = new TreePacker(options.guestPath);
   return new EngineContext({
     layout,
     store: new SandboxStore(layout),
@@ -210,7 +226,8 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
-    layers: new LayerLibrary(layout, { mergerPath: options.guestPath }),
+    packer,
+    layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),
     readCpuFeatures: options.readCpuFeatures ?? readCpuFeatures,
     atStep: options.atStep ?? (() => undefined),
   });

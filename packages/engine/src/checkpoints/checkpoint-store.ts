@@ -1,5 +1,3 @@
-import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
@@ -7,6 +5,8 @@ import { writeDurably } from "../store/durable-file.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+import { digestFile, type Seal } from "./digest-file.ts";
+import type { TreePacker } from "./tree-packer.ts";
 
 /** The largest number that names of layers and directories have room for. */
 export const lastCheckpoint = 999_999_999;
@@ -101,6 +101,33 @@ export class CheckpointStore {
     return parts;
   }
 
+  /** Takes over a memory image that was made elsewhere, into the directory of its checkpoint. Rejects with `unrestorable` unless it is the one of this manifest, no more and no less. */
+  async adoptMemory(from: string, manifest: CheckpointManifest): Promise<void> {
+    const { n, memory } = manifest;
+    const { memoryDir } = this.#sandbox.checkpoint(n);
+    await rename(from, memoryDir).catch((error: unknown) => {
+      if (!hasErrno(error, "ENOENT")) throw error;
+      throw unrestorable(n, "memory", "it is missing", error);
+    });
+    const known = new Set(memory.map(({ name }) => name));
+    const names = await readdir(memoryDir);
+    const foreign = names.find((name) => !known.has(name));
+    if (foreign !== undefined) throw unrestorable(n, foreign, "it is not part of it");
+    await this.verifyMemory(manifest);
+    await Promise.all(names.map((name) => syncPath(join(memoryDir, name))));
+    await syncPath(memoryDir);
+  }
+
+  /** Keeps what is in `ownerDir` now with a checkpoint that is being made. Undefined: there is no such directory. */
+  async sealOwner(n: number, packer: TreePacker, signal: AbortSignal): Promise<Seal | undefined> {
+    const { ownerDir } = this.#sandbox;
+    const isKept = await stat(ownerDir).then(
+      (stats) => stats.isDirectory(),
+      () => false,
+    );
+    return isKept ? packer.write([ownerDir], this.#sandbox.checkpoint(n).ownerFile, signal) : undefined;
+  }
+
   /** Rejects with `unrestorable` unless each file of the image is there and is what was saved. */
   async verifyMemory({ n, memory }: CheckpointManifest): Promise<void> {
     const { memoryDir } = this.#sandbox.checkpoint(n);
@@ -156,17 +183,6 @@ function describe({ n, parent, createdAtMs, memory, layers }: CheckpointManifest
   const memoryBytes = memory.reduce((sum, part) => sum + part.sizeBytes, 0);
   const filesBytes = layers.reduce((sum, part) => sum + part.sizeBytes, 0);
   return { n, parent, createdAtMs, sizeBytes: memoryBytes + (layers[0]?.sizeBytes ?? 0), memoryBytes, filesBytes };
-}
-
-async function digestFile(path: string): Promise<{ sizeBytes: number; sha256: string }> {
-  const hash = createHash("sha256");
-  let sizeBytes = 0;
-  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) {
-    const bytes = chunk as Buffer;
-    hash.update(bytes);
-    sizeBytes += bytes.byteLength;
-  }
-  return { sizeBytes, sha256: hash.digest("hex") };
 }
 
 async function syncPath(path: string): Promise<void> {

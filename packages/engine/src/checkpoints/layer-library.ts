@@ -1,4 +1,5 @@
-import { access, mkdir, readdir, readFile, rename } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
@@ -9,7 +10,7 @@ import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
-import { digestLayer, stampLayer } from "./seal-layer.ts";
+import type { TreePacker } from "./tree-packer.ts";
 
 const syncTimeoutMs = 10 * 60_000;
 const readTimeoutMs = 30 * 60_000;
@@ -26,14 +27,18 @@ type Sealed = z.infer<typeof Sealed>;
 export class LayerLibrary {
   #layout: DataLayout;
   #mergerPath: string;
+  #packer: TreePacker;
   /** Made, and not in a manifest yet. */
   #unpublished = new Set<string>();
+  /** How many need a layer that may not be in a manifest yet. */
+  #held = new Map<string, number>();
   #turn: Promise<unknown> = Promise.resolve();
 
   /** `mergerPath`: the guest's binary, which can also merge layers. */
-  constructor(layout: DataLayout, options: { mergerPath: string }) {
+  constructor(layout: DataLayout, options: { mergerPath: string; packer: TreePacker }) {
     this.#layout = layout;
     this.#mergerPath = options.mergerPath;
+    this.#packer = options.packer;
   }
 
   /** Per tree of a template, the directories to mount, the topmost first. */
@@ -73,8 +78,8 @@ export class LayerLibrary {
 
   /** Reads all of a layer, and makes it durable meanwhile. */
   async #read(dir: string, signal: AbortSignal): Promise<Sealed> {
-    const [seal, stamp] = await settleAll([digestLayer(dir, signal), stampLayer(dir, signal), syncFiles(dir, signal)]);
-    return { ...seal, stamp };
+    const [sealed] = await settleAll([this.#packer.digest(await uppers(dir), signal), syncFiles(dir, signal)]);
+    return sealed;
   }
 
   async #keep(id: LayerId, { sizeBytes, sha256, stamp }: Sealed): Promise<LayerPart> {
@@ -117,15 +122,13 @@ export class LayerLibrary {
 
   /** Rejects with `unrestorable` unless the layer is there and what the manifest says it is. */
   async verify({ id, sizeBytes, sha256 }: LayerPart, signal: AbortSignal): Promise<void> {
-    const refuse = (because: string): SandboxError =>
-      new SandboxError("unrestorable", `Cannot use layer ${id}: ${because}`, { details: { part: id, because } });
-    if (!(await exists(this.#trees(id)))) throw refuse("it is missing");
-    const stamp = await stampLayer(this.#trees(id), signal);
-    const known = await this.#readSeal(id);
+    if (!(await exists(this.#trees(id)))) throw refused(id, "it is missing");
+    const trees = await uppers(this.#trees(id));
+    const [stamp, known] = await Promise.all([this.#packer.stamp(trees, signal), this.#readSeal(id)]);
     if (known?.stamp === stamp && known.sha256 === sha256 && known.sizeBytes === sizeBytes) return;
-    const seal = await digestLayer(this.#trees(id), signal);
-    if (seal.sha256 !== sha256) throw refuse("its files are not what was saved");
-    await writeDurably(this.#sealFile(id), JSON.stringify({ ...seal, stamp }));
+    const sealed = await this.#packer.digest(trees, signal);
+    if (sealed.sha256 !== sha256) throw refused(id, "its files are not what was saved");
+    await writeDurably(this.#sealFile(id), JSON.stringify(sealed));
   }
 
   /** True if it is here, whole. */
@@ -139,9 +142,66 @@ export class LayerLibrary {
     }
   }
 
-  /** Writes its archive. */
-  async pack({ id }: LayerPart, _toPath: string, _signal: AbortSignal): Promise<void> {
-    throw new SandboxError("unsupported", `Cannot pack layer ${id}: this build has no archives yet`);
+  /** Writes its archive. Rejects with `unrestorable`, and leaves none, unless it is what the part says. */
+  async pack(part: LayerPart, toPath: string, signal: AbortSignal): Promise<void> {
+    if (!(await exists(this.#trees(part.id)))) throw refused(part.id, "it is missing");
+    const { sha256 } = await this.#packer.write(await uppers(this.#trees(part.id)), toPath, signal);
+    if (sha256 === part.sha256) return;
+    await rm(toPath, { force: true });
+    throw refused(part.id, "its files are not what was saved");
+  }
+
+  /** Keeps these layers from being collected, also those that are yet to come, until the returned function is called. */
+  hold(ids: readonly string[]): () => void {
+    for (const id of ids) this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
+    let isHeld = true;
+    return () => {
+      for (const id of isHeld ? ids : []) {
+        const left = (this.#held.get(id) ?? 1) - 1;
+        if (left === 0) this.#held.delete(id);
+        else this.#held.set(id, left);
+      }
+      isHeld = false;
+    };
+  }
+
+  /** Makes a layer of its archive, unless it is here already. The caller holds it. */
+  async import(
+    part: LayerPart,
+    archive: string,
+    { trees, signal }: { trees: number; signal: AbortSignal },
+  ): Promise<void> {
+    if (await this.has(part)) return;
+    const draft = `${part.id}.${randomUUID()}`;
+    const dir = join(this.#layout.frozenDir, draft);
+    const release = this.hold([draft]);
+    try {
+      const into = Array.from({ length: trees }, (_, tree) => join(dir, "trees", String(tree), "upper"));
+      for (const upper of into) await mkdir(upper, { recursive: true, mode: 0o700 });
+      await this.#packer.unpack(archive, into, { seal: part, part: `layer ${part.id}`, signal });
+      const { sizeBytes, sha256 } = part;
+      const stamp = await this.#packer.stamp(into, signal);
+      await writeDurably(join(dir, "seal.json"), JSON.stringify({ sizeBytes, sha256, stamp }));
+      await this.#inTurn(() => this.#place(part, dir));
+    } finally {
+      await removeTree(dir);
+      release();
+    }
+  }
+
+  /** Another may have brought the same one meanwhile. What is there under its name and is damaged gives way, unless somebody here needs it as it is. */
+  async #place(part: LayerPart, dir: string): Promise<void> {
+    const place = this.#dir(part.id);
+    if (await exists(place)) {
+      if (await this.has(part)) return;
+      const needed = await this.#needed();
+      const others = needed.get(part.id) ?? new Set();
+      if ([...others].some((sha256) => sha256 !== part.sha256))
+        throw refused(part.id, "another of the same name is here");
+      await rename(place, `${place}.${randomUUID()}`);
+    }
+    await rename(dir, place);
+    await syncDirectory(this.#layout.frozenDir);
   }
 
   /** Runs `write`, after which manifests name these layers. Nothing is collected meanwhile. */
@@ -165,23 +225,27 @@ export class LayerLibrary {
       if (present.length === 0) return [];
       const needed = await this.#needed().catch(() => undefined);
       if (needed === undefined) return [];
-      const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name));
+      const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#held.has(name));
       for (const name of left) await removeTree(join(this.#layout.frozenDir, name));
       return left;
     });
   }
 
-  async #needed(): Promise<Set<string>> {
-    const needed = new Set<string>();
+  /** By name, the digests that manifests know of. */
+  async #needed(): Promise<Map<string, Set<string>>> {
+    const needed = new Map<string, Set<string>>();
+    const need = (id: LayerId, ...digests: string[]): void => {
+      needed.set(id, new Set([...(needed.get(id) ?? []), ...digests]));
+    };
     for (const name of await names(this.#layout.sandboxesDir)) {
       const id = SandboxId.safeParse(name);
       if (!id.success) continue;
       const store = new CheckpointStore(this.#layout.sandbox(id.data));
       for (const n of await store.numbers()) {
         const manifest = await store.find(n);
-        for (const layer of manifest?.layers ?? []) needed.add(layer.id);
+        for (const layer of manifest?.layers ?? []) need(layer.id, layer.sha256);
         // One that is not finished may be finished by a later server.
-        if (manifest === undefined) needed.add(layerId(id.data, n));
+        if (manifest === undefined) need(layerId(id.data, n));
       }
     }
     return needed;
@@ -218,6 +282,16 @@ export class LayerLibrary {
 
 export function layerId(sandboxId: SandboxId, n: number, merged: "merged" | "" = ""): LayerId {
   return LayerId.parse(merged === "" ? `${sandboxId}-${n}` : `${sandboxId}-${n}-merged`);
+}
+
+function refused(id: LayerId, because: string): SandboxError {
+  return new SandboxError("unrestorable", `Cannot use layer ${id}: ${because}`, { details: { part: id, because } });
+}
+
+/** What was written, tree by tree. What else overlayfs keeps beside it is its own. */
+async function uppers(dir: string): Promise<string[]> {
+  const trees = await readdir(dir);
+  return trees.toSorted((a, b) => Number(a) - Number(b)).map((tree) => join(dir, tree, "upper"));
 }
 
 async function syncFiles(dir: string, signal: AbortSignal): Promise<void> {

@@ -1,5 +1,6 @@
 import { access } from "node:fs/promises";
 import { SandboxError, type CheckpointManifest } from "@atoll/protocol";
+import type { Driver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
@@ -30,7 +31,7 @@ export async function readCheckpoint(
   { memory }: Pick<VerifyOptions, "memory">,
 ): Promise<CheckpointManifest> {
   const manifest = await new CheckpointStore(life.parts.layout).read(n);
-  if (memory) await assertMachineFits(context, life, manifest);
+  if (memory) await assertMachineFits(context, life.parts.driver, manifest);
   return manifest;
 }
 
@@ -47,9 +48,10 @@ export async function verifyParts(
   ]);
 }
 
-async function assertMachineFits(
+/** Rejects with `unrestorable`, naming what this machine lacks for going on with that memory. */
+export async function assertMachineFits(
   context: EngineContext,
-  life: SandboxLife,
+  { freezer }: Pick<Driver, "freezer">,
   manifest: CheckpointManifest,
 ): Promise<void> {
   const { n, runtime, cpuFeatures, guest } = manifest;
@@ -58,7 +60,6 @@ async function assertMachineFits(
       suggestion: "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
       details: { checkpoint: n, ...details },
     });
-  const { freezer } = life.parts.driver;
   if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
   if (freezer.runtime.version !== runtime.version) {
     const here = freezer.runtime.version;

@@ -28,11 +28,11 @@ export class RecordKeeper {
     this.#tell = tell;
   }
 
-  /** For a new sandbox: its intent is stored before anything is done for it. */
+  /** For a new sandbox: its intent is stored before anything is done for it. One from elsewhere begins as `paused`, when all of it is here. */
   begin(): Promise<void> {
     return this.#inTurn(async () => {
       const { id, state } = this.#record;
-      if (state !== "creating") throw new Error(`A sandbox does not begin as ${state}`);
+      if (state !== "creating" && state !== "paused") throw new Error(`A sandbox does not begin as ${state}`);
       await this.#store.save(this.#record);
       this.#tell({ type: "state", sandboxId: id, atMs: Date.now(), from: null, to: state });
     });

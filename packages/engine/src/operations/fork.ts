@@ -145,8 +145,10 @@ async function inherit(
   const to = life.parts.layout.checkpoint(firstCheckpoint).memoryDir;
   await mkdir(to, { recursive: true, mode: 0o700 });
   await Promise.all(manifest.memory.map(({ name }) => link(join(from, name), join(to, name))));
+  // What is kept about the parent is not what is kept about the copy.
+  const { owner: _, ...inherited } = manifest;
   const own: CheckpointManifest = {
-    ...manifest,
+    ...inherited,
     sandboxId: life.record.id,
     n: firstCheckpoint,
     parent: null,

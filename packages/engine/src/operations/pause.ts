@@ -204,9 +204,10 @@ export async function finishPause(pause: Pause, stopped: Promise<void>): Promise
   const { id, driver, template } = life.record;
   const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
   const unmounted = stopped.then(() => step(pause, "stopped"));
-  const [memory, own, cpuFeatures, guest] = await settleAll([
+  const [memory, own, owner, cpuFeatures, guest] = await settleAll([
     store.sealMemory(n),
     context.layers.freeze(layerId(id, n), layout, { unmounted, signal }),
+    store.sealOwner(n, context.packer, signal),
     context.readCpuFeatures(),
     store.guestOf(n),
   ]);
@@ -226,6 +227,7 @@ export async function finishPause(pause: Pause, stopped: Promise<void>): Promise
     cpuFeatures,
     memory,
     layers,
+    ...(owner === undefined ? {} : { owner }),
     phases: clock.phases,
   };
   await store.verifyMemory(manifest);

@@ -1,6 +1,7 @@
 import { join } from "node:path";
-import type { CheckpointManifest } from "@atoll/protocol";
+import { SandboxError, type CheckpointManifest } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 
 /** Where the parts of one checkpoint are on this machine. They do not change while the checkpoint exists. */
@@ -20,4 +21,18 @@ export async function findCheckpointFiles(sandbox: SandboxLayout, n: number): Pr
     memory: manifest.memory.map(({ name }) => ({ name, path: join(memoryDir, name) })),
     owner: manifest.owner === undefined ? undefined : ownerFile,
   };
+}
+
+/** False: nothing was kept. */
+export async function unpackOwner(
+  { packer }: Pick<EngineContext, "packer">,
+  { manifest, owner }: Pick<CheckpointFiles, "manifest" | "owner">,
+  into: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (manifest.owner === undefined) return false;
+  if (owner === undefined)
+    throw new SandboxError("unrestorable", "Cannot use owner: it is missing", { details: { part: "owner" } });
+  await packer.unpack(owner, [into], { seal: manifest.owner, part: "owner", signal });
+  return true;
 }

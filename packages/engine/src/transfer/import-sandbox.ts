@@ -1,7 +1,16 @@
-import { SandboxError, type CheckpointManifest, type ImportedRecord, type LayerPart } from "@atoll/protocol";
+import { mkdir, rename } from "node:fs/promises";
+import { CheckpointManifest, ImportedRecord, isSandboxError, SandboxError, type LayerPart } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { assertMachineFits } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
-import type { Sandbox } from "../sandbox.ts";
+import { RecordKeeper } from "../lifecycle/record-keeper.ts";
+import { Sandbox } from "../sandbox.ts";
+import { syncDirectory } from "../store/durable-file.ts";
+import { parseRequest } from "../support/parse-request.ts";
+import { settleAll } from "../support/settle-all.ts";
+import type { Template } from "../templates/template.ts";
+import { unpackOwner } from "./checkpoint-files.ts";
 
 /** A sandbox from elsewhere: its record, one checkpoint, and the files that belong to it. */
 export interface SandboxImport {
@@ -9,7 +18,7 @@ export interface SandboxImport {
   manifest: CheckpointManifest;
   /** With the files of the memory image, named as in the manifest. On the same filesystem as the data directory; it is moved from there. */
   memoryDir: string;
-  /** The archive that the manifest names, if it does. */
+  /** The archive that the manifest names, if it does. Moved, as the memory is. */
   owner?: string | undefined;
   /** Archives of those layers that are not here. */
   layers: { part: LayerPart; archive: string }[];
@@ -21,11 +30,118 @@ export interface ImportOptions {
   onEgress?: EgressHandler | undefined;
 }
 
-/** Makes a paused sandbox of what comes from another machine. Everything is verified; when it rejects, nothing is left of it here. */
+interface Arrival {
+  context: EngineContext;
+  from: SandboxImport;
+  template: Template;
+  signal: AbortSignal;
+}
+
+/**
+ * Makes a paused sandbox of what comes from another machine. Everything is verified; when it rejects, nothing is left of it here. The record is written last, so
+ * that one that is cut off has no owner, and goes when the data directory is opened again.
+ */
 export async function importSandbox(
-  _context: EngineContext,
-  { record }: SandboxImport,
-  _options: ImportOptions = {},
+  context: EngineContext,
+  given: SandboxImport,
+  { signal = new AbortController().signal, onEgress }: ImportOptions = {},
 ): Promise<Sandbox> {
-  throw new SandboxError("unsupported", `Cannot import sandbox ${record.id}: this build has no archives yet`);
+  const record = parseRequest(ImportedRecord, given.record, "import a sandbox");
+  const manifest = parseRequest(CheckpointManifest, given.manifest, "import a sandbox");
+  const from = { ...given, record, manifest };
+  const { id } = record;
+  assertBelongs(from);
+  signal.throwIfAborted();
+  if (context.lives.has(id) || context.arriving.has(id)) {
+    throw new SandboxError("already_exists", `Cannot import sandbox ${id}: it is here already`, {
+      details: { sandboxId: id },
+    });
+  }
+  context.arriving.add(id);
+  const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
+  try {
+    const driver = context.driver(record.driver);
+    const template = await findTemplate(context, manifest);
+    await assertMachineFits(context, driver, manifest);
+    await bringIn({ context, from, template, signal });
+    const stored = { ...record, version: 1, state: "paused", checkpoint: manifest.n } as const;
+    const keeper = new RecordKeeper(stored, context.store, context.events.tell);
+    await keeper.begin();
+    const life = context.addLife(keeper, { driver, template, onEgress });
+    await context.atStep("import: recorded", id);
+    return new Sandbox(life);
+  } catch (error) {
+    await context.store.remove(id);
+    letGo();
+    await context.layers.collect();
+    throw error;
+  } finally {
+    context.arriving.delete(id);
+    letGo();
+  }
+}
+
+/** The parts have to be those of one sandbox, and all that are not here have to be given. */
+function assertBelongs({ record, manifest, layers }: SandboxImport): void {
+  const refuse = (because: string): SandboxError =>
+    new SandboxError("invalid_argument", `Cannot import sandbox ${record.id}: ${because}`);
+  if (manifest.sandboxId !== record.id) throw refuse(`the manifest is that of sandbox ${manifest.sandboxId}`);
+  if (manifest.driver !== record.driver) throw refuse(`it was saved by driver ${manifest.driver}`);
+  if (manifest.template !== record.template) throw refuse(`it was saved on template ${manifest.template}`);
+  const known = new Map(manifest.layers.map((part) => [part.id, part.sha256]));
+  const foreign = layers.find(({ part }) => known.get(part.id) !== part.sha256);
+  if (foreign !== undefined) throw refuse(`layer ${foreign.part.id} is not in its manifest`);
+}
+
+async function findTemplate(context: EngineContext, { n, template }: CheckpointManifest): Promise<Template> {
+  try {
+    return await context.templates.get(template);
+  } catch (cause) {
+    if (!isSandboxError(cause, "not_found")) throw cause;
+    const because = `template ${template} is not there`;
+    throw new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}`, {
+      suggestion: "Import the template here under the same name, or resume the sandbox on a machine that has it.",
+      details: { checkpoint: n, part: "template", template },
+      cause,
+    });
+  }
+}
+
+/** Everything but the record. */
+async function bringIn({ context, from, template, signal }: Arrival): Promise<void> {
+  const { sandboxId: id, n } = from.manifest;
+  const layout = context.layout.sandbox(id);
+  const store = new CheckpointStore(layout);
+  await context.store.remove(id);
+  await mkdir(layout.checkpoint(n).dir, { recursive: true, mode: 0o700 });
+  await context.atStep("import: begun", id);
+  await settleAll([
+    store.adoptMemory(from.memoryDir, from.manifest),
+    bringInOwner(context, from, signal),
+    ...from.manifest.layers.map((part) => bringInLayer({ context, from, template, signal }, part)),
+  ]);
+  signal.throwIfAborted();
+  await context.atStep("import: parts", id);
+  await context.layers.publish([], () => store.publish(from.manifest));
+  await Promise.all([layout.checkpointsDir, layout.dir].map(syncDirectory));
+  await context.atStep("import: manifest", id);
+}
+
+/** Unpacked, as the sandbox's own from now on, and as it was at the checkpoint. */
+async function bringInOwner(
+  context: EngineContext,
+  { manifest, owner }: SandboxImport,
+  signal: AbortSignal,
+): Promise<void> {
+  if (manifest.owner === undefined) return;
+  const layout = context.layout.sandbox(manifest.sandboxId);
+  await mkdir(layout.ownerDir, { mode: 0o700 });
+  await unpackOwner(context, { manifest, owner }, layout.ownerDir, signal);
+  if (owner !== undefined) await rename(owner, layout.checkpoint(manifest.n).ownerFile);
+}
+
+async function bringInLayer({ context, from, template, signal }: Arrival, part: LayerPart): Promise<void> {
+  const given = from.layers.find((layer) => layer.part.id === part.id);
+  if (given === undefined) return context.layers.verify(part, signal);
+  await context.layers.import(part, given.archive, { trees: template.trees.length, signal });
 }

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { SandboxError, type DriverName, type SandboxRecord, type SandboxState } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LayerLibrary } from "../../src/checkpoints/layer-library.ts";
+import { TreePacker } from "../../src/checkpoints/tree-packer.ts";
 import { ContainerRuns } from "../../src/drivers/container-runs.ts";
 import { LocalDriver } from "../../src/drivers/local/local-driver.ts";
 import { EngineContext } from "../../src/engine-context.ts";
@@ -29,6 +30,7 @@ beforeEach(() => {
   store = new SandboxStore(layout);
   cgroups = new CgroupV2Tree(new FakeCgroupKernel(2, { "/u": ["cpu", "memory", "pids"] }), "/u");
   const runs = new ContainerRuns({ guestPath: "/none", guestLayer: "/none", cgroups, namespace: layout.namespace });
+  const packer = new TreePacker("/none");
   const templates = { get: async (name: string) => ({ name, trees: [] }) };
   context = new EngineContext({
     layout,
@@ -43,7 +45,8 @@ beforeEach(() => {
       local: new LocalDriver({ runs }),
     },
     startTimeoutMs: 1000,
-    layers: new LayerLibrary(layout, { mergerPath: "/none" }),
+    packer,
+    layers: new LayerLibrary(layout, { mergerPath: "/none", packer }),
     readCpuFeatures: async () => [],
     atStep: () => undefined,
   });

@@ -1,0 +1,263 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "archive.h"
+#include "archive_dirs.h"
+#include "pack_file.h"
+#include "pack_links.h"
+#include "pack_out.h"
+#include "walk.h"
+
+/* Something went away or became shorter while it was read: another try may succeed. */
+#define EXIT_CHANGED 3
+#define STAMP_FD 3
+/* Of the names of all directories that one is in. */
+#define NAMES_MOST ((size_t)1 << 30)
+
+/* The names in one directory, in order, and how far one is. */
+struct listing {
+    struct listing *above;
+    char **names;
+    size_t count, next, bytes;
+};
+
+static struct out archive = {.fd = -1}, stamp = {.fd = -1};
+static size_t names_held;
+/* What was being read when something went wrong. */
+static char culprit[ARCHIVE_NAME_MOST + 1];
+
+static void forget_listing(struct listing *listing) {
+    for (size_t i = 0; i < listing->count; i++)
+        free(listing->names[i]);
+    free(listing->names);
+    names_held -= listing->bytes;
+    free(listing);
+}
+
+static bool add_name(struct listing *listing, const char *name) {
+    /* A power of two is where it grows. */
+    if ((listing->count & (listing->count - 1)) == 0) {
+        size_t room = listing->count == 0 ? 1 : listing->count * 2;
+        char **larger = reallocarray(listing->names, room, sizeof *larger);
+        if (larger == NULL)
+            return false;
+        listing->names = larger;
+    }
+    size_t bytes = strlen(name) + 1 + sizeof(char *);
+    char *copy = names_held + bytes > NAMES_MOST ? NULL : strdup(name);
+    if (copy == NULL) {
+        errno = ENOMEM;
+        return false;
+    }
+    listing->names[listing->count++] = copy;
+    listing->bytes += bytes;
+    names_held += bytes;
+    return true;
+}
+
+static struct listing *list(struct listing *above, int fd) {
+    struct walk_entry entry;
+    int more = -1;
+    struct level *level = walk_into(NULL, fd, ".", false);
+    struct listing *listing = calloc(1, sizeof *listing);
+    if (level == NULL || listing == NULL)
+        return NULL;
+    listing->above = above;
+    while ((more = walk_next(level, &entry)) == 1 && add_name(listing, entry.name))
+        ;
+    int error = errno;
+    walk_out(level);
+    errno = error;
+    if (more != 0)
+        return NULL;
+    if (listing->count > 0)
+        qsort(listing->names, listing->count, sizeof *listing->names, archive_compare_names);
+    return listing;
+}
+
+/* The kernel notes each change of a file in a time that nobody can set: see `stampLayer`. */
+static void stamp_node(const char *name, const struct stat *info) {
+    out_name(&stamp, name);
+    out_u32(&stamp, info->st_mode);
+    /* Overlayfs shares one file among whiteouts, also with such as are not here. */
+    if (archive_is_whiteout(info))
+        return;
+    out_attributes(&stamp, info);
+    out_u64(&stamp, (uint64_t)info->st_ctim.tv_sec);
+    out_u32(&stamp, (uint32_t)info->st_ctim.tv_nsec);
+    out_u64(&stamp, info->st_ino);
+    out_u64(&stamp, S_ISDIR(info->st_mode) ? 0 : (uint64_t)info->st_size);
+}
+
+static bool pack_regular(struct dir *at, const char *name) {
+    struct stat info;
+    int fd = openat(at->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    /* What is read is what was opened. */
+    bool done = fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || (errno = ESTALE, false));
+    if (done) {
+        out_tag(&archive, TAG_FILE);
+        out_name(&archive, name);
+        out_u64(&archive, (uint64_t)info.st_size);
+        done = pack_contents(&archive, fd, &info);
+        out_tag(&archive, TAG_END);
+        out_attributes(&archive, &info);
+        done = done && pack_xattrs(&archive, fd);
+    }
+    int error = errno;
+    close(fd);
+    errno = error;
+    return done;
+}
+
+static bool pack_link(struct dir *at, const char *name, const struct stat *info) {
+    char target[ARCHIVE_TARGET_MOST + 1];
+    ssize_t length = readlinkat(at->fd, name, target, sizeof target);
+    if (length < 0)
+        return false;
+    out_tag(&archive, TAG_LINK);
+    out_name(&archive, name);
+    out_u32(&archive, (uint32_t)length);
+    out_bytes(&archive, target, (size_t)length);
+    out_attributes(&archive, info);
+    return true;
+}
+
+/* Whatever is all in its inode. */
+static bool pack_special(const char *name, const struct stat *info) {
+    if (!S_ISFIFO(info->st_mode) && !S_ISSOCK(info->st_mode)) {
+        errno = ENOTSUP;
+        return false;
+    }
+    out_tag(&archive, S_ISFIFO(info->st_mode) ? TAG_PIPE : TAG_SOCKET);
+    out_name(&archive, name);
+    out_attributes(&archive, info);
+    return true;
+}
+
+/* What is no directory. */
+static bool pack_node(struct dir *at, const char *name, const struct stat *info) {
+    if (archive_is_whiteout(info)) {
+        out_tag(&archive, TAG_WHITEOUT);
+        out_name(&archive, name);
+        return true;
+    }
+    const char *first = info->st_nlink > 1 ? links_find(info) : NULL;
+    if (first != NULL) {
+        out_tag(&archive, TAG_ANOTHER_NAME);
+        out_name(&archive, name);
+        out_u32(&archive, (uint32_t)strlen(first));
+        out_bytes(&archive, first, strlen(first));
+        return true;
+    }
+    if (info->st_nlink > 1 && !links_note(info, dirs_path, name))
+        return false;
+    if (S_ISREG(info->st_mode))
+        return pack_regular(at, name);
+    return S_ISLNK(info->st_mode) ? pack_link(at, name, info) : pack_special(name, info);
+}
+
+/* The next name of a directory: into it if it is one. */
+static bool pack_next(struct dir **at, struct listing **listing) {
+    struct stat info;
+    const char *name = (*listing)->names[(*listing)->next++];
+    snprintf(culprit, sizeof culprit, "%s", name);
+    if (fstatat((*at)->fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    if (!S_ISDIR(info.st_mode)) {
+        stamp_node(name, &info);
+        return archive.fd < 0 || pack_node(*at, name, &info);
+    }
+    out_tag(&archive, TAG_DIRECTORY);
+    out_name(&archive, name);
+    out_tag(&stamp, TAG_DIRECTORY);
+    struct dir *below = dirs_enter(*at, name);
+    if (below == NULL)
+        return false;
+    *at = below;
+    struct listing *names = list(*listing, below->fd);
+    if (names == NULL)
+        return false;
+    *listing = names;
+    return true;
+}
+
+static bool end_directory(struct dir **at, struct listing **listing) {
+    struct stat info;
+    struct listing *above = (*listing)->above;
+    if (fstat((*at)->fd, &info) != 0)
+        return false;
+    stamp_node(dirs_name(*at), &info);
+    out_tag(&archive, TAG_END);
+    out_attributes(&archive, &info);
+    if (archive.fd >= 0 && !pack_xattrs(&archive, (*at)->fd))
+        return false;
+    forget_listing(*listing);
+    *listing = above;
+    *at = dirs_leave(*at);
+    return *at != NULL || above == NULL;
+}
+
+static bool pack_tree(const char *path) {
+    struct dir *at = dirs_open_root(path);
+    struct listing *listing = at == NULL ? NULL : list(NULL, at->fd);
+    bool done = listing != NULL;
+    out_tag(&archive, TAG_TREE);
+    out_tag(&stamp, TAG_TREE);
+    while (done && listing != NULL) {
+        done = listing->next < listing->count ? pack_next(&at, &listing) : end_directory(&at, &listing);
+        /* Nobody listens any more. */
+        if (archive.error != 0 || stamp.error != 0) {
+            errno = archive.error != 0 ? archive.error : stamp.error;
+            done = false;
+        }
+    }
+    links_forget_all();
+    return done;
+}
+
+static int fail(const char *what, const char *root) {
+    int error = errno;
+    /* The end of a long path tells more than its start. */
+    size_t length = strlen(dirs_path);
+    const char *path = length > 200 ? dirs_path + length - 200 : dirs_path;
+    fprintf(stderr, "Cannot %s %s: %s%s%s: %s\n", what, root, path, path[0] == 0 ? "" : "/", culprit, strerror(error));
+    return error == ENOENT || error == ESTALE ? EXIT_CHANGED : 1;
+}
+
+int pack_main(int argc, char **argv) {
+    bool stamps = argc > 0 && strcmp(argv[0], "--stamp") == 0;
+    if (argc - stamps < 1) {
+        fprintf(stderr, "Usage: atoll-guest pack [--stamp] DIRECTORY...\n");
+        return 2;
+    }
+    archive.fd = STDOUT_FILENO;
+    stamp.fd = stamps ? STAMP_FD : -1;
+    out_bytes(&archive, ARCHIVE_MAGIC, ARCHIVE_MAGIC_SIZE);
+    for (int i = stamps; i < argc; i++)
+        if (!pack_tree(argv[i]))
+            return fail("pack", argv[i]);
+    out_tag(&archive, TAG_END_OF_ALL);
+    if ((errno = out_flush(&archive)) != 0 || (errno = out_flush(&stamp)) != 0)
+        return fail("write the archive of", argv[stamps]);
+    return 0;
+}
+
+int stamp_main(int argc, char **argv) {
+    if (argc < 1) {
+        fprintf(stderr, "Usage: atoll-guest stamp DIRECTORY...\n");
+        return 2;
+    }
+    stamp.fd = STDOUT_FILENO;
+    for (int i = 0; i < argc; i++)
+        if (!pack_tree(argv[i]))
+            return fail("look at", argv[i]);
+    if ((errno = out_flush(&stamp)) != 0)
+        return fail("tell of", argv[0]);
+    return 0;
+}

@@ -1,0 +1,136 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "archive.h"
+#include "archive_dirs.h"
+#include "unpack_in.h"
+#include "unpack_nodes.h"
+#include "walk.h"
+
+#define EXIT_NO_SPACE 4
+
+/* The last name in the directory that is being filled: names are in order, so none comes twice. */
+static char last[ARCHIVE_NAME_MOST + 1];
+
+static bool enter(struct dir **at, const char *name) {
+    if (mkdirat((*at)->fd, name, 0700) != 0)
+        return refuse_errno(name);
+    struct dir *below = dirs_enter(*at, name);
+    if (below == NULL)
+        return refuse_errno(name);
+    *at = below;
+    last[0] = 0;
+    return true;
+}
+
+/* `*at` becomes NULL at the end of the tree. */
+static bool leave(struct dir **at) {
+    if (!unpack_attributes((*at)->fd))
+        return false;
+    bool is_root = (*at)->above == NULL;
+    snprintf(last, sizeof last, "%s", dirs_name(*at));
+    *at = dirs_leave(*at);
+    return is_root || *at != NULL || refuse_errno("the way back");
+}
+
+static bool unpack_entry(struct dir **at, int root, uint8_t tag) {
+    char name[ARCHIVE_NAME_MOST + 1];
+    if (!in_name(name))
+        return false;
+    if (strcmp(name, last) <= 0)
+        return refuse("\"%s\" is out of order", name);
+    memcpy(last, name, sizeof last);
+    switch (tag) {
+    case TAG_DIRECTORY:
+        return enter(at, name);
+    case TAG_FILE:
+        return unpack_file((*at)->fd, name);
+    case TAG_LINK:
+        return unpack_link((*at)->fd, name);
+    case TAG_PIPE:
+        return unpack_special((*at)->fd, name, S_IFIFO);
+    case TAG_SOCKET:
+        return unpack_special((*at)->fd, name, S_IFSOCK);
+    case TAG_WHITEOUT:
+        return unpack_whiteout((*at)->fd, name);
+    case TAG_ANOTHER_NAME:
+        return unpack_another_name(root, (*at)->fd, name);
+    default:
+        return refuse("tag %u is not known", tag);
+    }
+}
+
+static bool is_empty(int fd) {
+    struct walk_entry entry;
+    struct level *level = walk_into(NULL, fd, ".", false);
+    bool empty = level != NULL && walk_next(level, &entry) == 0;
+    if (level != NULL)
+        walk_out(level);
+    return empty;
+}
+
+static bool unpack_tree(const char *path) {
+    uint8_t tag;
+    if (!in_tag(&tag))
+        return false;
+    if (tag != TAG_TREE)
+        return refuse(tag == TAG_END_OF_ALL ? "it has too few trees" : "tag %u is no tree", tag);
+    struct dir *at = dirs_open_root(path);
+    if (at == NULL)
+        return refuse_errno(path);
+    if (!is_empty(at->fd))
+        return refuse("%s is not empty", path);
+    int root = at->fd;
+    last[0] = 0;
+    while (at != NULL) {
+        if (!in_tag(&tag))
+            return false;
+        if (tag == TAG_END ? !leave(&at) : !unpack_entry(&at, root, tag))
+            return false;
+    }
+    return true;
+}
+
+static bool unpack_all(int count, char **paths) {
+    char magic[ARCHIVE_MAGIC_SIZE];
+    uint8_t tag;
+    if (!in_bytes(magic, sizeof magic))
+        return false;
+    if (memcmp(magic, ARCHIVE_MAGIC, sizeof magic) != 0)
+        return refuse("it is no archive of this kind");
+    for (int i = 0; i < count; i++)
+        if (!unpack_tree(paths[i]))
+            return false;
+    if (!in_tag(&tag))
+        return false;
+    if (tag != TAG_END_OF_ALL)
+        return refuse(tag == TAG_TREE ? "it has too many trees" : "tag %u is no end", tag);
+    return in_end();
+}
+
+/* All of it survives a crash of the machine. */
+static bool make_durable(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool done = fd >= 0 && syncfs(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return done || refuse_errno(path);
+}
+
+int unpack_main(int argc, char **argv) {
+    if (argc < 1) {
+        fprintf(stderr, "Usage: atoll-guest unpack DIRECTORY...\n");
+        return 2;
+    }
+    umask(0);
+    signal(SIGXFSZ, SIG_IGN);
+    if (unpack_all(argc, argv) && make_durable(argv[0]))
+        return 0;
+    fprintf(stderr, "Cannot unpack: %s\n", refusal());
+    return refused_for_room() ? EXIT_NO_SPACE : 1;
+}

@@ -1,0 +1,152 @@
+import { createHash } from "node:crypto";
+import { open, rm, stat } from "node:fs/promises";
+import type { Readable } from "node:stream";
+import { SandboxError } from "@atoll/protocol";
+import { startHostProcess, type HostProcess } from "../process/host-process.ts";
+import { settleAll } from "../support/settle-all.ts";
+import { digestFile, type Seal } from "./digest-file.ts";
+
+/** Reading and hashing a large tree takes a while. */
+const packTimeoutMs = 30 * 60_000;
+const stderrBytes = 4096;
+/** How the guest's binary says what went wrong. */
+const exitChanged = 3;
+const exitNoSpace = 4;
+/** A directory that is written to may change under the one who reads it; what changes for so long is no accident. */
+const mostTries = 8;
+
+export interface UnpackOptions {
+  /** What the archive has to be. */
+  seal: Seal;
+  /** What it is called in refusals. */
+  part: string;
+  signal: AbortSignal;
+}
+
+/** Makes archives of directory trees and trees of archives, with the guest's binary: the same files give the same bytes, whenever and wherever they are read. */
+export class TreePacker {
+  readonly #guestPath: string;
+
+  constructor(guestPath: string) {
+    this.#guestPath = guestPath;
+  }
+
+  /** What the archive of these directories is, and their stamp, without keeping it. */
+  async digest(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+    const child = await this.#start(["pack", "--stamp", ...trees], signal, { extraFds: ["pipe"] });
+    const hash = createHash("sha256");
+    let sizeBytes = 0;
+    const [, stamp] = await settleAll([
+      this.#finish(child, signal, (data) => {
+        hash.update(data);
+        sizeBytes += data.byteLength;
+      }),
+      digestStream(child.readable(3)),
+    ]);
+    return { sizeBytes, sha256: hash.digest("hex"), stamp };
+  }
+
+  /**
+   * Tells quickly whether anything in these directories was touched since the last time: the kernel sets the time of change of a file whenever its contents,
+   * attributes or names change, and offers no way to set it back. Means something only on the machine where it was taken.
+   */
+  async stamp(trees: readonly string[], signal: AbortSignal): Promise<string> {
+    const child = await this.#start(["stamp", ...trees], signal);
+    const hash = createHash("sha256");
+    await this.#finish(child, signal, (data) => void hash.update(data));
+    return hash.digest("hex");
+  }
+
+  /** Writes the archive of these directories, also of such as are being written to. It is on disk for good. */
+  async write(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#writeOnce(trees, toPath, signal);
+      } catch (error) {
+        await rm(toPath, { force: true });
+        const isChanged = error instanceof SandboxError && error.details["exitCode"] === exitChanged;
+        if (!isChanged || tries === mostTries) throw error;
+      }
+    }
+  }
+
+  /**
+   * Fills these empty directories from an archive. Rejects with `unrestorable` when it is not what it should be; what was made of it by then is for the caller to
+   * remove.
+   */
+  async unpack(archive: string, into: readonly string[], { seal, part, signal }: UnpackOptions): Promise<void> {
+    const refuse = (because: string): SandboxError =>
+      new SandboxError("unrestorable", `Cannot use ${part}: ${because}`, { details: { part, because } });
+    const size = await stat(archive).then(
+      (stats) => stats.size,
+      () => undefined,
+    );
+    if (size === undefined) throw refuse("it is missing");
+    if (size !== seal.sizeBytes) throw refuse(`it has ${size} bytes, and ${seal.sizeBytes} were saved`);
+    const file = await open(archive, "r");
+    try {
+      const child = await this.#start(["unpack", ...into], signal, { stdin: file.fd });
+      const [digest, unpacked] = await Promise.allSettled([
+        digestFile(archive),
+        this.#finish(child, signal, () => undefined),
+      ]);
+      if (digest.status === "rejected") throw digest.reason;
+      if (digest.value.sha256 !== seal.sha256) throw refuse("its contents are not what was saved");
+      if (unpacked.status === "fulfilled") return;
+      const { reason } = unpacked as { reason: unknown };
+      if (!(reason instanceof SandboxError) || reason.details["exitCode"] !== 1) throw reason;
+      throw refuse(String(reason.details["stderr"]));
+    } finally {
+      await file.close();
+    }
+  }
+
+  async #writeOnce(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+    const file = await open(toPath, "w", 0o600);
+    try {
+      const child = await this.#start(["pack", ...trees], signal);
+      const hash = createHash("sha256");
+      let sizeBytes = 0;
+      await this.#finish(child, signal, async (data) => {
+        hash.update(data);
+        sizeBytes += data.byteLength;
+        await file.writeFile(data);
+      });
+      await file.sync();
+      return { sizeBytes, sha256: hash.digest("hex") };
+    } finally {
+      await file.close();
+    }
+  }
+
+  #start(
+    words: string[],
+    signal: AbortSignal,
+    options: { extraFds?: "pipe"[]; stdin?: number } = {},
+  ): Promise<HostProcess> {
+    return startHostProcess(this.#guestPath, words, { signal, timeoutMs: packTimeoutMs, ...options });
+  }
+
+  /** Reads all that it writes. Rejects unless it has done what it was asked for. */
+  async #finish(child: HostProcess, signal: AbortSignal, take: (data: Buffer) => void | Promise<void>): Promise<void> {
+    let stderr = "";
+    for await (const { stream, data } of child) {
+      if (stream === "stdout") await take(data);
+      else if (stderr.length < stderrBytes) stderr += data.toString("utf8");
+    }
+    const { exitCode } = await child.wait();
+    signal.throwIfAborted();
+    if (exitCode === 0) return;
+    const code = exitCode === exitNoSpace ? "no_space" : "storage_failed";
+    const said = stderr.trim();
+    throw new SandboxError(code, said === "" ? `Cannot use an archive: its tool ended with ${exitCode}` : said, {
+      details: { exitCode, stderr: said.replace(/^Cannot unpack: /, "") },
+    });
+  }
+}
+
+async function digestStream(stream: Readable): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const data of stream) hash.update(data as Buffer);
+  return hash.digest("hex");
+}
