@@ -1,4 +1,5 @@
 #include "launch.h"
+#include "launch_deadline.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -88,19 +90,40 @@ static void make_fifos(void) {
     err_fd = open(path_in("stderr"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (err_fd < 0)
         fail("fifos", errno, "stderr");
+    const char *failed = deadline_open(plan.directory, plan.freezer);
+    if (failed != NULL)
+        fail("fifos", errno, failed);
     tell("fifos\n");
 }
 
+static bool join_cgroup(const char *directory) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/cgroup.procs", directory);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool joined = fd >= 0 && write(fd, "0", 1) == 1;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return joined;
+}
+
 static void join_cgroups(void) {
-    for (int i = 0; i < plan.cgroup_count; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/cgroup.procs", plan.cgroups[i]);
-        int fd = open(path, O_WRONLY | O_CLOEXEC);
-        if (fd < 0 || write(fd, "0", 1) != 1)
-            fail("cgroup", errno, path);
-        close(fd);
-    }
+    for (int i = 0; i < plan.cgroup_count; i++)
+        if (!join_cgroup(plan.cgroups[i]))
+            fail("cgroup", errno, plan.cgroups[i]);
     tell("cgroup\n");
+}
+
+/* What is started from here on never runs without it. */
+static void heed_deadline(void) {
+    bool is_over;
+    const char *failed = deadline_heed(&is_over);
+    if (failed == NULL && is_over) {
+        errno = ETIME;
+        failed = "start after the deadline";
+    }
+    if (failed != NULL)
+        fail("deadline", errno, failed);
 }
 
 /* Whoever holds this back and dies has not said yes. */
@@ -126,6 +149,10 @@ __attribute__((noreturn)) static void become_program(int report, pid_t launcher)
     /* 0 is what a parent outside of the PID namespace looks like. */
     if (getppid() != launcher && getppid() != 0)
         _exit(FAILURE);
+    if (deadline_is_watched() && !join_cgroup(plan.freezer)) {
+        send_message(report, false, errno, plan.freezer);
+        _exit(FAILURE);
+    }
     if (plan.root != NULL) {
         const char *failed = launch_enter(&plan);
         send_message(report, true, failed != NULL ? errno : 0, failed != NULL ? failed : "");
@@ -187,15 +214,24 @@ static void let_go(void) {
 }
 
 static int wait_for(pid_t pid, const sigset_t *signals) {
+    int signal_fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
     for (;;) {
-        int status, signal = 0;
+        int status;
         pid_t ended = waitpid(-1, &status, WNOHANG);
         if (ended == pid)
             return status;
         if (ended > 0)
             continue;
-        if (sigwait(signals, &signal) == 0 && signal != SIGCHLD)
-            kill(pid, SIGKILL);
+        struct pollfd fds[3];
+        deadline_poll(fds);
+        fds[2] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
+        if (poll(fds, 3, deadline_patience()) < 0)
+            continue;
+        deadline_answer(fds);
+        struct signalfd_siginfo info;
+        while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+            if (info.ssi_signo != SIGCHLD)
+                kill(pid, SIGKILL);
     }
 }
 
@@ -234,6 +270,7 @@ int launch_main(int argc, char **argv) {
     if (failed != NULL)
         fail("mounts", errno, failed);
     tell("mounts\n");
+    heed_deadline();
     pid_t pid = start_program();
     let_go();
     int status = wait_for(pid, &signals);

@@ -20,6 +20,8 @@ struct launch_plan {
     const char *directory;
     const char *cgroups[LAUNCH_CGROUPS];
     int cgroup_count;
+    /* The one of them that can be frozen; NULL: there can be no deadline. */
+    const char *freezer;
     struct mount_plan mounts[LAUNCH_MOUNTS];
     int mount_count;
     /* NULL without --enter. */

@@ -4,7 +4,7 @@
 #include "launch.h"
 
 static const char usage[] =
-    "Usage: atoll-guest launch --dir DIR [--cgroup DIR]... [--overlay TARGET OPTIONS]... [--bind SOURCE TARGET]...\n"
+    "Usage: atoll-guest launch --dir DIR [--cgroup DIR]... [--freezer DIR] [--overlay TARGET OPTIONS]... [--bind SOURCE TARGET]...\n"
     "                          [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME] [--held] -- PROGRAM ARGUMENT...\n";
 
 static bool add_mount(struct launch_plan *plan, enum mount_kind kind, const char *target, const char *from) {
@@ -27,6 +27,10 @@ static int parse_option(int argc, char **argv, struct launch_plan *plan) {
     }
     if (argc >= 2 && strcmp(name, "--cgroup") == 0 && plan->cgroup_count < LAUNCH_CGROUPS) {
         plan->cgroups[plan->cgroup_count++] = argv[1];
+        return 2;
+    }
+    if (argc >= 2 && strcmp(name, "--freezer") == 0) {
+        plan->freezer = argv[1];
         return 2;
     }
     if (argc < 3)

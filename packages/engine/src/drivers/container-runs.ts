@@ -8,6 +8,7 @@ import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
 import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";
+import { DeadlineFile } from "./deadline-file.ts";
 import { launch, type LauncherCommand } from "./launcher.ts";
 
 /** How long the kernel may take to let go of killed processes. */
@@ -54,7 +55,7 @@ export class ContainerRuns {
         cpus: spec.limits.cpus,
         ...(options.pidsMax === undefined ? {} : { pidsMax: options.pidsMax }),
       }),
-      mkdir(run.dir, { recursive: true }),
+      this.#makeRun(run, options.untilUptimeMs),
     ]);
     options.signal.throwIfAborted();
     const { prepare, ...planned } = plan(run);
@@ -69,6 +70,7 @@ export class ContainerRuns {
         guestPath: this.#options.guestPath,
         runDir: run.dir,
         cgroups: cgroup.directories,
+        freezer: cgroup.freezer,
         overlays: this.#overlays(spec, run),
         ...planned,
       },
@@ -93,7 +95,13 @@ export class ContainerRuns {
   }
 
   #container(ref: ContainerRef, run: RunLayout, cgroup: Cgroup, launcherGone: Promise<void>): Container {
-    return { ref, cgroup, launcherGone, fifos: run.fifos, findExit: () => findExit(run, cgroup) };
+    const deadline = new DeadlineFile(run);
+    return { ref, cgroup, launcherGone, deadline, fifos: run.fifos, findExit: () => findExit(run, cgroup) };
+  }
+
+  async #makeRun(run: RunLayout, untilUptimeMs: number | undefined): Promise<void> {
+    await mkdir(run.dir, { recursive: true });
+    if (untilUptimeMs !== undefined) await new DeadlineFile(run).prepare(untilUptimeMs);
   }
 
   async #makeDirectories({ layout, template }: LaunchSpec, run: RunLayout): Promise<void> {

@@ -3,6 +3,7 @@ import type { FifoPaths } from "../guest/transport.ts";
 import type { Cgroup } from "../limits/cgroup.ts";
 import type { CheckpointLayout, SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
+import type { DeadlineFile } from "./deadline-file.ts";
 
 export interface LaunchSpec {
   containerId: ContainerId;
@@ -29,6 +30,8 @@ export interface DriverLaunchOptions {
   signal: AbortSignal;
   /** Nothing runs in the container before this has resolved: the intent to start it is being stored. */
   mayStart?: Promise<void>;
+  /** The container's deadline, in force from its first moment. Rejects with `start_failed` if it has passed. */
+  untilUptimeMs?: number | undefined;
 }
 
 /** How a container came to its end. `exitCode` and `signal` are the runtime's, not those of any user process. */
@@ -45,6 +48,7 @@ export interface Container {
   readonly ref: ContainerRef;
   readonly fifos: FifoPaths;
   readonly cgroup: Cgroup;
+  readonly deadline: DeadlineFile;
   /**
    * How it ended; asked when it has, or is about to: waits for the runtime's parent to write down the exit status. Before `remove`, which takes the
    * evidence along.

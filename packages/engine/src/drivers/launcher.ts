@@ -9,6 +9,8 @@ export interface LauncherCommand {
   guestPath: string;
   runDir: string;
   cgroups: readonly string[];
+  /** The one of them that the launcher freezes when the container's deadline has come. */
+  freezer?: string | undefined;
   overlays: { target: string; options: string }[];
   /** Makes the program the init of new namespaces on this root; without it the program finds the host's. */
   enter?: { root: string; hostname: string };
@@ -32,6 +34,7 @@ export function launcherArguments(command: LauncherCommand): string[] {
     "--dir",
     command.runDir,
     ...command.cgroups.flatMap((directory) => ["--cgroup", directory]),
+    ...(command.freezer === undefined ? [] : ["--freezer", command.freezer]),
     ...command.overlays.flatMap(({ target, options }) => ["--overlay", target, options]),
     ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
     "--held",

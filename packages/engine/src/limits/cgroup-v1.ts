@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
@@ -16,6 +16,7 @@ import {
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 import {
   assertGroupName,
+  membersDirectory,
   treeDirectory,
   type Cgroup,
   type CgroupLimits,
@@ -93,12 +94,13 @@ export class CgroupV1Tree implements CgroupTree {
   }
 
   /** All or none. Gives back the step that undoes it. */
-  async #makeDirectories({ name, directories }: Cgroup): Promise<() => Promise<void>> {
+  async #makeDirectories({ name, tops, freezer }: CgroupV1): Promise<() => Promise<void>> {
     const made: string[] = [];
     const results = await Promise.allSettled(
-      directories.map(async (directory) => {
+      tops.map(async (directory) => {
         await makeGroupDirectory(this.#kernel, directory);
         made.push(directory);
+        if (freezer !== undefined && dirname(freezer) === directory) await this.#kernel.makeDirectory(freezer);
       }),
     );
     const undo = (): Promise<void> => removeGroupDirectories(this.#kernel, name, made);
@@ -111,7 +113,10 @@ export class CgroupV1Tree implements CgroupTree {
 
 class CgroupV1 implements Cgroup {
   readonly name: string;
+  /** Its directory in each controller's tree. */
+  readonly tops: string[];
   readonly directories: string[];
+  readonly freezer: string | undefined;
   readonly #kernel: CgroupKernel;
   readonly #mounts: Partial<V1Mounts>;
 
@@ -120,7 +125,10 @@ class CgroupV1 implements Cgroup {
     this.name = name;
     this.#mounts = mounts;
     // A mount that several controllers share is one directory.
-    this.directories = [...new Set(Object.values(mounts))].map((mount) => join(mount, treeDirectory, name));
+    this.tops = [...new Set(Object.values(mounts))].map((mount) => join(mount, treeDirectory, name));
+    const freezerTop = mounts.freezer === undefined ? undefined : join(mounts.freezer, treeDirectory, name);
+    this.freezer = freezerTop === undefined ? undefined : join(freezerTop, membersDirectory);
+    this.directories = this.tops.map((top) => (top === freezerTop ? join(top, membersDirectory) : top));
   }
 
   async usage(): Promise<CgroupUsage> {
@@ -142,7 +150,7 @@ class CgroupV1 implements Cgroup {
   }
 
   pids(): Promise<number[]> {
-    return pidsOf(this.#kernel, this.directories);
+    return pidsOf(this.#kernel, this.tops);
   }
 
   async setLimits({ memoryBytes, cpus, pidsMax }: Partial<CgroupLimits>): Promise<void> {
@@ -175,7 +183,7 @@ class CgroupV1 implements Cgroup {
   }
 
   remove(): Promise<void> {
-    return removeGroupDirectories(this.#kernel, this.name, this.directories);
+    return removeGroupDirectories(this.#kernel, this.name, this.tops);
   }
 
   /**
@@ -187,8 +195,16 @@ class CgroupV1 implements Cgroup {
     const hasFreezer = this.#mounts.freezer !== undefined;
     if (hasFreezer && round > 0) await this.#write("freezer", "freezer.state", "FROZEN");
     for (const pid of await this.pids()) this.#kernel.kill(pid);
-    if (hasFreezer) await this.thaw();
+    if (hasFreezer) await Promise.all([this.thaw(), this.#thawMembers()]);
     return false;
+  }
+
+  /** Whoever watches over them may have frozen them on their own. */
+  async #thawMembers(): Promise<void> {
+    await this.#write("freezer", join(membersDirectory, "freezer.state"), "THAWED").catch((error: unknown) => {
+      // The group of an older version has nothing below it.
+      if (!hasErrno(error, "ENOENT")) throw error;
+    });
   }
 
   /** The limit may never be above the one with swap: raising begins with the one, lowering with the other. */

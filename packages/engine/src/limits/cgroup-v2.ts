@@ -15,6 +15,7 @@ import {
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 import {
   assertGroupName,
+  membersDirectory,
   treeDirectory,
   type Cgroup,
   type CgroupLimits,
@@ -48,6 +49,7 @@ export class CgroupV2Tree implements CgroupTree {
     try {
       await makeGroupDirectory(this.#kernel, group.directory);
       undo.defer(() => group.remove());
+      await this.#kernel.makeDirectory(group.freezer);
       await group.setLimits(limits).catch(async (error: unknown) => {
         if (!hasErrno(error, "ENOENT")) throw error;
         await this.#enableControllers(group.directory);
@@ -92,13 +94,15 @@ class CgroupV2 implements Cgroup {
   readonly name: string;
   readonly directory: string;
   readonly directories: string[];
+  readonly freezer: string;
   readonly #kernel: CgroupKernel;
 
   constructor(kernel: CgroupKernel, name: string, directory: string) {
     this.#kernel = kernel;
     this.name = name;
     this.directory = directory;
-    this.directories = [directory];
+    this.freezer = join(directory, membersDirectory);
+    this.directories = [this.freezer];
   }
 
   async usage(): Promise<CgroupUsage> {
@@ -122,7 +126,7 @@ class CgroupV2 implements Cgroup {
   }
 
   pids(): Promise<number[]> {
-    return pidsOf(this.#kernel, this.directories);
+    return pidsOf(this.#kernel, [this.directory]);
   }
 
   async setLimits({ memoryBytes, cpus, pidsMax }: Partial<CgroupLimits>): Promise<void> {
@@ -152,7 +156,7 @@ class CgroupV2 implements Cgroup {
   }
 
   remove(): Promise<void> {
-    return removeGroupDirectories(this.#kernel, this.name, this.directories);
+    return removeGroupDirectories(this.#kernel, this.name, [this.directory]);
   }
 
   /** True when nobody was left. */

@@ -21,6 +21,10 @@ export interface Cgroup {
   readonly name: string;
   /** Where a process has to write itself into `cgroup.procs` to join: one directory with v2, one per controller with v1. */
   readonly directories: string[];
+  /**
+   * The one of them that can be frozen with all that is in it, by whoever is outside; the directory above it is the group's too. Undefined: this host has no freezer.
+   */
+  readonly freezer: string | undefined;
   usage(): Promise<CgroupUsage>;
   /** Processes that the kernel killed because the memory was used up. Gone with `remove`. */
   oomKills(): Promise<number>;
@@ -50,6 +54,9 @@ export interface CgroupTree {
   /** The names of all groups of a namespace, of whoever left them. */
   list(namespace: string): Promise<string[]>;
 }
+
+/** Processes are one level below their group: who watches over them can leave it and is still in the group. */
+export const membersDirectory = "run";
 
 /** The directory of all namespaces, under the root of a controller. */
 export const treeDirectory = "atoll";

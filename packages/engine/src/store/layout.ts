@@ -103,6 +103,15 @@ export class RunLayout {
     return { in: join(this.dir, "in"), out: join(this.dir, "out") };
   }
 
+  get deadlineFile(): string {
+    return join(this.dir, "deadline");
+  }
+
+  /** Bytes in it make the launcher look at the deadline again. */
+  get wakeFifo(): string {
+    return join(this.dir, "wake");
+  }
+
   get rootfs(): string {
     return join(this.dir, "rootfs");
   }

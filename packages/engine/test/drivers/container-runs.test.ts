@@ -59,7 +59,7 @@ test("what was made for a container is handed to its launcher", async () => {
   };
   expect(words.join(" ")).toBe(
     [
-      `launch --dir ${run.dir} --cgroup /u/atoll/ns/${containerId}`,
+      `launch --dir ${run.dir} --cgroup /u/atoll/ns/${containerId}/run --freezer /u/atoll/ns/${containerId}/run`,
       `--overlay ${run.rootfs} ${overlay("/guest-layer:/tpl/root", 0)}`,
       `--overlay ${run.rootfs}/usr ${overlay("/tpl/usr:/usr", 1)}`,
       "--held -- /bin/init",

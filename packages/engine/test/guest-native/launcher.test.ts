@@ -1,10 +1,9 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   existsSync,
   mkdirSync,
   mkdtempSync,
-  openSync,
   readFileSync,
   rmSync,
   statSync,
@@ -17,6 +16,7 @@ import { text } from "node:stream/consumers";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { buildTimeoutMs, guestProgram, SanitizerReports, testTimeoutMs } from "./guest-program.ts";
 import { ownUser } from "./native-guest.ts";
+import { launchNative, type NativeLauncher } from "./native-launcher.ts";
 
 let program: string;
 beforeAll(async () => {
@@ -24,7 +24,6 @@ beforeAll(async () => {
 }, buildTimeoutMs);
 
 let base: string;
-const unrelated = openSync("/dev/null", "r");
 beforeEach(() => {
   base = mkdtempSync(join(tmpdir(), "atoll-launcher-"));
   for (const name of ["run", "root", "lower", "upper", "work", "volume"]) mkdirSync(join(base, name));
@@ -33,22 +32,8 @@ afterEach(() => {
   rmSync(base, { recursive: true, force: true });
 });
 
-interface Launched {
-  child: ChildProcess;
-  steps: Promise<string>;
-  exitCode: Promise<number | null>;
-}
-
-function launch(args: readonly string[], reports: SanitizerReports, stdin: "ignore" | "pipe" = "ignore"): Launched {
-  const child = spawn(program, ["launch", "--dir", `${base}/run`, ...args], {
-    // The last is one that must not be passed on.
-    stdio: [stdin, "ignore", "ignore", "pipe", unrelated],
-    env: { ...process.env, ...reports.environment },
-  });
-  const pipe = child.stdio[3];
-  if (pipe === null || pipe === undefined || !("readable" in pipe)) throw new Error("Descriptor 3 is no pipe");
-  const exitCode = once(child, "exit").then(([code]: (number | null)[]) => code ?? null);
-  return { child, steps: text(pipe as NodeJS.ReadableStream), exitCode };
+function launch(args: readonly string[], reports: SanitizerReports, stdin?: "pipe"): NativeLauncher {
+  return launchNative(program, ["--dir", `${base}/run`, ...args], reports, stdin);
 }
 
 async function launchToEnd(...args: string[]): Promise<{ steps: string[]; exitCode: number | null; stderr: string }> {

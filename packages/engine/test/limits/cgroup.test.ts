@@ -122,6 +122,16 @@ describe.for([
     expect(await group.pids()).toEqual([]);
   });
 
+  test("killing all reaches those whom somebody froze on their own", async () => {
+    const { kernel, tree } = make();
+    const group = await tree.create("ns/a", limits);
+    for (const directory of group.directories) kernel.addProcess(directory, 10);
+    const [file, word] = group.freezer?.startsWith("/f/") ? ["freezer.state", "FROZEN"] : ["cgroup.freeze", "1"];
+    await kernel.write(`${group.freezer}/${file}`, word);
+    await group.killAll({ deadlineMs: 5_000 });
+    expect(await group.pids()).toEqual([]);
+  });
+
   test("who does not die is named when the deadline has passed", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
@@ -193,7 +203,7 @@ describe("the files of v1", () => {
     expect((await tree.create("ns/a", limits)).directories).toEqual([
       "/m/atoll/ns/a",
       "/c/atoll/ns/a",
-      "/f/atoll/ns/a",
+      "/f/atoll/ns/a/run",
     ]);
     expect((await tree.create("ns/b", { ...limits, pidsMax: 5 })).directories).toContain("/p/atoll/ns/b");
     expect((await tree.open("ns/a")).directories).not.toContain("/p/atoll/ns/a");
@@ -251,7 +261,7 @@ describe("the files of v2", () => {
   test("hold the limits, and swap adds nothing", async () => {
     const { kernel, tree } = makeV2();
     const group = await tree.create("ns/a", { ...limits, pidsMax: 20 });
-    expect(group.directories).toEqual(["/u/atoll/ns/a"]);
+    expect(group.directories).toEqual(["/u/atoll/ns/a/run"]);
     expect(kernel.file("/u/atoll/ns/a/memory.max")).toBe(String(64 * MiB));
     expect(kernel.file("/u/atoll/ns/a/memory.swap.max")).toBe("0");
     expect(kernel.file("/u/atoll/ns/a/cpu.max")).toBe("50000 100000");

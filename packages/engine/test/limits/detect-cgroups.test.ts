@@ -24,7 +24,7 @@ describe("the mount table decides", () => {
     expect((await tree?.create("ns/a", limits))?.directories).toEqual([
       "/m/atoll/ns/a",
       "/c/atoll/ns/a",
-      "/f/atoll/ns/a",
+      "/f/atoll/ns/a/run",
     ]);
   });
 
@@ -36,7 +36,7 @@ describe("the mount table decides", () => {
     const kernel = new FakeCgroupKernel(2, { "/u": ["cpu", "memory"] });
     const tree = await chooseCgroups(v2, kernel);
     expect(tree?.version).toBe(2);
-    expect((await tree?.create("ns/a", limits))?.directories).toEqual(["/u/atoll/ns/a"]);
+    expect((await tree?.create("ns/a", limits))?.directories).toEqual(["/u/atoll/ns/a/run"]);
   });
 
   test.for([
@@ -51,6 +51,6 @@ describe("the mount table decides", () => {
   test("a path with a space in it is read as it is", async () => {
     const kernel = new FakeCgroupKernel(2, { "/my cgroups": ["cpu", "memory"] });
     const tree = await chooseCgroups("cgroup2 /my\\040cgroups cgroup2 rw 0 0\n", kernel);
-    expect((await tree?.create("ns/a", limits))?.directories).toEqual(["/my cgroups/atoll/ns/a"]);
+    expect((await tree?.create("ns/a", limits))?.directories).toEqual(["/my cgroups/atoll/ns/a/run"]);
   });
 });

@@ -191,9 +191,14 @@ export class FakeCgroupKernel implements CgroupKernel {
   }
 
   isFrozen(pid: number): boolean {
-    return [...this.#groups.values()].some(
-      ({ files, pids }) => pids.has(pid) && files.get("freezer.state") === "FROZEN",
-    );
+    return [...this.#groups].some(([path, { pids }]) => pids.has(pid) && this.#standsStill(path));
+  }
+
+  /** With everything above it. */
+  #standsStill(path: string): boolean {
+    const group = this.#groups.get(path);
+    if (group === undefined) return false;
+    return group.files.get("freezer.state") === "FROZEN" || this.#standsStill(dirname(path));
   }
 
   #deliverPending(): void {

@@ -1,0 +1,120 @@
+import { constants } from "node:fs";
+import { open, readFile, writeFile } from "node:fs/promises";
+import { SandboxError } from "@atoll/protocol";
+import type { RunLayout } from "../store/layout.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
+
+/**
+ * Until when a container may run, on the clock of `uptimeMs`. `still`: not in force for now, because everything in the container has been stopped by other means
+ * and does not go on before the next order.
+ */
+export type DeadlineOrder = { kind: "until" | "still"; uptimeMs: number } | { kind: "never" };
+
+/** As docs/guest-protocol.md has it. */
+const orderPattern = /^(until|still|never) (\d{19})\n\1 \2\n/;
+const seenAt = 64;
+const fileBytes = 128;
+/** A launcher whose container uses up its processor time gets its own once per period of the quota. */
+const heedDeadlineMs = 20_000;
+
+/** What a server and the launcher of a container tell each other about the container's deadline. It outlives both servers and sandboxes that stand still. */
+export class DeadlineFile {
+  readonly #run: RunLayout;
+
+  constructor(run: RunLayout) {
+    this.#run = run;
+  }
+
+  /** For a container that is about to be launched: it does not run a moment without. */
+  async prepare(uptimeMs: number): Promise<void> {
+    const content = Buffer.alloc(fileBytes, "\n");
+    content.write(format({ kind: "until", uptimeMs }));
+    content.write(format({ kind: "never" }), seenAt);
+    await writeFile(this.#run.deadlineFile, content, { mode: 0o600 });
+  }
+
+  /** What was ordered last, by whichever server. */
+  async read(): Promise<DeadlineOrder> {
+    const content = await readFile(this.#run.deadlineFile, "latin1").catch((error: unknown) => {
+      // Started by a server that knew of no deadlines, or gone.
+      if (hasErrno(error, "ENOENT")) return format({ kind: "never" });
+      throw error;
+    });
+    const order = parse(content);
+    if (order === undefined) throw new SandboxError("internal", `Cannot understand ${this.#run.deadlineFile}`);
+    return order;
+  }
+
+  /** Resolves when the launcher goes by it. Needs no room on the disk. */
+  async give(order: DeadlineOrder): Promise<void> {
+    const text = format(order);
+    try {
+      await overwrite(this.#run.deadlineFile, text);
+      await poke(this.#run.wakeFifo);
+    } catch (error) {
+      throw explained(error);
+    }
+    let seen: string | undefined;
+    const isHeeded = await pollUntil(
+      async () => {
+        seen = await readFile(this.#run.deadlineFile, "latin1").catch(() => undefined);
+        return seen === undefined || seen.startsWith(text, seenAt);
+      },
+      { deadlineMs: heedDeadlineMs },
+    );
+    if (isHeeded && seen !== undefined) return;
+    if (seen === undefined) throw ended();
+    throw new SandboxError("timed_out", "Cannot set the deadline of a container: its launcher does not heed it", {
+      suggestion: "The machine is overloaded, or has no freezer for cgroups: `atoll doctor` tells more.",
+    });
+  }
+}
+
+/** Twice: a reader in between sees two that differ. */
+function format(order: DeadlineOrder): string {
+  const uptimeMs = order.kind === "never" ? 0 : Math.max(0, Math.floor(order.uptimeMs));
+  return `${order.kind} ${String(uptimeMs).padStart(19, "0")}\n`.repeat(2);
+}
+
+function parse(content: string): DeadlineOrder | undefined {
+  const [, kind, digits] = orderPattern.exec(content) ?? [];
+  if (kind === "never") return { kind };
+  if (kind === "until" || kind === "still") return { kind, uptimeMs: Number(digits) };
+  return undefined;
+}
+
+async function overwrite(path: string, text: string): Promise<void> {
+  const file = await open(path, "r+");
+  try {
+    await file.write(text, 0);
+  } finally {
+    await file.close();
+  }
+}
+
+async function poke(path: string): Promise<void> {
+  const fifo = await open(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  try {
+    await fifo.write("\n");
+  } catch (error) {
+    // As full as it is, the launcher will look.
+    if (!hasErrno(error, "EAGAIN")) throw error;
+  } finally {
+    await fifo.close();
+  }
+}
+
+function explained(error: unknown): unknown {
+  // Nobody has the FIFO open.
+  if (hasErrno(error, "ENXIO")) return ended();
+  if (!hasErrno(error, "ENOENT")) return error;
+  return new SandboxError("unsupported", "Cannot set the deadline of a container that was started without one", {
+    suggestion: "It comes from an older version: pause and resume it first.",
+    cause: error,
+  });
+}
+
+function ended(): SandboxError {
+  return new SandboxError("sandbox_ended", "Cannot set the deadline of a container: it has ended");
+}

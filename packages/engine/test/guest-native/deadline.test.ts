@@ -1,0 +1,168 @@
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { isSandboxError } from "@atoll/protocol";
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { DeadlineFile } from "../../src/drivers/deadline-file.ts";
+import { RunLayout } from "../../src/store/layout.ts";
+import { pollUntil } from "../../src/support/poll-until.ts";
+import { uptimeMs } from "../../src/support/uptime.ts";
+import { caught } from "../support/caught.ts";
+import { buildTimeoutMs, guestProgram, SanitizerReports, testTimeoutMs } from "./guest-program.ts";
+import { ownUser } from "./native-guest.ts";
+import { launchNative } from "./native-launcher.ts";
+
+const patienceMs = 60_000;
+const counting = ["/bin/sh", "-c", 'i=0; while :; do i=$((i+1)); echo $i > "$0/count"; done'];
+
+/** Where this machine has a freezer: the older kind, the unified one, or both. */
+const hierarchies = readFileSync("/proc/self/mounts", "utf8")
+  .split("\n")
+  .map((line) => line.split(" "))
+  .filter(([, , type, options]) => type === "cgroup2" || options?.split(",").includes("freezer"))
+  .map(([, path = "", type]) => ({ path, type }));
+
+let program: string;
+beforeAll(async () => {
+  program = await guestProgram("sanitized");
+}, buildTimeoutMs);
+
+let base: string;
+let run: RunLayout;
+let deadline: DeadlineFile;
+beforeEach(() => {
+  base = mkdtempSync(join(tmpdir(), "atoll-deadline-"));
+  run = new RunLayout(join(base, "run"));
+  mkdirSync(run.dir);
+  deadline = new DeadlineFile(run);
+});
+afterEach(() => {
+  rmSync(base, { recursive: true, force: true });
+});
+
+class Freezer {
+  readonly group: string;
+
+  constructor(mount: string) {
+    const name = `atoll-native-${process.pid}`;
+    this.group = join(mount, name, "run");
+    mkdirSync(this.group, { recursive: true });
+  }
+
+  get isFrozen(): boolean {
+    const v1 = join(this.group, "freezer.state");
+    if (existsSync(v1)) return readFileSync(v1, "utf8").trim() === "FROZEN";
+    return /^frozen 1$/m.test(readFileSync(join(this.group, "cgroup.events"), "utf8"));
+  }
+
+  get members(): string[] {
+    return readFileSync(join(this.group, "cgroup.procs"), "utf8").trim().split("\n").filter(Boolean);
+  }
+
+  until(isFrozen: boolean): Promise<boolean> {
+    return pollUntil(() => this.isFrozen === isFrozen, { deadlineMs: patienceMs });
+  }
+
+  async remove(): Promise<void> {
+    expect(await pollUntil(() => this.members.length === 0, { deadlineMs: patienceMs })).toBe(true);
+    rmdirSync(this.group);
+    rmdirSync(dirname(this.group));
+  }
+}
+
+function count(): number {
+  return Number(readFileSync(join(base, "count"), "utf8"));
+}
+
+async function counts(): Promise<boolean> {
+  const before = existsSync(join(base, "count")) ? count() : 0;
+  return pollUntil(() => existsSync(join(base, "count")) && count() > before, { deadlineMs: patienceMs });
+}
+
+test("there is a freezer to be tested with", () => {
+  expect(hierarchies).not.toEqual([]);
+});
+
+describe.skipIf(ownUser !== "0").for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ path }) => {
+  async function withLauncher(work: (freezer: Freezer, pid: number) => Promise<void>): Promise<void> {
+    using reports = new SanitizerReports();
+    const freezer = new Freezer(path);
+    const words = ["--dir", run.dir, "--cgroup", freezer.group, "--freezer", freezer.group, "--", ...counting, base];
+    const { child, steps, exitCode } = launchNative(program, words, reports);
+    try {
+      expect(await steps).toMatch(/program \d+\n$/);
+      await work(freezer, child.pid ?? 0);
+    } finally {
+      await deadline.give({ kind: "never" });
+      child.kill("SIGTERM");
+      expect(await exitCode).toBe(128 + 9);
+      await freezer.remove();
+    }
+    expect(reports.read()).toBe("");
+  }
+
+  test("without one the launcher stays where it was put", async () => {
+    await withLauncher(async (freezer, pid) => {
+      expect(await counts()).toBe(true);
+      expect(freezer.members).toContain(String(pid));
+      expect(await deadline.read()).toEqual({ kind: "never" });
+    });
+  });
+
+  test("everything stands still when it has come, and goes on where it was with a later one", async () => {
+    await withLauncher(async (freezer, pid) => {
+      await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
+      expect(await counts()).toBe(true);
+      expect(freezer.members).not.toContain(String(pid));
+      await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 300 });
+      expect(await freezer.until(true)).toBe(true);
+      const stopped = count();
+      await deadline.give({ kind: "until", uptimeMs: uptimeMs() - 1 });
+      expect([count(), freezer.isFrozen]).toEqual([stopped, true]);
+      await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
+      expect(await freezer.until(false)).toBe(true);
+      expect(await counts()).toBe(true);
+      await deadline.give({ kind: "still", uptimeMs: 1 });
+      expect(await counts()).toBe(true);
+      expect(await deadline.read()).toEqual({ kind: "still", uptimeMs: 1 });
+    });
+  });
+
+  test("what cannot be read stops everything", async () => {
+    await withLauncher(async (freezer) => {
+      writeFileSync(run.deadlineFile, "until tomorrow", { flag: "r+" });
+      writeFileSync(run.wakeFifo, "\n");
+      expect(await freezer.until(true)).toBe(true);
+    });
+  });
+
+  test("a program that is given one is under it from its first moment, and is not started after it", async () => {
+    await deadline.prepare(uptimeMs() + 10 * patienceMs);
+    await withLauncher(async (freezer, pid) => {
+      expect(freezer.members).not.toContain(String(pid));
+      expect(freezer.members).toHaveLength(1);
+      await deadline.give({ kind: "until", uptimeMs: 1 });
+      expect(await freezer.until(true)).toBe(true);
+    });
+    rmSync(run.dir, { recursive: true });
+    mkdirSync(run.dir);
+    await deadline.prepare(uptimeMs());
+    using reports = new SanitizerReports();
+    const freezer = new Freezer(path);
+    const words = ["--dir", run.dir, "--cgroup", freezer.group, "--freezer", freezer.group, "--", ...counting, base];
+    const { steps, exitCode } = launchNative(program, words, reports);
+    expect(await steps).toMatch(/error deadline \d+ start after the deadline/);
+    expect(await exitCode).toBe(125);
+    await freezer.remove();
+  });
+});
+
+test("a launcher that is gone, or knows of no deadlines, is told apart", { timeout: testTimeoutMs }, async () => {
+  const error = await caught(deadline.give({ kind: "never" }));
+  expect(isSandboxError(error, "unsupported")).toBe(true);
+  expect(await deadline.read()).toEqual({ kind: "never" });
+  using reports = new SanitizerReports();
+  const { exitCode } = launchNative(program, ["--dir", run.dir, "--", "/bin/true"], reports);
+  expect(await exitCode).toBe(0);
+  expect(isSandboxError(await caught(deadline.give({ kind: "never" })), "sandbox_ended")).toBe(true);
+});
