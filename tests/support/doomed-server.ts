@@ -17,6 +17,7 @@ export interface Fact {
   commandId?: string;
   stdinBytes?: number;
   step?: string;
+  until?: number;
 }
 
 /** A `crash-server.ts` in a process of its own, to be killed without mercy when it says the right thing. */

@@ -19,6 +19,7 @@ export { run, type RunResult } from "./process/run.ts";
 export type { ProcessOptions, Sandbox } from "./sandbox.ts";
 export { writeDurably } from "./store/durable-file.ts";
 export { pollUntil } from "./support/poll-until.ts";
+export { uptimeMs } from "./support/uptime.ts";
 export { readTar, type TarEntry } from "./templates/archive/read-tar.ts";
 export { safePath } from "./templates/archive/safe-path.ts";
 export type { CheckpointFiles } from "./transfer/checkpoint-files.ts";

@@ -99,6 +99,23 @@ export class Sandbox {
     await this.#channelFor("open a port of").channel.startProxy(port, options.signal);
   }
 
+  /**
+   * Lets it run until then, on the clock of `uptimeMs()`; undefined: for as long as it lives. At that moment everything in it stands still by itself, also when this
+   * process is dead or stopped, and goes on where it was with a later one. It stays with the sandbox through pause and resume, and with a container through
+   * the change of servers; a paused sandbox that a new engine finds has none. Resolves when it is in force, and the sandbox answers if it may run.
+   */
+  async allowUntil(untilUptimeMs: number | undefined): Promise<void> {
+    if (untilUptimeMs !== undefined && !(Number.isFinite(untilUptimeMs) && untilUptimeMs >= 0)) {
+      throw new SandboxError("invalid_argument", `Cannot let sandbox ${this.id} run until ${untilUptimeMs}`);
+    }
+    await this.#life.deadline.set(untilUptimeMs);
+  }
+
+  /** What was last set with `allowUntil`, by whichever server. */
+  get allowedUntil(): number | undefined {
+    return this.#life.deadline.uptimeMs;
+  }
+
   async usage(): Promise<SandboxUsage> {
     assertAccepts(this.record, "read usage of");
     return this.#life.readUsage();

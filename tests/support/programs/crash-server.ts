@@ -3,7 +3,7 @@
  * `crash-server.ts <dataDir> <what> [argument…]`.
  */
 import { closeSync, openSync, writeSync } from "node:fs";
-import { Engine } from "@atoll/engine";
+import { Engine, uptimeMs } from "@atoll/engine";
 import type { DriverName } from "@atoll/protocol";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
 
@@ -72,8 +72,21 @@ for line in sys.stdin:
   await engine.pause(sandbox.id);
 }
 
+/** A sandbox that counts for as long as it may run, and is paused if a step of that is given. */
+async function countUntil(engine: Engine, driver: DriverName, inMs: number, step: string): Promise<void> {
+  const sandbox = await engine.create({ driver }, { allowUntil: uptimeMs() + 3_600_000 });
+  const { streamId } = await sandbox.spawn(
+    { argv: ["bash", "-c", "i=0; while :; do i=$((i+1)); echo $i >>/home/user/count; done"] },
+    { keep: true },
+  );
+  const until = uptimeMs() + inMs;
+  await sandbox.allowUntil(until);
+  say({ sandboxId: sandbox.id, streamId, until });
+  if (step !== "") await engine.pause(sandbox.id);
+}
+
 /** Where to stop, for those that are killed in the middle of something. */
-const lastStep = what === "move" ? (words[1] ?? "") : "";
+const lastStep = { move: words[1], deadline: words[2] }[what] ?? "";
 const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
@@ -111,6 +124,11 @@ switch (what) {
   case "move":
     await moveUntil(engine, words[0] ?? "");
     break;
+  case "deadline": {
+    const [driver = "gvisor", inMs = "", step = ""] = words;
+    await countUntil(engine, driver as DriverName, Number(inMs), step);
+    break;
+  }
   default:
     throw new Error(`Nothing is called ${what}`);
 }

@@ -7,8 +7,8 @@ import type { RunLayout, SandboxLayout } from "../store/layout.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
-import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";
 import { DeadlineFile } from "./deadline-file.ts";
+import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";
 import { launch, type LauncherCommand } from "./launcher.ts";
 
 /** How long the kernel may take to let go of killed processes. */
@@ -55,15 +55,11 @@ export class ContainerRuns {
         cpus: spec.limits.cpus,
         ...(options.pidsMax === undefined ? {} : { pidsMax: options.pidsMax }),
       }),
-      this.#makeRun(run, options.untilUptimeMs),
+      this.#makeRun(run, options),
     ]);
     options.signal.throwIfAborted();
     const { prepare, ...planned } = plan(run);
-    const preparing = [
-      this.#makeDirectories(spec, run),
-      Promise.resolve(prepare?.()),
-      Promise.resolve(options.mayStart),
-    ];
+    const preparing = [this.#makeDirectories(spec, run), Promise.resolve(prepare?.()), this.#permit(run, options)];
     undo.defer(() => Promise.allSettled(preparing));
     const { ref, gone } = await launch(
       {
@@ -99,9 +95,18 @@ export class ContainerRuns {
     return { ref, cgroup, launcherGone, deadline, fifos: run.fifos, findExit: () => findExit(run, cgroup) };
   }
 
-  async #makeRun(run: RunLayout, untilUptimeMs: number | undefined): Promise<void> {
+  async #makeRun(run: RunLayout, { allowedUntil }: DriverLaunchOptions): Promise<void> {
     await mkdir(run.dir, { recursive: true });
-    if (untilUptimeMs !== undefined) await new DeadlineFile(run).prepare(untilUptimeMs);
+    const untilMs = allowedUntil?.();
+    if (untilMs !== undefined) await new DeadlineFile(run).prepare(untilMs);
+  }
+
+  /** What it waited for may have taken longer than the time that it had at first. */
+  async #permit(run: RunLayout, { mayStart, allowedUntil }: DriverLaunchOptions): Promise<void> {
+    if (mayStart === undefined) return;
+    await mayStart;
+    const untilMs = allowedUntil?.();
+    if (untilMs !== undefined) await new DeadlineFile(run).replace(untilMs);
   }
 
   async #makeDirectories({ layout, template }: LaunchSpec, run: RunLayout): Promise<void> {

@@ -34,6 +34,14 @@ export class DeadlineFile {
     await writeFile(this.#run.deadlineFile, content, { mode: 0o600 });
   }
 
+  /** For a launcher that has started nothing yet, and will look before it does. */
+  async replace(uptimeMs: number): Promise<void> {
+    // Without a deadline before, the launcher makes the file, perhaps a moment from now.
+    await overwrite(this.#run.deadlineFile, format({ kind: "until", uptimeMs })).catch((error: unknown) => {
+      if (!hasErrno(error, "ENOENT")) throw error;
+    });
+  }
+
   /** What was ordered last, by whichever server. */
   async read(): Promise<DeadlineOrder> {
     const content = await readFile(this.#run.deadlineFile, "latin1").catch((error: unknown) => {

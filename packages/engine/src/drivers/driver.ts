@@ -30,8 +30,8 @@ export interface DriverLaunchOptions {
   signal: AbortSignal;
   /** Nothing runs in the container before this has resolved: the intent to start it is being stored. */
   mayStart?: Promise<void>;
-  /** The container's deadline, in force from its first moment. Rejects with `start_failed` if it has passed. */
-  untilUptimeMs?: number | undefined;
+  /** The container's deadline, in force from its first moment and as it is then. Rejects with `start_failed` if it has passed. */
+  allowedUntil?: () => number | undefined;
 }
 
 /** How a container came to its end. `exitCode` and `signal` are the runtime's, not those of any user process. */

@@ -152,14 +152,24 @@ async function adoptOrFail(
   const what = `sandbox ${record.id}`;
   let problem = "its container is gone";
   try {
-    if (await life.adopt(AbortSignal.timeout(adoptTimeoutMs))) {
-      const { record: adopted } = life;
-      life.live(await frozenBytes(context, adopted));
-      await removeContainers(context, record.id, "container" in adopted ? adopted.container.id : undefined);
-      return { what, done: "adopted", because };
+    if (await life.findContainer()) {
+      await removeContainers(context, record.id, "container" in record ? record.container.id : undefined);
+      if (!life.deadline.hasPassed) {
+        await life.takeOver(AbortSignal.timeout(adoptTimeoutMs));
+        life.live(await frozenBytes(context, life.record));
+        return { what, done: "adopted", because };
+      }
     }
   } catch (error) {
     problem = error instanceof Error ? error.message : String(error);
+  }
+  if (life.deadline.hasPassed) {
+    life.deadline.postpone(() =>
+      life.inTurn(async () => {
+        await adoptOrFail(context, life, life.record, because);
+      }),
+    );
+    return { what, done: "kept", because: "it stands still: the time until which it may run is over" };
   }
   await life.fail({ kind: "server", message: `${problem}; it was last seen by a server that has stopped` });
   await removeContainers(context, record.id, undefined);

@@ -27,8 +27,7 @@ export async function repairPause(
   }
   switch (await freezer.findOutcome(container, layout.checkpoint(n))) {
     case "not begun":
-      // One that is gone cannot be woken; whoever adopts it sees that.
-      await freezer.thaw(container, layout).catch(() => undefined);
+      // Whoever takes it over wakes it.
       await store.remove(n);
       return "not begun";
     case "failed":

@@ -1,62 +1,24 @@
 import { once } from "node:events";
 import { SandboxError, type ContainerId, type EndReason, type SandboxRecord, type SandboxUsage } from "@atoll/protocol";
 import { startFailed } from "../drivers/container-runs.ts";
-import type { Container, Driver, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
+import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
-import type { EgressHandler } from "../guest/egress-relay.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
-import type { SandboxLayout } from "../store/layout.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
-import type { Template } from "../templates/template.ts";
 import { endReason, explainEnd } from "./container-end.ts";
-import type { EventLog } from "./event-log.ts";
+import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
 import { watchLifetime } from "./lifetime.ts";
-import type { RecordKeeper } from "./record-keeper.ts";
+import { SandboxDeadline } from "./sandbox-deadline.ts";
 
 /** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
 const abandonStartMs = 5_000;
-
-export interface SandboxLifeOptions {
-  keeper: RecordKeeper;
-  layout: SandboxLayout;
-  driver: Driver;
-  template: Template;
-  events: EventLog;
-  /** How long the guest may take to answer the first greeting. */
-  startTimeoutMs: number;
-  onEgress?: EgressHandler | undefined;
-  /** Told of each step of a release. */
-  onRelease: (step: string) => Promise<void>;
-  /** Called once, when the sandbox is gone for good; removes what it shared with nobody. */
-  onGone: () => Promise<void>;
-}
-
-export interface StartOptions {
-  signal: AbortSignal;
-  /** Without it the sandbox begins with its template alone. */
-  from?: LaunchSource;
-  base?: number;
-  /** Of the layers in `from`. */
-  frozenBytes?: number;
-  /** Where programs inside find the way out; it is there when the sandbox runs. */
-  proxyPort?: number | undefined;
-}
-
-export interface MoveOptions {
-  signal: AbortSignal;
-  /** Nothing runs before this resolves; what is made ready meanwhile goes when it rejects. The guest's time to answer begins with it. */
-  mayStart?: Promise<void>;
-  /** The memory is that of the last container at its end: whoever reads or writes a stream goes on. */
-  keepsStreams: boolean;
-  /** Called when the container has been started, before its guest has answered. */
-  onLaunched: () => void;
-}
 
 /**
  * The running half of one sandbox: its container, its channel, its clock. Start, adoption, death and kill all pass through here, so that
  * whichever comes first wins and each is undone completely.
  */
 export class SandboxLife {
+  readonly deadline: SandboxDeadline;
   #options: SandboxLifeOptions;
   #containerId: ContainerId | undefined;
   #container: Container | undefined;
@@ -71,6 +33,7 @@ export class SandboxLife {
 
   constructor(options: SandboxLifeOptions) {
     this.#options = options;
+    this.deadline = new SandboxDeadline(options.keeper.record.id);
   }
 
   get record(): SandboxRecord {
@@ -86,6 +49,7 @@ export class SandboxLife {
   }
 
   get channel(): GuestChannel {
+    this.deadline.assertReachable();
     if (this.#channel === undefined)
       throw new Error(`Sandbox ${this.record.id} is ${this.record.state} without a channel`);
     return this.#channel;
@@ -155,21 +119,30 @@ export class SandboxLife {
     if (this.#container !== undefined) this.#live(this.#container, this.channel, frozenBytes);
   }
 
-  /** Takes over a container that a server before this one started. False: it does not run any more. */
-  async adopt(signal: AbortSignal): Promise<boolean> {
-    const record = this.record;
-    if (record.state !== "running" && record.state !== "pausing") throw new Error(`Cannot adopt while ${record.state}`);
+  /** Finds the container that a server before this one started, and until when it may run. False: it does not run any more. */
+  async findContainer(): Promise<boolean> {
+    const { driver, layout } = this.#options;
+    const { record } = this;
+    if (!("container" in record)) throw new Error(`A ${record.state} sandbox has no container`);
     this.#containerId = record.container.id;
-    const { driver, layout, keeper } = this.#options;
-    const container = await driver.adopt(record.container, layout);
-    if (container === undefined) return false;
-    this.#container = container;
+    this.#container = await driver.adopt(record.container, layout);
+    if (this.#container !== undefined) await this.deadline.inherit(this.#container.deadline);
+    return this.#container !== undefined;
+  }
+
+  /** Takes over the container that was found. */
+  async takeOver(signal: AbortSignal): Promise<void> {
+    const container = this.#container;
+    if (container === undefined) throw new Error(`No container of sandbox ${this.record.id} was found`);
+    const { keeper, driver, layout } = this.#options;
+    const { record } = this;
+    // One that is gone cannot be woken; the channel tells.
+    if (record.state === "pausing") await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
     await this.#openChannel(container, { isFirstHost: false, signal });
     if (record.state === "pausing") {
       const { container: ref, base } = record;
       await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
     }
-    return true;
   }
 
   async readUsage(): Promise<SandboxUsage> {
@@ -252,10 +225,13 @@ export class SandboxLife {
   ): Promise<Container> {
     const { driver, layout, template } = this.#options;
     const { id, limits } = this.record;
+    this.deadline.assertMayStart();
     this.#containerId = containerId;
     const spec = { containerId, hostname: id, layout, template, limits, ...(from === undefined ? {} : { from }) };
-    this.#container = await driver.launch(spec, options);
-    return this.#container;
+    const container = await driver.launch(spec, { ...options, allowedUntil: () => this.deadline.uptimeMs });
+    this.#container = container;
+    await this.deadline.enter(container.deadline);
+    return container;
   }
 
   /** Says hello to the guest of a new container; to one that was restored also where it is now. */
@@ -383,6 +359,7 @@ export class SandboxLife {
   }
 
   async #removeContainer(): Promise<void> {
+    this.deadline.leave();
     if (this.#containerId !== undefined) await this.#options.driver.remove(this.#containerId, this.#options.layout);
   }
 }

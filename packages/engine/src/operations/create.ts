@@ -13,6 +13,8 @@ export interface CreateOptions {
   onEgress?: EgressHandler;
   /** Where programs inside find the way out. */
   proxyPort?: number | undefined;
+  /** As `Sandbox.allowUntil`, in force from its first moment. */
+  allowUntil?: number | undefined;
   /**
    * Stores in `ownerDir` what the caller keeps of the sandbox, while it starts. `create` waits for it and fails with it; a crash before the
    * sandbox runs removes what was stored.
@@ -39,6 +41,7 @@ export async function createSandbox(
   const record = newRecord({ driver: driverName, template: template.name, limits, labels });
   const keeper = new RecordKeeper(record, context.store, context.events.tell);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
+  await life.deadline.set(options.allowUntil);
   const intent = keeper.begin();
   const stored = intent.then(
     () => true,

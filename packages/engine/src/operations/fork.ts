@@ -37,6 +37,8 @@ export interface ForkOptions {
   whilePaused?: () => Promise<void>;
   /** As for `create`, per copy. */
   onEgress?: (sandboxId: SandboxId) => EgressHandler | undefined;
+  /** As for `create`, for each copy. The parent keeps its own. */
+  allowUntil?: number | undefined;
 }
 
 export interface ForkResult {
@@ -122,6 +124,7 @@ async function startCopy(
   const keeper = new RecordKeeper(record, context.store, context.events.tell);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress?.(record.id) });
   try {
+    await life.deadline.set(options.allowUntil);
     await keeper.begin();
     const own = await inherit(context, parent, life, manifest);
     const from = withMemory(context, life, filesOf(context, life, own), own);

@@ -23,6 +23,7 @@ import { settleAll } from "../support/settle-all.ts";
 /** Processes can open and delete files as fast as others are ended. */
 const mostForcedRounds = 5;
 const guestAnswerMs = 10_000;
+const mostWakings = 2;
 /** For a layer of many gigabytes on a slow disk. */
 const sealDeadlineMs = 60 * 60_000;
 
@@ -119,13 +120,15 @@ async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]>
   try {
     const ended = await freeze(pause, force);
     await pause.store.begin(pause.n, await freezer.findGuest(container, layout));
+    // From here on it is saved or it ends: nothing in it runs any more.
+    await life.deadline.suspend();
     clock.lap("freeze");
     return ended;
   } catch (error) {
     killed.throwIfAborted();
     try {
-      await freezer.thaw(container, layout);
-      await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
+      await life.deadline.enforce();
+      await wake(pause);
       const base = pause.parent?.n;
       await keeper.apply("refused", (common) => ({ ...common, state: "running", container, ...based(base) }));
     } catch (cause) {
@@ -135,6 +138,22 @@ async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]>
     }
     life.live(frozenBytesOf(pause.parent));
     throw error;
+  }
+}
+
+/** When its deadline has passed it is woken with the next one. */
+async function wake({ life, freezer, container, killed }: Pause): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    await life.deadline.allowed(killed);
+    try {
+      await freezer.thaw(container, life.parts.layout);
+      await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
+      return;
+    } catch (error) {
+      killed.throwIfAborted();
+      // A freeze that was given up on because the container stood still may have come after this.
+      if (attempt >= mostWakings && !life.deadline.hasPassed) throw error;
+    }
   }
 }
 
@@ -279,6 +298,7 @@ async function bringBack(pause: Pause, because: unknown): Promise<void> {
       n,
       guest: await store.guestOf(n),
     });
+    await life.deadline.allowed(killed);
     const moved = await life.moveTo(newContainerId(), source, {
       signal: killed,
       keepsStreams: true,

@@ -12,6 +12,8 @@ export interface ResumeOptions {
   /** False: nothing of its memory is used, its files are as they were saved. */
   memory?: boolean;
   signal?: AbortSignal;
+  /** As `Sandbox.allowUntil`, in force from its first moment. If not given, what was last set by this engine. */
+  allowUntil?: number;
 }
 
 export interface ResumeResult {
@@ -33,6 +35,7 @@ export function resumeSandbox(
     const { record } = life;
     if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be resumed`);
     const n = options.checkpoint ?? record.checkpoint;
+    if (options.allowUntil !== undefined) await life.deadline.set(options.allowUntil);
     const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
     const clock = new PhaseClock();
     const containerId = newContainerId();
