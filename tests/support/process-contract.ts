@@ -2,6 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Sandbox } from "@atoll/engine";
 import { signalNumbers, type DriverName, type SignalName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { withRoomToStart } from "../../packages/engine/test/support/room-to-start.ts";
 import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
 /** What a process in a sandbox must do under every driver. */
@@ -180,10 +181,12 @@ export function processContract(driver: DriverName): void {
 
     test("a process that ignores SIGTERM and forks away is gone after its time limit, with all it started", async () => {
       const script =
-        "trap '' TERM; (trap '' TERM; setsid sh -c \"trap '' TERM; sleep 777\" &) ; while :; do sleep 1; done";
-      const process = await sandbox.spawn({ argv: ["bash", "-c", script], timeoutMs: 300, graceMs: 100 });
-      process.discardOutput();
-      expect(await process.wait()).toMatchObject({ signal: "SIGKILL", exitCode: null, timedOut: true });
+        "trap '' TERM; (trap '' TERM; setsid sh -c \"trap '' TERM; echo up; sleep 777\" &) ; while :; do sleep 1; done";
+      const end = await withRoomToStart(
+        (timeoutMs) => runIn(sandbox, script, { timeoutMs, graceMs: 100 }),
+        ({ output }) => output.includes("up"),
+      );
+      expect(end).toMatchObject({ signal: "SIGKILL", exitCode: null, timedOut: true });
       const left = await runIn(sandbox, "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 77[7]'");
       expect(left.output.trim()).toBe("0");
     });
@@ -220,8 +223,9 @@ export function processContract(driver: DriverName): void {
 
     test("orphans are reaped: no zombie is left", async () => {
       await runIn(sandbox, "for i in 1 2 3 4 5 6 7 8; do (sleep 0.05 &) ; done; sleep 0.3");
-      const states = await runIn(sandbox, "grep -h '^State' /proc/[0-9]*/status | grep -c Z");
-      expect(states.output.trim()).toBe("0");
+      const zombies = async (): Promise<string> =>
+        (await runIn(sandbox, "grep -h '^State' /proc/[0-9]*/status | grep -c Z")).output.trim();
+      await expect.poll(zombies).toBe("0");
     });
 
     test("arguments and environment beyond what a frame holds are refused with a way out", async () => {

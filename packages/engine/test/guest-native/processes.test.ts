@@ -2,7 +2,9 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { protocolConstants } from "../../src/guest/frames.ts";
 import type { GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
+import { withRoomToStart } from "../support/room-to-start.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
+import type { StreamLog } from "./guest-stream-log.ts";
 import { NativeGuest, ownUser } from "./native-guest.ts";
 
 beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
@@ -205,8 +207,13 @@ describe("signals and limits", { timeout: testTimeoutMs }, () => {
 
   test("with a grace there is a SIGTERM first", async () => {
     await using guest = await NativeGuest.start();
-    const polite = guest.shell("trap 'exit 9' TERM; sleep 60 & wait", { timeoutMs: 200, graceMs: 10_000 });
-    const stubborn = guest.shell("trap '' TERM; while :; do sleep 0.05; done", { timeoutMs: 200, graceMs: 300 });
+    const endOf = (script: string, graceMs: number): Promise<StreamLog> =>
+      withRoomToStart(
+        (timeoutMs) => guest.shell(script, { timeoutMs, graceMs }),
+        ({ stdout }) => stdout.includes("up"),
+      );
+    const polite = endOf("trap 'exit 9' TERM; echo up; sleep 60 & wait", 60_000);
+    const stubborn = endOf("trap '' TERM; echo up; while :; do sleep 0.05; done", 300);
     expect((await polite).exit).toMatchObject({ exitCode: 9, timedOut: true });
     expect((await stubborn).exit).toMatchObject({ signal: "SIGKILL", timedOut: true });
   });

@@ -7,6 +7,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type HostProcess, type HostProcessOptions, startHostProcess } from "../../src/process/host-process.ts";
 import { groupMembers, readProcessStat } from "../../src/process/proc-table.ts";
 import type { OutputEvent } from "../../src/process/process.ts";
+import { withRoomToStart } from "../support/room-to-start.ts";
 
 const started: HostProcess[] = [];
 afterEach(async () => {
@@ -118,25 +119,38 @@ describe("being ended", () => {
   });
 
   test("the first reason wins", async () => {
-    const controller = new AbortController();
-    const process = await shell('trap "" TERM; while :; do sleep 0.01; done', {
-      signal: controller.signal,
-      timeoutMs: 100,
-      graceMs: 100,
-    });
-    await expect.poll(() => process.endReason, { interval: 1 }).toBe("timeout");
-    controller.abort();
-    expect(await process.wait()).toMatchObject({ signal: "SIGKILL", timedOut: true });
-    expect(process.endReason).toBe("timeout");
+    const { exit, reason } = await withRoomToStart(
+      async (timeoutMs) => {
+        const controller = new AbortController();
+        const process = await shell('trap "" TERM; echo up; while :; do sleep 0.01; done', {
+          signal: controller.signal,
+          timeoutMs,
+          graceMs: 100,
+        });
+        const said = textOf(process);
+        await expect.poll(() => process.endReason, { interval: 1 }).toBe("timeout");
+        controller.abort();
+        return { exit: await process.wait(), reason: process.endReason, ...(await said) };
+      },
+      ({ stdout }) => stdout !== "",
+    );
+    expect(exit).toMatchObject({ signal: "SIGKILL", timedOut: true });
+    expect(reason).toBe("timeout");
   });
 
   test("a process that cleans up on SIGTERM within its grace ends in its own way", async () => {
-    const process = await shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done", {
-      timeoutMs: 100,
-    });
-    const { stdout } = await textOf(process);
+    const { stdout, exit } = await withRoomToStart(
+      async (timeoutMs) => {
+        const process = await shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done", {
+          timeoutMs,
+          graceMs: 60_000,
+        });
+        return { ...(await textOf(process)), exit: await process.wait() };
+      },
+      ({ stdout }) => stdout !== "",
+    );
     expect(stdout).toBe("up\nbye\n");
-    expect(await process.wait()).toMatchObject({ exitCode: 7, timedOut: true });
+    expect(exit).toMatchObject({ exitCode: 7, timedOut: true });
   });
 
   test.for([
