@@ -120,16 +120,20 @@ test("something that is no Atoll server is told as such", async () => {
   await expect(client.templates.list()).rejects.toMatchObject({ details: { status: 404, body: "not here" } });
 });
 
-test("a server that is not there is told with its address and what to do, soon", async () => {
+test("a server that is not there is told with its address and what to do, after a few attempts", async () => {
   const closed = createServer().listen(0, "127.0.0.1");
   await once(closed, "listening");
   const { port } = closed.address() as AddressInfo;
   closed.close();
   await once(closed, "close");
-  const client = new Atoll({ baseUrl: `http://127.0.0.1:${port}`, apiKey: "any" });
-  const startedAtMs = performance.now();
+  let attempts = 0;
+  const counted: typeof fetch = (...request) => {
+    attempts += 1;
+    return fetch(...request);
+  };
+  const client = new Atoll({ baseUrl: `http://127.0.0.1:${port}`, apiKey: "any", fetch: counted });
   const error = await Sandbox.create({ client }).catch((thrown: unknown) => thrown);
-  expect(performance.now() - startedAtMs).toBeLessThan(3_000);
+  expect(attempts).toBeLessThan(5);
   expect(error).toMatchObject({
     code: "unavailable",
     message: expect.stringMatching(
