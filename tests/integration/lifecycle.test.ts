@@ -157,11 +157,16 @@ describe("a start that fails", () => {
       { details: { exitCode: 42, phase: "the guest's hello", stderr: "runsc: no such luck\n" } },
     ],
     ["is killed", "kill -9 $$", { details: { signal: "signal 9" } }],
-    ["never answers", "exec sleep 1000", { message: expect.stringContaining("no answer within 1500 ms") as string }],
-  ] as const)("a runtime that %s is told as it is, with nothing left", async ([, body, error]) => {
+    [
+      "never answers",
+      "exec sleep 1000",
+      { message: expect.stringContaining("no answer within 1500 ms") as string },
+      { startTimeoutMs: 1_500 },
+    ],
+  ] as const)("a runtime that %s is told as it is, with nothing left", async ([, body, error, options]) => {
     const dataDir = await makeDataDir();
     const runscPath = await fakeRunsc(dataDir, body);
-    const host = await openTestEngine({ dataDir, runscPath, startTimeoutMs: 1_500 });
+    const host = await openTestEngine({ dataDir, runscPath, ...options });
     await expect(host.engine.create()).rejects.toMatchObject({ code: "start_failed", ...error });
     expect(await hostLeftovers(dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
     await host.dispose();
