@@ -8,6 +8,7 @@ test("the runsc of this machine says what it can do", async () => {
   expect(runsc.date ?? minimumRunscDate).toBeGreaterThanOrEqual(minimumRunscDate);
   expect(runsc.platforms).toContain("systrap");
   expect(runsc.flags).toContain("file-access");
+  expect(runsc.subcommands).toContain("checkpoint");
 });
 
 test("the machine that runs the tests lacks nothing but the guest that was left out", async () => {

@@ -12,9 +12,12 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
+import { Engine } from "@atoll/engine";
 import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
 
 let host: TestEngine;
 let features: string[] = ["fpu", "sse2"];
@@ -136,6 +139,13 @@ describe("a machine that lacks something is told what", () => {
     await host.engine.resume(paused.id);
     expect(host.engine.get(paused.id).state).toBe("running");
     await host.engine.kill(paused.id);
+  });
+
+  test("CPU features that sandboxes may not see, and that no machine could hide", async () => {
+    const dataDir = await makeDataDir();
+    const refused = Engine.open({ dataDir, guestPath: guestBinaryPath(), cpuFeatures: ["fpu", "feature_of_2050"] });
+    await expect(refused).rejects.toMatchObject({ code: "unsupported", details: { lacking: ["feature_of_2050"] } });
+    await rm(dataDir, { recursive: true });
   });
 
   test("the version of runsc, and the guest", async () => {

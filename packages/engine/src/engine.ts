@@ -8,6 +8,7 @@ import {
   type SandboxRecord,
 } from "@atoll/protocol";
 import { CheckpointStore } from "./checkpoints/checkpoint-store.ts";
+import { assertCanLimitFeatures } from "./checkpoints/common-features.ts";
 import { readCpuFeatures } from "./checkpoints/cpu-features.ts";
 import { LayerLibrary } from "./checkpoints/layer-library.ts";
 import { TreePacker } from "./checkpoints/tree-packer.ts";
@@ -51,6 +52,11 @@ export interface EngineOptions extends ReconcileOptions {
   startTimeoutMs?: number;
   /** What this machine's processors can do, if not as the kernel tells. */
   readCpuFeatures?: () => Promise<string[]>;
+  /**
+   * What sandboxes may see of the processor, by the names of `/proc/cpuinfo`: what all machines have that one may move to. From the first sandbox on, or not at all. Opening rejects with
+   * `unsupported` where runsc cannot hide the rest.
+   */
+  cpuFeatures?: readonly string[] | undefined;
   atStep?: StepListener;
 }
 
@@ -212,8 +218,10 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     });
   }
   const runs = new ContainerRuns({ guestPath: options.guestPath, guestLayer, cgroups, namespace: layout.namespace });
+  const { cpuFeatures } = options;
   const gvisor = await makeGvisor(runs, options).catch((error: unknown) => {
-    if (error instanceof SandboxError) return error;
+    // One that sees more than was allowed would be weaker than what was asked for.
+    if (error instanceof SandboxError && cpuFeatures === undefined) return error;
     throw error;
   });
   const packer = new TreePacker(options.guestPath);
@@ -228,18 +236,27 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
     packer,
     layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),
-    readCpuFeatures: options.readCpuFeatures ?? readCpuFeatures,
+    readCpuFeatures: cpuFeatures === undefined ? readFeatures(options) : async () => [...cpuFeatures].toSorted(),
     atStep: options.atStep ?? (() => undefined),
   });
 }
 
+function readFeatures(options: EngineOptions): () => Promise<string[]> {
+  return options.readCpuFeatures ?? readCpuFeatures;
+}
+
 async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<GvisorDriver> {
-  const { path, version, platforms } = await detectRunsc(options.runscPath);
+  const { cpuFeatures } = options;
+  const runsc = await detectRunsc(options.runscPath);
+  if (cpuFeatures !== undefined) {
+    await assertCanLimitFeatures(cpuFeatures, { runsc, readCpuFeatures: readFeatures(options) });
+  }
+  const { path, version, platforms } = runsc;
   const platform = options.platform ?? platforms[0];
   if (platform === undefined || !platforms.includes(platform)) {
     throw new SandboxError("unsupported", `Cannot run gVisor on platform ${platform ?? "systrap or ptrace"}`, {
       suggestion: `This runsc offers ${platforms.join(" and ") || "neither of them"}.`,
     });
   }
-  return new GvisorDriver({ runs, runscPath: path, runscVersion: version, platform });
+  return new GvisorDriver({ runs, runscPath: path, runscVersion: version, platform, cpuFeatures });
 }

@@ -24,6 +24,7 @@ export interface Runsc {
   /** At least one, the best first. */
   platforms: RunscPlatform[];
   flags: ReadonlySet<string>;
+  subcommands: ReadonlySet<string>;
 }
 
 const known = new Map<string, { stamp: string; runsc: Promise<Runsc> }>();
@@ -56,12 +57,13 @@ async function stampOf(path: string): Promise<string> {
 }
 
 async function ask(path: string): Promise<Runsc> {
-  const [version, flags, platforms] = await Promise.all([
+  const [version, flags, platforms, help] = await Promise.all([
     output(path, ["--version"]),
     output(path, ["flags"]),
     output(path, ["help", "platforms"]),
+    output(path, ["help"]),
   ]);
-  return parseRunsc(path, { version, flags, platforms });
+  return parseRunsc(path, { version, flags, platforms, help });
 }
 
 async function output(path: string, args: string[]): Promise<string> {
@@ -75,8 +77,11 @@ async function output(path: string, args: string[]): Promise<string> {
   }
 }
 
-/** Judges what runsc has said of itself: its `--version`, `flags` and `help platforms`. */
-export function parseRunsc(path: string, said: { version: string; flags: string; platforms: string }): Runsc {
+/** Judges what runsc has said of itself: its `--version`, `flags`, `help platforms` and `help`. */
+export function parseRunsc(
+  path: string,
+  said: { version: string; flags: string; platforms: string; help: string },
+): Runsc {
   const version = /^runsc version (\S+)/m.exec(said.version)?.[1];
   if (version === undefined) throw unusable(`${path} is something else`);
   const date = dateOf(version);
@@ -91,7 +96,8 @@ export function parseRunsc(path: string, said: { version: string; flags: string;
   // A build without a date is judged by what came with the first good release.
   const isTooOld = platforms.length === 0 || (date === undefined && !platforms.includes("systrap"));
   if (isTooOld) throw unusable(`${path} has no platform that we can use`);
-  return { path, version, date, platforms, flags };
+  const subcommands = new Set([...said.help.matchAll(/^\t([\w-]+) /gm)].flatMap(([, name]) => name ?? []));
+  return { path, version, date, platforms, flags, subcommands };
 }
 
 /** In the forms `release-20240729.0` and Debian's `0.0~20240729.0`. */

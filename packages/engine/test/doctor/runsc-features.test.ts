@@ -8,7 +8,12 @@ import { detectRunsc, parseRunsc } from "../../src/doctor/runsc-features.ts";
 const flags = ["-root string", "-platform string", "-network value", "-overlay2 value", "-ignore-cgroups", "-debug"]
   .map((flag) => `  ${flag}\n    \twhat it does -not-a-flag\n`)
   .join("");
-const good = { version: "runsc version 0.0~20240729.0\nspec: 1.0.2-dev\n", flags, platforms: "ptrace\nkvm\nsystrap\n" };
+const good = {
+  version: "runsc version 0.0~20240729.0\nspec: 1.0.2-dev\n",
+  flags,
+  platforms: "ptrace\nkvm\nsystrap\n",
+  help: "Subcommands:\n\tcheckpoint       saves\n\tcpu-features     lists\n",
+};
 
 describe("what runsc says of itself", () => {
   test("is taken apart", () => {
@@ -16,6 +21,7 @@ describe("what runsc says of itself", () => {
     expect(runsc).toMatchObject({ path: "/usr/bin/runsc", version: "0.0~20240729.0", date: 20_240_729 });
     expect(runsc.platforms).toEqual(["systrap", "ptrace"]);
     expect([...runsc.flags]).toEqual(["root", "platform", "network", "overlay2", "ignore-cgroups", "debug"]);
+    expect([...runsc.subcommands]).toEqual(["checkpoint", "cpu-features"]);
   });
 
   test.for([

@@ -32,6 +32,14 @@ export const Config = z.strictObject({
   dataDir: absolutePath.default("/var/lib/atoll").describe("everything that the server keeps"),
   guestPath: absolutePath.default(builtGuest).describe("the guest program, as set-up builds it"),
   runscPath: absolutePath.optional().describe("runsc, where it is not on the PATH"),
+  cpuFeatures: z
+    .array(z.string().regex(/^[a-z0-9_]+$/, "a feature as in /proc/cpuinfo"))
+    .min(1)
+    .max(1_000)
+    .optional()
+    .describe(
+      "all that sandboxes may see of the processor, so that they can move; needs a runsc that can hide the rest",
+    ),
   logLevel: z
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")

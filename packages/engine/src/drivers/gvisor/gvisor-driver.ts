@@ -12,6 +12,8 @@ export interface GvisorDriverOptions {
   runscPath: string;
   runscVersion: string;
   platform: "systrap" | "ptrace";
+  /** All that sandboxes may see of the processor, if this runsc can hide the rest. */
+  cpuFeatures?: readonly string[] | undefined;
 }
 
 /** Containers under gVisor: `runsc run` in the foreground, its root a host overlay, no network but loopback. */
@@ -26,12 +28,18 @@ export class GvisorDriver implements Driver {
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
-    const { runs, runscPath, platform } = this.#options;
+    const { runs, runscPath, platform, cpuFeatures } = this.#options;
     return runs.launch(
       spec,
       (run) => {
         const guest = basename(runs.guestLayer(spec.from));
-        const content = ociSpec({ rootfs: run.rootfs, hostname: spec.hostname, limits: spec.limits, guest });
+        const content = ociSpec({
+          rootfs: run.rootfs,
+          hostname: spec.hostname,
+          limits: spec.limits,
+          guest,
+          cpuFeatures,
+        });
         const memoryDir = spec.from?.memoryDir;
         return {
           prepare: () => writeFile(run.specFile, JSON.stringify(content)),

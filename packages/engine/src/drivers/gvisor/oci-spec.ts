@@ -30,12 +30,16 @@ export interface OciSpecOptions {
   limits: SandboxLimits;
   /** Name of the guest's layer. */
   guest: string;
+  cpuFeatures?: readonly string[] | undefined;
 }
 
 /** Where the specification says which guest the container has. */
 export const guestAnnotation = "atoll.guest";
 
-export function ociSpec({ rootfs, hostname, limits, guest }: OciSpecOptions): object {
+/** What runsc hides all other features of the processor for. */
+const featuresAnnotation = "dev.gvisor.internal.cpufeatures";
+
+export function ociSpec({ rootfs, hostname, limits, guest, cpuFeatures }: OciSpecOptions): object {
   const capabilities = [...rootCapabilities, ...guestCapabilities];
   return {
     ociVersion: "1.0.2",
@@ -50,7 +54,10 @@ export function ociSpec({ rootfs, hostname, limits, guest }: OciSpecOptions): ob
     },
     root: { path: rootfs, readonly: false },
     hostname,
-    annotations: { [guestAnnotation]: guest },
+    annotations: {
+      [guestAnnotation]: guest,
+      ...(cpuFeatures === undefined ? {} : { [featuresAnnotation]: cpuFeatures.join(",") }),
+    },
     mounts: [
       { destination: "/proc", type: "proc", source: "proc" },
       { destination: "/dev", type: "tmpfs", source: "tmpfs" },
