@@ -6,6 +6,7 @@ import { closeSync, openSync, writeSync } from "node:fs";
 import { Engine, uptimeMs } from "@atoll/engine";
 import type { DriverName } from "@atoll/protocol";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
+import { readPackage } from "../sandbox-package.ts";
 
 const [dataDir = "", what = "", ...words] = process.argv.slice(2);
 
@@ -86,7 +87,7 @@ async function countUntil(engine: Engine, driver: DriverName, inMs: number, step
 }
 
 /** Where to stop, for those that are killed in the middle of something. */
-const lastStep = { move: words[1], deadline: words[2] }[what] ?? "";
+const lastStep = { move: words[1], import: words[1], release: words[1], deadline: words[2] }[what] ?? "";
 const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
@@ -121,6 +122,15 @@ switch (what) {
   case "hold":
     await pauseLarge(engine, words[0] ?? "");
     break;
+  case "import":
+    await engine.importSandbox(await readPackage(words[0] ?? ""));
+    break;
+  case "release": {
+    const sandbox = await engine.create({});
+    if (words[0] === "paused") await engine.pause(sandbox.id);
+    await engine.release(sandbox.id);
+    break;
+  }
   case "move":
     await moveUntil(engine, words[0] ?? "");
     break;

@@ -1,5 +1,12 @@
 import { mkdir, rename } from "node:fs/promises";
-import { CheckpointManifest, ImportedRecord, isSandboxError, SandboxError, type LayerPart } from "@atoll/protocol";
+import {
+  CheckpointManifest,
+  ImportedRecord,
+  isSandboxError,
+  SandboxError,
+  TemplateName,
+  type LayerPart,
+} from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { assertMachineFits } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -9,6 +16,7 @@ import { Sandbox } from "../sandbox.ts";
 import { syncDirectory } from "../store/durable-file.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { settleAll } from "../support/settle-all.ts";
+import { isHostTemplateName } from "../templates/host-template.ts";
 import type { Template } from "../templates/template.ts";
 import { unpackOwner } from "./checkpoint-files.ts";
 
@@ -98,9 +106,13 @@ async function findTemplate(context: EngineContext, { n, template }: CheckpointM
     return await context.templates.get(template);
   } catch (cause) {
     if (!isSandboxError(cause, "not_found")) throw cause;
+    // That of this machine's own files is made when it is first asked for.
+    const own = isHostTemplateName(template) ? await context.templates.get(TemplateName.parse("host")) : undefined;
+    if (own?.name === template) return own;
     const because = `template ${template} is not there`;
-    throw new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}`, {
-      suggestion: "Import the template here under the same name, or resume the sandbox on a machine that has it.",
+    const here = own === undefined ? "" : `, since the files of this machine are ${own.name}`;
+    throw new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}${here}`, {
+      suggestion: "Resume the sandbox on a machine that has it, or give this one the same template.",
       details: { checkpoint: n, part: "template", template },
       cause,
     });

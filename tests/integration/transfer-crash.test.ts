@@ -1,0 +1,84 @@
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { SandboxId } from "@atoll/protocol";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { DoomedServer } from "../support/doomed-server.ts";
+import { packSandbox, readPackage, withCopy } from "../support/sandbox-package.ts";
+import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+let id: SandboxId;
+let packed: string;
+beforeAll(async () => {
+  const host = await openTestEngine();
+  const sandbox = await host.engine.create({});
+  ({ id } = sandbox);
+  await sandbox.files.write("/home/user/note", "kept as it was");
+  await host.engine.pause(id);
+  packed = await packSandbox(host.engine, id);
+  await host.dispose();
+}, 120_000);
+afterAll(() => rm(packed, { recursive: true, force: true }));
+
+/** Lets a server get to this step, ends it, and opens an engine where it was. */
+async function afterDeath(step: string, ...words: string[]): Promise<TestEngine> {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, ...words, step);
+  await server.until((fact) => fact.step === step);
+  await server.killHard();
+  return openTestEngine({ dataDir });
+}
+
+async function leftIn({ dataDir }: TestEngine): Promise<string[]> {
+  const found = await Promise.all(["sandboxes", "layers"].map((name) => readdir(join(dataDir, name)).catch(() => [])));
+  return found.flat();
+}
+
+test.for(["import: parts", "import: manifest"])(
+  "a server that dies at %s leaves nothing, and the sandbox can come again",
+  { timeout: 120_000 },
+  async (step) => {
+    const host = await withCopy(packed, (copy) => afterDeath(step, "import", copy));
+    try {
+      expect(host.engine.list()).toEqual([]);
+      expect(await leftIn(host)).toEqual([]);
+      const sandbox = await withCopy(packed, async (copy) => host.engine.importSandbox(await readPackage(copy)));
+      expect(sandbox.state).toBe("paused");
+    } finally {
+      await host.dispose();
+    }
+  },
+);
+
+test(
+  "a server that dies when the record is written leaves a sandbox that is paused",
+  { timeout: 120_000 },
+  async () => {
+    const host = await withCopy(packed, (copy) => afterDeath("import: recorded", "import", copy));
+    try {
+      const sandbox = host.engine.get(id);
+      expect(sandbox.state).toBe("paused");
+      await host.engine.resume(id);
+      expect((await runIn(sandbox, "cat note")).output).toBe("kept as it was");
+    } finally {
+      await host.dispose();
+    }
+  },
+);
+
+test.for([
+  ["release: intent", "running"],
+  ["release: removed", "paused"],
+] as const)(
+  "a server that dies at %s of a %s sandbox leaves nothing of it",
+  { timeout: 120_000 },
+  async ([step, state]) => {
+    const host = await afterDeath(step, "release", state);
+    try {
+      expect(host.engine.list()).toEqual([]);
+      expect(await leftIn(host)).toEqual([]);
+    } finally {
+      await host.dispose();
+    }
+  },
+);
