@@ -1,7 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import type { StoreConfig } from "@atoll/storage";
 import { onTestFinished } from "vitest";
+import type { ArchiveDeed } from "./archive-deed.ts";
 import { bringHostScan } from "./host-scan.ts";
 import { programPath, type ProgramName } from "./programs/test-programs.ts";
 
@@ -72,4 +74,13 @@ export class DoomedServer {
 /** A `crash-manager.ts`: the whole server but for its network side. */
 export class DoomedManager extends DoomedServer {
   static override readonly program = "crash-manager";
+}
+
+/** An `archive-worker.ts`: moves or collects checkpoints. */
+export class DoomedArchive extends DoomedServer {
+  static override readonly program = "archive-worker";
+
+  constructor(dataDir: string, store: StoreConfig, deed: ArchiveDeed) {
+    super(dataDir, JSON.stringify(store), JSON.stringify(deed));
+  }
 }

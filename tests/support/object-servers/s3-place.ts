@@ -1,3 +1,4 @@
+import type { StoreConfig } from "@atoll/storage";
 import type { S3StoreOptions } from "../../../packages/storage/src/s3/s3-client.ts";
 import { S3ObjectStore } from "../../../packages/storage/src/s3/s3-object-store.ts";
 import type { ObjectServer } from "./object-server.ts";
@@ -12,6 +13,8 @@ export const s3PieceBytes = 5 << 20;
 export interface S3Place {
   server: ObjectServer;
   bucket: S3Bucket;
+  /** For other processes. */
+  config: StoreConfig;
   /** Another store on the same bucket; all are closed with the place. */
   open: (options?: Partial<S3StoreOptions>) => S3ObjectStore;
   close: () => Promise<void>;
@@ -21,13 +24,15 @@ export async function openS3Place(behaviour: Partial<S3Behaviour> = {}, now?: ()
   const { server, bucket } = startS3Server({ bucket: bucketName, behaviour, ...(now === undefined ? {} : { now }) });
   const endpoint = await server.listen();
   const stores: S3ObjectStore[] = [];
+  const credentials = { accessKeyId: s3AccessKeyId, secretAccessKey: "secret" };
+  const given = { bucket: bucketName, endpoint, credentials, pieceBytes: s3PieceBytes, maxAttempts: 3 };
   return {
     server,
     bucket,
+    config: { kind: "s3", ...given },
     open: (options = {}) => {
-      const credentials = { accessKeyId: s3AccessKeyId, secretAccessKey: "secret" };
-      const given = { bucket: bucketName, endpoint, credentials, pieceBytes: s3PieceBytes, maxAttempts: 3 };
-      const store = new S3ObjectStore({ ...given, ...options });
+      // The client notes in them where they came from.
+      const store = new S3ObjectStore({ ...given, credentials: { ...credentials }, ...options });
       stores.push(store);
       return store;
     },

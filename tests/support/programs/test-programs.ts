@@ -8,6 +8,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { build, type Plugin } from "esbuild";
 
 const programs = {
+  "archive-worker": new URL("archive-worker.ts", import.meta.url),
   "crash-manager": new URL("crash-manager.ts", import.meta.url),
   "crash-server": new URL("crash-server.ts", import.meta.url),
   "lease-worker": new URL("lease-worker.ts", import.meta.url),

@@ -16,10 +16,9 @@ import {
   otherId,
   recordOf,
   sandboxId,
-  watchStore,
   type Machine,
-  type StoreCall,
 } from "./archive-lab.ts";
+import { watchStore, type StoreCall } from "./watch-store.ts";
 
 const { signal } = new AbortController();
 const text = (seed: string): Buffer => Buffer.from(`${seed} and a line of text that repeats itself\n`.repeat(4_000));

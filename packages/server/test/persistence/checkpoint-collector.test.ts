@@ -4,7 +4,8 @@ import type { ObjectStore } from "@atoll/storage";
 import { beforeEach, expect, test, vi } from "vitest";
 import { CheckpointCollector, type SandboxStanding } from "../../src/persistence/checkpoint-collector.ts";
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
-import { log, makeMachine, makeStore, otherId, recordOf, sandboxId, watchStore, type Machine } from "./archive-lab.ts";
+import { log, makeMachine, makeStore, otherId, recordOf, sandboxId, type Machine } from "./archive-lab.ts";
+import { watchStore } from "./watch-store.ts";
 
 const { signal } = new AbortController();
 const graceMs = 1_000;

@@ -1,0 +1,213 @@
+import { readdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { Sandbox } from "@atoll/engine";
+import { ImportedRecord, type SandboxId } from "@atoll/protocol";
+import { FileObjectStore, type ObjectStore, type StoreConfig } from "@atoll/storage";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
+import { createLog } from "../../packages/server/src/telemetry/log.ts";
+import { watchStore, type StoreCall } from "../../packages/server/test/persistence/watch-store.ts";
+import { DoomedArchive } from "../support/doomed-server.ts";
+import type { Fault } from "../support/object-servers/faults.ts";
+import { openS3Place, type S3Place } from "../support/object-servers/s3-place.ts";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+
+const log = createLog("silent");
+const { signal } = new AbortController();
+const generous = { timeout: 60_000, interval: 20 };
+
+let s3: S3Place;
+beforeAll(async () => {
+  s3 = await openS3Place();
+});
+afterAll(() => s3.close());
+
+function recordOf({ record }: Sandbox): ImportedRecord {
+  const { id, driver, template, limits, createdAtMs, labels } = record;
+  return ImportedRecord.parse({ id, driver, template, limits, createdAtMs, labels });
+}
+
+const archiveOf = ({ engine, dataDir }: TestEngine, store: ObjectStore): Promise<CheckpointArchive> =>
+  CheckpointArchive.open({ store, engine, scratchDir: join(dataDir, "transfers"), log });
+
+async function openEngine(dataDir?: string): Promise<TestEngine> {
+  const host = await openTestEngine(dataDir === undefined ? {} : { dataDir });
+  onTestFinished(() => host.dispose());
+  return host;
+}
+
+/** The same files on both machines have the same name. */
+async function makeTemplate({ engine }: TestEngine): Promise<void> {
+  await (await engine.create({})).kill();
+}
+
+async function makeDirectory(): Promise<string> {
+  const dir = await makeDataDir();
+  onTestFinished(() => rm(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+async function openFileStore(): Promise<FileObjectStore> {
+  const store = await FileObjectStore.open(join(await makeDirectory(), "store"));
+  onTestFinished(() => store.close());
+  return store;
+}
+
+const stores: [string, () => Promise<ObjectStore>][] = [
+  ["a directory", openFileStore],
+  ["a bucket", async () => s3.open({ prefix: "moving" })],
+];
+
+test.for(stores)("a sandbox goes on elsewhere and back through %s, and only what is new is sent", async ([, open]) => {
+  const sent: StoreCall[] = [];
+  const after = (call: StoreCall): void => void (call.name === "upload" && sent.push(call));
+  const store = watchStore(await open(), { after });
+  const [here, there] = [await openEngine(), await openEngine()];
+  const [near, far] = [await archiveOf(here, store), await archiveOf(there, store)];
+  await makeTemplate(there);
+  const sandbox = await here.engine.create({});
+  const record = recordOf(sandbox);
+  const counting = await sandbox.spawn(
+    { argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done"], stdin: true },
+    { keep: true },
+  );
+  await counting.writeStdin("one\n");
+  await new Conversation(counting).until(/1\n/);
+  await runIn(sandbox, "head -c 3000000 /dev/urandom >noise; seq 200000 >numbers");
+  await here.engine.pause(sandbox.id);
+  const first = await near.publish(sandbox.id, 1, { epoch: 1, signal });
+  expect(sent).toHaveLength(first.parts.length);
+  const files = first.parts.find(({ name }) => name === `layer/${sandbox.id}-1`);
+  expect(files?.sizeBytes).toBeGreaterThan(3_000_000);
+  await here.engine.release(sandbox.id);
+
+  const moved = await far.fetch(sandbox.id, 1, record, { signal });
+  await there.engine.resume(sandbox.id);
+  const going = moved.attach(counting.streamId, { stdoutBytes: 2, stderrBytes: 0 });
+  await going.writeStdin("two\n");
+  expect(await new Conversation(going).until(/\n/)).toBe("2\n");
+  await there.engine.pause(sandbox.id);
+  sent.length = 0;
+  const second = await far.publish(sandbox.id, 2, { epoch: 2, signal });
+  expect(sent.map(({ key }) => key)).not.toContain(files?.key);
+  expect(second.parts.map(({ key }) => key)).toContain(files?.key);
+  const sentBytes = sent.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  const newParts = second.parts.filter(({ key }) => !first.parts.some((part) => part.key === key));
+  expect(sentBytes).toBe(newParts.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
+  await there.engine.release(sandbox.id);
+
+  const back = await near.fetch(sandbox.id, 2, record, { signal });
+  await here.engine.resume(sandbox.id);
+  const again = back.attach(counting.streamId, { stdoutBytes: 4, stderrBytes: 0 });
+  await again.writeStdin("three\n");
+  expect(await new Conversation(again).until(/\n/)).toBe("3\n");
+  expect((await runIn(back, "cat words; wc -c <noise; tail -1 numbers")).output).toBe(
+    "one\ntwo\nthree\n3000000\n200000\n",
+  );
+  for (const { dataDir } of [here, there]) expect(await readdir(join(dataDir, "transfers"))).toEqual([]);
+});
+
+describe("a server that is killed without mercy", () => {
+  const prefix = "dying";
+  const config = (): StoreConfig => ({ ...s3.config, prefix }) as StoreConfig;
+
+  /** Requests that are meant are never answered, and nothing is done about them. Tells whether there was one. */
+  function holdUp(isMeant: (request: { operation: string; key: string }) => boolean): () => boolean {
+    let isHeld = false;
+    s3.server.faults = (request): Fault | undefined => {
+      if (!isMeant(request)) return undefined;
+      isHeld = true;
+      return { do: "hold", until: new Promise(() => {}) };
+    };
+    return () => isHeld;
+  }
+
+  const keysOf = async (word: string): Promise<string[]> => {
+    const keys: string[] = [];
+    for await (const { key } of s3.open({ prefix }).list("")) if (key.includes(word)) keys.push(key);
+    return keys;
+  };
+  const isWhole = new Set(["PutObject", "CompleteMultipartUpload"]);
+  const sentImages = (): number =>
+    s3.server.seen.filter(({ operation, key }) => isWhole.has(operation) && key.includes("/memory/")).length;
+
+  test("in the middle of an upload, a fetch or a collection loses nothing and sends nothing twice", async () => {
+    const here = await openTestEngine();
+    // Whatever state it was left in, another engine ends all that is there.
+    onTestFinished(async () => {
+      await here.engine.close();
+      await (await openTestEngine({ dataDir: here.dataDir })).dispose();
+    });
+    const sandbox = await here.engine.create({});
+    const record = recordOf(sandbox);
+    const id: SandboxId = sandbox.id;
+    for (const n of [1, 2, 3]) {
+      await sandbox.files.write("/home/user/number", String(n));
+      await here.engine.pause(id);
+      if (n < 3) await here.engine.resume(id);
+    }
+    await here.engine.close();
+    const dataDirs = [here.dataDir, await makeDirectory()] as const;
+
+    s3.server.calm();
+    const isUploading = holdUp(({ operation, key }) => operation === "PutObject" && key.includes("layers/"));
+    const publisher = new DoomedArchive(dataDirs[0], config(), { do: "publish", id, n: 1 });
+    await during(publisher, async () => {
+      expect(isUploading()).toBe(true);
+      expect(await keysOf("/memory/")).toHaveLength(1);
+    });
+    await publisher.killHard();
+    expect(await keysOf("manifest.json")).toEqual([]);
+    s3.server.calm();
+    for (const n of [1, 2, 3]) await end(new DoomedArchive(dataDirs[0], config(), { do: "publish", id, n }));
+    // That of the first checkpoint was there.
+    expect(sentImages()).toBe(2);
+
+    const isFetching = holdUp(({ operation, key }) => operation === "GetObject" && key.includes("/memory/"));
+    const fetcher = new DoomedArchive(dataDirs[1], config(), { do: "fetch", record, n: 3 });
+    await during(fetcher, () => expect(isFetching()).toBe(true));
+    await fetcher.killHard();
+    s3.server.calm();
+
+    // The first look retires two checkpoints, the next condemns their images, and the last is killed when it has removed one of them.
+    const graceMs = 1_000;
+    const startMs = Date.now();
+    const look = (times: number): DoomedArchive => {
+      const nowMs = startMs + times * 2 * graceMs;
+      return new DoomedArchive(dataDirs[0], config(), { do: "collect", keepLast: 1, nowMs, graceMs });
+    };
+    await end(look(0));
+    await end(look(1));
+    expect(await keysOf("/memory/")).toHaveLength(3);
+    let removals = 0;
+    const isRemoving = holdUp(
+      ({ operation, key }) => operation === "DeleteObject" && key.includes("/memory/") && ++removals > 1,
+    );
+    const collector = look(2);
+    await during(collector, () => expect(isRemoving()).toBe(true));
+    await collector.killHard();
+    s3.server.calm();
+    await end(look(3));
+    expect(await keysOf("/memory/")).toHaveLength(1);
+
+    const there = await openEngine(dataDirs[1]);
+    const archive = await archiveOf(there, s3.open({ prefix }));
+    expect(await readdir(join(dataDirs[1], "transfers"))).toEqual([]);
+    expect((await archive.list(id)).map(({ n }) => n)).toEqual([3]);
+    await makeTemplate(there);
+    const moved = await archive.fetch(id, 3, record, { signal });
+    await there.engine.resume(id);
+    expect((await runIn(moved, "cat number")).output).toBe("3");
+  });
+});
+
+/** Waits until it is so while the worker is at its work, and fails at once when the worker ends before. */
+async function during(worker: DoomedArchive, isSo: () => void | Promise<void>): Promise<void> {
+  const ended = worker.until(() => false);
+  await Promise.race([vi.waitFor(isSo, generous), ended]);
+  ended.catch(() => undefined);
+}
+
+const end = (worker: DoomedArchive): Promise<unknown> =>
+  worker.until(({ done }) => done === true).then(() => worker.gone());

@@ -1,0 +1,43 @@
+/**
+ * A server to be killed while it moves or collects checkpoints: run as `archive-worker.ts <dataDir> <store as JSON> <deed as JSON>`. Says `done` on stdout when it
+ * is.
+ */
+import { writeSync } from "node:fs";
+import { join } from "node:path";
+import { Engine } from "@atoll/engine";
+import { openStore, type StoreConfig } from "@atoll/storage";
+import { CheckpointArchive } from "../../../packages/server/src/persistence/checkpoint-archive.ts";
+import { CheckpointCollector } from "../../../packages/server/src/persistence/checkpoint-collector.ts";
+import { createLog } from "../../../packages/server/src/telemetry/log.ts";
+import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
+import type { ArchiveDeed } from "../archive-deed.ts";
+
+const [dataDir = "", storeText = "", deedText = ""] = process.argv.slice(2);
+const deed = JSON.parse(deedText) as ArchiveDeed;
+const store = await openStore(JSON.parse(storeText) as StoreConfig);
+const log = createLog("silent");
+
+async function collect({ keepLast, nowMs, graceMs }: Extract<ArchiveDeed, { do: "collect" }>): Promise<void> {
+  const standingOf = async () => undefined;
+  await new CheckpointCollector({
+    store,
+    policy: { keepLast },
+    standingOf,
+    log,
+    graceMs,
+    nowMs: () => nowMs,
+  }).collect();
+}
+
+async function move(moving: Exclude<ArchiveDeed, { do: "collect" }>): Promise<void> {
+  const engine = await Engine.open({ dataDir, guestPath: guestBinaryPath() });
+  const archive = await CheckpointArchive.open({ store, engine, scratchDir: join(dataDir, "transfers"), log });
+  const { signal } = new AbortController();
+  if (moving.do === "publish") await archive.publish(moving.id, moving.n, { epoch: 1, signal });
+  else await archive.fetch(moving.record.id, moving.n, moving.record, { signal });
+  await engine.close();
+}
+
+await (deed.do === "collect" ? collect(deed) : move(deed));
+writeSync(1, `${JSON.stringify({ done: true })}\n`);
+await store.close();
