@@ -15,7 +15,7 @@ import { makeDataDir } from "../support/test-root.ts";
 
 const log = createLog("silent");
 const { signal } = new AbortController();
-const generous = { timeout: 60_000, interval: 20 };
+const generous = { timeout: 120_000, interval: 20 };
 
 let s3: S3Place;
 beforeAll(async () => {

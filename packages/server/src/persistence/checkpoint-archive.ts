@@ -118,7 +118,10 @@ export class CheckpointArchive {
         throw unrestorable({ sandboxId: id, n }, "manifest.json", "it is missing from the store");
       const wanted = await this.#wanted(stored);
       // What is compressed is here twice for a moment.
-      const bytes = wanted.reduce((sum, { stored: part }) => sum + part.originalBytes + part.sizeBytes, 0);
+      const bytes = wanted.reduce(
+        (sum, { stored: part }) => sum + part.originalBytes + (part.encoding === "plain" ? 0 : part.sizeBytes),
+        0,
+      );
       await using space = await this.#scratch.take(bytes);
       const places = await makePlaces(space.path);
       const placed = wanted.map((part, index) => ({

@@ -221,6 +221,37 @@ describe("a store that fails", () => {
   });
 });
 
+test("what an upload left long ago is sent anew, since a collector may be about to remove it; what a manifest names is not", async () => {
+  const { store, sent } = counted(await makeStore());
+  const aged = new Proxy(store, {
+    get: (target, name) =>
+      name === "list"
+        ? async function* old(...input: Parameters<ObjectStore["list"]>) {
+            for await (const info of target.list(...input)) {
+              yield { ...info, modifiedAtMs: info.modifiedAtMs - 7 * 60 * 60_000 };
+            }
+          }
+        : (Reflect.get(target, name) as unknown),
+  });
+  const dying = watchStore(aged, {
+    before: ({ name }) => {
+      if (name === "put") throw new Error("The server is killed");
+    },
+  });
+  const here = await makeMachine(dying);
+  const { layers } = await saveFirst(here);
+  await expect(here.archive.publish(sandboxId, 1, { epoch: 1, signal })).rejects.toThrow("killed");
+  expect(sent).toHaveLength(5);
+  const archive = await CheckpointArchive.open({ ...here, store: aged, log });
+  const { parts } = await archive.publish(sandboxId, 1, { epoch: 1, signal });
+  expect(sent).toHaveLength(10);
+  expect(sent.slice(0, 5).map(({ key }) => key)).not.toContain(parts[0]?.key);
+
+  await here.engine.checkpoint(sandboxId, 2, { layers });
+  await archive.publish(sandboxId, 2, { epoch: 1, signal });
+  expect(sent).toHaveLength(11);
+});
+
 test("an abort ends a transfer with its reason and leaves nothing in the scratch directory", async () => {
   const store = await makeStore();
   const stop = new AbortController();

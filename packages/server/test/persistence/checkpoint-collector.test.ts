@@ -147,6 +147,19 @@ test("a manifest that cannot be read keeps all that may be its own, and others' 
   await assertWhole(sandboxId, otherId);
 });
 
+test("a copy whose manifest cannot be read keeps the layers of its origin, also when that is killed", async () => {
+  await publish(otherId, 1, await publish(sandboxId, 2));
+  const broken = manifestKey(otherId, 1);
+  const whole = await store.get(broken);
+  await store.put(broken, Buffer.from("{"));
+  standings.set(sandboxId, { isKilled: true });
+  await looks(4);
+  expect(await numbersOf(sandboxId)).toEqual([]);
+  await store.put(broken, whole?.data ?? Buffer.alloc(0));
+  expect(await numbersOf(otherId)).toEqual([1]);
+  await assertWhole(otherId);
+});
+
 test("what an upload left that was cut off goes", async () => {
   await here.engine.checkpoint(sandboxId, 1, { layers: [here.engine.layer(`${sandboxId}-1`, randomBytes(500))] });
   const dying = watchStore(store, {
