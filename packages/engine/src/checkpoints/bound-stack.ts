@@ -6,11 +6,11 @@ import type { LayerPart } from "@atoll/protocol";
 const deepestStack = 8;
 
 /**
- * Where two layers of a stack, the topmost first, are merged with the least to copy: the index of the upper one. Undefined: it is not too deep.
+ * Where two layers of a stack, the topmost first, are merged with the least to copy, so that there is room for one more: the index of the upper one. Undefined: there is room.
  * Large layers below stay where they are, so that a small change to a large sandbox stays cheap.
  */
 export function cheapestMerge(layers: readonly Pick<LayerPart, "sizeBytes">[]): number | undefined {
-  if (layers.length <= deepestStack) return undefined;
+  if (layers.length < deepestStack) return undefined;
   let cheapest = 0;
   let leastBytes = Infinity;
   for (const [index, layer] of layers.slice(0, -1).entries()) {

@@ -5,6 +5,7 @@ import { writeDurably } from "../store/durable-file.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+import { settleAll } from "../support/settle-all.ts";
 import { digestFile, type Seal } from "./digest-file.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
@@ -93,8 +94,8 @@ export class CheckpointStore {
     const parts = await Promise.all(
       names.map(async (name) => {
         const path = join(memoryDir, name);
-        await syncPath(path);
-        return { name, ...(await digestFile(path)) };
+        const [digest] = await settleAll([digestFile(path), syncPath(path)]);
+        return { name, ...digest };
       }),
     );
     await syncPath(memoryDir);

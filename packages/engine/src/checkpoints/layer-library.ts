@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { access, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
+import { access, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
@@ -51,18 +51,14 @@ export class LayerLibrary {
   }
 
   /**
-   * Takes what a sandbox wrote out of its reach, in one step and for good, and says what it is. Nothing may write to it any more; it may still be mounted until
-   * `unmounted` resolves. Goes on where one that was cut off has stopped.
+   * Takes what a sandbox wrote out of its reach, in one step and for good, and says what it is. Nothing may write to it any more; it may still be mounted. Goes
+   * on where one that was cut off has stopped.
    */
-  async freeze(
-    id: LayerId,
-    sandbox: SandboxLayout,
-    { unmounted, signal }: { unmounted: Promise<void>; signal: AbortSignal },
-  ): Promise<LayerPart> {
+  async freeze(id: LayerId, sandbox: SandboxLayout, signal: AbortSignal): Promise<LayerPart> {
     this.#unpublished.add(id);
     await mkdir(this.#dir(id), { recursive: true, mode: 0o700 });
     const isTaken = await exists(this.#trees(id));
-    const [seal] = await settleAll([this.#read(isTaken ? this.#trees(id) : sandbox.layersDir, signal), unmounted]);
+    const seal = await this.#read(isTaken ? this.#trees(id) : sandbox.layersDir, signal);
     if (!isTaken) await rename(sandbox.layersDir, this.#trees(id));
     return this.#keep(id, seal);
   }
@@ -83,12 +79,16 @@ export class LayerLibrary {
   }
 
   async #keep(id: LayerId, { sizeBytes, sha256, stamp }: Sealed): Promise<LayerPart> {
-    const trees = this.#trees(id);
-    // Overlayfs needs them only while a layer is written to.
-    await Promise.all((await readdir(trees)).map((tree) => removeTree(join(trees, tree, "work"))));
-    await writeDurably(this.#sealFile(id), JSON.stringify({ sizeBytes, sha256, stamp }));
-    await syncDirectory(this.#layout.frozenDir);
+    // Without its seal, or with half of it, a layer is read whole again: it need not survive a crash of the machine.
+    await writeFile(this.#sealFile(id), JSON.stringify({ sizeBytes, sha256, stamp }), { mode: 0o600 });
+    await Promise.all([this.#dir(id), this.#layout.frozenDir].map(syncDirectory));
     return { id, sizeBytes, sha256 };
+  }
+
+  /** Removes what overlayfs needs only while a layer is mounted to be written to, when it is not any more. */
+  async trim(id: LayerId): Promise<void> {
+    const trees = this.#trees(id);
+    await Promise.all((await readdir(trees)).map((tree) => removeTree(join(trees, tree, "work"))));
   }
 
   /**

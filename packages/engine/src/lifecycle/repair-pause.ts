@@ -2,7 +2,7 @@ import type { SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { finishPause } from "../operations/pause.ts";
+import { boundStack, finishPause } from "../operations/pause.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 
 /**
@@ -38,7 +38,7 @@ export async function repairPause(
       const parent = base === undefined ? undefined : await store.read(base);
       const killed = new AbortController().signal;
       const pause = { context, life, freezer, store, container, n, parent, killed, clock: new PhaseClock() };
-      await finishPause(pause, Promise.resolve());
+      await finishPause(pause, { stopped: Promise.resolve(), below: boundStack(pause) });
       return "paused";
     }
   }

@@ -114,12 +114,11 @@ async function numberFor(store: CheckpointStore, asked: number | undefined): Pro
 
 /** From here to `save` everything can be undone by waking it up. */
 async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]> {
-  const { life, freezer, container, killed, clock } = pause;
-  const { keeper, layout } = life.parts;
+  const { life, container, killed, clock } = pause;
+  const { keeper } = life.parts;
   life.stopMonitor();
   try {
-    const ended = await freeze(pause, force);
-    await pause.store.begin(pause.n, await freezer.findGuest(container, layout));
+    const [ended] = await settleAll([freeze(pause, force), begin(pause)]);
     // From here on it is saved or it ends: nothing in it runs any more.
     await life.deadline.suspend();
     clock.lap("freeze");
@@ -137,6 +136,8 @@ async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]>
       throw error;
     }
     life.live(frozenBytesOf(pause.parent));
+    // Nothing is in it: one that stays is in nobody's way.
+    await pause.store.remove(pause.n).catch(() => undefined);
     throw error;
   }
 }
@@ -157,6 +158,10 @@ async function wake({ life, freezer, container, killed }: Pause): Promise<void> 
   }
 }
 
+async function begin({ life, freezer, store, container, n }: Pause): Promise<void> {
+  await store.begin(n, await freezer.findGuest(container, life.parts.layout));
+}
+
 async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
   const { life, freezer, container, killed } = pause;
   const { layout } = life.parts;
@@ -166,10 +171,13 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
     await step(pause, "prepared");
     await freezer.freeze(container, layout);
     await step(pause, "frozen");
-    const files = await freezer.findUnsaveable(container, layout);
+    const [files, memoryBytes] = await Promise.all([
+      freezer.findUnsaveable(container, layout),
+      freezer.measureMemory(container, layout),
+    ]);
     killed.throwIfAborted();
     if (files.length === 0) {
-      await assertRoom(layout.dir, await freezer.measureMemory(container, layout));
+      await assertRoom(layout.dir, memoryBytes);
       return ended;
     }
     await freezer.thaw(container, layout);
@@ -184,10 +192,13 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
 async function save(pause: Pause): Promise<CheckpointManifest> {
   const { life, freezer, store, container, n, killed, clock } = pause;
   const { layout } = life.parts;
+  const below = boundStack(pause);
+  below.catch(() => undefined);
   try {
     await step(pause, "saving");
     await freezer.save(container, layout, layout.checkpoint(n));
   } catch (error) {
+    await discardMerged(pause, below);
     killed.throwIfAborted();
     const survives = "its files survive, and its earlier checkpoints";
     await life.fail({ kind: "driver", message: `its memory could not be saved: ${messageOf(error)}; ${survives}` });
@@ -206,32 +217,41 @@ async function save(pause: Pause): Promise<CheckpointManifest> {
   try {
     await step(pause, "saved");
     stopped = life.leaveContainer();
-    return await finishPause(pause, stopped);
+    return await finishPause(pause, { stopped, below });
   } catch (error) {
+    if (killed.aborted) {
+      await discardMerged(pause, below);
+      await pause.context.layers.discard(layerId(life.record.id, n));
+    }
     killed.throwIfAborted();
     if (life.record.state === "paused") throw error;
     await stopped.catch(() => undefined);
-    await bringBack(pause, error);
+    await bringBack(pause, error, below);
     throw error;
   }
 }
 
-/** Its memory is saved: makes the checkpoint of it while the container goes. */
-export async function finishPause(pause: Pause, stopped: Promise<void>): Promise<CheckpointManifest> {
+/** Its memory is saved: makes the checkpoint of it while the container goes. `below` is what `boundStack` gives. */
+export async function finishPause(
+  pause: Pause,
+  { stopped, below }: { stopped: Promise<void>; below: Promise<LayerPart[]> },
+): Promise<CheckpointManifest> {
   const { context, life, freezer, store, n, parent, clock, killed } = pause;
   const { keeper, layout } = life.parts;
   const { id, driver, template } = life.record;
   const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
-  const unmounted = stopped.then(() => step(pause, "stopped"));
+  const isStopped = stopped.then(() => step(pause, "stopped"));
+  // Told when we come to it, and not as unhandled before.
+  isStopped.catch(() => undefined);
   const [memory, own, owner, cpuFeatures, guest] = await settleAll([
     store.sealMemory(n),
-    context.layers.freeze(layerId(id, n), layout, { unmounted, signal }),
+    context.layers.freeze(layerId(id, n), layout, signal),
     store.sealOwner(n, context.packer, signal),
     context.readCpuFeatures(),
     store.guestOf(n),
   ]);
   await step(pause, "layer");
-  const layers = await boundStack(pause, [own, ...(parent?.layers ?? [])], signal);
+  const layers = [own, ...(await below)];
   clock.lap("layer");
   const manifest: CheckpointManifest = {
     version: 1,
@@ -249,21 +269,25 @@ export async function finishPause(pause: Pause, stopped: Promise<void>): Promise
     ...(owner === undefined ? {} : { owner }),
     phases: clock.phases,
   };
-  await store.verifyMemory(manifest);
   await step(pause, "sealed");
   await context.layers.publish([own, ...layers], () => store.publish(manifest));
   await step(pause, "manifest");
+  await isStopped;
+  await context.layers.trim(own.id);
   clock.lap("verify");
   const { phases } = clock;
-  // A layer that was merged into another may be needed by nobody.
-  if (layers.length <= (parent?.layers.length ?? 0)) await context.layers.collect();
   await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), { phases });
   return manifest;
 }
 
-/** A stack that cannot be merged is used as it is, for as long as it can be mounted. */
-async function boundStack(pause: Pause, layers: LayerPart[], signal: AbortSignal): Promise<LayerPart[]> {
-  const { context, life, store, n } = pause;
+/**
+ * The layers of the parent, with room for one more on top: those do not change any more, and so can be merged while memory is saved. A stack that cannot be merged is used as
+ * it is, for as long as it can be mounted.
+ */
+export async function boundStack(pause: Pause): Promise<LayerPart[]> {
+  const { context, life, store, n, killed, parent } = pause;
+  const { layers = [] } = parent ?? {};
+  const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
   const at = cheapestMerge(layers);
   const [upper, lower] = at === undefined ? [] : layers.slice(at, at + 2);
   if (at === undefined || upper === undefined || lower === undefined) return layers;
@@ -285,14 +309,21 @@ async function boundStack(pause: Pause, layers: LayerPart[], signal: AbortSignal
   }
 }
 
+/** What `boundStack` has made, or is making, when no manifest names it. */
+async function discardMerged({ context, life, n }: Pause, below: Promise<LayerPart[]>): Promise<void> {
+  await below.catch(() => undefined);
+  await context.layers.discard(layerId(life.record.id, n, "merged"));
+}
+
 /** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
-async function bringBack(pause: Pause, because: unknown): Promise<void> {
+async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
   const { context, life, store, n, parent, killed } = pause;
   const { keeper, layout } = life.parts;
   try {
     // What is saved must not run twice.
     await life.leaveContainer();
     await store.unpublish(n);
+    await discardMerged(pause, below);
     await context.layers.thaw(layerId(life.record.id, n), layout);
     const source = withMemory(context, life, filesOf(context, life, parent), {
       n,

@@ -55,7 +55,7 @@ export class RunscFreezer implements Freezer {
   async findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]> {
     const { rootfs } = layout.run(ref.id);
     const found = new Set<string>();
-    for await (const { fd, path } of openFiles(ref, layout)) {
+    for (const { fd, path } of await openFiles(ref, layout)) {
       if (!path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
       // The launcher has the sandbox's root mounted where we gave it.
       const named = `/proc/${ref.pid}/root${rootfs}${path.slice(rootInside.length)}`;
@@ -67,7 +67,7 @@ export class RunscFreezer implements Freezer {
 
   async measureMemory(ref: ContainerRef, layout: SandboxLayout): Promise<number> {
     const sizes = new Map<number, number>();
-    for await (const { fd, path } of openFiles(ref, layout)) {
+    for (const { fd, path } of await openFiles(ref, layout)) {
       const file = path.startsWith(memoryFile) ? await stat(fd).catch(gone) : undefined;
       if (file !== undefined) sizes.set(file.ino, file.blocks * blockBytes);
     }
@@ -122,14 +122,15 @@ async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.in
 }
 
 /** What the process that is the sandbox has open, and what the kernel calls it. */
-async function* openFiles(ref: ContainerRef, layout: SandboxLayout): AsyncIterable<{ fd: string; path: string }> {
+async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<{ fd: string; path: string }[]> {
   const { sandbox } = await readState(ref, layout);
   const fdDir = `/proc/${sandbox.pid}/fd`;
-  for (const name of await readdir(fdDir)) {
-    const fd = `${fdDir}/${name}`;
-    const path = await readlink(fd).catch(gone);
-    if (path !== undefined) yield { fd, path };
-  }
+  const fds = (await readdir(fdDir)).map((name) => `${fdDir}/${name}`);
+  const paths = await Promise.all(fds.map((fd) => readlink(fd).catch(gone)));
+  return fds.flatMap((fd, index) => {
+    const path = paths[index];
+    return path === undefined ? [] : [{ fd, path }];
+  });
 }
 
 /** Whether a file may really be called so: a name can end like the kernel's mark. */
