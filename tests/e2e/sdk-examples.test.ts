@@ -74,11 +74,11 @@ test("the examples in the SDK's comments run, and print what they say", async ()
   expect(outputs).toEqual(examples.map(promises));
 });
 
-test("the blocks of docs/sdk.md run, and print what their comments say", async () => {
-  const page = await readFile(join(repositoryRoot, "docs", "sdk.md"), "utf8");
+test.for(["sdk", "snapshots"])("the blocks of docs/%s.md run, and print what their comments say", async (name) => {
+  const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
   const lines = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].flatMap(([, code = ""]) => code.split("\n"));
   const imports = lines.filter((line) => line.startsWith("import "));
   const body = lines.filter((line) => !line.startsWith("import "));
-  const printed = await runProgram("sdk-page", [...imports, ...body].join("\n"));
+  const printed = await runProgram(`${name}-page`, [...imports, ...body].join("\n"));
   expect(linesOf(printed)).toEqual(promises(page));
 });

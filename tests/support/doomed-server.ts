@@ -84,3 +84,8 @@ export class DoomedArchive extends DoomedServer {
     super(dataDir, JSON.stringify(store), JSON.stringify(deed));
   }
 }
+
+/** A `snapshot-worker.ts`: a library of snapshots that stops in the middle of what it does with its store. */
+export class DoomedLibrary extends DoomedServer {
+  static override readonly program = "snapshot-worker";
+}

@@ -27,6 +27,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     resume: async () => (await import("./commands/resume.ts")).resumeCommand,
     fork: async () => (await import("./commands/fork.ts")).forkCommand,
     checkpoints: async () => (await import("./commands/checkpoints.ts")).checkpointsCommand,
+    snapshot: async () => (await import("./commands/snapshot.ts")).snapshotCommand,
     kill: async () => (await import("./commands/kill.ts")).killCommand,
   },
   "Server:": {

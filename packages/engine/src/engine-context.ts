@@ -25,6 +25,8 @@ export interface EngineParts {
   startTimeoutMs: number;
   packer: TreePacker;
   layers: LayerLibrary;
+  /** The guest's binary, which also works on layers. */
+  guestPath: string;
   readCpuFeatures: () => Promise<string[]>;
   atStep: StepListener;
 }
@@ -45,6 +47,7 @@ export class EngineContext {
   readonly events: EventLog;
   readonly packer: TreePacker;
   readonly layers: LayerLibrary;
+  readonly guestPath: string;
   readonly readCpuFeatures: () => Promise<string[]>;
   #parts: EngineParts;
 
@@ -58,6 +61,7 @@ export class EngineContext {
     this.events = parts.events;
     this.packer = parts.packer;
     this.layers = parts.layers;
+    this.guestPath = parts.guestPath;
     this.readCpuFeatures = parts.readCpuFeatures;
   }
 

@@ -29,8 +29,11 @@ import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { rollbackSandbox } from "./operations/rollback.ts";
 import { Sandbox } from "./sandbox.ts";
+import { checkFiles, type FilesSource } from "./snapshots/lay-files.ts";
+import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
 import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
+import { removeTree } from "./store/remove-tree.ts";
 import { SandboxStore } from "./store/sandbox-store.ts";
 import { TemplateLibrary } from "./templates/template-library.ts";
 import { findCheckpointFiles, unpackOwner, type CheckpointFiles } from "./transfer/checkpoint-files.ts";
@@ -84,7 +87,7 @@ export class Engine {
     const lock = await EngineLock.acquire(layout.lockFile);
     try {
       const context = await assemble(layout, options);
-      await context.templates.sweep();
+      await Promise.all([context.templates.sweep(), removeTree(layout.copiesDir)]);
       return new Engine(context, lock, await reconcile(context, options));
     } catch (error) {
       await lock.release();
@@ -187,6 +190,16 @@ export class Engine {
     await this.#context.lives.get(id)?.release();
   }
 
+  /** Writes what a sandbox has written over its template into a new file, all of one moment. It goes on. */
+  async saveFiles(id: SandboxId, toPath: string, options: SaveFilesOptions): ReturnType<typeof saveFiles> {
+    return saveFiles(this.#context, this.#life(id), toPath, options);
+  }
+
+  /** Rejects with `unrestorable` unless a sandbox can begin with these files. */
+  async checkFiles(files: Omit<FilesSource, "base">, options: { signal: AbortSignal }): Promise<void> {
+    return checkFiles(this.#context, files, options.signal);
+  }
+
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */
   async close(): Promise<void> {
     const lives = [...this.#context.lives.values()];
@@ -234,6 +247,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
+    guestPath: options.guestPath,
     packer,
     layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),
     readCpuFeatures: cpuFeatures === undefined ? readFeatures(options) : async () => [...cpuFeatures].toSorted(),

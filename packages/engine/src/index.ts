@@ -13,6 +13,8 @@ export type { CreateOptions } from "./operations/create.ts";
 export type { ForkOptions, ForkResult } from "./operations/fork.ts";
 export type { PauseOptions, PauseResult } from "./operations/pause.ts";
 export type { ResumeOptions, ResumeResult } from "./operations/resume.ts";
+export type { FilesSource } from "./snapshots/lay-files.ts";
+export type { SavedFiles, SaveFilesOptions } from "./snapshots/save-files.ts";
 export { startHostProcess, type HostProcess, type HostProcessOptions } from "./process/host-process.ts";
 export type { OutputEvent, Process } from "./process/process.ts";
 export { run, type RunResult } from "./process/run.ts";

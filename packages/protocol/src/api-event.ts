@@ -3,6 +3,7 @@ import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { EndReason } from "./sandbox.ts";
+import { SnapshotName } from "./snapshot.ts";
 
 const base = { cursor: z.int(), atMs: z.int() };
 const onSandbox = { ...base, sandboxId: SandboxId };
@@ -48,6 +49,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     port: z.int(),
     because: z.string(),
   }),
+  z.strictObject({ ...base, type: z.literal("snapshot.created"), name: SnapshotName, owner: z.string() }),
+  z.strictObject({ ...base, type: z.literal("snapshot.removed"), name: SnapshotName, owner: z.string() }),
   z.strictObject({
     ...base,
     type: z.literal("security.refused"),

@@ -70,4 +70,5 @@ export {
   type SandboxResumed,
   type UpdateSandboxInput,
 } from "./sandbox-api.ts";
+export { SnapshotInfo, SnapshotName } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

@@ -60,6 +60,7 @@ export const actions = {
   resume: ["paused"],
   fork: ["running", "paused"],
   "roll back": ["running", "paused"],
+  "take a snapshot of": ["running", "paused"],
   kill: sandboxStates,
 } as const satisfies Record<string, readonly SandboxState[]>;
 export type SandboxAction = keyof typeof actions;

@@ -5,6 +5,7 @@ import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { SandboxLimits } from "./limits.ts";
 import { DriverName, EndReason } from "./sandbox.ts";
+import { SnapshotName } from "./snapshot.ts";
 
 const longestMs = 365 * 24 * 3_600_000;
 
@@ -24,6 +25,8 @@ const Labels = z
   .refine((labels) => Object.keys(labels).length <= 64, "at most 64 labels");
 
 export const CreateSandbox = z.strictObject({
+  /** Begins with these files; the template is theirs. */
+  snapshot: SnapshotName.optional(),
   template: TemplateName.default("host" as TemplateName),
   driver: DriverName.default("gvisor"),
   limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),

@@ -8,6 +8,7 @@ import { CommandExitError } from "./errors.ts";
 import { followEvents, type EventOptions } from "./events.ts";
 import { Http } from "./http/http.ts";
 import { Keys } from "./keys.ts";
+import { Snapshots } from "./snapshots.ts";
 import { Socket } from "./socket/socket.ts";
 import { Templates } from "./templates.ts";
 
@@ -30,7 +31,7 @@ export interface ListOptions extends SignalOption {
 
 /**
  * A connection to one server, with what concerns the server as a whole. `Sandbox.create` and its like make one by
- * themselves; make it yourself for keys, templates and events, or to close its socket at a time of your choice.
+ * themselves; make it yourself for keys, templates, snapshots and events, or to close its socket at a time of your choice.
  *
  * @example
  * await using atoll = new Atoll();
@@ -41,6 +42,7 @@ export class Atoll {
   readonly http: Http;
   readonly socket: Socket;
   readonly keys: Keys;
+  readonly snapshots: Snapshots;
   readonly templates: Templates;
 
   constructor(options: ConnectionOptions = {}) {
@@ -48,6 +50,7 @@ export class Atoll {
     this.http = new Http(this.connection);
     this.socket = new Socket(this.connection);
     this.keys = new Keys(this.http);
+    this.snapshots = new Snapshots(this.http);
     this.templates = new Templates(this.http);
   }
 

@@ -13,6 +13,7 @@ export type {
   SandboxId,
   SandboxInfo,
   SignalName,
+  SnapshotInfo,
   WatchMessage,
 } from "@atoll/protocol";
 export { Atoll, run, type ListOptions, type RunOnceOptions } from "./client.ts";

@@ -9,6 +9,7 @@ const publicFiles = [
   "pty.ts",
   "keys.ts",
   "templates.ts",
+  "snapshots.ts",
   "commands/commands.ts",
   "commands/command-handle.ts",
   "files/files.ts",

@@ -1,8 +1,12 @@
 import { MockServer } from "@atoll/sdk/mock";
-import { programs, sdkScenario } from "./support/scenario.ts";
+import { programs, sdkScenario, type ScenarioServer } from "./support/scenario.ts";
+import { snapshotScenario } from "./support/snapshot-scenario.ts";
 
-sdkScenario("the mock", async () => {
+async function startMock(): Promise<ScenarioServer> {
   const mock = new MockServer();
   for (const [line, program] of Object.entries(programs)) mock.onCommand(line, program);
   return { connection: mock.connection, create: {}, stop: async () => mock.stop() };
-});
+}
+
+sdkScenario("the mock", startMock);
+snapshotScenario("the mock", startMock);

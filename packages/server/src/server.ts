@@ -24,6 +24,7 @@ import { PortTokens } from "./ports/port-tokens.ts";
 import { ServerSecret } from "./signing/server-secret.ts";
 import { SignedFiles } from "./signing/signed-files.ts";
 import { UrlSigner } from "./signing/url-signer.ts";
+import { SnapshotLibrary } from "./snapshots/snapshot-library.ts";
 import { unlessGone } from "./support/unless-gone.ts";
 import { EventSpans } from "./telemetry/event-spans.ts";
 import type { Log } from "./telemetry/log.ts";
@@ -47,6 +48,7 @@ export class Server {
   #manager: SandboxManager;
   #keys: KeyStore;
   #ports: PortProxy;
+  #snapshots: SnapshotLibrary;
   #watches: WatchHub;
   #spans: EventSpans;
   #stores: ServerStores;
@@ -60,6 +62,7 @@ export class Server {
     manager: SandboxManager;
     keys: KeyStore;
     ports: PortProxy;
+    snapshots: SnapshotLibrary;
     watches: WatchHub;
     spans: EventSpans;
     stores: ServerStores;
@@ -72,6 +75,7 @@ export class Server {
     this.#manager = parts.manager;
     this.#keys = parts.keys;
     this.#ports = parts.ports;
+    this.#snapshots = parts.snapshots;
     this.#watches = parts.watches;
     this.#spans = parts.spans;
     this.#stores = parts.stores;
@@ -121,6 +125,14 @@ export class Server {
             ...(grant.method === "PUT" ? { bytesIn: bytes } : { bytesOut: bytes }),
           }),
       });
+      const snapshots = await SnapshotLibrary.open({
+        store: stores.snapshots,
+        engine: manager.engine,
+        scratchDir: join(config.dataDir, "snapshots"),
+        maxBytes: config.maxSnapshotBytes,
+        tell: (event) => manager.events.tell(event),
+        log,
+      });
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
       const gate = new Gate({
@@ -140,6 +152,7 @@ export class Server {
         egress,
         ports,
         signer,
+        snapshots,
         watches,
         metrics,
         config: read,
@@ -189,7 +202,8 @@ export class Server {
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
-      return new Server({ url, app, manager, keys, ports, watches, spans, stores, config, stopping });
+      snapshots.collect();
+      return new Server({ url, app, manager, keys, ports, snapshots, watches, spans, stores, config, stopping });
     } catch (error) {
       await manager.shutdown();
       await stores.close();
@@ -219,6 +233,7 @@ export class Server {
     await this.#app.close();
     clearTimeout(late);
     this.#watches.close();
+    await this.#snapshots.close();
     await this.#manager.shutdown({ killAll, pauseAll: this.#config.pauseOnExit });
     await this.#keys.close();
     await this.#stores.close();

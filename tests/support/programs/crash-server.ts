@@ -3,8 +3,9 @@
  * `crash-server.ts <dataDir> <what> [argument…]`.
  */
 import { closeSync, openSync, writeSync } from "node:fs";
+import { join } from "node:path";
 import { Engine, uptimeMs } from "@atoll/engine";
-import type { DriverName } from "@atoll/protocol";
+import type { DriverName, SandboxId } from "@atoll/protocol";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
 import { readPackage } from "../sandbox-package.ts";
 
@@ -34,9 +35,9 @@ async function follow(engine: Engine, driver: DriverName, logFile: string, comma
   say({ exit: await started.wait() });
 }
 
-/** Pauses a sandbox whose process counts, or resumes it, and stops for ever at one of the steps. */
-async function moveUntil(engine: Engine, logFile: string): Promise<void> {
-  const sandbox = await engine.create({});
+/** A sandbox whose process has counted to two. */
+async function startCounting(engine: Engine, driver: DriverName, logFile: string): Promise<SandboxId> {
+  const sandbox = await engine.create({ driver });
   const counting = await sandbox.spawn(
     {
       argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $i >>/home/user/count; echo $i; done"],
@@ -52,8 +53,14 @@ async function moveUntil(engine: Engine, logFile: string): Promise<void> {
   }
   closeSync(log);
   say({ sandboxId: sandbox.id, streamId: counting.streamId });
-  await engine.pause(sandbox.id);
-  await engine.resume(sandbox.id);
+  return sandbox.id;
+}
+
+/** Pauses a sandbox and resumes it, and stops for ever at one of the steps. */
+async function moveUntil(engine: Engine, logFile: string): Promise<void> {
+  const id = await startCounting(engine, "gvisor", logFile);
+  await engine.pause(id);
+  await engine.resume(id);
 }
 
 /** Pauses a sandbox whose process holds so much in memory that it takes a while, and can tell whether it still has it. */
@@ -87,7 +94,8 @@ async function countUntil(engine: Engine, driver: DriverName, inMs: number, step
 }
 
 /** Where to stop, for those that are killed in the middle of something. */
-const lastStep = { move: words[1], import: words[1], release: words[1], deadline: words[2] }[what] ?? "";
+const lastStep =
+  { move: words[1], snapshot: words[1], import: words[1], release: words[1], deadline: words[2] }[what] ?? "";
 const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
@@ -137,6 +145,12 @@ switch (what) {
   case "deadline": {
     const [driver = "gvisor", inMs = "", step = ""] = words;
     await countUntil(engine, driver as DriverName, Number(inMs), step);
+    break;
+  }
+  case "snapshot": {
+    const [logFile = "", , driver = ""] = words;
+    const id = await startCounting(engine, driver as DriverName, logFile);
+    await engine.saveFiles(id, join(dataDir, "saved"), { signal: new AbortController().signal });
     break;
   }
   default:

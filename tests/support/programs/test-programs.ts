@@ -13,6 +13,7 @@ const programs = {
   "crash-server": new URL("crash-server.ts", import.meta.url),
   "lease-worker": new URL("lease-worker.ts", import.meta.url),
   "scan-host": new URL("scan-host.ts", import.meta.url),
+  "snapshot-worker": new URL("snapshot-worker.ts", import.meta.url),
   "store-worker": new URL("store-worker.ts", import.meta.url),
 };
 

@@ -9,6 +9,7 @@ import { parseSize } from "../input/size.ts";
 import { verb } from "./verb.ts";
 
 interface CreateOptions {
+  snapshot?: string;
   template?: string;
   driver?: "gvisor" | "local";
   memory?: number;
@@ -34,6 +35,7 @@ export function createCommand(cli: Cli): Command {
     ],
   })
     .option("--template <name>", 'what to start from (default: host); "atoll template ls" lists them')
+    .option("--snapshot <name>", 'files to begin with; "atoll snapshot ls" lists them')
     .addOption(new Option("--driver <name>", "how it is run (default: gvisor)").choices(["gvisor", "local"]))
     .option("--memory <size>", "how much memory it may use, such as 512m (default: 1g)", parseSize)
     .option("--cpus <number>", "how many cores' worth of time (default: 2)", decimal("a number of cores"))
@@ -90,6 +92,7 @@ function requestFrom(options: CreateOptions): CreateSandboxInput {
   const hasTimeouts = Object.keys(timeouts).length > 0;
   return {
     ...(options.template === undefined ? {} : { template: options.template }),
+    ...(options.snapshot === undefined ? {} : { snapshot: options.snapshot }),
     ...(options.driver === undefined ? {} : { driver: options.driver }),
     ...(Object.keys(limits).length === 0 ? {} : { limits }),
     ...(options.label === undefined ? {} : { labels: options.label }),

@@ -70,6 +70,8 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "command.ended":
     case "limit.eased":
     case "egress.allowed":
+    case "snapshot.created":
+    case "snapshot.removed":
       return "strong";
   }
 }

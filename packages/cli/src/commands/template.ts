@@ -1,12 +1,9 @@
-import { createReadStream } from "node:fs";
-import { stat } from "node:fs/promises";
 import { SandboxError } from "@atoll/protocol";
-import type { ByteSource, TemplateInfo } from "@atoll/sdk";
+import type { TemplateInfo } from "@atoll/sdk";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
-import { UsageError } from "../input/usage-error.ts";
 import type { Column } from "../output/table.ts";
-import { byteStream } from "../transfer/byte-stream.ts";
+import { openSource } from "../transfer/open-source.ts";
 import { addHelpCommand, verb } from "./verb.ts";
 
 export function templateCommand(cli: Cli): Command {
@@ -37,20 +34,11 @@ function importTemplate(cli: Cli): Command {
     .argument("<archive>", "a tar file, or - for stdin")
     .action(async (name: string, archive: string) => {
       const { templates } = await cli.atoll();
-      const source = await open(cli, archive);
+      const source = await openSource(cli, archive, "a tar file");
       const template = await cli.during(`Importing ${name}`, templates.import(name, source, { signal: cli.signal }));
       if (cli.isJson) await cli.printJson(template);
       else await cli.print(template.name);
     });
-}
-
-async function open(cli: Cli, archive: string): Promise<ByteSource> {
-  if (archive === "-") return byteStream(cli.stdin);
-  const stats = await stat(archive).catch((error: Error) => {
-    throw new UsageError(`Cannot read ${archive}: ${error.message}`);
-  });
-  if (!stats.isFile()) throw new UsageError(`Cannot import ${archive}: it is not a tar file`);
-  return byteStream(createReadStream(archive));
 }
 
 function removeTemplate(cli: Cli): Command {

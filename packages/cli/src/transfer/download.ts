@@ -1,12 +1,8 @@
-import { randomUUID } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { rename, rm, stat } from "node:fs/promises";
-import { basename, dirname, join, posix } from "node:path";
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
-import type { ReadableStream as NodeStream } from "node:stream/web";
+import { stat } from "node:fs/promises";
+import { basename, join, posix } from "node:path";
 import { unpack } from "../archive/unpack.ts";
 import { UsageError } from "../input/usage-error.ts";
+import { printStream, saveStream } from "./save-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";
 
 /** Out of the sandbox to here. A file is there whole or not at all. */
@@ -35,33 +31,12 @@ function nameOf(path: string): string | undefined {
 
 async function downloadFile(transfer: Transfer, from: string, target: string, mode: number): Promise<Transferred> {
   const { cli, files, user, onBytes } = transfer;
-  // Beside the target, and with a name that is never too long.
-  const draft = join(dirname(target), `.atoll-${randomUUID()}`);
-  try {
-    const body = await files.read(from, { user, as: "stream", signal: cli.signal });
-    const file = createWriteStream(draft, { flags: "wx", mode: mode & 0o777 });
-    await pipeline(
-      Readable.fromWeb(body as NodeStream),
-      file.on("pipe", (source) => source.on("data", (piece: Buffer) => onBytes(piece.length))),
-      {
-        signal: cli.signal,
-      },
-    );
-    await rename(draft, target);
-    return { files: 1, bytes: file.bytesWritten };
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
+  const { signal } = cli;
+  const body = await files.read(from, { user, as: "stream", signal });
+  return { files: 1, bytes: await saveStream(body, target, { signal, mode: mode & 0o777, onBytes }) };
 }
 
 async function downloadToStdout({ cli, files, user, onBytes }: Transfer, from: string): Promise<Transferred> {
   const body = await files.read(from, { user, as: "stream", signal: cli.signal });
-  let bytes = 0;
-  for await (const piece of body as unknown as AsyncIterable<Uint8Array>) {
-    await cli.write(piece);
-    onBytes(piece.length);
-    bytes += piece.length;
-  }
-  return { files: 1, bytes };
+  return { files: 1, bytes: await printStream(cli, body, onBytes) };
 }

@@ -10,11 +10,11 @@ import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
+import { mergeLayers } from "./merge-layers.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
 const syncTimeoutMs = 10 * 60_000;
 const readTimeoutMs = 30 * 60_000;
-const mergeTimeoutMs = 30 * 60_000;
 
 /** What is known of a layer on this machine; kept beside it. */
 const Sealed = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
@@ -108,13 +108,9 @@ export class LayerLibrary {
     for (const tree of await readdir(this.#trees(upper.id))) {
       const target = join(this.#trees(id), tree, "upper");
       await mkdir(target, { recursive: true });
-      const pair = [lower, upper].map((part) => join(this.#trees(part.id), tree, "upper"));
-      const words = ["merge", ...pair, target, links, ...(below[Number(tree)] ?? [])];
-      const { exitCode, stderr } = await run(this.#mergerPath, words, {
-        signal,
-        timeoutMs: mergeTimeoutMs,
-      });
-      if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make layer ${id}: ${stderr.trim()}`);
+      const [lowerDir, upperDir] = [this.upper(lower.id, Number(tree)), this.upper(upper.id, Number(tree))];
+      const order = { lower: lowerDir, upper: upperDir, target, links, below: below[Number(tree)] ?? [] };
+      await mergeLayers(this.#mergerPath, order, signal);
     }
     await removeTree(links);
     return this.#keep(id, await this.#read(this.#trees(id), signal));

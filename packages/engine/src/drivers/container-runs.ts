@@ -90,6 +90,15 @@ export class ContainerRuns {
     await rm(run.dir, { recursive: true, force: true });
   }
 
+  /** With the host's own means, for processes of the host's kernel. */
+  async freeze(id: ContainerId): Promise<void> {
+    await (await this.#options.cgroups.open(this.#cgroupName(id))).freeze();
+  }
+
+  async thaw(id: ContainerId): Promise<void> {
+    await (await this.#options.cgroups.open(this.#cgroupName(id))).thaw();
+  }
+
   #container(ref: ContainerRef, run: RunLayout, cgroup: Cgroup, launcherGone: Promise<void>): Container {
     const deadline = new DeadlineFile(run);
     return { ref, cgroup, launcherGone, deadline, fifos: run.fifos, findExit: () => findExit(run, cgroup) };

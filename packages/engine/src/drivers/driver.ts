@@ -92,6 +92,10 @@ export interface Driver {
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container>;
   /** The container of a dead server, or undefined if it does not run any more. */
   adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined>;
+  /** Stops every process of a container where it is. */
+  freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
+  /** Does nothing to a container that is not frozen. */
+  thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether or not they were there. */
   remove(id: ContainerId, layout: SandboxLayout): Promise<void>;
 }

@@ -26,6 +26,14 @@ export class MissingDriver implements Driver {
     return this.#runs.adopt(ref, layout);
   }
 
+  async freeze(): Promise<void> {
+    throw this.because;
+  }
+
+  async thaw(): Promise<void> {
+    throw this.because;
+  }
+
   remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     return this.#runs.remove(id, layout);
   }

@@ -6,6 +6,7 @@ import type { Driver } from "../drivers/driver.ts";
 import { MissingDriver } from "../drivers/missing-driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
+import { thawMarked } from "../snapshots/while-frozen.ts";
 import { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
@@ -155,6 +156,7 @@ async function adoptOrFail(
     if (await life.findContainer()) {
       await removeContainers(context, record.id, "container" in record ? record.container.id : undefined);
       if (!life.deadline.hasPassed) {
+        if ("container" in record) await thawMarked(life, record.container);
         await life.takeOver(AbortSignal.timeout(adoptTimeoutMs));
         life.live(await frozenBytes(context, life.record));
         return { what, done: "adopted", because };

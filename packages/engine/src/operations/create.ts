@@ -3,6 +3,7 @@ import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import { Sandbox } from "../sandbox.ts";
+import { layFiles, type FilesSource } from "../snapshots/lay-files.ts";
 import { hasErrno, noSpace } from "../support/errno.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { newRecord } from "./new-record.ts";
@@ -11,6 +12,8 @@ export interface CreateOptions {
   signal?: AbortSignal;
   /** Answers each connection that something inside wants to the outside. Without it none is allowed. */
   onEgress?: EgressHandler;
+  /** Files to begin with, over the template. Rejects with `unrestorable` when they are not what they should be. */
+  files?: FilesSource | undefined;
   /** Where programs inside find the way out. */
   proxyPort?: number | undefined;
   /** As `Sandbox.allowUntil`, in force from its first moment. */
@@ -47,11 +50,15 @@ export async function createSandbox(
     () => true,
     () => false,
   );
-  const { alongside, proxyPort, signal = new AbortController().signal } = options;
+  const { alongside, files, proxyPort, signal = new AbortController().signal } = options;
   const kept = intent.then(() => alongside?.({ id: record.id, ownerDir: life.ownerDir }));
   // Whoever waits gets the error, and a start that fails first need not.
   kept.catch(() => undefined);
   try {
+    if (files !== undefined) {
+      await intent;
+      await life.inTurn((killed) => layFiles(context, life, files, AbortSignal.any([signal, killed])));
+    }
     await life.start(record.containerId, intent, { signal, proxyPort });
     await kept;
     return new Sandbox(life);

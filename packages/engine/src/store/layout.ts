@@ -43,6 +43,11 @@ export class DataLayout {
     return join(this.root, "layers");
   }
 
+  /** What is being made of a sandbox's files, or of files for one. Nobody's after a crash. */
+  get copiesDir(): string {
+    return join(this.root, "copies");
+  }
+
   sandbox(id: SandboxId): SandboxLayout {
     return new SandboxLayout(join(this.sandboxesDir, id));
   }
@@ -75,6 +80,11 @@ export class SandboxLayout {
 
   checkpoint(n: number): CheckpointLayout {
     return new CheckpointLayout(join(this.checkpointsDir, String(n)));
+  }
+
+  /** There while its container is frozen for a moment. */
+  get frozenMark(): string {
+    return join(this.dir, "frozen");
   }
 
   /** For whoever runs the engine: what it keeps here about a sandbox goes with the sandbox. */

@@ -2,7 +2,14 @@ import { commandRoutes } from "./command-routes.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { sandboxRoutes } from "./sandbox-routes.ts";
 import { serverRoutes } from "./server-routes.ts";
+import { snapshotRoutes } from "./snapshot-routes.ts";
 
 /** The whole HTTP interface. */
-export const routes = { ...sandboxRoutes, ...commandRoutes, ...fileRoutes, ...serverRoutes } as const;
+export const routes = {
+  ...sandboxRoutes,
+  ...commandRoutes,
+  ...fileRoutes,
+  ...snapshotRoutes,
+  ...serverRoutes,
+} as const;
 export type RouteName = keyof typeof routes;

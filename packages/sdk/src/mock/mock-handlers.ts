@@ -189,6 +189,15 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     world.removeTemplate(params.name);
     return "none";
   },
+  takeSnapshot: (world, { params, body }) => ({ json: world.takeSnapshot(world.sandbox(params.id), body.name) }),
+  listSnapshots: (world) => ({ json: { snapshots: world.snapshots.list() } }),
+  getSnapshot: (world, { params }) => ({ json: world.snapshots.get(params.name) }),
+  removeSnapshot: (world, { params }) => {
+    world.removeSnapshot(params.name);
+    return "none";
+  },
+  exportSnapshot: (world, { params }) => ({ bytes: world.snapshots.export(params.name) }),
+  importSnapshot: (world, { params, bytes }) => ({ json: world.importSnapshot(params.name, bytes) }),
   createKey: (world, { body }) => {
     const id = randomName();
     const key = { id, ...body, createdAtMs: Date.now() };

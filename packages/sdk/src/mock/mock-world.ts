@@ -6,6 +6,8 @@ import {
   type CreateSandbox,
   type KeyInfo,
   type RunCommand,
+  type SnapshotInfo,
+  type SnapshotName,
 } from "@atoll/protocol";
 import type { TemplateInfo } from "../templates.ts";
 import { Bell } from "./bell.ts";
@@ -13,6 +15,7 @@ import type { ArchiveEntry } from "./mock-archive.ts";
 import { randomName, type MockCommand, type MockProgram } from "./mock-command.ts";
 import { MockSandbox } from "./mock-sandbox.ts";
 import { MockSignedFiles } from "./mock-signed-files.ts";
+import { MockSnapshots } from "./mock-snapshots.ts";
 
 type EventBody<Event = ApiEvent> = Event extends ApiEvent ? Omit<Event, "cursor" | "atMs"> : never;
 
@@ -24,6 +27,7 @@ export class MockWorld {
   readonly events: ApiEvent[] = [];
   readonly templates = new Map<string, TemplateInfo>([["host", { name: "host", kind: "host", isBuiltIn: true }]]);
   readonly signed = new MockSignedFiles();
+  readonly snapshots = new MockSnapshots();
   readonly bell = new Bell();
   /** Answers by idempotency key: the same key gives the same work. */
   readonly known = new Map<string, Promise<unknown>>();
@@ -36,7 +40,8 @@ export class MockWorld {
     this.#programs.unshift({ matches, program });
   }
 
-  create(request: CreateSandbox): MockSandbox {
+  create({ snapshot, ...request }: CreateSandbox): MockSandbox {
+    if (snapshot !== undefined) return this.#createFrom(snapshot, request);
     if (!this.templates.has(request.template)) {
       throw new SandboxError("not_found", `Cannot find template ${request.template}`);
     }
@@ -45,6 +50,19 @@ export class MockWorld {
     this.sandboxes.set(id, sandbox);
     this.tell({ type: "sandbox.state", sandboxId: id, from: "creating", to: "running" });
     return sandbox;
+  }
+
+  takeSnapshot(sandbox: MockSandbox, name: SnapshotName): SnapshotInfo {
+    return this.#created(this.snapshots.take(name, sandbox.info(), sandbox.files));
+  }
+
+  importSnapshot(name: SnapshotName, file: Uint8Array): SnapshotInfo {
+    return this.#created(this.snapshots.import(name, file));
+  }
+
+  removeSnapshot(name: SnapshotName): void {
+    const { owner } = this.snapshots.remove(name);
+    this.tell({ type: "snapshot.removed", name, owner });
   }
 
   /** Its files are copied; commands that run are not. */
@@ -105,6 +123,22 @@ export class MockWorld {
   tell(event: EventBody): void {
     this.events.push({ ...event, cursor: this.events.length + 1, atMs: Date.now() });
     this.bell.ring();
+  }
+
+  #createFrom(snapshot: SnapshotName, request: CreateSandbox): MockSandbox {
+    const { template } = this.snapshots.get(snapshot);
+    if (request.template !== "host" && request.template !== template) {
+      throw new SandboxError("invalid_argument", `Cannot create sandbox: the snapshot is of template ${template}`);
+    }
+    const sandbox = this.create({ ...request, template });
+    sandbox.files.copyFrom(this.snapshots.files(snapshot));
+    return sandbox;
+  }
+
+  #created(info: SnapshotInfo): SnapshotInfo {
+    const { name, owner } = info;
+    this.tell({ type: "snapshot.created", name, owner });
+    return info;
   }
 
   #commandEnded({ id, sandboxId, exitCode, signal, timedOut }: CommandInfo): void {

@@ -46,3 +46,8 @@ export function canSee(principal: Principal, sandbox: { id: string; owner: strin
   const { key } = principal;
   return !key.ownOnly || key.verbs.includes("admin") || sandbox.owner === key.id;
 }
+
+/** Which things of other kinds are there for the principal: its own, or all. */
+export function seenBy(principal: Principal | undefined): (thing: { owner: string }) => boolean {
+  return ({ owner }) => principal !== undefined && canSee(principal, { id: "", owner });
+}

@@ -54,6 +54,11 @@ export const Config = z.strictObject({
   ),
   checkpointStore: StoreSetting.optional().describe("their checkpoints, likewise"),
   snapshotStore: StoreSetting.optional().describe("snapshots, likewise"),
+  maxSnapshotBytes: z
+    .int()
+    .min(1024)
+    .default(64 * 1024 * MiB)
+    .describe("the largest snapshot, as an archive of its files"),
   keepCheckpoints: z.int().min(1).max(100_000).default(10).describe("stored checkpoints of a sandbox, the newest"),
   keepCheckpointsForMs: z.int().min(0).default(0).describe("and all stored ones that are not older than this"),
   leaseTtlMs: z

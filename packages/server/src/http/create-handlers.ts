@@ -4,7 +4,14 @@ import type { Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
 import { sandboxHandlers } from "./sandbox-handlers.ts";
 import { serverHandlers } from "./server-handlers.ts";
+import { snapshotHandlers } from "./snapshot-handlers.ts";
 
 export function createHandlers(parts: Parts): Handlers {
-  return { ...sandboxHandlers(parts), ...commandHandlers(parts), ...fileHandlers(parts), ...serverHandlers(parts) };
+  return {
+    ...sandboxHandlers(parts),
+    ...commandHandlers(parts),
+    ...fileHandlers(parts),
+    ...snapshotHandlers(parts),
+    ...serverHandlers(parts),
+  };
 }

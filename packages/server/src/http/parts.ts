@@ -5,6 +5,7 @@ import type { EgressGates } from "../egress/egress-gates.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
 import type { PortProxy } from "../ports/port-proxy.ts";
 import type { UrlSigner } from "../signing/url-signer.ts";
+import type { SnapshotLibrary } from "../snapshots/snapshot-library.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
@@ -16,6 +17,7 @@ export interface Parts {
   egress: EgressGates;
   ports: PortProxy;
   signer: UrlSigner;
+  snapshots: SnapshotLibrary;
   watches: WatchHub;
   metrics: Metrics;
   config: ReadConfig;

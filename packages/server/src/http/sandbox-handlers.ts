@@ -1,19 +1,25 @@
-import { SandboxError, type KeyInfo } from "@atoll/protocol";
-import { assertMayUseTemplate, canSee, type Principal } from "../auth/principal.ts";
+import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
+import { assertMayUseTemplate, canSee, seenBy, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
+import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { unlessGone } from "../support/unless-gone.ts";
 import type { Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
 
-export function sandboxHandlers({ manager, egress, ports, quota }: Parts) {
+export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Parts) {
   return {
     createSandbox: async ({ body, principal, idempotencyKey, note }) => {
       const key = keyOf(principal);
-      assertMayUseTemplate({ kind: "key", key }, body.template, "create sandbox");
       compilePolicy(body.egress);
       const { admit, done } = quota.open(key);
+      const create = ({ template, files }: Partial<SnapshotSource> = {}): Promise<SandboxCreated> => {
+        const request = template === undefined ? body : { ...body, template: sameTemplate(body.template, template) };
+        assertMayUseTemplate({ kind: "key", key }, request.template, "create sandbox");
+        return manager.create(request, { keyId: key.id, idempotencyKey, admit, files });
+      };
       try {
-        const created = await manager.create(body, { keyId: key.id, idempotencyKey, admit });
+        const { snapshot } = body;
+        const created = await (snapshot === undefined ? create() : snapshots.use(snapshot, seenBy(principal), create));
         note({ sandboxId: created.sandbox.id });
         return created;
       } finally {
@@ -64,4 +70,13 @@ export function sandboxHandlers({ manager, egress, ports, quota }: Parts) {
 export function keyOf(principal: Principal | undefined): KeyInfo {
   if (principal?.kind === "key") return principal.key;
   throw new SandboxError("permission_denied", "Cannot do this without an API key");
+}
+
+/** Who says nothing of a template says `host`. */
+function sameTemplate(asked: TemplateName, ofSnapshot: TemplateName): TemplateName {
+  if (asked === "host" || asked === ofSnapshot) return ofSnapshot;
+  throw new SandboxError("invalid_argument", `Cannot create sandbox: the snapshot is of template ${ofSnapshot}`, {
+    suggestion: "Leave template out: a snapshot brings its own.",
+    details: { field: "template", asked, ofSnapshot },
+  });
 }

@@ -1,5 +1,5 @@
 import type { ApiEvent, SandboxId } from "@atoll/protocol";
-import { canSee, type Principal } from "../auth/principal.ts";
+import { canSee, seenBy, type Principal } from "../auth/principal.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
 
 /** Events as far as the principal may see them: of its own sandboxes, or of all, and those of the server itself only if it sees all. */
@@ -15,6 +15,7 @@ export async function* visibleEvents(
 
 function isVisible(manager: Pick<SandboxManager, "ownerOf">, principal: Principal, event: ApiEvent): boolean {
   if (event.type === "events.lost") return true;
+  if ("owner" in event) return seenBy(principal)(event);
   if (!("sandboxId" in event)) return canSee(principal, { id: "", owner: "" });
   return canSee(principal, { id: event.sandboxId, owner: manager.ownerOf(event.sandboxId) ?? "" });
 }

@@ -1,4 +1,4 @@
-import type { EgressHandler, EngineOptions } from "@atoll/engine";
+import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
 import type { SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { AuditOptions } from "../audit/audit-log.ts";
@@ -33,4 +33,6 @@ export interface Requester {
   idempotencyKey?: string | undefined;
   /** Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to refuse. */
   admit?: (() => void) | undefined;
+  /** Brings the files that the sandbox begins with, when it is really going to be made. */
+  files?: (() => Promise<FilesSource>) | undefined;
 }

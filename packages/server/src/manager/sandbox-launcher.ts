@@ -13,6 +13,7 @@ export interface LauncherOptions {
 export interface LaunchOptions {
   signal?: AbortSignal | undefined;
   alongside?: CreateOptions["alongside"];
+  files?: CreateOptions["files"];
 }
 
 /** Starts a sandbox and what every sandbox has inside. When it rejects, nothing is left. */

@@ -47,8 +47,9 @@ export class SandboxMaker {
       saveFacts(place, facts).catch((error: unknown) => {
         throw storageError(error, "create a sandbox");
       });
-    const pooled = this.pool.take(shape);
-    const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save }));
+    const files = await by.files?.();
+    const pooled = files === undefined ? this.pool.take(shape) : undefined;
+    const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files }));
     await (pooled && save(pooled))?.catch(async (error: unknown) => {
       await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
       throw error;

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { isSandboxError, type SandboxId } from "@atoll/protocol";
 import type { ObjectStore } from "@atoll/storage";
-import { decodeFile, TooManyBytes } from "./checkpoint-encoding.ts";
+import { decodeFile, isBadEncoding, TooManyBytes } from "./checkpoint-encoding.ts";
 import type { CheckpointPart, StoredPart } from "./checkpoint-manifest.ts";
 import { unrestorable } from "./checkpoint-refusal.ts";
 
@@ -35,9 +35,4 @@ export async function downloadPart(
   } finally {
     await rm(landing, { force: true });
   }
-}
-
-function isBadEncoding(error: unknown): boolean {
-  if (!(error instanceof Error && "code" in error)) return false;
-  return /^(ERR__ERROR|Z_)/.test(String(error.code));
 }

@@ -82,8 +82,14 @@ export async function decodeFile(
 
 export class TooManyBytes extends Error {}
 
+/** Whether an error of `decodeFile` is about the bytes that it was given. */
+export function isBadEncoding(error: unknown): boolean {
+  if (!(error instanceof Error && "code" in error)) return false;
+  return /^(ERR__ERROR|Z_)/.test(String(error.code));
+}
+
 /** Counts and digests what passes. */
-class Meter extends Transform {
+export class Meter extends Transform {
   readonly #hash = createHash("sha256");
   readonly #mostBytes: number;
   #sizeBytes = 0;

@@ -48,6 +48,8 @@ export class EventSpans {
       case "limit.eased":
       case "egress.allowed":
       case "egress.refused":
+      case "snapshot.created":
+      case "snapshot.removed":
       case "security.refused":
         return undefined;
     }

@@ -67,6 +67,14 @@ export class GvisorDriver implements Driver {
     return this.#options.runs.adopt(ref, layout);
   }
 
+  freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
+    return this.freezer.freeze(ref, layout);
+  }
+
+  thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
+    return this.freezer.thaw(ref, layout);
+  }
+
   remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     return this.#options.runs.remove(id, layout);
   }

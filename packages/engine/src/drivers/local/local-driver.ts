@@ -34,6 +34,14 @@ export class LocalDriver implements Driver {
     return this.#runs.adopt(ref, layout);
   }
 
+  freeze(ref: ContainerRef): Promise<void> {
+    return this.#runs.freeze(ref.id);
+  }
+
+  thaw(ref: ContainerRef): Promise<void> {
+    return this.#runs.thaw(ref.id);
+  }
+
   remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     return this.#runs.remove(id, layout);
   }

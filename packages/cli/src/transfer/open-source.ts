@@ -1,0 +1,16 @@
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import type { ByteSource } from "@atoll/sdk";
+import type { Cli } from "../cli.ts";
+import { UsageError } from "../input/usage-error.ts";
+import { byteStream } from "./byte-stream.ts";
+
+/** A file here, or - for stdin. `kind` says what it ought to be. */
+export async function openSource(cli: Cli, path: string, kind: string): Promise<ByteSource> {
+  if (path === "-") return byteStream(cli.stdin);
+  const stats = await stat(path).catch((error: Error) => {
+    throw new UsageError(`Cannot read ${path}: ${error.message}`);
+  });
+  if (!stats.isFile()) throw new UsageError(`Cannot import ${path}: it is not ${kind}`);
+  return byteStream(createReadStream(path));
+}

@@ -1,0 +1,127 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { assertAccepts, type SandboxRecord } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { mergeLayers } from "../checkpoints/merge-layers.ts";
+import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { removeTree } from "../store/remove-tree.ts";
+import type { Template } from "../templates/template.ts";
+import { whileFrozen } from "./while-frozen.ts";
+
+/** Per tree of a template, a directory as overlayfs mounts it. */
+type Layer = string[];
+
+export interface FilesCopy {
+  /** `<tree>/upper` for each tree of the template. */
+  dir: string;
+  /** For how long nothing ran in the sandbox. */
+  frozenMs: number;
+}
+
+/**
+ * Copies what a sandbox wrote over its template, all of one moment, into one layer below `scratch`. A running sandbox stands still while its own layer is
+ * copied; those below it do not change.
+ */
+export async function copyFiles(
+  context: EngineContext,
+  life: SandboxLife,
+  scratch: string,
+  { signal: asked, killed }: { signal: AbortSignal; killed: AbortSignal },
+): Promise<FilesCopy> {
+  const signal = AbortSignal.any([asked, killed]);
+  const { record } = life;
+  assertAccepts(record, "take a snapshot of");
+  const { layout, template } = life.parts;
+  const own = template.trees.map((_, tree) => layout.layer(tree).upper);
+  const saved = await savedLayers(context, life, record, signal);
+  const [top = [], ...below] = record.state === "running" ? [own, ...saved] : saved;
+  const flat = new Flattening(context, template, scratch, signal);
+  let frozenMs = 0;
+  if (record.state === "running") {
+    await whileFrozen(life, record.container, killed, async () => {
+      const startMs = performance.now();
+      await context.atStep("snapshot: frozen", record.id);
+      await flat.begin(top, below);
+      frozenMs = performance.now() - startMs;
+    });
+    await context.atStep("snapshot: copied", record.id);
+  } else await flat.begin(top, below);
+  for (const [index, layer] of below.entries()) await flat.add(layer, below.slice(index + 1));
+  return { dir: flat.dir, frozenMs };
+}
+
+/** Of the checkpoint that a sandbox stands on, the topmost first. */
+async function savedLayers(
+  context: EngineContext,
+  life: SandboxLife,
+  record: SandboxRecord,
+  signal: AbortSignal,
+): Promise<Layer[]> {
+  const isPaused = record.state === "paused";
+  const n = isPaused ? record.checkpoint : record.state === "running" ? record.base : undefined;
+  if (n === undefined) return [];
+  const manifest = isPaused
+    ? await verifyCheckpoint(context, life, n, { memory: false, signal })
+    : await new CheckpointStore(life.parts.layout).read(n);
+  return manifest.layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree)));
+}
+
+/** Makes one layer of a stack, from the top down. What no template below has is not hidden in it. */
+export class Flattening {
+  readonly #context: EngineContext;
+  readonly #template: Template;
+  readonly #scratch: string;
+  readonly #signal: AbortSignal;
+  #round = 0;
+
+  constructor(context: EngineContext, template: Template, scratch: string, signal: AbortSignal) {
+    this.#context = context;
+    this.#template = template;
+    this.#scratch = scratch;
+    this.#signal = signal;
+  }
+
+  get dir(): string {
+    return join(this.#scratch, String(this.#round));
+  }
+
+  /** `below`: the layers under it, the topmost first, without the template's. */
+  async begin(top: Layer, below: readonly Layer[] = []): Promise<void> {
+    const nothing = join(this.#scratch, "nothing");
+    await mkdir(nothing, { recursive: true, mode: 0o700 });
+    await this.#merge(
+      top,
+      top.map(() => nothing),
+      below,
+    );
+  }
+
+  async add(lower: Layer, below: readonly Layer[]): Promise<void> {
+    const before = this.dir;
+    const upper = this.#template.trees.map((_, tree) => join(before, String(tree), "upper"));
+    this.#round += 1;
+    await this.#merge(upper, lower, below);
+    await removeTree(before);
+  }
+
+  async #merge(upper: Layer, lower: Layer, below: readonly Layer[]): Promise<void> {
+    const links = join(this.#scratch, "links");
+    for (const [tree, { lower: own }] of this.#template.trees.entries()) {
+      const target = join(this.dir, String(tree), "upper");
+      await mkdir(target, { recursive: true });
+      await mkdir(links, { mode: 0o700 });
+      const guest = tree === 0 ? [this.#context.runs.guestLayer(undefined)] : [];
+      const order = {
+        lower: lower[tree] ?? "",
+        upper: upper[tree] ?? "",
+        target,
+        links,
+        below: [...below.flatMap((layer) => layer[tree] ?? []), ...guest, ...own],
+      };
+      await mergeLayers(this.#context.guestPath, order, this.#signal);
+      await removeTree(links);
+    }
+  }
+}

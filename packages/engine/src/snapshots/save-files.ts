@@ -1,0 +1,50 @@
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError, TemplateName } from "@atoll/protocol";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { isHostTemplateName } from "../templates/host-template.ts";
+import { copyFiles } from "./copy-files.ts";
+import { inScratch } from "./in-scratch.ts";
+
+export interface SaveFilesOptions {
+  signal: AbortSignal;
+  /** Rejects with `limit_reached` when the archive is larger. */
+  maxBytes?: number;
+}
+
+/** What the archive of a sandbox's files is. Nothing of the machine that it was on is in it. */
+export interface SavedFiles {
+  /** The template that they lie over, by the name under which any server has it. */
+  template: TemplateName;
+  /** And exactly which one it was. */
+  base: TemplateName;
+  /** Of how many trees the template is. */
+  trees: number;
+  sizeBytes: number;
+  sha256: string;
+}
+
+/** Writes what a sandbox has written over its template into a new file. The sandbox goes on; when it rejects, there is no file. */
+export async function saveFiles(
+  context: EngineContext,
+  life: SandboxLife,
+  toPath: string,
+  { signal, maxBytes = Infinity }: SaveFilesOptions,
+): Promise<SavedFiles & { frozenMs: number }> {
+  signal.throwIfAborted();
+  const { template: base } = life.record;
+  const template = isHostTemplateName(base) ? TemplateName.parse("host") : base;
+  const trees = life.parts.template.trees.length;
+  return inScratch(context.layout, async (scratch) => {
+    const { dir, frozenMs } = await life.inTurn((killed) => copyFiles(context, life, scratch, { signal, killed }));
+    const uppers = Array.from({ length: trees }, (_, tree) => join(dir, String(tree), "upper"));
+    const seal = await context.packer.write(uppers, toPath, signal);
+    if (seal.sizeBytes <= maxBytes) return { template, base, trees, ...seal, frozenMs };
+    await rm(toPath);
+    throw new SandboxError("limit_reached", `Cannot save the files of sandbox ${life.record.id}`, {
+      suggestion: `They take ${seal.sizeBytes} bytes, and ${maxBytes} are allowed.`,
+      details: { sizeBytes: seal.sizeBytes, maxBytes },
+    });
+  });
+}

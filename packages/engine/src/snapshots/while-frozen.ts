@@ -1,0 +1,49 @@
+import { access, rm, writeFile } from "node:fs/promises";
+import type { ContainerRef } from "@atoll/protocol";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+
+const mostThaws = 2;
+
+/** Does `work` while no process of a running sandbox runs. It goes on afterwards whatever comes of it, also if this server dies: the next one sees the mark. */
+export async function whileFrozen<T>(
+  life: SandboxLife,
+  container: ContainerRef,
+  killed: AbortSignal,
+  work: () => Promise<T>,
+): Promise<T> {
+  const { driver, layout } = life.parts;
+  await writeFile(layout.frozenMark, "");
+  try {
+    await driver.freeze(container, layout);
+    return await work();
+  } finally {
+    await thaw(life, container, killed);
+  }
+}
+
+/** When its deadline has passed meanwhile it goes on with the next one. */
+async function thaw(life: SandboxLife, container: ContainerRef, killed: AbortSignal): Promise<void> {
+  for (let attempt = 1; !killed.aborted; attempt += 1) {
+    try {
+      await life.deadline.allowed(killed);
+      return await thawMarked(life, container);
+    } catch (error) {
+      if (killed.aborted) return;
+      if (attempt < mostThaws || life.deadline.hasPassed) continue;
+      const because = error instanceof Error ? error.message : String(error);
+      return life.fail({ kind: "driver", message: `it does not wake up: ${because}` });
+    }
+  }
+}
+
+/** Wakes a sandbox that a server has frozen for a moment and did not live to wake. Does nothing to any other. */
+export async function thawMarked(life: SandboxLife, container: ContainerRef): Promise<void> {
+  const { driver, layout } = life.parts;
+  const isMarked = await access(layout.frozenMark).then(
+    () => true,
+    () => false,
+  );
+  if (!isMarked) return;
+  await driver.thaw(container, layout);
+  await rm(layout.frozenMark, { force: true });
+}

@@ -1,0 +1,32 @@
+import { z } from "zod";
+import { SandboxId, TemplateName } from "./ids.ts";
+
+/** The name of a snapshot: one per store, given by whoever makes it. */
+export const SnapshotName = z
+  .string()
+  .regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, "a snapshot name is at most 63 characters of a-z, 0-9, '.', '_' and '-'")
+  .brand<"SnapshotName">();
+export type SnapshotName = z.infer<typeof SnapshotName>;
+
+/** What a sandbox wrote over its template, under a name. */
+export const SnapshotInfo = z.strictObject({
+  name: SnapshotName,
+  /** What it lies over: a sandbox that is made of it starts from this template. */
+  template: TemplateName,
+  createdAtMs: z.int(),
+  /** The key that made or imported it. */
+  owner: z.string(),
+  /** Whose files they were. */
+  sandboxId: SandboxId,
+  /** Of the files, as an archive. */
+  sizeBytes: z.int().min(0),
+  /** What it takes in the store. */
+  storedBytes: z.int().min(0),
+  /** Of that archive: the same files have the same, on every server. */
+  sha256: z.string(),
+});
+export type SnapshotInfo = z.infer<typeof SnapshotInfo>;
+
+export const TakeSnapshot = z.strictObject({ name: SnapshotName });
+
+export const SnapshotList = z.strictObject({ snapshots: z.array(SnapshotInfo) });

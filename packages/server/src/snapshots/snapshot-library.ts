@@ -1,0 +1,253 @@
+import { randomUUID } from "node:crypto";
+import { createWriteStream } from "node:fs";
+import { mkdir, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
+import type { Engine, FilesSource } from "@atoll/engine";
+import {
+  isSandboxError,
+  SandboxError,
+  type SandboxId,
+  type SnapshotInfo,
+  type SnapshotName,
+  type TemplateName,
+} from "@atoll/protocol";
+import type { ObjectStore, ObjectVersion } from "@atoll/storage";
+import type { Logger } from "pino";
+import type { NewEvent } from "../events/event-journal.ts";
+import { Meter, TooManyBytes } from "../persistence/checkpoint-encoding.ts";
+import { storageError } from "../support/storage-error.ts";
+import { notSnapshot, readHeader, writeHeader } from "./snapshot-file.ts";
+import { infoOf, type SnapshotHeader, type SnapshotManifest } from "./snapshot-manifest.ts";
+import { SnapshotStore } from "./snapshot-store.ts";
+import { restoreFiles, shrinkFiles, type StoredFiles } from "./stored-files.ts";
+
+export interface SnapshotLibraryOptions {
+  /** Undefined: the setting `snapshotStore` is `none`. */
+  store: ObjectStore | undefined;
+  engine: Pick<Engine, "saveFiles" | "checkFiles">;
+  /** For what is on its way. Nobody else's, and emptied at the start. */
+  scratchDir: string;
+  /** Of the files of one snapshot, as an archive. */
+  maxBytes: number;
+  tell: (event: NewEvent) => void;
+  log: Logger;
+}
+
+/** Whether a snapshot is there at all for whoever asks. */
+export type SeesSnapshot = (snapshot: SnapshotInfo) => boolean;
+
+/** A snapshot that a sandbox is made of. */
+export interface SnapshotSource {
+  template: TemplateName;
+  /** Brings them here, when they are needed. */
+  files: () => Promise<FilesSource>;
+}
+
+/** The snapshots of a server: the files of sandboxes under names, for as long as somebody wants them. */
+export class SnapshotLibrary {
+  readonly #options: SnapshotLibraryOptions;
+  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #closing = new AbortController();
+
+  private constructor(options: SnapshotLibraryOptions) {
+    this.#options = options;
+  }
+
+  static async open(options: SnapshotLibraryOptions): Promise<SnapshotLibrary> {
+    await rm(options.scratchDir, { recursive: true, force: true });
+    return new SnapshotLibrary(options);
+  }
+
+  /** Saves the files of a sandbox, which goes on. Once begun it is done, whether or not the caller stays. */
+  take(id: SandboxId, name: SnapshotName, owner: string): Promise<SnapshotInfo> {
+    return this.#work("take a snapshot", async (store, scratch, signal) => {
+      const { engine, maxBytes, log } = this.#options;
+      await store.assertFree(name, { signal });
+      const path = join(scratch, "files");
+      const saved = await engine.saveFiles(id, path, { signal, maxBytes });
+      const { template, base, trees, sizeBytes, sha256, frozenMs } = saved;
+      const files = { trees, sizeBytes, sha256 };
+      const header = { version: 1, name, template, base, sandboxId: id, createdAtMs: Date.now(), files } as const;
+      const stored = await shrinkFiles({ path, ...files }, join(scratch, "stored"), signal);
+      const info = this.#created(await store.publish(header, stored, { owner, signal }));
+      log.info({ sandboxId: id, snapshot: name, sizeBytes, storedBytes: info.storedBytes, frozenMs }, "snapshot taken");
+      return info;
+    });
+  }
+
+  /** By name. */
+  async list(sees: SeesSnapshot): Promise<SnapshotInfo[]> {
+    const found: SnapshotInfo[] = [];
+    for await (const manifest of this.#store("list snapshots").list({})) {
+      const info = infoOf(manifest);
+      if (sees(info)) found.push(info);
+    }
+    return found;
+  }
+
+  async get(name: SnapshotName, sees: SeesSnapshot): Promise<SnapshotInfo> {
+    return infoOf((await this.#find(name, sees)).manifest);
+  }
+
+  async remove(name: SnapshotName, sees: SeesSnapshot): Promise<void> {
+    const found = await this.#find(name, sees);
+    if (!(await this.#store("remove a snapshot").remove(found, {}))) throw missing(name);
+    this.#options.tell({ type: "snapshot.removed", name, owner: found.manifest.owner });
+  }
+
+  /** All of it as one file. */
+  async export(
+    name: SnapshotName,
+    sees: SeesSnapshot,
+    signal: AbortSignal,
+  ): Promise<{ sizeBytes: number; pieces: AsyncIterable<Buffer> }> {
+    const { manifest } = await this.#find(name, sees);
+    const { owner: _, key: __, ...header } = manifest;
+    const head = writeHeader(header);
+    const store = this.#store("export a snapshot");
+    const pieces = (async function* (): AsyncGenerator<Buffer, void, void> {
+      yield head;
+      yield* await store.read(manifest, { signal });
+    })();
+    return { sizeBytes: head.byteLength + manifest.stored.sizeBytes, pieces };
+  }
+
+  /** A file from anybody; nothing of it is seen before all of it was. */
+  import(
+    name: SnapshotName,
+    file: AsyncIterable<Buffer>,
+    { owner, signal: asked }: { owner: string; signal: AbortSignal },
+  ): Promise<SnapshotInfo> {
+    return this.#work("import a snapshot", async (store, scratch, closing) => {
+      const signal = AbortSignal.any([asked, closing]);
+      await store.assertFree(name, { signal });
+      const { header, rest } = await readHeader(file);
+      this.#assertSmallEnough(header);
+      const stored = { path: join(scratch, "stored"), ...header.stored };
+      await receive(rest, stored, signal);
+      const restoring = restoreFiles(stored, join(scratch, "files"), { expected: header.files, signal });
+      const archive = await restoring.catch(foreign);
+      await this.#options.engine.checkFiles({ archive, ...header.files }, { signal }).catch(foreign);
+      return this.#created(await store.publish({ ...header, name }, stored, { owner, signal }));
+    });
+  }
+
+  /** Lets `work` make a sandbox of a snapshot. */
+  async use<T>(name: SnapshotName, sees: SeesSnapshot, work: (source: SnapshotSource) => Promise<T>): Promise<T> {
+    const { manifest } = await this.#find(name, sees);
+    return this.#work("use a snapshot", (store, scratch, signal) => {
+      const files = async (): Promise<FilesSource> => {
+        const stored = { path: join(scratch, "stored"), ...manifest.stored };
+        await store.download(manifest, stored.path, { signal });
+        const archive = await restoreFiles(stored, join(scratch, "files"), { expected: manifest.files, signal });
+        return { archive, base: manifest.base, ...manifest.files };
+      };
+      return work({ template: manifest.template, files });
+    });
+  }
+
+  /** Removes what servers that died have left half done. In the background: what is wrong is told in the log. */
+  collect(): void {
+    const { store, log } = this.#options;
+    if (store === undefined) return;
+    const { signal } = this.#closing;
+    const collecting = new SnapshotStore(store)
+      .collect({ signal, nowMs: Date.now() })
+      .catch((error: unknown) => {
+        if (!signal.aborted) log.warn({ err: error }, "snapshots not collected");
+      })
+      .finally(() => this.#underWay.delete(collecting));
+    this.#underWay.add(collecting);
+  }
+
+  /** What is under way is called off. */
+  async close(): Promise<void> {
+    this.#closing.abort(
+      new SandboxError("unavailable", "Cannot finish the snapshot: the server stops", {
+        suggestion: "Try again when it has started again.",
+      }),
+    );
+    await Promise.allSettled(this.#underWay);
+  }
+
+  #created(manifest: SnapshotManifest): SnapshotInfo {
+    const { name, owner } = manifest;
+    this.#options.tell({ type: "snapshot.created", name, owner });
+    return infoOf(manifest);
+  }
+
+  /** Work that takes a while and needs a place of its own. */
+  async #work<T>(
+    asked: string,
+    work: (store: SnapshotStore, scratch: string, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const store = this.#store(asked);
+    const { signal } = this.#closing;
+    signal.throwIfAborted();
+    const scratch = join(this.#options.scratchDir, randomUUID());
+    const working = (async () => {
+      try {
+        await mkdir(scratch, { recursive: true, mode: 0o700 });
+        return await work(store, scratch, signal);
+      } catch (error) {
+        throw storageError(error, asked);
+      } finally {
+        await rm(scratch, { recursive: true, force: true });
+      }
+    })();
+    this.#underWay.add(working);
+    return working.finally(() => this.#underWay.delete(working));
+  }
+
+  async #find(name: SnapshotName, sees: SeesSnapshot): Promise<{ manifest: SnapshotManifest; version: ObjectVersion }> {
+    const found = await this.#store("find a snapshot").find(name, {});
+    if (found === undefined || !sees(infoOf(found.manifest))) throw missing(name);
+    return found;
+  }
+
+  #store(asked: string): SnapshotStore {
+    const { store } = this.#options;
+    if (store !== undefined) return new SnapshotStore(store);
+    throw new SandboxError("unsupported", `Cannot ${asked}: this server keeps none (snapshotStore is none)`, {
+      suggestion: "Start the server with the setting snapshotStore, or leave it out for one in its data directory.",
+      details: { setting: "snapshotStore" },
+    });
+  }
+
+  #assertSmallEnough({ files, stored }: SnapshotHeader): void {
+    const { maxBytes } = this.#options;
+    const sizeBytes = Math.max(files.sizeBytes, stored.sizeBytes);
+    if (sizeBytes <= maxBytes) return;
+    throw new SandboxError("limit_reached", `Cannot import a snapshot of ${sizeBytes} bytes`, {
+      suggestion: `This server takes up to ${maxBytes} (maxSnapshotBytes).`,
+      details: { sizeBytes, maxBytes, setting: "maxSnapshotBytes" },
+    });
+  }
+}
+
+/** Keeps exactly the bytes that were announced. */
+async function receive(pieces: AsyncIterable<Buffer>, expected: StoredFiles, signal: AbortSignal): Promise<void> {
+  const meter = new Meter(expected.sizeBytes);
+  try {
+    await pipeline(pieces, meter, createWriteStream(expected.path, { flags: "wx", mode: 0o600 }), { signal });
+  } catch (error) {
+    throw error instanceof TooManyBytes ? notSnapshot("it is longer than its header says", error) : error;
+  }
+  const { sizeBytes, sha256 } = meter.checksum;
+  if (sizeBytes < expected.sizeBytes) throw notSnapshot("it is shorter than its header says");
+  if (sha256 !== expected.sha256) throw notSnapshot("its bytes are not what was exported");
+}
+
+/** What is wrong with an imported file is its sender's matter, not the store's. */
+function foreign(error: unknown): never {
+  if (!isSandboxError(error, "unrestorable")) throw error;
+  throw notSnapshot(`its files are not what its header says (${error.message})`, error);
+}
+
+function missing(name: SnapshotName): SandboxError {
+  return new SandboxError("not_found", `Cannot find snapshot ${name}`, {
+    suggestion: "GET /snapshots lists those that there are.",
+    details: { name },
+  });
+}

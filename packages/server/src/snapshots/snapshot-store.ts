@@ -1,0 +1,129 @@
+import { randomUUID } from "node:crypto";
+import { isSandboxError, SandboxError, SnapshotName } from "@atoll/protocol";
+import { collectGarbage, type CallOptions, type ObjectStore, type ObjectVersion } from "@atoll/storage";
+import { SnapshotManifest, type SnapshotHeader } from "./snapshot-manifest.ts";
+import type { StoredFiles } from "./stored-files.ts";
+
+const prefix = "snapshots/";
+const manifestName = "manifest.json";
+/** Longer than anybody takes to upload an archive and write its manifest. */
+const graceMs = 24 * 3_600_000;
+
+const manifestKey = (name: SnapshotName): string => `${prefix}${name}/${manifestName}`;
+const isManifest = (key: string): boolean => key.endsWith(`/${manifestName}`);
+
+/** Snapshots in an object store, the only place that knows their keys. Each is there completely or not at all. */
+export class SnapshotStore {
+  readonly #store: ObjectStore;
+
+  constructor(store: ObjectStore) {
+    this.#store = store;
+  }
+
+  /** Rejects with `already_exists`. */
+  async assertFree(name: SnapshotName, call: CallOptions): Promise<void> {
+    if ((await this.#store.stat(manifestKey(name), call)) !== undefined) throw taken(name);
+  }
+
+  /** Rejects with `already_exists`, and nothing is left of this one, when another has taken the name meanwhile. */
+  async publish(
+    header: Omit<SnapshotHeader, "stored">,
+    file: StoredFiles,
+    { owner, signal }: { owner: string; signal: AbortSignal },
+  ): Promise<SnapshotManifest> {
+    const { name } = header;
+    const { path, encoding, sizeBytes, sha256 } = file;
+    const key = `${prefix}${name}/files-${randomUUID()}`;
+    const stored = { encoding, sizeBytes, sha256 };
+    const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, key });
+    try {
+      await this.#store.upload(key, path, { sizeBytes, sha256, if: "absent", signal });
+      await this.#store.put(manifestKey(name), Buffer.from(JSON.stringify(manifest)), { if: "absent", signal });
+    } catch (error) {
+      // After any other error the manifest may be there, and need it.
+      if (isSandboxError(error, "conflict")) await this.#store.remove(key);
+      throw isSandboxError(error, "conflict") ? taken(name) : error;
+    }
+    return manifest;
+  }
+
+  async find(
+    name: SnapshotName,
+    call: CallOptions,
+  ): Promise<{ manifest: SnapshotManifest; version: ObjectVersion } | undefined> {
+    const got = await this.#store.get(manifestKey(name), call);
+    return got === undefined ? undefined : { manifest: parse(manifestKey(name), got.data), version: got.info.version };
+  }
+
+  /** By name. Those whose manifest cannot be read are left out. */
+  async *list(call: CallOptions): AsyncGenerator<SnapshotManifest, void, void> {
+    for await (const { key } of this.#store.list(prefix, call)) {
+      const name = SnapshotName.safeParse(key.slice(prefix.length, -manifestName.length - 1));
+      if (!isManifest(key) || !name.success) continue;
+      const found = await this.find(name.data, call).catch((error: unknown) => {
+        if (!isSandboxError(error, "unrestorable")) throw error;
+      });
+      if (found !== undefined) yield found.manifest;
+    }
+  }
+
+  /** False when somebody was faster. */
+  async remove(
+    { manifest, version }: { manifest: SnapshotManifest; version: ObjectVersion },
+    call: CallOptions,
+  ): Promise<boolean> {
+    try {
+      await this.#store.remove(manifestKey(manifest.name), { ...call, if: version });
+    } catch (error) {
+      if (isSandboxError(error, "conflict")) return false;
+      throw error;
+    }
+    await this.#store.remove(manifest.key, call);
+    return true;
+  }
+
+  /** The archive as it is stored, to a file that does not exist yet. */
+  async download({ key, stored }: SnapshotManifest, path: string, call: CallOptions): Promise<void> {
+    const { sizeBytes, sha256 } = stored;
+    await this.#store.download(key, path, { ...call, sizeBytes, sha256 });
+  }
+
+  read({ key, stored }: SnapshotManifest, call: CallOptions): Promise<AsyncIterable<Buffer>> {
+    return this.#store.read(key, { offset: 0, length: stored.sizeBytes }, call);
+  }
+
+  /** Removes archives that servers which died have left without a manifest, when they have been so for a day. */
+  async collect({ nowMs, ...call }: CallOptions & { nowMs: number }): Promise<void> {
+    await collectGarbage(this.#store, {
+      ...call,
+      prefixes: [prefix],
+      isManifest,
+      readNeeds: (key, data) => [parse(key, data).key],
+      retiredPrefix: "snapshot-notes/retired/",
+      condemnedKey: "snapshot-notes/condemned.json",
+      nowMs,
+      graceMs,
+    });
+  }
+}
+
+function parse(key: string, data: Buffer): SnapshotManifest {
+  try {
+    const manifest = SnapshotManifest.parse(JSON.parse(data.toString()));
+    if (manifestKey(manifest.name) === key && manifest.key.startsWith(`${prefix}${manifest.name}/`)) return manifest;
+    throw new Error(`${key} is about ${manifest.name} in ${manifest.key}`);
+  } catch (cause) {
+    throw new SandboxError("unrestorable", `Cannot use the snapshot in ${key}: it cannot be read`, {
+      suggestion: "It was written by another version, or damaged.",
+      details: { key },
+      cause,
+    });
+  }
+}
+
+function taken(name: SnapshotName): SandboxError {
+  return new SandboxError("already_exists", `Cannot make snapshot ${name}: there is one of this name`, {
+    suggestion: "Choose another name, or remove that one first.",
+    details: { name },
+  });
+}

@@ -1,0 +1,196 @@
+import { execFileSync } from "node:child_process";
+import { mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { FilesSource, Sandbox } from "@atoll/engine";
+import { TemplateName, type DriverName } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+const deadline = { timeout: 120_000 };
+let host: TestEngine;
+let other: TestEngine;
+let archives = 0;
+
+beforeAll(async () => {
+  [host, other] = await Promise.all([openTestEngine(), openTestEngine()]);
+  await mkdir(join(host.dataDir, "saved"));
+});
+
+afterAll(async () => {
+  await host?.dispose();
+  await other?.dispose();
+});
+
+/** Everything that a filesystem keeps, made inside as root. gVisor has pipes and sockets in memory only, and no attributes. */
+const make = (driver: DriverName): string => `
+set -e
+mkdir kinds && cd kinds
+echo text >file && chown 1000:33 file && chmod 4751 file
+ln file again
+ln -s /nowhere/at/all link && chown -h 7:8 link
+mkdir -p deep/er && chmod 1700 deep
+printf 'a\\nb' >"$(printf 'deep/name\\nwith\\tall \\303\\244')"
+touch -d '2001-02-03 04:05:06.123456789 UTC' file deep
+touch -h -d '1999-12-31 23:59:59.5 UTC' link
+rm /etc/hosts /usr/bin/yes
+rm -r /etc/ld.so.conf.d && mkdir /etc/ld.so.conf.d && echo new >/etc/ld.so.conf.d/only
+python3 - ${driver} <<'END'
+import os, socket, sys
+with open("sparse", "wb") as f:
+    f.write(b"begin"); f.seek(64 << 20); f.write(b"end")
+if sys.argv[1] == "local":
+    os.mkfifo("pipe", 0o640)
+    socket.socket(socket.AF_UNIX).bind("socket")
+    os.setxattr("file", "user.note", bytes(range(256)))
+    os.setxattr("deep", "user.empty", b"")
+END
+`;
+
+/** What there is to see of it. */
+const look = `
+cd kinds
+find . -printf '%p|%y|%m|%U|%G|%s|%n|%l\\n' | sort
+stat -c '%n %y' file deep link
+cat file again deep/name*
+[ file -ef again ] && echo linked
+sha256sum sparse
+python3 -c '
+import os
+for name in ["file", "deep"]: print({key: os.getxattr(name, key).hex() for key in os.listxattr(name)})
+print(os.stat("sparse").st_blocks < 1000)'
+ls /etc/hosts /usr/bin/yes 2>&1
+ls -A /etc/ld.so.conf.d
+`;
+
+const asRoot = { user: "root", cwd: "/home/user" };
+
+async function seen(sandbox: Sandbox): Promise<string> {
+  return (await runIn(sandbox, look, asRoot)).output;
+}
+
+async function save(sandbox: Sandbox): Promise<FilesSource> {
+  const archive = join(host.dataDir, "saved", String((archives += 1)));
+  const saved = await host.engine.saveFiles(sandbox.id, archive, { signal: AbortSignal.timeout(60_000) });
+  return { archive, ...saved };
+}
+
+describe.each<DriverName>(["gvisor", "local"])("files under driver %s", (driver) => {
+  test("come back on another engine, every kind as it was", deadline, async () => {
+    const sandbox = await host.engine.create({ driver });
+    expect((await runIn(sandbox, make(driver), asRoot)).output).toBe("");
+    const before = await seen(sandbox);
+    const files = await save(sandbox);
+    expect(await seen(sandbox)).toBe(before);
+    const copy = await other.engine.create({ driver }, { files });
+    expect(await seen(copy)).toBe(before);
+    expect(before).toContain("./file|f|4751|1000|33|5|2|");
+    await Promise.all([sandbox.kill(), copy.kill()]);
+  });
+
+  test("are all of one moment, and what wrote them goes on", deadline, async () => {
+    const sandbox = await host.engine.create({ driver });
+    // The first is always as far as the last, or one ahead. Between them lies what takes a while to copy.
+    const script = `
+import os
+os.mkdir("between")
+for n in range(80):
+    with open(f"between/{n}", "wb") as f: f.write(os.urandom(1 << 18))
+first, last = (os.open(name, os.O_RDWR | os.O_CREAT) for name in ("a-first", "z-last"))
+n = 0
+while True:
+    n += 1
+    for fd in (first, last): os.pwrite(fd, b"%020d" % n, 0)
+    if n == 1: print("ready", flush=True)
+`;
+    const writing = await sandbox.spawn({ argv: ["python3", "-c", script], cwd: "/home/user" });
+    await writing[Symbol.asyncIterator]().next();
+    let before = 0;
+    for (let round = 0; round < 2; round += 1) {
+      const copy = await other.engine.create({ driver: "local" }, { files: await save(sandbox) });
+      const { output } = await runIn(copy, "cat a-first; echo; cat z-last", asRoot);
+      const [first = 0, last = 0] = output.split("\n").map(Number);
+      expect(first - last).toBeOneOf([0, 1]);
+      expect(last).toBeGreaterThan(before);
+      before = last;
+      await copy.kill();
+    }
+    await sandbox.kill();
+  });
+});
+
+test("all layers of a sandbox that was paused are in it, whether it runs again or not", deadline, async () => {
+  const sandbox = await host.engine.create({});
+  const list = (of: Sandbox) => runIn(of, "find . -type f | sort; cat changed; ls /etc/hosts", asRoot);
+  await runIn(sandbox, "mkdir d; echo 1 >d/first; echo 1 >gone; echo 1 >changed; rm /etc/hosts", asRoot);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await runIn(sandbox, "rm gone; echo 2 >changed; echo 2 >d/second", asRoot);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await runIn(sandbox, "rm -r d; mkdir d; echo 3 >d/third", asRoot);
+  const { output } = await list(sandbox);
+  expect(output).toContain("./d/third\n2\n");
+  const running = await save(sandbox);
+  await host.engine.pause(sandbox.id);
+  const paused = await save(sandbox);
+  expect(sandbox.state).toBe("paused");
+  for (const files of [running, paused]) {
+    const copy = await other.engine.create({ driver: "local" }, { files });
+    expect((await list(copy)).output).toBe(output);
+    await copy.kill();
+  }
+  await host.engine.resume(sandbox.id);
+  expect((await list(sandbox)).output).toBe(output);
+  await sandbox.kill();
+});
+
+test("what was hidden in one template is not shown in another that never had it", deadline, async () => {
+  const root = join(host.dataDir, "root");
+  await mkdir(join(root, "dir", "inner"), { recursive: true });
+  const pack = (name: string, ...paths: string[]): string => {
+    const archive = join(host.dataDir, `${name}.tar`);
+    execFileSync("tar", ["-C", root, "-cf", archive, ...paths]);
+    return archive;
+  };
+  const names = ["full", "empty"].map((name) => TemplateName.parse(name));
+  const [full = names[0], empty = names[1]] = names;
+  if (full === undefined || empty === undefined) throw new Error("Two templates are needed");
+  const signal = AbortSignal.timeout(60_000);
+  await host.engine.templates.importRootfs(full, { archive: pack("full", "dir") }, { signal });
+  await mkdir(join(root, "else"));
+  await host.engine.templates.importRootfs(empty, { archive: pack("empty", "else") }, { signal });
+  const sandbox = await host.engine.create({ driver: "local", template: full });
+  await sandbox.files.remove("/dir/inner", { user: "root", recursive: true });
+  await sandbox.files.write("/dir/own", Buffer.from("here"), { user: "root" });
+  const files = await save(sandbox);
+  expect(files.base).toBe(full);
+  const copy = await host.engine.create({ driver: "local", template: empty }, { files });
+  expect((await copy.files.list("/dir", { user: "root" })).map(({ name }) => name)).toEqual(["own"]);
+  await Promise.all([sandbox.kill(), copy.kill()]);
+});
+
+test("files that are too many for the sandbox's disk, or none at all, leave nothing", deadline, async () => {
+  const sandbox = await host.engine.create({ driver: "local" });
+  await runIn(sandbox, "head -c 3000000 /dev/urandom >large", asRoot);
+  const files = await save(sandbox);
+  const before = host.engine.list().length;
+  const small = { driver: "local", limits: { diskBytes: 2_000_000 } } as const;
+  await expect(host.engine.create(small, { files })).rejects.toMatchObject({ code: "limit_reached" });
+  const signal = AbortSignal.timeout(60_000);
+  const tooLarge = host.engine.saveFiles(sandbox.id, join(host.dataDir, "saved", "large"), {
+    signal,
+    maxBytes: 1_000_000,
+  });
+  await expect(tooLarge).rejects.toMatchObject({ code: "limit_reached" });
+  const foreign = { ...files, archive: "/etc/hostname" };
+  await expect(host.engine.create({ driver: "local" }, { files: foreign })).rejects.toMatchObject({
+    code: "unrestorable",
+  });
+  await expect(host.engine.checkFiles(foreign, { signal })).rejects.toMatchObject({ code: "unrestorable" });
+  await host.engine.checkFiles(files, { signal });
+  expect(host.engine.list()).toHaveLength(before);
+  expect(await readdir(join(host.dataDir, "sandboxes"))).toHaveLength(before);
+  expect(await readdir(join(host.dataDir, "saved"))).not.toContain("large");
+  expect(await readdir(join(host.dataDir, "copies"))).toEqual([]);
+  await sandbox.kill();
+});
