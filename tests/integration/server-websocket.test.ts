@@ -12,7 +12,7 @@ let sandboxId: SandboxId;
 let token: string;
 let open: RawWebSocket[] = [];
 beforeAll(async () => {
-  server = await startTestServer({ flags: ["--heartbeat-ms", "200"] });
+  server = await startTestServer();
   api = new ApiClient(server.url, server.key);
   const created = await api.create();
   sandboxId = created.sandbox.id;
@@ -243,9 +243,10 @@ describe("what is not in the contract closes the connection", () => {
 });
 
 test("a client that answers no heartbeat is let go", async () => {
-  const socket = new WebSocket(`${server.url.replace("http", "ws")}/ws`, { autoPong: false });
+  await using other = await startTestServer({ flags: ["--heartbeat-ms", "200"] });
+  const socket = new WebSocket(`${other.url.replace("http", "ws")}/ws`, { autoPong: false });
   await once(socket, "open");
-  socket.send(JSON.stringify({ type: "hello", version: 1, key: server.key }));
+  socket.send(JSON.stringify({ type: "hello", version: 1, key: other.key }));
   await once(socket, "close");
 });
 
