@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { environment } from "../../packages/sdk/src/environment/node.ts";
 import { faulty, type Faults } from "../../packages/sdk/test/support/faulty-connection.ts";
 import { ApiClient } from "../support/api-client.ts";
+import { freePort } from "../support/free-port.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
 let server: TestServer;
@@ -86,7 +87,7 @@ test("over HTTP a writer's input is taken once, and another's is no retry of it"
 });
 
 test("two writers carry on where each of them was when the server is killed and comes back", async () => {
-  const port = String(30_000 + (process.pid % 10_000));
+  const port = String(await freePort());
   let running = await startTestServerProcess({ flags: ["--port", port] });
   await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
   const clients = [connect(undefined, running), connect(undefined, running)];

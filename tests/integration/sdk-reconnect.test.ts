@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { environment } from "../../packages/sdk/src/environment/node.ts";
 import { cutAfterOutput, cutBody, faulty, type Faults } from "../../packages/sdk/test/support/faulty-connection.ts";
 import { assertWhole, recorded, recordedBytes, textOf } from "../../packages/sdk/test/support/recorded-stream.ts";
+import { freePort } from "../support/free-port.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
 /** Says what was recorded; the pauses make pieces of it. */
@@ -97,7 +98,7 @@ test("bytes that the log no longer has are told, and the rest is where it belong
 });
 
 test("a server that is killed and comes back is invisible to readers, writers and runs", async () => {
-  const port = String(20_000 + (process.pid % 10_000));
+  const port = String(await freePort());
   let running = await startTestServerProcess({ flags: ["--port", port] });
   await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
   const client = new Atoll({ baseUrl: running.url, apiKey: running.key });
