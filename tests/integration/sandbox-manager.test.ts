@@ -68,9 +68,11 @@ describe("killing", () => {
 describe("timeouts", () => {
   test("an idle sandbox is killed, one that works is not", async () => {
     const timeouts = SandboxTimeouts.parse({ idleMs: 1_000 });
-    const [idle, busy] = await Promise.all([createIn(manager, { timeouts }), createIn(manager, { timeouts })]);
+    const busy = await createIn(manager);
     const command = await start(manager, busy, { shell: "read line", stdin: true });
+    await manager.update(busy, { timeouts });
     const from = manager.events.cursor;
+    const idle = await createIn(manager, { timeouts });
     const events = await eventsOf(from, (event) => event.type === "sandbox.state" && event.to === "killed");
     expect(events.at(-1)).toMatchObject({ sandboxId: idle, reason: { kind: "idle" } });
     expect(manager.get(busy)).toMatchObject({ state: "running", runningCommands: 1 });
