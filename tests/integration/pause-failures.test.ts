@@ -3,7 +3,7 @@ import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises
 import { join } from "node:path";
 import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { Conversation, openTestEngine, runIn, stateReached, type TestEngine } from "../support/test-engine.ts";
 
 let host: TestEngine;
 let atStep: (step: string, id: SandboxId) => Promise<void> | void = () => undefined;
@@ -115,8 +115,9 @@ test("a caller that leaves before the end does not stop a pause, one that leaves
 test("an engine that is closed in the middle of a pause ends it first", async () => {
   const own = await openTestEngine();
   const sandbox = await own.engine.create({});
+  const isPausing = stateReached(own.engine, sandbox.id, "pausing");
   const pausing = own.engine.pause(sandbox.id);
-  await expect.poll(() => sandbox.state).toBe("pausing");
+  await isPausing;
   await own.engine.close();
   expect(sandbox.state).toBe("paused");
   await pausing;

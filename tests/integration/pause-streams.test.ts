@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { isSandboxError } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { Conversation, finish, openTestEngine, runIn, stateReached, type TestEngine } from "../support/test-engine.ts";
 
 let host: TestEngine;
 beforeAll(async () => {
@@ -178,8 +178,9 @@ test("without memory it starts afresh on the saved files, and its processes are 
 test("a killed sandbox is gone, whether it was being paused, paused or being resumed", async () => {
   const { engine } = host;
   const whilePausing = await engine.create({});
+  const isPausing = stateReached(engine, whilePausing.id, "pausing");
   const pausing = engine.pause(whilePausing.id).catch((reason: unknown) => reason);
-  await expect.poll(() => whilePausing.state).toBe("pausing");
+  await isPausing;
   await whilePausing.kill();
   expect(isSandboxError(await pausing, "sandbox_ended")).toBe(true);
 
@@ -189,8 +190,9 @@ test("a killed sandbox is gone, whether it was being paused, paused or being res
 
   const whileResuming = await engine.create({});
   await engine.pause(whileResuming.id);
+  const isResuming = stateReached(engine, whileResuming.id, "resuming");
   const resuming = engine.resume(whileResuming.id).catch((reason: unknown) => reason);
-  await expect.poll(() => whileResuming.state).toBe("resuming");
+  await isResuming;
   await whileResuming.kill();
   expect(isSandboxError(await resuming, "sandbox_ended")).toBe(true);
   for (const { id } of [whilePausing, whilePaused, whileResuming]) {

@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { Engine, type EngineOptions, type Process, type Sandbox } from "@atoll/engine";
-import type { ProcessExit, SpawnRequestInput } from "@atoll/protocol";
+import type { ProcessExit, SandboxId, SandboxState, SpawnRequestInput } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { bringHostScan } from "./host-scan.ts";
 import { makeDataDir } from "./test-root.ts";
@@ -82,4 +82,15 @@ export class Conversation {
       seen += result.value.data.toString("utf8");
     }
   }
+}
+
+/** Resolves in the moment in which the sandbox comes into this state, so that what follows happens in it. */
+export function stateReached(engine: Engine, id: SandboxId, state: SandboxState): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = engine.events.listen((event) => {
+      if (event.type !== "state" || event.sandboxId !== id || event.to !== state) return;
+      stop();
+      resolve();
+    });
+  });
 }
