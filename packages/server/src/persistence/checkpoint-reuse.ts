@@ -1,4 +1,4 @@
-import { isSandboxError, SandboxId, type CheckpointManifest } from "@atoll/protocol";
+import { isSandboxError, SandboxId, type CheckpointManifest, type LayerPart } from "@atoll/protocol";
 import type { ObjectInfo, ObjectStore } from "@atoll/storage";
 import { checkpointPrefix, parseManifestKey, parsePartKey, partPrefix, sandboxPrefix } from "./checkpoint-keys.ts";
 import {
@@ -27,32 +27,49 @@ export async function findReusable(
   const found = new Map<string, StoredPart>();
   const parts = partsOf(manifest);
   const missing = (): CheckpointPart[] => parts.filter(({ name }) => !found.has(name));
-  const missingLayers = (): CheckpointPart[] => missing().filter(({ role }) => role.kind === "layer");
+  const isInherited = ({ role }: CheckpointPart): boolean =>
+    role.kind === "layer" && nameOf(madeWith(role.layer)) !== nameOf(manifest);
 
-  for await (const relative of relatives(store, manifest, signal)) {
-    for (const part of missingLayers()) {
-      const stored = relative.parts.find(({ name }) => name === part.name);
-      if (stored === undefined || parsePartKey(part.role, part.original, stored.key) === undefined) continue;
-      const info = await store.stat(stored.key, { signal });
-      if (info?.sizeBytes === stored.sizeBytes) found.set(part.name, stored);
-    }
-    if (missingLayers().length === 0) break;
+  const isFirst = !parts.some(isInherited);
+  for await (const relative of isFirst ? [] : relatives(store, manifest, signal)) {
+    const shared = missing().flatMap((part) => {
+      const stored = isInherited(part) ? relative.parts.find(({ name }) => name === part.name) : undefined;
+      return stored === undefined || parsePartKey(part.role, part.original, stored.key) === undefined ? [] : [stored];
+    });
+    await Promise.all(
+      shared.map(async (stored) => {
+        const info = await store.stat(stored.key, { signal });
+        if (info?.sizeBytes === stored.sizeBytes) found.set(stored.name, stored);
+      }),
+    );
+    if (!missing().some(isInherited)) break;
   }
 
-  const leftovers = [
+  const missingLayers = missing().filter(({ role }) => role.kind === "layer");
+  const prefixes = [
     checkpointPrefix(manifest.sandboxId, manifest.n),
-    ...missingLayers().map((part) => partPrefix(part.role)),
+    ...missingLayers.map(({ role }) => partPrefix(role)),
   ];
-  for (const prefix of leftovers) {
-    for await (const info of store.list(prefix, { signal })) {
-      if (Math.abs(nowMs - info.modifiedAtMs) > reusableMs) continue;
-      for (const part of missing()) {
-        const stored = describeLeftover(part, info);
-        if (stored !== undefined) found.set(part.name, stored);
+  await Promise.all(
+    prefixes.map(async (prefix) => {
+      for await (const info of store.list(prefix, { signal })) {
+        if (Math.abs(nowMs - info.modifiedAtMs) > reusableMs) continue;
+        for (const part of missing()) {
+          const stored = describeLeftover(part, info);
+          if (stored !== undefined) found.set(part.name, stored);
+        }
       }
-    }
-  }
+    }),
+  );
   return found;
+}
+
+const nameOf = ({ sandboxId, n }: CheckpointName): string => `${sandboxId}/${n}`;
+
+/** The checkpoint that a layer came with. */
+function madeWith({ id }: LayerPart): CheckpointName {
+  const [sandboxId, n] = id.split("-");
+  return { sandboxId: SandboxId.parse(sandboxId), n: Number(n) };
 }
 
 function describeLeftover({ name, role, original }: CheckpointPart, info: ObjectInfo): StoredPart | undefined {
@@ -70,12 +87,11 @@ async function* relatives(
   signal: AbortSignal,
 ): AsyncIterable<StoredCheckpoint> {
   const { sandboxId, parent, origin, layers } = manifest;
-  const seen = new Set<string>();
-  const read = async ({ sandboxId, n }: CheckpointName): Promise<StoredCheckpoint | undefined> => {
-    const name = `${sandboxId}/${n}`;
-    if (seen.has(name)) return undefined;
-    seen.add(name);
-    return readStored(store, { sandboxId, n }, signal).catch((error: unknown) => {
+  const seen = new Set([nameOf(manifest)]);
+  const read = async (name: CheckpointName): Promise<StoredCheckpoint | undefined> => {
+    if (seen.has(nameOf(name))) return undefined;
+    seen.add(nameOf(name));
+    return readStored(store, name, signal).catch((error: unknown) => {
       if (isSandboxError(error, "unrestorable")) return undefined;
       throw error;
     });
@@ -83,7 +99,7 @@ async function* relatives(
   const named = [
     ...(parent === null ? [] : [{ sandboxId, n: parent }]),
     ...(origin === undefined ? [] : [origin]),
-    ...layers.map(({ id }) => ({ sandboxId: SandboxId.parse(id.split("-")[0]), n: Number(id.split("-")[1]) })),
+    ...layers.map(madeWith),
   ];
   for (const name of named) {
     const stored = await read(name);
