@@ -31,6 +31,8 @@ export interface CheckpointArchiveOptions {
   engine: CheckpointEngine;
   /** This server's own, on the disk of its data directory. What is in it goes. */
   scratchDir: string;
+  /** A checkpoint of this sandbox was published. */
+  onPublished?: (id: SandboxId) => void;
   log: Log;
 }
 
@@ -54,6 +56,7 @@ export class CheckpointArchive {
   readonly #store: ObjectStore;
   readonly #engine: CheckpointEngine;
   readonly #scratch: CheckpointScratch;
+  readonly #onPublished: (id: SandboxId) => void;
   readonly #log: Log;
   readonly #gate = new Gate(partsAtOnce);
 
@@ -61,6 +64,7 @@ export class CheckpointArchive {
     this.#store = options.store;
     this.#engine = options.engine;
     this.#scratch = scratch;
+    this.#onPublished = options.onPublished ?? (() => undefined);
     this.#log = options.log;
   }
 
@@ -101,6 +105,7 @@ export class CheckpointArchive {
         { sandboxId: id, checkpoint: n, parts: parts.length, sent: sent.length, sentBytes },
         "checkpoint stored",
       );
+      this.#onPublished(id);
       return stored;
     });
   }
@@ -178,6 +183,14 @@ export class CheckpointArchive {
     { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
   ): Promise<void> {
     await retireStored(this.#store, { sandboxId: id, n }, { signal, nowMs: Date.now() });
+  }
+
+  /** Idempotent. Also those that cannot be read. */
+  async removeAll(
+    id: SandboxId,
+    { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
+  ): Promise<void> {
+    for (const n of await publishedNumbers(this.#store, id, signal)) await this.remove(id, n, { signal });
   }
 
   /** Results are in the order of the items. The first failure ends the others. */

@@ -156,6 +156,18 @@ describe("a published checkpoint", () => {
   });
 });
 
+test("all checkpoints of a sandbox go at once, also those that cannot be read, and no other's", async () => {
+  const store = await makeStore();
+  const here = await makeMachine(store);
+  const { layers } = await saveFirst(here);
+  await here.engine.checkpoint(otherId, 1, { layers });
+  for (const id of [sandboxId, otherId]) await here.archive.publish(id, 1, { epoch: 1, signal });
+  await store.put(manifestKey(sandboxId, 2), Buffer.from("{"));
+  await here.archive.removeAll(sandboxId);
+  const manifests = (await keysOf(store)).filter((key) => key.endsWith("manifest.json"));
+  expect(manifests).toEqual([manifestKey(otherId, 1)]);
+});
+
 describe("a store that fails", () => {
   const unavailable = () => new SandboxError("unavailable", "Cannot reach the store");
 
