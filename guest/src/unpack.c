@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +38,10 @@ static bool leave(struct dir **at) {
 }
 
 static bool unpack_entry(struct dir **at, int root, uint8_t tag) {
+    static const uint8_t entries[] = {TAG_DIRECTORY, TAG_FILE, TAG_LINK, TAG_PIPE, TAG_SOCKET, TAG_WHITEOUT, TAG_ANOTHER_NAME};
     char name[ARCHIVE_NAME_MOST + 1];
+    if (memchr(entries, tag, sizeof entries) == NULL)
+        return refuse("tag %u is no entry", tag);
     if (!in_name(name))
         return false;
     if (strcmp(name, last) <= 0)
@@ -58,10 +60,8 @@ static bool unpack_entry(struct dir **at, int root, uint8_t tag) {
         return unpack_special((*at)->fd, name, S_IFSOCK);
     case TAG_WHITEOUT:
         return unpack_whiteout((*at)->fd, name);
-    case TAG_ANOTHER_NAME:
-        return unpack_another_name(root, (*at)->fd, name);
     default:
-        return refuse("tag %u is not known", tag);
+        return unpack_another_name(root, (*at)->fd, name);
     }
 }
 
@@ -113,15 +113,6 @@ static bool unpack_all(int count, char **paths) {
     return in_end();
 }
 
-/* All of it survives a crash of the machine. */
-static bool make_durable(const char *path) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool done = fd >= 0 && syncfs(fd) == 0;
-    if (fd >= 0)
-        close(fd);
-    return done || refuse_errno(path);
-}
-
 int unpack_main(int argc, char **argv) {
     if (argc < 1) {
         fprintf(stderr, "Usage: atoll-guest unpack DIRECTORY...\n");
@@ -129,7 +120,7 @@ int unpack_main(int argc, char **argv) {
     }
     umask(0);
     signal(SIGXFSZ, SIG_IGN);
-    if (unpack_all(argc, argv) && make_durable(argv[0]))
+    if (unpack_all(argc, argv))
         return 0;
     fprintf(stderr, "Cannot unpack: %s\n", refusal());
     return refused_for_room() ? EXIT_NO_SPACE : 1;

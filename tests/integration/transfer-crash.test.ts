@@ -17,7 +17,7 @@ beforeAll(async () => {
   await host.engine.pause(id);
   packed = await packSandbox(host.engine, id);
   await host.dispose();
-}, 120_000);
+});
 afterAll(() => rm(packed, { recursive: true, force: true }));
 
 /** Lets a server get to this step, ends it, and opens an engine where it was. */
@@ -36,7 +36,6 @@ async function leftIn({ dataDir }: TestEngine): Promise<string[]> {
 
 test.for(["import: parts", "import: manifest"])(
   "a server that dies at %s leaves nothing, and the sandbox can come again",
-  { timeout: 120_000 },
   async (step) => {
     const host = await withCopy(packed, (copy) => afterDeath(step, "import", copy));
     try {
@@ -50,35 +49,27 @@ test.for(["import: parts", "import: manifest"])(
   },
 );
 
-test(
-  "a server that dies when the record is written leaves a sandbox that is paused",
-  { timeout: 120_000 },
-  async () => {
-    const host = await withCopy(packed, (copy) => afterDeath("import: recorded", "import", copy));
-    try {
-      const sandbox = host.engine.get(id);
-      expect(sandbox.state).toBe("paused");
-      await host.engine.resume(id);
-      expect((await runIn(sandbox, "cat note")).output).toBe("kept as it was");
-    } finally {
-      await host.dispose();
-    }
-  },
-);
+test("a server that dies when the record is written leaves a sandbox that is paused", async () => {
+  const host = await withCopy(packed, (copy) => afterDeath("import: recorded", "import", copy));
+  try {
+    const sandbox = host.engine.get(id);
+    expect(sandbox.state).toBe("paused");
+    await host.engine.resume(id);
+    expect((await runIn(sandbox, "cat note")).output).toBe("kept as it was");
+  } finally {
+    await host.dispose();
+  }
+});
 
 test.for([
   ["release: intent", "running"],
   ["release: removed", "paused"],
-] as const)(
-  "a server that dies at %s of a %s sandbox leaves nothing of it",
-  { timeout: 120_000 },
-  async ([step, state]) => {
-    const host = await afterDeath(step, "release", state);
-    try {
-      expect(host.engine.list()).toEqual([]);
-      expect(await leftIn(host)).toEqual([]);
-    } finally {
-      await host.dispose();
-    }
-  },
-);
+] as const)("a server that dies at %s of a %s sandbox leaves nothing of it", async ([step, state]) => {
+  const host = await afterDeath(step, "release", state);
+  try {
+    expect(host.engine.list()).toEqual([]);
+    expect(await leftIn(host)).toEqual([]);
+  } finally {
+    await host.dispose();
+  }
+});

@@ -111,12 +111,9 @@ export class CheckpointStore {
       throw unrestorable(n, "memory", "it is missing", error);
     });
     const known = new Set(memory.map(({ name }) => name));
-    const names = await readdir(memoryDir);
-    const foreign = names.find((name) => !known.has(name));
+    const foreign = (await readdir(memoryDir)).find((name) => !known.has(name));
     if (foreign !== undefined) throw unrestorable(n, foreign, "it is not part of it");
     await this.verifyMemory(manifest);
-    await Promise.all(names.map((name) => syncPath(join(memoryDir, name))));
-    await syncPath(memoryDir);
   }
 
   /** Keeps what is in `ownerDir` now with a checkpoint that is being made. Undefined: there is no such directory. */

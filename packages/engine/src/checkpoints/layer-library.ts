@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
 import { run } from "../process/run.ts";
-import { syncDirectory, writeDurably } from "../store/durable-file.ts";
+import { syncDirectory, syncFilesystem, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
@@ -13,7 +13,6 @@ import { CheckpointStore } from "./checkpoint-store.ts";
 import { mergeLayers } from "./merge-layers.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
-const syncTimeoutMs = 10 * 60_000;
 const readTimeoutMs = 30 * 60_000;
 
 /** What is known of a layer on this machine; kept beside it. */
@@ -74,7 +73,7 @@ export class LayerLibrary {
 
   /** Reads all of a layer, and makes it durable meanwhile. */
   async #read(dir: string, signal: AbortSignal): Promise<Sealed> {
-    const [sealed] = await settleAll([this.#packer.digest(await uppers(dir), signal), syncFiles(dir, signal)]);
+    const [sealed] = await settleAll([this.#packer.digest(await uppers(dir), signal), syncFilesystem(dir, signal)]);
     return sealed;
   }
 
@@ -288,11 +287,6 @@ function refused(id: LayerId, because: string): SandboxError {
 async function uppers(dir: string): Promise<string[]> {
   const trees = await readdir(dir);
   return trees.toSorted((a, b) => Number(a) - Number(b)).map((tree) => join(dir, tree, "upper"));
-}
-
-async function syncFiles(dir: string, signal: AbortSignal): Promise<void> {
-  const { exitCode, stderr } = await run("sync", ["--file-system", dir], { signal, timeoutMs: syncTimeoutMs });
-  if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make a layer durable: ${stderr.trim()}`);
 }
 
 async function exists(path: string): Promise<boolean> {

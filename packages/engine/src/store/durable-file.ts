@@ -1,5 +1,9 @@
 import { open, rename } from "node:fs/promises";
 import { dirname } from "node:path";
+import { SandboxError } from "@atoll/protocol";
+import { run } from "../process/run.ts";
+
+const syncTimeoutMs = 10 * 60_000;
 
 /** Replaces a file so that a crash at any moment, also of the machine, leaves the old content or the new one. */
 export async function writeDurably(path: string, content: string): Promise<void> {
@@ -13,6 +17,12 @@ export async function writeDurably(path: string, content: string): Promise<void>
   }
   await rename(temporary, path);
   await syncDirectory(dirname(path));
+}
+
+/** Everything that was written to the filesystem of this directory survives a crash of the machine. */
+export async function syncFilesystem(path: string, signal: AbortSignal): Promise<void> {
+  const { exitCode, stderr } = await run("sync", ["--file-system", path], { signal, timeoutMs: syncTimeoutMs });
+  if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make files durable: ${stderr.trim()}`);
 }
 
 /** From here on the names in it survive a crash of the machine. */

@@ -13,7 +13,7 @@ import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import { Sandbox } from "../sandbox.ts";
-import { syncDirectory } from "../store/durable-file.ts";
+import { syncFilesystem } from "../store/durable-file.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { isHostTemplateName } from "../templates/host-template.ts";
@@ -132,10 +132,9 @@ async function bringIn({ context, from, template, signal }: Arrival): Promise<vo
     bringInOwner(context, from, signal),
     ...from.manifest.layers.map((part) => bringInLayer({ context, from, template, signal }, part)),
   ]);
-  signal.throwIfAborted();
+  await syncFilesystem(layout.dir, signal);
   await context.atStep("import: parts", id);
   await context.layers.publish([], () => store.publish(from.manifest));
-  await Promise.all([layout.checkpointsDir, layout.dir].map(syncDirectory));
   await context.atStep("import: manifest", id);
 }
 
