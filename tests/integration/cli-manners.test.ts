@@ -117,7 +117,6 @@ describe("a reader that leaves", () => {
     ["completion", "bash"],
     ["ls"],
     ["logs", "ID", "talk"],
-    ["events", "--from", "0"],
     ["exec", "ID", "--", "yes"],
     ["cp", "ID:/etc/services", "-"],
     ["stats", "--interval", "10ms"],
@@ -131,6 +130,18 @@ describe("a reader that leaves", () => {
     expect(stderr.toString()).toBe("");
     // Short output is written before anybody could leave.
     expect([0, 141]).toContain(status);
+  });
+
+  test("before the first word ends what would go on for ever", () => {
+    // What has no reader any more is told so when it writes, and events that all came before the reader left say nothing.
+    const script = 'mkfifo "$0" && { : <"$0" & } && exec 4>"$0" && wait $! && "$@" >&4';
+    const argv = atollArgv(["events", "--from", "0"]);
+    const { status, stderr } = spawnSync("bash", ["-c", script, `${server.dataDir}/left`, ...argv], {
+      env: atollEnvironment(server),
+      timeout: 60_000,
+    });
+    expect(stderr.toString()).toBe("");
+    expect(status).toBe(141);
   });
 });
 
