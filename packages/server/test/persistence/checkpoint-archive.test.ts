@@ -173,7 +173,6 @@ describe("a store that fails", () => {
 
   test.for(["before", "after", "for good"] as const)(
     "at any call (%s) leaves a checkpoint that is published or not, and the next attempt sends no part twice",
-    { timeout: 120_000 },
     async (when) => {
       for (let failing = 1; ; failing += 1) {
         const real = await makeStore();

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { SandboxId } from "@atoll/protocol";
 import type { ObjectStore } from "@atoll/storage";
-import { beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { CheckpointCollector, type SandboxStanding } from "../../src/persistence/checkpoint-collector.ts";
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { log, makeMachine, makeStore, otherId, recordOf, sandboxId, type Machine } from "./archive-lab.ts";
@@ -94,7 +94,7 @@ test("a publish lets go of what has expired since, of this sandbox only", async 
   await publish(otherId, 3);
   const one = collector();
   one.published(sandboxId);
-  await vi.waitFor(async () => expect(await numbersOf(sandboxId)).toEqual([2, 3]), { timeout: 60_000 });
+  await expect.poll(() => numbersOf(sandboxId)).toEqual([2, 3]);
   await one.close();
   expect(await numbersOf(otherId)).toEqual([1, 2, 3]);
 });
@@ -186,44 +186,40 @@ async function assertNeeded(...ids: SandboxId[]): Promise<void> {
   }
 }
 
-test(
-  "a collector that dies at any call takes nothing that is needed, and others end its work",
-  { timeout: 120_000 },
-  async () => {
-    await publish(otherId, 1, await publish(sandboxId, 4));
-    standings.set(sandboxId, { isKilled: false, current: 1 });
-    const deaths = { put: 0, remove: 0 };
-    // One look retires, the next condemns what is needed by nobody any more, and the last removes it.
-    for (let look = 0; look < 3; look += 1) {
-      for (let failing = 1; ; failing += 1) {
-        let calls = 0;
-        const dying = watchStore(store, {
-          before: ({ name }) => {
-            if (++calls < failing) return;
-            if (calls === failing && (name === "put" || name === "remove")) deaths[name] += 1;
-            throw new Error("The server is killed");
-          },
-        });
-        const died = await collector(dying, { keepLast: 1, keepForMs: 0 })
-          .collect()
-          .then(
-            () => false,
-            () => true,
-          );
-        await assertNeeded(sandboxId, otherId);
-        if (!died) break;
-      }
-      nowMs += graceMs + 1;
+test("a collector that dies at any call takes nothing that is needed, and others end its work", async () => {
+  await publish(otherId, 1, await publish(sandboxId, 4));
+  standings.set(sandboxId, { isKilled: false, current: 1 });
+  const deaths = { put: 0, remove: 0 };
+  // One look retires, the next condemns what is needed by nobody any more, and the last removes it.
+  for (let look = 0; look < 3; look += 1) {
+    for (let failing = 1; ; failing += 1) {
+      let calls = 0;
+      const dying = watchStore(store, {
+        before: ({ name }) => {
+          if (++calls < failing) return;
+          if (calls === failing && (name === "put" || name === "remove")) deaths[name] += 1;
+          throw new Error("The server is killed");
+        },
+      });
+      const died = await collector(dying, { keepLast: 1, keepForMs: 0 })
+        .collect()
+        .then(
+          () => false,
+          () => true,
+        );
+      await assertNeeded(sandboxId, otherId);
+      if (!died) break;
     }
-    expect(deaths.put).toBeGreaterThan(2);
-    expect(deaths.remove).toBeGreaterThan(2);
-    expect(await numbersOf(sandboxId)).toEqual([1, 4]);
-    const images: string[] = [];
-    for await (const { key } of store.list(`checkpoints/${sandboxId}/`)) if (key.includes("/memory/")) images.push(key);
-    expect(images.map((key) => key.split("/")[2])).toEqual(["1", "4"]);
-    await assertWhole(sandboxId, otherId);
-  },
-);
+    nowMs += graceMs + 1;
+  }
+  expect(deaths.put).toBeGreaterThan(2);
+  expect(deaths.remove).toBeGreaterThan(2);
+  expect(await numbersOf(sandboxId)).toEqual([1, 4]);
+  const images: string[] = [];
+  for await (const { key } of store.list(`checkpoints/${sandboxId}/`)) if (key.includes("/memory/")) images.push(key);
+  expect(images.map((key) => key.split("/")[2])).toEqual(["1", "4"]);
+  await assertWhole(sandboxId, otherId);
+});
 
 test("a closed collector does nothing more", async () => {
   await publish(sandboxId, 3);
