@@ -22,27 +22,30 @@ function promises(page: string): string[] {
   return [...page.matchAll(/console\.log\(.*\);? \/\/ (.*)$/gm)].map(([, text = ""]) => text);
 }
 
-test.for(["engine", "persistence"])("the blocks of docs/%s.md run, and print what their comments say", async (name) => {
-  const dataDir = await makeDataDir();
-  const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
-  // Beside the sources, so that the packages are found.
-  const script = join(repositoryRoot, "tests", "e2e", `.${name}-page-${process.pid}.ts`);
-  await writeFile(script, programOf(page, { dataDir, guestPath: guestBinaryPath() }));
-  try {
-    const program = await startHostProcess(process.execPath, ["--conditions=source", "--import", "tsx", script], {
-      signal: AbortSignal.timeout(120_000),
-      cwd: repositoryRoot,
-    });
-    const { exitCode, stdout, stderr } = await finish(program);
-    expect(stderr.toString()).toBe("");
-    expect(exitCode).toBe(0);
-    const printed = stdout
-      .toString()
-      .split("\n")
-      .map((text) => text.trim());
-    expect(printed.filter((text) => text !== "")).toEqual(promises(page));
-  } finally {
-    await rm(script, { force: true });
-    await rm(dataDir, { recursive: true, force: true });
-  }
-});
+test.for(["engine", "persistence", "transfer"])(
+  "the blocks of docs/%s.md run, and print what their comments say",
+  async (name) => {
+    const dataDir = await makeDataDir();
+    const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
+    // Beside the sources, so that the packages are found.
+    const script = join(repositoryRoot, "tests", "e2e", `.${name}-page-${process.pid}.ts`);
+    await writeFile(script, programOf(page, { dataDir, guestPath: guestBinaryPath() }));
+    try {
+      const program = await startHostProcess(process.execPath, ["--conditions=source", "--import", "tsx", script], {
+        signal: AbortSignal.timeout(120_000),
+        cwd: repositoryRoot,
+      });
+      const { exitCode, stdout, stderr } = await finish(program);
+      expect(stderr.toString()).toBe("");
+      expect(exitCode).toBe(0);
+      const printed = stdout
+        .toString()
+        .split("\n")
+        .map((text) => text.trim());
+      expect(printed.filter((text) => text !== "")).toEqual(promises(page));
+    } finally {
+      await rm(script, { force: true });
+      await rm(dataDir, { recursive: true, force: true });
+    }
+  },
+);

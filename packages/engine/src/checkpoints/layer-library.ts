@@ -3,7 +3,6 @@ import { access, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs
 import { join } from "node:path";
 import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
-import { run } from "../process/run.ts";
 import { syncDirectory, syncFilesystem, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";

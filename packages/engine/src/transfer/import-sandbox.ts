@@ -1,4 +1,4 @@
-import { mkdir, rename } from "node:fs/promises";
+import { constants, copyFile, mkdir } from "node:fs/promises";
 import {
   CheckpointManifest,
   ImportedRecord,
@@ -26,7 +26,7 @@ export interface SandboxImport {
   manifest: CheckpointManifest;
   /** With the files of the memory image, named as in the manifest. On the same filesystem as the data directory; it is moved from there. */
   memoryDir: string;
-  /** The archive that the manifest names, if it does. Moved, as the memory is. */
+  /** The archive that the manifest names, if it does. */
   owner?: string | undefined;
   /** Archives of those layers that are not here. */
   layers: { part: LayerPart; archive: string }[];
@@ -148,7 +148,7 @@ async function bringInOwner(
   const layout = context.layout.sandbox(manifest.sandboxId);
   await mkdir(layout.ownerDir, { mode: 0o700 });
   await unpackOwner(context, { manifest, owner }, layout.ownerDir, signal);
-  if (owner !== undefined) await rename(owner, layout.checkpoint(manifest.n).ownerFile);
+  if (owner !== undefined) await copyFile(owner, layout.checkpoint(manifest.n).ownerFile, constants.COPYFILE_FICLONE);
 }
 
 async function bringInLayer({ context, from, template, signal }: Arrival, part: LayerPart): Promise<void> {
