@@ -13,6 +13,9 @@
 #define ARCHIVE_MAGIC "atollpk1"
 #define ARCHIVE_MAGIC_SIZE 8
 
+/* How a tool of the host says that there is no room for what it should write. */
+#define EXIT_NO_SPACE 4
+
 enum archive_tag {
     TAG_TREE = 'T',
     TAG_DIRECTORY = 'D',

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "archive.h"
 #include "walk.h"
 
 /* A deeper tree is not merged: each level takes some of the stack. */
@@ -196,6 +197,7 @@ int merge_main(int argc, char **argv) {
     umask(0);
     if (merge_all(argc, argv))
         return 0;
-    fprintf(stderr, "Cannot merge %s and %s: %s\n", argv[0], argv[1], strerror(errno));
-    return 1;
+    int error = errno;
+    fprintf(stderr, "Cannot merge %s and %s: %s\n", argv[0], argv[1], strerror(error));
+    return error == ENOSPC || error == EDQUOT ? EXIT_NO_SPACE : 1;
 }

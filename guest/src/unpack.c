@@ -11,8 +11,6 @@
 #include "unpack_nodes.h"
 #include "walk.h"
 
-#define EXIT_NO_SPACE 4
-
 /* The last name in the directory that is being filled: names are in order, so none comes twice. */
 static char last[ARCHIVE_NAME_MOST + 1];
 

@@ -119,3 +119,24 @@ test("a sandbox whose memory has no room on the disk is not paused, and runs on"
   expect((await api.ask("GET", `${path}/commands/${waiting.id}/wait`)).body).toMatchObject({ exitCode: 5 });
   expect((await api.run(sandbox.id, { shell: "sha256sum /dev/shm/memory" })).stdout).toBe(digest);
 });
+
+test("files that have no room on the disk are not saved, and the sandbox that has them runs on", async () => {
+  const { sandbox } = await api.create();
+  const path = `/sandboxes/${sandbox.id}`;
+  await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >large" });
+  const waiting = await api.start(sandbox.id, { shell: "read go; exit 5", stdin: true });
+  for (const leavingBytes of [2 * 1024 * 1024, 12 * 1024 * 1024]) {
+    await fillDisk({ leavingBytes });
+    const refused = await api.ask("POST", `${path}/snapshots`, { name: "large" });
+    expect([refused.status, refused.body.error?.code]).toEqual([507, "no_space"]);
+    await emptyDisk();
+  }
+  expect((await api.ask("GET", "/snapshots/large")).status).toBe(404);
+  expect((await api.ask("POST", `${path}/snapshots`, { name: "large" })).status).toBe(201);
+  await fillDisk({ leavingBytes: 12 * 1024 * 1024 });
+  const created = await api.ask("POST", "/sandboxes", { driver: "local", snapshot: "large" });
+  expect([created.status, created.body.error?.code]).toEqual([507, "no_space"]);
+  await emptyDisk();
+  expect((await api.fetch("POST", `${path}/commands/${waiting.id}/stdin`, { body: "go\n" })).status).toBe(200);
+  expect((await api.ask("GET", `${path}/commands/${waiting.id}/wait`)).body).toMatchObject({ exitCode: 5 });
+});

@@ -2,6 +2,8 @@ import { SandboxError } from "@atoll/protocol";
 import { run } from "../process/run.ts";
 
 const mergeTimeoutMs = 30 * 60_000;
+/** As the guest's binary says it. */
+const exitNoSpace = 4;
 
 export interface MergeOrder {
   /** Directories, as overlayfs would mount them. */
@@ -15,10 +17,12 @@ export interface MergeOrder {
   below: readonly string[];
 }
 
-/** One directory that is to those below it what two of them are together. `mergerPath`: the guest's binary. Rejects with `storage_failed`. */
+/** One directory that is to those below it what two of them are together. `mergerPath`: the guest's binary. Rejects with `no_space` or `storage_failed`. */
 export async function mergeLayers(mergerPath: string, order: MergeOrder, signal: AbortSignal): Promise<void> {
   const { lower, upper, target, links, below } = order;
   const words = ["merge", lower, upper, target, links, ...below];
   const { exitCode, stderr } = await run(mergerPath, words, { signal, timeoutMs: mergeTimeoutMs });
-  if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make a layer: ${stderr.trim()}`);
+  if (exitCode === 0) return;
+  const code = exitCode === exitNoSpace ? "no_space" : "storage_failed";
+  throw new SandboxError(code, `Cannot make a layer: ${stderr.trim()}`);
 }

@@ -1,0 +1,153 @@
+import { createHash } from "node:crypto";
+import { readdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { SnapshotInfo, SandboxId, SnapshotName, TemplateName, type KeyCreated } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { writeHeader } from "../../packages/server/src/snapshots/snapshot-file.ts";
+import { ApiClient } from "../support/api-client.ts";
+import { runAtoll } from "../support/atoll-command.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+const deadline = { timeout: 180_000 };
+let here: TestServer;
+let there: TestServer;
+let api: ApiClient;
+
+beforeAll(async () => {
+  [here, there] = await Promise.all([startTestServer(), startTestServer()]);
+  api = new ApiClient(here.url, here.key);
+}, 120_000);
+
+afterAll(async () => {
+  await here?.dispose();
+  await there?.dispose();
+});
+
+/** What a command prints that succeeds and has nothing to complain about. */
+async function atoll(server: TestServer, ...words: string[]): Promise<string> {
+  const { exitCode, stdout, stderr } = await runAtoll(server, words);
+  expect({ words, exitCode, stderr }).toEqual({ words, exitCode: 0, stderr: "" });
+  return stdout.trim();
+}
+
+test("a snapshot of one server is what a sandbox of another begins with, over the command line", deadline, async () => {
+  const { sandbox } = await api.create();
+  await api.run(sandbox.id, { shell: "echo from here >note; ln note twin; rm /etc/hosts", user: "root" });
+  const file = join(here.dataDir, "work.atoll");
+  expect(await atoll(here, "snapshot", "create", sandbox.id, "work")).toBe("work");
+  expect(await atoll(here, "snapshot", "ls")).toMatch(/^work\thost\t\S+\t\d+$/);
+  expect(await atoll(here, "snapshot", "export", "work", file)).toBe(file);
+  expect(await atoll(there, "snapshot", "import", "again", file)).toBe("again");
+  const [first, second] = await Promise.all([
+    atoll(here, "snapshot", "show", "--json", "work"),
+    atoll(there, "snapshot", "show", "--json", "again"),
+  ]).then((texts) => texts.map((text) => SnapshotInfo.parse(JSON.parse(text))));
+  expect(second?.sha256).toBe(first?.sha256);
+  const id = await atoll(there, "create", "--driver", "local", "--snapshot", "again");
+  const { stdout } = await new ApiClient(there.url, there.key).run(SandboxId.parse(id), {
+    shell: "cd ~root; cat note; stat -c %h twin; ls /etc/hosts 2>/dev/null",
+    user: "root",
+  });
+  expect(stdout).toBe("from here\n2\n");
+  expect(await atoll(there, "snapshot", "rm", "again")).toBe("again");
+  expect(await atoll(here, "snapshot", "show", "work")).toContain(sandbox.id);
+  await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
+});
+
+test("a paused sandbox stays paused while its files are saved, and a new one has them", deadline, async () => {
+  const { sandbox } = await api.create({ driver: "gvisor" });
+  await api.run(sandbox.id, { shell: "echo before >note" });
+  await api.ask("POST", `/sandboxes/${sandbox.id}/pause`, {});
+  const taken = await api.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "asleep" });
+  expect(taken.status).toBe(201);
+  expect((await api.ask("GET", `/sandboxes/${sandbox.id}`)).body).toMatchObject({ state: "paused" });
+  const copy = await api.create({ driver: "gvisor", snapshot: "asleep" });
+  expect((await api.run(copy.sandbox.id, { shell: "cat note" })).stdout).toBe("before\n");
+  await Promise.all([sandbox, copy.sandbox].map(({ id }) => api.ask("DELETE", `/sandboxes/${id}`)));
+});
+
+test("a key that sees only its own has nothing of others, and its own events", deadline, async () => {
+  const make = async (name: string): Promise<ApiClient> =>
+    api.as((await api.ask<KeyCreated>("POST", "/keys", { name })).body.secret);
+  const [one, two] = [await make("one"), await make("two")];
+  const { sandbox } = await one.create();
+  await one.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "private" });
+  const names = async (client: ApiClient): Promise<string[]> =>
+    (await client.ask<{ snapshots: SnapshotInfo[] }>("GET", "/snapshots")).body.snapshots.map(({ name }) => name);
+  expect([await names(one), await names(two)]).toEqual([["private"], []]);
+  expect(await names(api)).toContain("private");
+  for (const [method, path] of [
+    ["GET", "/snapshots/private"],
+    ["GET", "/snapshots/private/file"],
+    ["DELETE", "/snapshots/private"],
+  ] as const) {
+    expect((await two.ask(method, path)).body.error?.code).toBe("not_found");
+  }
+  const created = await two.ask("POST", "/sandboxes", { driver: "local", snapshot: "private" });
+  expect(created.body.error?.code).toBe("not_found");
+  expect((await two.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "x" })).body.error?.code).toBe(
+    "not_found",
+  );
+  expect((await one.ask("DELETE", "/snapshots/private")).status).toBe(204);
+  await one.ask("DELETE", `/sandboxes/${sandbox.id}`);
+});
+
+describe("a file that was made to do harm", () => {
+  const sealed = (archive: Buffer, files: { sizeBytes?: number } = {}): Buffer => {
+    const seal = { sizeBytes: archive.byteLength, sha256: createHash("sha256").update(archive).digest("hex") };
+    const header = writeHeader({
+      version: 1,
+      name: SnapshotName.parse("evil"),
+      template: TemplateName.parse("host"),
+      base: TemplateName.parse("host"),
+      sandboxId: SandboxId.parse("e".repeat(20)),
+      createdAtMs: 0,
+      files: { ...seal, ...files, trees: 2 },
+      stored: { ...seal, encoding: "plain" },
+    });
+    return Buffer.concat([header, archive]);
+  };
+  const tag = (letter: string, ...parts: Buffer[]): Buffer => Buffer.concat([Buffer.from(letter), ...parts]);
+  const name = (text: string): Buffer => {
+    const length = Buffer.alloc(2);
+    length.writeUInt16LE(text.length);
+    return Buffer.concat([length, Buffer.from(text)]);
+  };
+
+  test.for<[what: string, file: Buffer]>([
+    ["is no archive", sealed(Buffer.from("#!/bin/sh\nreboot\n"))],
+    ["is an archive that ends at once", sealed(Buffer.from("atollpk1"))],
+    ["has a name that leads out", sealed(Buffer.concat([Buffer.from("atollpk1"), tag("T"), tag("D", name(".."))]))],
+    ["promises other files than it has", sealed(Buffer.from("atollpk1Z"), { sizeBytes: 5 })],
+    ["is a sparse bomb of a header", Buffer.from(`atoll-snapshot 1 99999 ${"0".repeat(64)}\n`)],
+  ])("and %s is refused, and nothing is left of it", deadline, async ([, file]) => {
+    const answer = await api.fetch("PUT", "/snapshots/evil/file", { body: file });
+    expect([answer.status, ((await answer.json()) as { error: { code: string } }).error.code]).toEqual([
+      400,
+      "invalid_argument",
+    ]);
+    expect((await api.ask("GET", "/snapshots/evil")).status).toBe(404);
+    for (const dir of ["snapshots", "copies"]) {
+      expect(await readdir(join(here.dataDir, dir)).catch(() => [])).toEqual([]);
+    }
+  });
+
+  test("by one byte is refused", deadline, async () => {
+    const { sandbox } = await api.create();
+    await api.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "sound" });
+    const path = join(here.dataDir, "sound.atoll");
+    const file = Buffer.from(await (await api.fetch("GET", "/snapshots/sound/file")).arrayBuffer());
+    file[file.byteLength - 1] = (file.at(-1) ?? 0) ^ 0xff;
+    await writeFile(path, file);
+    const { exitCode, stderr } = await runAtoll(here, ["snapshot", "import", "unsound", path]);
+    expect([exitCode, stderr]).toEqual([1, expect.stringContaining("its bytes are not what was exported")]);
+    await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+});
+
+test("a server that keeps no snapshots says which setting is the reason", deadline, async () => {
+  await using without = await startTestServer({ flags: ["--snapshot-store", "none"] });
+  const client = new ApiClient(without.url, without.key);
+  const { body, status } = await client.ask("GET", "/snapshots");
+  expect([status, body.error?.code, body.error?.details]).toEqual([501, "unsupported", { setting: "snapshotStore" }]);
+});
