@@ -119,8 +119,8 @@ describe("after a crash", () => {
       const by = { keyId: "test", idempotencyKey: "the one" };
       const again = await host.manager.create(request, by);
       expect(again.sandbox.id).toBe(created);
-      expect(host.manager.verifyToken(again.sandbox.id, again.token)).toBe(true);
-      expect(host.manager.verifyToken(again.sandbox.id, `${again.token}x`)).toBe(false);
+      expect(host.manager.access.verifyToken(again.sandbox.id, again.token)).toBe(true);
+      expect(host.manager.access.verifyToken(again.sandbox.id, `${again.token}x`)).toBe(false);
       const other = CreateSandbox.parse({ driver: "local", labels: { a: "b" } });
       await expect(host.manager.create(other, by)).rejects.toMatchObject({ code: "invalid_argument" });
       expect(host.manager.events.cursor).toBeGreaterThanOrEqual(2);

@@ -100,13 +100,13 @@ describe("a hold", () => {
     const id = await createIn(manager);
     expect(await manager.hold(id, { holder: "me", ttlMs: 60_000 })).toMatchObject({ heldBy: "me" });
     await expect(manager.hold(id, { holder: "you", ttlMs: 1_000 })).rejects.toMatchObject({ code: "in_use" });
-    expect(() => manager.assertFree(id, undefined)).toThrow(expect.objectContaining({ code: "in_use" }));
-    manager.assertFree(id, "me");
+    expect(() => manager.access.assertFree(id, undefined)).toThrow(expect.objectContaining({ code: "in_use" }));
+    manager.access.assertFree(id, "me");
     await expect(manager.unhold(id, "you")).rejects.toMatchObject({ code: "in_use" });
     expect((await manager.unhold(id, "me")).heldBy).toBeUndefined();
     await manager.hold(id, { holder: "you", ttlMs: 1 });
     await expect.poll(() => manager.get(id).heldBy).toBeUndefined();
-    manager.assertFree(id, undefined);
+    manager.access.assertFree(id, undefined);
   });
 });
 
@@ -152,10 +152,10 @@ test("a token opens its own sandbox only", async () => {
     manager.create(request, { keyId: "test" }),
     manager.create(request, { keyId: "test" }),
   ]);
-  expect(manager.verifyToken(one.sandbox.id, one.token)).toBe(true);
-  expect(manager.verifyToken(two.sandbox.id, one.token)).toBe(false);
+  expect(manager.access.verifyToken(one.sandbox.id, one.token)).toBe(true);
+  expect(manager.access.verifyToken(two.sandbox.id, one.token)).toBe(false);
   await manager.kill(one.sandbox.id);
-  expect(manager.verifyToken(one.sandbox.id, one.token)).toBe(false);
+  expect(manager.access.verifyToken(one.sandbox.id, one.token)).toBe(false);
 });
 
 test("a one-off run gives its result and leaves nothing", async () => {

@@ -140,6 +140,11 @@ export class Engine {
     return new CheckpointStore(this.#life(id).parts.layout).list();
   }
 
+  /** The smallest number that its next checkpoint can have. */
+  async nextCheckpoint(id: SandboxId): Promise<number> {
+    return new CheckpointStore(this.#life(id).parts.layout).next();
+  }
+
   /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
   async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
     return removeCheckpoint(this.#context, this.#life(id), checkpoint);

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
+import { ServerRef, TakenOver } from "./sandbox-api.ts";
 import { EndReason } from "./sandbox.ts";
 import { SnapshotName } from "./snapshot.ts";
 
@@ -51,6 +52,20 @@ export const ApiEvent = z.discriminatedUnion("type", [
   }),
   z.strictObject({ ...base, type: z.literal("snapshot.created"), name: SnapshotName, owner: z.string() }),
   z.strictObject({ ...base, type: z.literal("snapshot.removed"), name: SnapshotName, owner: z.string() }),
+  /** Its server went silent; it goes on here from what was last stored. */
+  z.strictObject({ ...onSandbox, type: z.literal("sandbox.taken_over"), ...TakenOver.shape }),
+  /** Saved and given to a server that asked for it. */
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("sandbox.handed_over"),
+    toServer: ServerRef,
+    checkpoint: z.int().min(1),
+    phases: PhaseTimes,
+  }),
+  /** This server may not run it any more, and has stopped it. */
+  z.strictObject({ ...onSandbox, type: z.literal("sandbox.lease_lost"), because: z.string() }),
+  /** What was here of it is outdated, and was removed: it lives elsewhere, or was killed there. */
+  z.strictObject({ ...onSandbox, type: z.literal("sandbox.copy_dropped"), because: z.string() }),
   z.strictObject({
     ...base,
     type: z.literal("security.refused"),

@@ -69,6 +69,8 @@ export {
   type SandboxPaused,
   type SandboxResumed,
   type UpdateSandboxInput,
+  ServerRef,
+  TakenOver,
 } from "./sandbox-api.ts";
 export { SnapshotInfo, SnapshotName } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

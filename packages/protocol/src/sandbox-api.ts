@@ -35,6 +35,8 @@ export const CreateSandbox = z.strictObject({
   egress: EgressPolicy.prefault({}),
   /** In the environment of every command. */
   env: z.record(z.string().regex(/^[^=\0]+$/), z.string()).default({}),
+  /** It outlives its server: what a pause saves goes to the server's stores, and any server that shares them can go on with it. */
+  persistent: z.boolean().default(false),
 });
 export type CreateSandbox = z.output<typeof CreateSandbox>;
 export type CreateSandboxInput = z.input<typeof CreateSandbox>;
@@ -44,6 +46,20 @@ export const UpdateSandbox = z.strictObject({
   labels: Labels.optional(),
 });
 export type UpdateSandboxInput = z.input<typeof UpdateSandbox>;
+
+/** A server, as others know it. */
+export const ServerRef = z.strictObject({ id: z.string().min(1).max(200), url: z.string().max(2048) });
+export type ServerRef = z.infer<typeof ServerRef>;
+
+/** Another server had it, and went silent: what happened after its last stored checkpoint is not there. */
+export const TakenOver = z.strictObject({
+  fromServer: ServerRef,
+  /** What it goes on from, and when that was saved. */
+  checkpoint: z.int().min(1),
+  createdAtMs: z.int(),
+  takenAtMs: z.int(),
+});
+export type TakenOver = z.infer<typeof TakenOver>;
 
 export const SandboxInfo = z.strictObject({
   id: SandboxId,
@@ -62,7 +78,13 @@ export const SandboxInfo = z.strictObject({
   /** Set while one client has it for itself. */
   heldBy: z.string().optional(),
   reason: EndReason.optional(),
+  /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
   runningCommands: z.int(),
+  persistent: z.boolean(),
+  /** Which one has it. Absent of a persistent one that is paused: any may go on with it. */
+  server: ServerRef.optional(),
+  /** The last time that this happened. */
+  takenOver: TakenOver.optional(),
 });
 export type SandboxInfo = z.infer<typeof SandboxInfo>;
 

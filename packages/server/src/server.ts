@@ -3,11 +3,10 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
-import { SandboxError, type SandboxId } from "@atoll/protocol";
+import { SandboxError } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { Gate } from "./auth/gate.ts";
 import { KeyStore } from "./auth/key-store.ts";
-import { canSee, type Principal } from "./auth/principal.ts";
 import { SandboxQuota } from "./auth/sandbox-quota.ts";
 import type { Config } from "./config/config.ts";
 import type { ReadConfig } from "./config/read-config.ts";
@@ -18,6 +17,7 @@ import { createHandlers } from "./http/create-handlers.ts";
 import { answerPlainly, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
+import { openServerPersistence, type ServerPersistence } from "./persistence/server-persistence.ts";
 import { openServerStores, type ServerStores } from "./persistence/server-stores.ts";
 import { PortProxy } from "./ports/port-proxy.ts";
 import { PortTokens } from "./ports/port-tokens.ts";
@@ -52,6 +52,7 @@ export class Server {
   #watches: WatchHub;
   #spans: EventSpans;
   #stores: ServerStores;
+  #persistence: ServerPersistence;
   #config: Config;
   #stopping: AbortController;
   #closing: Promise<void> | undefined;
@@ -66,6 +67,7 @@ export class Server {
     watches: WatchHub;
     spans: EventSpans;
     stores: ServerStores;
+    persistence: ServerPersistence;
     config: Config;
     stopping: AbortController;
   }) {
@@ -79,6 +81,7 @@ export class Server {
     this.#watches = parts.watches;
     this.#spans = parts.spans;
     this.#stores = parts.stores;
+    this.#persistence = parts.persistence;
     this.#config = parts.config;
     this.#stopping = parts.stopping;
   }
@@ -90,7 +93,10 @@ export class Server {
     const tracing = await openTracing(config.otlpEndpoint, log);
     const spans = new EventSpans(tracing);
     const stores = await openServerStores(config);
-    const opened = await openManager(config, log, spans).catch(async (error: unknown) => {
+    let url = "";
+    const baseUrl = (): string => config.publicUrl ?? url;
+    const persistence = await openServerPersistence({ config, log, stores, baseUrl });
+    const opened = await openManager({ config, log, spans, persistence }).catch(async (error: unknown) => {
       await stores.close();
       throw error;
     });
@@ -100,11 +106,10 @@ export class Server {
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
       const secret = await ServerSecret.load(config.dataDir);
       const stopping = new AbortController();
-      let url = "";
-      const baseUrl = (): string => config.publicUrl ?? url;
       const ports = new PortProxy({
         dial: (id, port, options) => manager.dial(id, port, options),
         tokens: new PortTokens(secret.keyFor("port tokens")),
+        meet: (id) => manager.access.meet(id),
         isPublic: (id, port) => unlessGone(() => manager.isPortPublic(id, port)) ?? false,
         baseUrl,
         domains: config.portDomains,
@@ -113,8 +118,13 @@ export class Server {
       const signedFiles = new SignedFiles({
         signer,
         files: async (id) => {
-          await manager.sleep.wake(id);
-          return manager.files(id);
+          const leave = await manager.access.enter(id, stopping.signal);
+          try {
+            await manager.sleep.wake(id);
+            return manager.files(id);
+          } finally {
+            leave();
+          }
         },
         onUse: ({ grant, bytes, error }) =>
           manager.audit.write({
@@ -133,11 +143,14 @@ export class Server {
         tell: (event) => manager.events.tell(event),
         log,
       });
+      manager.engine.events.listen((event) => {
+        if (event.type === "state" && event.to === "released") ports.close(event.sandboxId);
+      });
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
       const gate = new Gate({
         keys,
-        verifyToken: (id, token) => manager.verifyToken(id, token),
+        verifyToken: (id, token) => manager.access.verifyToken(id, token),
         onRefused: ({ what, because }) => {
           metrics.refused();
           manager.events.tell({ type: "security.refused", what, because });
@@ -164,9 +177,12 @@ export class Server {
         handlers: createHandlers(parts),
         gate,
         sandboxes: {
-          assertSees: (principal, id) => assertSees(manager, principal, id),
-          assertFree: (id, holder) => manager.assertFree(id, holder),
-          open: (id) => manager.open(id),
+          meet: (id) => manager.access.meet(id),
+          isHere: (id) => manager.access.isHere(id),
+          enter: (id, signal) => manager.access.enter(id, signal),
+          open: (id) => manager.access.open(id),
+          assertSees: (principal, id) => manager.access.assertSees(principal, id),
+          assertFree: (id, holder) => manager.access.assertFree(id, holder),
           wake: (id) => manager.sleep.wake(id),
         },
         audit: (entry) => manager.audit.write(entry),
@@ -178,12 +194,15 @@ export class Server {
       });
       const webSockets = new WebSockets({
         gate,
-        assertSees: (principal, id) => assertSees(manager, principal, id),
+        assertSees: (principal, id) => manager.access.assertSees(principal, id),
+        meet: (id) => manager.access.meet(id),
         sources: {
           command: (id, commandId) => manager.command(id, commandId),
-          assertNotHeld: (id, holder) => manager.assertFree(id, holder),
+          assertNotHeld: (id, holder) => manager.access.assertFree(id, holder),
           files: (id) => manager.files(id),
-          open: (id) => manager.open(id),
+          isHere: (id) => manager.access.isHere(id),
+          enter: (id, signal) => manager.access.enter(id, signal),
+          open: (id) => manager.access.open(id),
           wake: (id) => manager.sleep.wake(id),
           watches,
           events: (principal, options) => visibleEvents(manager, principal, options),
@@ -203,9 +222,25 @@ export class Server {
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
       snapshots.collect();
-      return new Server({ url, app, manager, keys, ports, snapshots, watches, spans, stores, config, stopping });
+      manager.lasting.begin();
+      persistence.start();
+      return new Server({
+        url,
+        app,
+        manager,
+        keys,
+        ports,
+        snapshots,
+        watches,
+        spans,
+        stores,
+        persistence,
+        config,
+        stopping,
+      });
     } catch (error) {
       await manager.shutdown();
+      await persistence.close();
       await stores.close();
       await spans.close();
       throw error;
@@ -236,6 +271,7 @@ export class Server {
     await this.#snapshots.close();
     await this.#manager.shutdown({ killAll, pauseAll: this.#config.pauseOnExit });
     await this.#keys.close();
+    await this.#persistence.close();
     await this.#stores.close();
     await this.#spans.close();
   }
@@ -245,16 +281,25 @@ export class Server {
   }
 }
 
-async function openManager(
-  config: Config,
-  log: Log,
-  spans: EventSpans,
-): Promise<{ manager: SandboxManager; egress: EgressGates }> {
+interface ManagerParts {
+  config: Config;
+  log: Log;
+  spans: EventSpans;
+  persistence: ServerPersistence;
+}
+
+async function openManager({
+  config,
+  log,
+  spans,
+  persistence,
+}: ManagerParts): Promise<{ manager: SandboxManager; egress: EgressGates }> {
   let resolveManager: (manager: SandboxManager) => void = () => undefined;
   const opened = new Promise<SandboxManager>((resolve) => {
     resolveManager = resolve;
   });
   const manager = await SandboxManager.open({
+    persistence,
     dataDir: config.dataDir,
     guestPath: config.guestPath,
     runscPath: config.runscPath,
@@ -286,19 +331,9 @@ function egressOf(manager: SandboxManager): EgressGates {
     },
   });
   manager.engine.events.listen((event) => {
-    if (event.type === "state" && event.to === "killed") egress.forget(event.sandboxId);
+    if (event.type === "state" && (event.to === "killed" || event.to === "released")) egress.forget(event.sandboxId);
   });
   return egress;
-}
-
-/** One that may not be seen is refused in the words of one that is not there. */
-function assertSees(manager: SandboxManager, principal: Principal, id: SandboxId): void {
-  const sandbox = manager.get(id);
-  if (canSee(principal, sandbox)) return;
-  throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-    suggestion: "It never was, or it has been killed.",
-    details: { sandboxId: id },
-  });
 }
 
 function metricsOf(manager: SandboxManager): Metrics {
@@ -309,6 +344,7 @@ function metricsOf(manager: SandboxManager): Metrics {
       return counts;
     },
     runningCommands: () => manager.counts().runningCommands,
+    moves: () => manager.lasting.moves,
     pooled: () => manager.counts().pooled,
     lastEvent: () => manager.events.cursor,
   });

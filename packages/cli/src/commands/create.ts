@@ -23,6 +23,7 @@ interface CreateOptions {
   onTimeout?: "kill" | "pause";
   allow?: string[];
   deny?: string[];
+  persistent?: boolean;
 }
 
 export function createCommand(cli: Cli): Command {
@@ -32,6 +33,7 @@ export function createCommand(cli: Cli): Command {
       "atoll create --memory 2g --cpus 1 --label job=42",
       "atoll create --allow pypi.org --allow '*.pythonhosted.org:443'",
       "id=$(atoll create --lifetime 1h)",
+      "atoll create --persistent --idle 10m --on-timeout pause",
     ],
   })
     .option("--template <name>", 'what to start from (default: host); "atoll template ls" lists them')
@@ -56,6 +58,10 @@ export function createCommand(cli: Cli): Command {
       collect,
     )
     .option("--deny <rule>", "except this; may be repeated", collect)
+    .option(
+      "--persistent",
+      "what a pause saves goes to the stores: it outlives its server, and others can go on with it",
+    )
     .action(async (options: CreateOptions) => {
       const client = await cli.atoll();
       const creating = Sandbox.create({ ...requestFrom(options), client });
@@ -98,6 +104,7 @@ function requestFrom(options: CreateOptions): CreateSandboxInput {
     ...(options.label === undefined ? {} : { labels: options.label }),
     ...(options.env === undefined ? {} : { env: options.env }),
     ...(hasTimeouts ? { timeouts } : {}),
+    ...(options.persistent === undefined ? {} : { persistent: options.persistent }),
     ...(allow === undefined && deny === undefined ? {} : { egress: { allow: allow ?? [], deny: deny ?? [] } }),
   };
 }

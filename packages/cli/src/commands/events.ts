@@ -61,11 +61,15 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "egress.refused":
     case "security.refused":
     case "command.lost":
+    case "sandbox.lease_lost":
     case "events.lost":
       return "bad";
     case "limit.near":
+    case "sandbox.taken_over":
       return "busy";
     case "sandbox.state":
+    case "sandbox.handed_over":
+    case "sandbox.copy_dropped":
     case "command.started":
     case "command.ended":
     case "limit.eased":

@@ -1,4 +1,4 @@
-import type { SandboxInfo } from "@atoll/protocol";
+import type { SandboxInfo, TakenOver } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
@@ -20,7 +20,7 @@ export function infoCommand(cli: Cli): Command {
 }
 
 function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
-  const { limits, timeouts, egress } = info;
+  const { limits, timeouts, egress, takenOver } = info;
   const idle = timeouts.idleMs === undefined ? "never" : `after ${formatDuration(timeouts.idleMs)}`;
   const ends = info.endsAtMs === undefined ? "never" : `${formatTime(info.endsAtMs)} (${timeouts.onTimeout})`;
   return [
@@ -34,6 +34,9 @@ function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
     ["when idle", idle],
     ["owner", info.owner],
     ["held by", info.heldBy],
+    ["persistent", info.persistent ? "yes" : undefined],
+    ["server", info.server === undefined ? undefined : `${info.server.id} ${info.server.url}`.trim()],
+    ["taken over", takenOver === undefined ? undefined : howTakenOver(takenOver)],
     ["running commands", String(info.runningCommands)],
     ["memory", formatBytes(limits.memoryBytes)],
     ["cpus", String(limits.cpus)],
@@ -43,4 +46,8 @@ function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
     ["but not", egress.deny.length === 0 ? undefined : egress.deny.join(", ")],
     ...Object.entries(info.labels).map(([name, value]): Fact => [`label ${name}`, value]),
   ];
+}
+
+function howTakenOver({ fromServer, checkpoint, createdAtMs, takenAtMs }: TakenOver): string {
+  return `${formatTime(takenAtMs)} from ${fromServer.id}, as of checkpoint ${checkpoint} of ${formatTime(createdAtMs)}`;
 }

@@ -42,6 +42,7 @@ function columns(nowMs: number): Column<SandboxInfo>[] {
     { header: "STATE", cell: ({ state }) => state, tone: ({ state }) => toneOfState(state) },
     { header: "TEMPLATE", cell: ({ template }) => template },
     { header: "DRIVER", cell: ({ driver }) => driver },
+    { header: "LASTS", cell: ({ persistent }) => (persistent ? "yes" : "no") },
     {
       header: "CREATED",
       cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,

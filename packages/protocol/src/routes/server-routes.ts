@@ -2,7 +2,7 @@ import { z } from "zod";
 import { CreateKey, KeyCreated, KeyInfo } from "../auth.ts";
 import { SandboxId, TemplateName } from "../ids.ts";
 import { PortInfo, TemplateInfo } from "../sandbox-api.ts";
-import { Port } from "./params.ts";
+import { Id, Port } from "./params.ts";
 import type { Route } from "./route.ts";
 
 export const serverRoutes = {
@@ -92,6 +92,15 @@ export const serverRoutes = {
     verb: "events",
     query: z.strictObject({ cursor: z.coerce.number().int().min(0).optional(), sandboxId: SandboxId.optional() }),
     reply: "sse",
+  },
+  nudgeLease: {
+    method: "POST",
+    path: "/leases/:id/nudge",
+    summary: "Between servers: look at the lease of a sandbox now; it tells and changes nothing",
+    verb: "public",
+    params: Id,
+    reply: "empty",
+    status: 204,
   },
   showConfig: {
     method: "GET",

@@ -11,6 +11,8 @@ import {
 import { MockCommand, type MockProgram } from "./mock-command.ts";
 import { MockFiles } from "./mock-files.ts";
 
+const mockServer = { id: "mock", url: "http://mock" };
+
 /** A sandbox in memory. */
 export class MockSandbox {
   readonly files = new MockFiles();
@@ -37,12 +39,16 @@ export class MockSandbox {
       egress: request.egress,
       createdAtMs: Date.now(),
       owner: "mock",
+      persistent: request.persistent,
+      server: mockServer,
     };
   }
 
   info(): SandboxInfo {
     const running = [...this.commands.values()].filter(({ info }) => info.state === "running");
-    return { ...this.#info, runningCommands: running.length };
+    const { server, ...info } = this.#info;
+    const isStored = info.persistent && info.state === "paused";
+    return { ...info, ...(isStored || server === undefined ? {} : { server }), runningCommands: running.length };
   }
 
   change(changes: {

@@ -116,8 +116,9 @@ export class SandboxCommands {
     await abandonAll();
   }
 
-  detach(): void {
-    this.#refusal = new SandboxError("unavailable", "Cannot start a command: the server stops");
+  /** Nothing is stored any more, and whoever waits is told why. */
+  detach(because = new SandboxError("unavailable", "Cannot start a command: the server stops")): void {
+    this.#refusal = because;
     this.#isDetached = true;
     for (const command of this.#commands.values()) command.detach(this.#refusal);
   }

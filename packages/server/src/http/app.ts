@@ -37,11 +37,16 @@ export interface AppOptions {
   handlers: Handlers;
   gate: Gate;
   sandboxes: {
+    /** Finds out about one that is not here. */
+    meet(id: SandboxId): Promise<void>;
     /** Refuses, as if it were not there, a sandbox that the principal may not see. */
     assertSees(principal: Principal, id: SandboxId): void;
     /** Refuses while another client has it for itself. */
     assertFree(id: SandboxId, holder: string | undefined): void;
-    /** It is not idle until the result is called. */
+    /** Brings it here if another server has it, or none. It is not idle until the result is called. */
+    enter(id: SandboxId, signal: AbortSignal): Promise<() => void>;
+    isHere(id: SandboxId): boolean;
+    /** It is here, and not idle until the result is called. */
     open(id: SandboxId): () => void;
     /** Brings it back if it is paused. */
     wake(id: SandboxId): Promise<void>;
@@ -157,14 +162,17 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     config: ["public", "read", "events"].includes(route.verb) ? {} : { auditName: name },
     onRequest: async (request, reply) => {
       if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
-      admit(request, reply, name, route, options);
+      await admit(request, reply, name, route, options);
     },
     handler: async (request, reply) => {
       // The table types each handler; TypeScript cannot follow the union through the loop.
       const handle = options.handlers[name] as (call: unknown) => Promise<unknown>;
       const signal = leaving(reply);
       const waiting = AbortSignal.any([signal, options.stopping]);
-      const id = SandboxId.safeParse((request.params as { id?: unknown }).id).data;
+      const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
+      if (id !== undefined && !options.sandboxes.isHere(id)) {
+        reply.raw.once("close", await options.sandboxes.enter(id, waiting));
+      }
       if (id !== undefined && wakesSandbox(route)) await options.sandboxes.wake(id);
       const call = readCall(request, name, route, { signal, waiting, log: options.log });
       return sendReply(reply, route, await handle(call), {
@@ -182,31 +190,48 @@ function takesStream(name: RouteName): boolean {
   return typeof route.body === "string";
 }
 
+/** Those that only look, and those that end it, leave a sandbox where it is. */
+function needsSandbox(name: RouteName, { verb }: Route): boolean {
+  return verb !== "public" && name !== "getSandbox" && name !== "killSandbox";
+}
+
+function sandboxIdOf(request: FastifyRequest): SandboxId | undefined {
+  return SandboxId.safeParse((request.params as { id?: unknown }).id).data;
+}
+
 /** Before the body is looked at: a stranger's gigabyte is not read. */
-function admit(
+async function admit(
   request: FastifyRequest,
   reply: FastifyReply,
   name: RouteName,
   route: Route,
   { gate, sandboxes, stopping }: AppOptions,
-): void {
+): Promise<void> {
   const { verb } = route;
-  if (verb === "public") return;
+  const facts = factsFor(request);
   const what = asked(name);
+  if (verb === "public" && route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
+  if (verb === "public") return;
   if (stopping.aborted) {
     throw new SandboxError("unavailable", `Cannot ${what}: the server stops`, { suggestion: "Try again in a moment." });
   }
-  const facts = factsFor(request);
+  const id = sandboxIdOf(request);
+  const credentials = credentialsOf(request.headers);
+  // A sandbox's own token is known to the sandbox alone; with a key, nothing is looked for before it is known who asks.
+  if (id !== undefined && credentials.key === undefined && credentials.sandboxToken !== undefined) {
+    await sandboxes.meet(id);
+  }
   // Before it is known who asks, nothing is said about what they ask for.
-  const id = SandboxId.safeParse((request.params as { id?: unknown }).id).data;
-  facts.principal = gate.admit(credentialsOf(request.headers), what, id);
+  facts.principal = gate.admit(credentials, what, id);
   assertMay(facts.principal, verb, what, id);
   if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
-  if (id === undefined || name === "killSandbox") return;
+  if (id === undefined) return;
+  await sandboxes.meet(id);
+  if (name === "killSandbox") return;
   sandboxes.assertSees(facts.principal, id);
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
   if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, headerOf(request, httpHeaders.holder));
-  reply.raw.once("close", sandboxes.open(id));
+  if (sandboxes.isHere(id)) reply.raw.once("close", sandboxes.open(id));
 }
 
 function factsFor(request: FastifyRequest): RequestFacts {

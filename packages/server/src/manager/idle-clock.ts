@@ -67,6 +67,13 @@ export class IdleClock {
     this.reset();
   }
 
+  /** After a stop: its time goes on as if there had been none. */
+  start(): void {
+    if (!this.#isStopped) return;
+    this.#isStopped = false;
+    this.reset();
+  }
+
   stop(): void {
     this.#isStopped = true;
     clearTimeout(this.#timer);

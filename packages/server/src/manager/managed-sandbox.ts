@@ -10,12 +10,18 @@ import {
 import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
 import { Turns } from "../support/turns.ts";
 import { IdleClock } from "./idle-clock.ts";
-import { saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { assertFreeFor, heldBy, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
 
 export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment"> {
   facts: SandboxFacts;
   environment: Record<string, string>;
   onTimeout: (sandbox: ManagedSandbox, which: "idle" | "lifetime") => void;
+  /** Commands of another server, or of the sandbox that it is a copy of, may be there. */
+  hasPast: boolean;
+  /** Where the facts of this sandbox are the truth, if not beside it; what rejects has not been changed. */
+  storeFacts: (facts: SandboxFacts) => Promise<void>;
+  /** Which server has it, and how it came there. */
+  whereabouts: () => Pick<SandboxInfo, "server" | "takenOver">;
 }
 
 /** One sandbox with everything that the server keeps about it. Changes of what is stored, and the end, happen one after the other. */
@@ -23,14 +29,20 @@ export class ManagedSandbox {
   readonly sandbox: Sandbox;
   readonly commands: SandboxCommands;
   readonly clock: IdleClock;
+  readonly #storeFacts: ManagedSandboxOptions["storeFacts"];
+  readonly #whereabouts: ManagedSandboxOptions["whereabouts"];
   #facts: SandboxFacts;
   #turns = new Turns();
   #killing: Promise<void> | undefined;
+  #hasPast: boolean;
 
   constructor(options: ManagedSandboxOptions) {
     const { sandbox, facts } = options;
     this.sandbox = sandbox;
     this.#facts = facts;
+    this.#hasPast = options.hasPast;
+    this.#storeFacts = options.storeFacts;
+    this.#whereabouts = options.whereabouts;
     this.commands = new SandboxCommands({
       ...options,
       environment: () => ({ ...options.environment, ...this.#facts.env }),
@@ -59,13 +71,12 @@ export class ManagedSandbox {
   }
 
   get heldBy(): string | undefined {
-    const { hold } = this.#facts;
-    return hold !== undefined && hold.expiresAtMs > Date.now() ? hold.holder : undefined;
+    return heldBy(this.#facts);
   }
 
   info(): SandboxInfo {
     const { record } = this.sandbox;
-    const { heldBy } = this;
+    const { heldBy: holder } = this;
     const { endsAtMs } = this.clock;
     return {
       id: record.id,
@@ -79,9 +90,11 @@ export class ManagedSandbox {
       createdAtMs: this.#facts.createdAtMs,
       ...(endsAtMs === undefined ? {} : { endsAtMs }),
       owner: this.#facts.owner,
-      ...(heldBy === undefined ? {} : { heldBy }),
+      ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
       runningCommands: this.commands.runningCount,
+      persistent: this.#facts.persistent,
+      ...this.#whereabouts(),
     };
   }
 
@@ -132,12 +145,7 @@ export class ManagedSandbox {
 
   /** Throws `in_use` while somebody else holds it. */
   assertFreeFor(holder: string | undefined): void {
-    const { heldBy } = this;
-    if (heldBy === undefined || heldBy === holder) return;
-    throw new SandboxError("in_use", `Cannot use sandbox ${this.id}: ${heldBy} holds it`, {
-      suggestion: "Try again later, or ask its holder to share it.",
-      details: { sandboxId: this.id, heldBy },
-    });
+    assertFreeFor(this.id, this.#facts, holder);
   }
 
   /** Idempotent: whoever asks first gives the reason, all wait for the same end. */
@@ -155,10 +163,22 @@ export class ManagedSandbox {
     return this.#killing;
   }
 
-  /** Everything inside goes on; nothing is stored from now on. */
-  detach(): void {
+  /** Everything inside goes on, here or elsewhere; nothing is stored from now on, and whoever waits is told why. */
+  detach(because?: SandboxError): void {
     this.clock.stop();
-    this.commands.detach();
+    this.commands.detach(because);
+  }
+
+  /** Carries on with the commands that it has from elsewhere. Once; the sandbox has to answer if it runs. */
+  async restoreCommands(): Promise<void> {
+    if (!this.#hasPast) return;
+    this.#hasPast = false;
+    await this.commands.restore();
+  }
+
+  /** As they were changed elsewhere. */
+  adopt(facts: SandboxFacts): Promise<void> {
+    return this.#turns.take(() => this.#keep(facts));
   }
 
   async #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {
@@ -167,9 +187,14 @@ export class ManagedSandbox {
     }
     await this.#turns.take(async () => {
       const next = edit(this.#facts);
-      await saveFacts(this.sandbox, next);
-      this.#facts = next;
-      this.clock.reset();
+      await this.#storeFacts(next);
+      await this.#keep(next);
     });
+  }
+
+  async #keep(facts: SandboxFacts): Promise<void> {
+    await saveFacts(this.sandbox, facts);
+    this.#facts = facts;
+    this.clock.reset();
   }
 }

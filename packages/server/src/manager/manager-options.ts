@@ -3,6 +3,7 @@ import type { SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { AuditOptions } from "../audit/audit-log.ts";
 import type { JournalOptions } from "../events/event-journal.ts";
+import type { ServerPersistence } from "../persistence/server-persistence.ts";
 import type { PooledShape } from "./warm-pool.ts";
 
 export interface SandboxManagerOptions {
@@ -22,6 +23,8 @@ export interface SandboxManagerOptions {
   keptCommands?: number;
   journal?: JournalOptions;
   audit?: AuditOptions;
+  /** What sandboxes that outlive this server are kept with. Absent: there are none. */
+  persistence?: Pick<ServerPersistence, "home" | "self" | "openArchive">;
   /** Absent: nothing is logged. */
   log?: Logger;
 }

@@ -1,7 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { writeDurably, type Sandbox } from "@atoll/engine";
-import { EgressPolicy, SandboxTimeouts, type CreateSandbox } from "@atoll/protocol";
+import { EgressPolicy, SandboxError, SandboxTimeouts, type CreateSandbox, type SandboxId } from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
 
@@ -25,15 +25,32 @@ export const SandboxFacts = z.strictObject({
   publicPorts: z.array(z.int()),
   /** It lives for one run, and for the server that runs it. */
   isOneOff: z.boolean(),
+  /** It has metadata in the stores, which are the truth about it; what is here is a copy. */
+  persistent: z.boolean().default(false),
 });
 export type SandboxFacts = z.infer<typeof SandboxFacts>;
 
 /** For one that is handed out now. */
 export function newFacts(
-  { labels, timeouts, egress, env }: CreateSandbox,
+  { labels, timeouts, egress, env, persistent }: CreateSandbox,
   by: Pick<SandboxFacts, "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff">,
 ): SandboxFacts {
-  return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [] };
+  return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [], persistent };
+}
+
+/** Who has it exclusively at this moment. */
+export function heldBy({ hold }: SandboxFacts): string | undefined {
+  return hold !== undefined && hold.expiresAtMs > Date.now() ? hold.holder : undefined;
+}
+
+/** Throws `in_use` while somebody else holds it. */
+export function assertFreeFor(id: SandboxId, facts: SandboxFacts, holder: string | undefined): void {
+  const other = heldBy(facts);
+  if (other === undefined || other === holder) return;
+  throw new SandboxError("in_use", `Cannot use sandbox ${id}: ${other} holds it`, {
+    suggestion: "Try again later, or ask its holder to share it.",
+    details: { sandboxId: id, heldBy: other },
+  });
 }
 
 const factsFile = (sandbox: Pick<Sandbox, "ownerDir">): string => join(sandbox.ownerDir, "sandbox.json");

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { EgressHandler, Engine, Sandbox } from "@atoll/engine";
 import type { SandboxForked, SandboxId } from "@atoll/protocol";
 import { commandsDir, copyCommands } from "../commands/copy-commands.ts";
+import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
 import { Turns } from "../support/turns.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -13,8 +14,9 @@ import { issueToken } from "./sandbox-token.ts";
 export interface SandboxForksOptions {
   engine: Engine;
   find: (id: SandboxId) => ManagedSandbox;
-  manage: (sandbox: Sandbox, facts: SandboxFacts) => ManagedSandbox;
+  manage: (sandbox: Sandbox, facts: SandboxFacts, options: { hasPast: boolean }) => ManagedSandbox;
   onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
+  lasting: PersistentSandboxes;
 }
 
 interface Copy {
@@ -77,6 +79,7 @@ export class SandboxForks {
     } catch (error) {
       const reason = { kind: "server", message: "what the server knows of it could not be stored" } as const;
       await Promise.allSettled(sandboxes.map((sandbox) => sandbox.kill(reason)));
+      await Promise.all(sandboxes.map(({ id }) => this.#options.lasting.discard(id)));
       throw storageError(error, "fork a sandbox");
     }
   }
@@ -87,8 +90,9 @@ export class SandboxForks {
     const facts: SandboxFacts = { ...inherited, ...stored, owner, createdAtMs: Date.now() };
     await copyCommands(kept, commandsDir(sandbox.ownerDir), sandbox.id);
     await saveFacts(sandbox, facts);
-    const managed = this.#options.manage(sandbox, facts);
-    await managed.commands.restore();
+    if (facts.persistent) await this.#options.lasting.create(sandbox.id, facts);
+    const managed = this.#options.manage(sandbox, facts, { hasPast: true });
+    await managed.restoreCommands();
     return { managed, token };
   }
 }

@@ -1,6 +1,7 @@
 import type { Engine, Sandbox } from "@atoll/engine";
-import type { CreateSandbox } from "@atoll/protocol";
+import type { CreateSandbox, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
+import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -15,6 +16,7 @@ export interface SandboxMakerOptions extends LauncherOptions {
   pool: readonly PooledShape[];
   manage: (sandbox: Sandbox, facts: SandboxFacts) => ManagedSandbox;
   log: Logger;
+  lasting: PersistentSandboxes;
 }
 
 /** Makes sandboxes for those who ask, and keeps some ready for those who will. */
@@ -38,22 +40,30 @@ export class SandboxMaker {
     by: Requester,
     { mark, isOneOff }: { mark: IdempotencyMark | undefined; isOneOff: boolean },
   ): Promise<{ managed: ManagedSandbox; token: string }> {
-    const { engine, onEgress, proxyPort, manage } = this.#options;
+    const { engine, onEgress, proxyPort, manage, lasting } = this.#options;
     const { template, driver, limits } = request;
     const shape = { template, driver, limits };
     const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
     const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
-    const save = (place: Pick<Sandbox, "ownerDir">): Promise<void> =>
-      saveFacts(place, facts).catch((error: unknown) => {
+    const lasts: { id?: SandboxId } = {};
+    const save = async (place: Pick<Sandbox, "id" | "ownerDir">): Promise<void> => {
+      await saveFacts(place, facts).catch((error: unknown) => {
         throw storageError(error, "create a sandbox");
       });
+      if (!facts.persistent) return;
+      lasts.id = place.id;
+      await lasting.create(place.id, facts);
+    };
     const files = await by.files?.();
     const pooled = files === undefined ? this.pool.take(shape) : undefined;
-    const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files }));
-    await (pooled && save(pooled))?.catch(async (error: unknown) => {
-      await sandbox.kill({ kind: "server", message: "what the server knows of it could not be stored" });
+    try {
+      const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files }));
+      await (pooled && save(pooled));
+      return { managed: manage(sandbox, facts), token };
+    } catch (error) {
+      await pooled?.kill({ kind: "server", message: "what the server knows of it could not be stored" });
+      if (lasts.id !== undefined) await lasting.discard(lasts.id);
       throw error;
-    });
-    return { managed: manage(sandbox, facts), token };
+    }
   }
 }

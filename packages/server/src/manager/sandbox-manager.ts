@@ -20,12 +20,16 @@ import { pino, type Logger } from "pino";
 import { AuditLog } from "../audit/audit-log.ts";
 import type { Command } from "../commands/command.ts";
 import { EventJournal } from "../events/event-journal.ts";
+import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
+import { noPersistence } from "../persistence/persistence-options.ts";
+import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
 import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
+import { SandboxAccess } from "./sandbox-access.ts";
 import { loadFacts, type SandboxFacts } from "./sandbox-facts.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
 import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
@@ -33,7 +37,7 @@ import { SandboxMaker } from "./sandbox-maker.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRoster } from "./sandbox-roster.ts";
 import { SandboxSleep } from "./sandbox-sleep.ts";
-import { issueTokenAgain, matchesToken } from "./sandbox-token.ts";
+import { issueTokenAgain } from "./sandbox-token.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
 
@@ -49,6 +53,8 @@ export class SandboxManager {
   readonly engine: Engine;
   readonly sleep: SandboxSleep;
   readonly forks: SandboxForks;
+  readonly lasting: PersistentSandboxes;
+  readonly access: SandboxAccess;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #roster = new SandboxRoster();
@@ -58,7 +64,7 @@ export class SandboxManager {
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
-  private constructor(options: SandboxManagerOptions, engine: Engine) {
+  private constructor(options: SandboxManagerOptions, engine: Engine, archive: CheckpointArchive | undefined) {
     const { dataDir, pool = [], proxyPort, log = pino({ enabled: false }) } = options;
     this.#options = options;
     this.#log = log;
@@ -70,7 +76,22 @@ export class SandboxManager {
     this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
     for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
     engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
-    const parts = { engine, find: this.#roster.find.bind(this.#roster), manage: this.#manage.bind(this) };
+    const manage = this.#manage.bind(this);
+    this.lasting = new PersistentSandboxes({
+      ...(options.persistence ?? noPersistence),
+      archive,
+      engine,
+      roster: this.#roster,
+      manage,
+      forget: this.#forget.bind(this),
+      resume: (id) => this.sleep.resume(id, { memory: true }),
+      onEgress: options.onEgress,
+      tell: (event) => this.events.tell(event),
+      log,
+    });
+    const { lasting } = this;
+    this.access = new SandboxAccess({ roster: this.#roster, lasting });
+    const parts = { engine, lasting, find: this.#roster.find.bind(this.#roster), manage };
     this.sleep = new SandboxSleep({ ...parts, proxyPort, log });
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
     this.#maker = new SandboxMaker({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
@@ -95,7 +116,8 @@ export class SandboxManager {
       },
     });
     try {
-      const manager = new SandboxManager(options, engine);
+      const archive = await options.persistence?.openArchive(engine);
+      const manager = new SandboxManager(options, engine, archive);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
       manager.#maker.pool.start();
@@ -119,8 +141,9 @@ export class SandboxManager {
     return { sandbox: managed.info(), token: token ?? issueTokenAgain(managed.facts, idempotencyKey ?? "") };
   }
 
+  /** Also of one that another server has, once it was met. */
   get(id: SandboxId): SandboxInfo {
-    return this.#roster.find(id).info();
+    return this.access.get(id);
   }
 
   /** Also of one that is gone, as long as it is remembered. */
@@ -139,7 +162,7 @@ export class SandboxManager {
   /** True if it was there to be killed. Resolves when nothing of it is left. */
   async kill(id: SandboxId, reason: EndReason = asked): Promise<boolean> {
     const managed = this.#roster.get(id);
-    if (managed === undefined) return false;
+    if (managed?.facts.persistent !== false) return this.lasting.kill(id, reason);
     await managed.kill(reason);
     this.#forget(managed);
     return true;
@@ -171,17 +194,6 @@ export class SandboxManager {
     return managed.info();
   }
 
-  /** Throws `in_use` while somebody other than `holder` has it exclusively. */
-  assertFree(id: SandboxId, holder: string | undefined): void {
-    this.#roster.find(id).assertFreeFor(holder);
-  }
-
-  /** Of a sandbox that is not there it is false, after the same work. */
-  verifyToken(id: SandboxId, token: string): boolean {
-    const facts = this.#roster.get(id)?.facts ?? { tokenHash: "0".repeat(64) };
-    return matchesToken(facts, token);
-  }
-
   /** Resolves when it has started. */
   async run(
     id: SandboxId,
@@ -211,11 +223,10 @@ export class SandboxManager {
 
   /** The sandbox is not idle while the connection is open. */
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
-    await this.sleep.wake(id);
-    const managed = this.#roster.find(id);
-    const leave = managed.clock.open();
+    const leave = await this.access.enter(id, options.signal);
     try {
-      const connection = await managed.sandbox.dial(port, options);
+      await this.sleep.wake(id);
+      const connection = await this.#roster.find(id).sandbox.dial(port, options);
       connection.once("close", leave);
       return connection;
     } catch (error) {
@@ -243,11 +254,6 @@ export class SandboxManager {
     this.#roster.find(id).clock.touch();
   }
 
-  /** Something is open to it, say a watch or a terminal: it is not idle until the result is called. */
-  open(id: SandboxId): () => void {
-    return this.#roster.find(id).clock.open();
-  }
-
   getEgress(id: SandboxId): EgressPolicy {
     return this.#roster.find(id).facts.egress;
   }
@@ -259,7 +265,7 @@ export class SandboxManager {
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
-    return this.#roster.find(id).facts.publicPorts.includes(port);
+    return this.access.factsOf(id).publicPorts.includes(port);
   }
 
   async setPortPublic(id: SandboxId, port: number, isPublic: boolean): Promise<void> {
@@ -283,10 +289,11 @@ export class SandboxManager {
     const all = this.#roster.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
-      await Promise.allSettled(all.map(({ id }) => this.kill(id, reason)));
+      await Promise.allSettled(all.map(({ id }) => this.#killAtEnd(id, reason)));
     }
     const left = this.#roster.all();
     if (pauseAll) await Promise.all(left.map((managed) => this.sleep.pauseAtTimeout(managed)));
+    await this.lasting.close();
     for (const managed of left) managed.detach();
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
@@ -302,7 +309,15 @@ export class SandboxManager {
     this.#assertOpen();
     by.admit?.();
     assertSupported(request.timeouts, request.driver);
+    if (request.persistent) this.lasting.assertSupported(request.driver);
     return this.#track(() => this.#maker.make(request, by, as));
+  }
+
+  /** What is only kept here goes from here; nothing that a store has is lost by that. */
+  async #killAtEnd(id: SandboxId, reason: EndReason): Promise<void> {
+    const isStored = this.#roster.get(id)?.facts.persistent === true && !this.lasting.has(id);
+    if (!isStored) await this.kill(id, reason).catch((error: unknown) => this.#log.error({ err: error }, "not killed"));
+    if (this.#roster.get(id) !== undefined) await this.lasting.drop(id, reason.message);
   }
 
   async #restore(sandbox: Sandbox): Promise<void> {
@@ -313,25 +328,36 @@ export class SandboxManager {
         await sandbox.kill({ kind: "server", message: "the server stopped before anybody had it" });
         return;
       }
-      const managed = this.#manage(sandbox, facts);
+      const managed = this.#manage(sandbox, facts, { hasPast: true });
       if (facts.idempotency !== undefined) this.#creates.restore(facts.idempotency, managed);
-      await managed.commands.restore();
+      // What runs may stand still until it is known to be this server's.
+      if (facts.persistent) managed.clock.stop();
+      if (!facts.persistent || sandbox.state !== "running") await managed.restoreCommands();
     } catch (error) {
       // What cannot be read may be somebody's: it is left alone, and does not keep the others from their server.
       this.#log.error({ err: error, sandboxId: sandbox.id }, "sandbox not restored");
     }
   }
 
-  #manage(sandbox: Sandbox, facts: SandboxFacts): ManagedSandbox {
+  #manage(sandbox: Sandbox, facts: SandboxFacts, { hasPast = false } = {}): ManagedSandbox {
     const { keptCommands = 200, environment = {} } = this.#options;
     const managed = new ManagedSandbox({
       sandbox,
       facts,
+      hasPast,
       keptCommands,
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
       onStart: (command) => this.events.tell(commandStarted(command)),
       onEnd: (command) => this.events.tell(commandEnded(command)),
+      storeFacts: async (changed) => {
+        if (changed.persistent) await this.lasting.storeFacts(sandbox.id, changed);
+      },
+      whereabouts: () => {
+        const server = this.#options.persistence?.self();
+        if (facts.persistent) return this.lasting.whereaboutsOf(sandbox.id);
+        return server === undefined ? {} : { server };
+      },
       onTimeout: (timedOut, which) => {
         const { sleep, audit } = this;
         void timeOut(timedOut, which, { sleep, audit, log: this.#log, kill: (id, reason) => this.kill(id, reason) });

@@ -1,6 +1,7 @@
-import type { Engine } from "@atoll/engine";
+import type { Engine, PauseResult } from "@atoll/engine";
 import type { CheckpointInfo, SandboxId, SandboxPaused, SandboxResumed } from "@atoll/protocol";
 import type { Logger } from "pino";
+import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 
 const proxyTimeoutMs = 10_000;
@@ -11,6 +12,7 @@ export interface SandboxSleepOptions {
   /** Of the proxy inside, which a sandbox without its memory has to be given again. */
   proxyPort: number | undefined;
   log: Logger;
+  lasting: PersistentSandboxes;
 }
 
 /** Pauses sandboxes and brings them back, with everything that the server keeps about them. */
@@ -24,7 +26,7 @@ export class SandboxSleep {
 
   async pause(id: SandboxId, { force }: { force: boolean }): Promise<SandboxPaused> {
     const managed = this.#options.find(id);
-    const { checkpoint, phases, totalMs, ended } = await this.#options.engine.pause(id, { force });
+    const { checkpoint, phases, totalMs, ended } = await this.#pause(managed, force);
     managed.clock.stop();
     return {
       sandbox: managed.info(),
@@ -75,9 +77,20 @@ export class SandboxSleep {
     return this.#options.engine.checkpoints(id);
   }
 
+  #pause(managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
+    const { engine, lasting } = this.#options;
+    return managed.facts.persistent ? lasting.pause(managed, { force }) : engine.pause(managed.id, { force });
+  }
+
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
-    const { engine, proxyPort } = this.#options;
-    const { checkpoint, phases, totalMs } = await engine.resume(managed.id, { memory });
+    const { engine, proxyPort, lasting } = this.#options;
+    const takeBack = managed.facts.persistent ? await lasting.willRun(managed.id) : undefined;
+    const { checkpoint, phases, totalMs } = await engine
+      .resume(managed.id, { memory })
+      .catch(async (error: unknown) => {
+        await takeBack?.();
+        throw error;
+      });
     if (!memory && proxyPort !== undefined) {
       await managed.sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(proxyTimeoutMs) });
     }
@@ -86,6 +99,8 @@ export class SandboxSleep {
     await managed.resumed().catch((error: unknown) => {
       this.#options.log.warn({ err: error, sandboxId: managed.id }, "time of resume not stored");
     });
-    return { sandbox: managed.info(), checkpoint, phases, totalMs };
+    const way = lasting.takePhases(managed.id);
+    const wayMs = Object.values(way).reduce((sum, ms) => sum + ms, 0);
+    return { sandbox: managed.info(), checkpoint, phases: { ...way, ...phases }, totalMs: wayMs + totalMs };
   }
 }

@@ -14,6 +14,8 @@ export interface PortProxyOptions {
   /** Connects to a port of a sandbox, or throws why not. */
   dial(sandboxId: SandboxId, ...how: Parameters<Dial>): Promise<Duplex>;
   tokens: PortTokens;
+  /** Finds out about a sandbox that is not here. */
+  meet?(sandboxId: SandboxId): Promise<void>;
   /** Whether everybody may come in. False for a sandbox that is not there. */
   isPublic(sandboxId: SandboxId, port: number): boolean;
   /** How clients reach this server: `https://atoll.example.com`. */
@@ -111,6 +113,11 @@ export class PortProxy {
     address: PortAddress,
     go: (admitted: Admitted, passage: Passage) => Promise<void>,
   ): Promise<void> {
+    try {
+      await this.#options.meet?.(address.sandboxId);
+    } catch (error) {
+      return sendText(response, explainFailure(error, address));
+    }
     const admitted = this.#admit(request, address);
     if (admitted === undefined) return sendText(response, wrongToken);
     const redirect = redirectOf(request, admitted);

@@ -1,3 +1,20 @@
+/** Turns of their own for every key. */
+export class KeyedTurns<K> {
+  readonly #turns = new Map<K, { turns: Turns; waiting: number }>();
+
+  async take<T>(key: K, work: () => Promise<T>): Promise<T> {
+    const entry = this.#turns.get(key) ?? { turns: new Turns(), waiting: 0 };
+    this.#turns.set(key, entry);
+    entry.waiting += 1;
+    try {
+      return await entry.turns.take(work);
+    } finally {
+      entry.waiting -= 1;
+      if (entry.waiting === 0) this.#turns.delete(key);
+    }
+  }
+}
+
 /** Work that must not interleave: each piece starts when the one before has settled, in the order in which it was asked for. */
 export class Turns {
   #last: Promise<unknown> = Promise.resolve();

@@ -43,6 +43,10 @@ export class EventSpans {
         });
       case "command.lost":
         return this.#end(event.commandId, {}, event.because);
+      case "sandbox.taken_over":
+      case "sandbox.handed_over":
+      case "sandbox.lease_lost":
+      case "sandbox.copy_dropped":
       case "limit.near":
       case "limit.hit":
       case "limit.eased":

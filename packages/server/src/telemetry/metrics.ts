@@ -4,6 +4,8 @@ export interface MetricsSources {
   /** How many sandboxes are in each state. */
   sandboxes: () => ReadonlyMap<string, number>;
   runningCommands: () => number;
+  /** How often persistent sandboxes were handed over, taken over, lost or dropped, by the name of the event. */
+  moves: () => ReadonlyMap<string, number>;
   /** Sandboxes that are ready and nobody's. */
   pooled: () => number;
   /** The cursor of the last event: it grows by one with each. */
@@ -30,6 +32,7 @@ export class Metrics {
     });
     this.#websockets = new Gauge({ name: "atoll_websocket_connections", help: "Open WebSockets", registers });
     this.#refused = new Counter({ name: "atoll_refused_total", help: "Requests with wrong credentials", registers });
+    this.#registry.registerMetric(movesByKind(sources));
     this.#registry.registerMetric(sandboxesByState(sources));
     this.#registry.registerMetric(reading("atoll_commands_running", "Commands that run", sources.runningCommands));
     this.#registry.registerMetric(reading("atoll_sandboxes_pooled", "Sandboxes ready in the pool", sources.pooled));
@@ -62,6 +65,19 @@ function sandboxesByState(sources: MetricsSources): Gauge {
     collect() {
       this.reset();
       for (const [state, count] of sources.sandboxes()) this.set({ state }, count);
+    },
+  });
+}
+
+function movesByKind(sources: MetricsSources): Counter {
+  return new Counter({
+    name: "atoll_persistent_sandboxes_total",
+    help: "What happened to persistent sandboxes here: hand-overs, take-overs, lost leases, dropped copies",
+    labelNames: ["event"],
+    registers: [],
+    collect() {
+      this.reset();
+      for (const [event, count] of sources.moves()) this.inc({ event }, count);
     },
   });
 }

@@ -29,7 +29,10 @@ export interface ChannelSources {
   /** Refuses who may not change a sandbox that another holds. */
   assertNotHeld(sandboxId: SandboxId, holder: string | undefined): void;
   files(sandboxId: SandboxId): GuestFiles;
-  /** The sandbox is not idle until the result is called. */
+  isHere(sandboxId: SandboxId): boolean;
+  /** Brings it here if another server has it, or none. It is not idle until the result is called. */
+  enter(sandboxId: SandboxId, signal: AbortSignal): Promise<() => void>;
+  /** The sandbox is here, and not idle until the result is called. */
   open(sandboxId: SandboxId): () => void;
   /** Brings the sandbox back if it is paused. */
   wake(sandboxId: SandboxId): Promise<void>;

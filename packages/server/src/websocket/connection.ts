@@ -12,6 +12,7 @@ import { assertMay, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 import { parsePart } from "../http/parse-request.ts";
 import type { Log } from "../telemetry/log.ts";
+import { AwaitedChannel } from "./awaited-channel.ts";
 import type { Channel, ChannelLink, ChannelSources } from "./channel.ts";
 import { openEvents } from "./events-channel.ts";
 import { FollowChannel } from "./follow-channel.ts";
@@ -22,6 +23,8 @@ export interface ConnectionOptions {
   gate: Gate;
   sources: ChannelSources;
   assertSees(principal: Principal, sandboxId: SandboxId): void;
+  /** Finds out about a sandbox that is not here. */
+  meet(sandboxId: SandboxId): Promise<void>;
   serverId: string;
   heartbeatMs: number;
   maxChannels: number;
@@ -138,10 +141,24 @@ export class Connection {
           suggestion: "Close some, or open another connection.",
         });
       }
-      this.#channels.set(channel, this.#start(message, link));
+      const isHere = message.type === "events" || this.#options.sources.isHere(message.sandboxId);
+      this.#channels.set(channel, isHere ? this.#start(message, link) : this.#await(message, link));
     } catch (error) {
       link.fail(error);
     }
+  }
+
+  #await(message: Exclude<OpenMessage, { type: "events" }>, link: ChannelLink): Channel {
+    const { sources } = this.#options;
+    const { sandboxId } = message;
+    return new AwaitedChannel(link, async () => {
+      await this.#options.meet(sandboxId);
+      this.#admit(message.type === "watch" ? "files" : "read", `${message.type} in a sandbox`, sandboxId);
+      const leave = await sources.enter(sandboxId, link.signal);
+      link.signal.addEventListener("abort", leave, { once: true });
+      if (link.signal.aborted) leave();
+      return this.#start(message, link);
+    });
   }
 
   #start(message: OpenMessage, link: ChannelLink): Channel {

@@ -29,6 +29,8 @@ export interface Fence {
 }
 
 export interface LeaseCallbacks {
+  /** It is surely ours for `remainingMs` from now, and longer than was known before. */
+  onRenewed?: (remainingMs: number) => void;
   /** Somebody waits for this lease: checkpoint, stop, and call `release`. Once per waiter. */
   onReleaseRequested?: (waiter: LeaseParty) => void;
   /** A renewal was not answered, or with an error. It is looked after and tried again; in `lostInMs` the lease is lost. */
@@ -218,6 +220,9 @@ export class Lease implements Fence, AsyncDisposable {
       this.#renewAtMs = sentMs + timing.renewMs;
       // What was sent before stood on a version that is gone: it cannot happen any more.
       for (const renewal of sentAtMs.keys()) if (renewal < (owner?.renewal ?? 0)) sentAtMs.delete(renewal);
+      this.#tell(() => {
+        if (this.isCurrent) callbacks.onRenewed?.(this.remainingMs);
+      });
     }
     if (waiter === null || waiter.session === this.#waiterSession) return;
     this.#waiterSession = waiter.session;

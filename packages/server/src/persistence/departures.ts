@@ -1,0 +1,190 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { PhaseClock, type PauseResult } from "@atoll/engine";
+import { SandboxError, type SandboxId } from "@atoll/protocol";
+import type { LeaseParty } from "@atoll/storage";
+import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
+import type { LocalCopies } from "./local-copies.ts";
+import { sendNudge } from "./nudges.ts";
+import type { OwnedSandboxes } from "./owned-sandboxes.ts";
+import type { PersistenceOptions } from "./persistence-options.ts";
+import type { SandboxHandle } from "./sandbox-handle.ts";
+
+export interface DeparturesOptions extends PersistenceOptions {
+  owned: OwnedSandboxes;
+  copies: LocalCopies;
+  /** Work that nobody waits for; the signal aborts when the server stops. */
+  inBackground: (what: string, id: SandboxId, work: (signal: AbortSignal) => Promise<void>) => void;
+}
+
+/** How long each phase took, and all together. */
+type Timed = Pick<PauseResult, "phases" | "totalMs">;
+
+const firstRetryMs = 500;
+const longestRetryMs = 30_000;
+
+/** Saves persistent sandboxes where any server finds them, and gives them back. Nothing is given back before it is stored. */
+export class Departures {
+  readonly #options: DeparturesOptions;
+
+  constructor(options: DeparturesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Pauses it and stores it; any server may have it then. Rejects with `storage_failed` when the store does not take it: it is paused here then, this server keeps it, and it
+   * is stored as soon as the store can be reached.
+   */
+  pause(managed: ManagedSandbox, { force }: { force: boolean }): Promise<PauseResult> {
+    const { owned } = this.#options;
+    const { id } = managed;
+    return owned.inTurn(id, async () => {
+      const handle = owned.find(id);
+      const paused = await this.#save(handle, managed, force);
+      try {
+        const stored = await this.#store(handle, "paused");
+        await this.#giveBack(handle);
+        return { ...paused, ...addPhases(paused, stored) };
+      } catch (error) {
+        this.#storeLater(id);
+        throw notStored(id, paused.checkpoint, error);
+      }
+    });
+  }
+
+  /** Stores what is paused here and nowhere else, as soon as that can be done. */
+  resumeStoring(id: SandboxId): void {
+    this.#storeLater(id);
+  }
+
+  /** Another server asked for it: it is saved, whatever it does, and given to that one. If that fails it goes on here, and is tried again while somebody waits. */
+  handOver(id: SandboxId, waiter: LeaseParty): void {
+    const { inBackground, owned, log } = this.#options;
+    inBackground("hand-over", id, async (signal) => {
+      for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
+        try {
+          await owned.inTurn(id, () => this.#handOver(id, waiter));
+          return;
+        } catch (error) {
+          log.warn({ err: error, sandboxId: id, waiter }, "sandbox not handed over");
+        }
+        await delay(pauseMs, undefined, { signal });
+        const handle = owned.get(id);
+        if (handle === undefined) return;
+        if (handle.waiter === undefined) return this.#goOn(id);
+      }
+    });
+  }
+
+  async #handOver(id: SandboxId, waiter: LeaseParty): Promise<void> {
+    const { owned, copies, roster, tell, log } = this.#options;
+    const handle = owned.get(id);
+    if (handle === undefined) return;
+    const managed = roster.find(id);
+    let timed: Timed = { phases: {}, totalMs: 0 };
+    if (managed.sandbox.state === "running") timed = await this.#save(handle, managed, true);
+    const { record } = managed.sandbox;
+    // One that has failed is nothing to store: it goes on elsewhere from what is stored.
+    if (record.state === "paused" && !isStored(handle, record.checkpoint)) {
+      timed = addPhases(timed, await this.#store(handle, "moving"));
+    }
+    await this.#giveBack(handle);
+    sendNudge(waiter, id);
+    const { checkpoint } = handle.metadata;
+    if (checkpoint !== undefined) {
+      const { phases } = timed;
+      tell({ type: "sandbox.handed_over", sandboxId: id, toServer: waiter, checkpoint: checkpoint.n, phases });
+    }
+    log.info({ sandboxId: id, waiter, ...timed }, "sandbox handed over");
+    await copies.drop(id, `server ${waiter.id} asked for it`);
+  }
+
+  async #save(handle: SandboxHandle, managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
+    const { engine } = this.#options;
+    const { id } = managed;
+    const checkpoint = Math.max(handle.metadata.nextCheckpoint - 1, await engine.nextCheckpoint(id));
+    const paused = await engine.pause(id, { force, checkpoint });
+    managed.clock.stop();
+    return paused;
+  }
+
+  async #store(handle: SandboxHandle, state: "paused" | "moving"): Promise<Timed> {
+    const { archive, engine, roster } = this.#options;
+    const clock = new PhaseClock();
+    const { id } = handle;
+    const managed = roster.find(id);
+    const { record } = managed.sandbox;
+    if (record.state !== "paused" || archive === undefined) {
+      throw new Error(`A ${record.state} sandbox cannot be stored`);
+    }
+    const n = record.checkpoint;
+    // From here on nobody else uses this number, whatever becomes of it.
+    if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
+    await archive.publish(id, n, { epoch: handle.epoch, signal: handle.signal, clock });
+    const saved = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
+    if (saved === undefined) throw new Error(`Checkpoint ${n} of sandbox ${id} is gone`);
+    await handle.write({
+      state,
+      checkpoint: { n, createdAtMs: saved.createdAtMs },
+      runningCommands: managed.commands.runningCount,
+    });
+    clock.lap("metadata");
+    return clock;
+  }
+
+  async #giveBack(handle: SandboxHandle): Promise<void> {
+    this.#options.owned.remove(handle);
+    await handle.release().catch((error: unknown) => {
+      this.#options.log.warn({ err: error, sandboxId: handle.id }, "lease not given back; it runs out");
+    });
+  }
+
+  #storeLater(id: SandboxId): void {
+    const { inBackground, owned, roster, log } = this.#options;
+    inBackground("store", id, async (signal) => {
+      for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
+        await delay(pauseMs, undefined, { signal });
+        const isDone = await owned
+          .inTurn(id, async () => {
+            const handle = owned.get(id);
+            if (handle === undefined || roster.get(id)?.sandbox.state !== "paused") return true;
+            await this.#store(handle, "paused");
+            await this.#giveBack(handle);
+            return true;
+          })
+          .catch((error: unknown) => {
+            log.warn({ err: error, sandboxId: id }, "paused sandbox not stored yet");
+            return false;
+          });
+        if (isDone) return;
+      }
+    });
+  }
+
+  /** It was stopped for somebody who does not want it any more. */
+  async #goOn(id: SandboxId): Promise<void> {
+    if (this.#options.roster.get(id)?.sandbox.state === "paused") await this.#options.resume(id);
+  }
+}
+
+function addPhases(one: Timed, two: Timed): Timed {
+  const phases = { ...one.phases };
+  for (const [name, ms] of Object.entries(two.phases)) phases[name] = (phases[name] ?? 0) + ms;
+  return { phases, totalMs: one.totalMs + two.totalMs };
+}
+
+function isStored({ metadata }: SandboxHandle, n: number): boolean {
+  return metadata.state !== "running" && metadata.checkpoint?.n === n;
+}
+
+function notStored(id: SandboxId, checkpoint: number, cause: unknown): SandboxError {
+  const because = cause instanceof Error ? cause.message : String(cause);
+  return new SandboxError(
+    "storage_failed",
+    `Cannot store sandbox ${id}: it is paused here, as checkpoint ${checkpoint}, and not yet stored: ${because}`,
+    {
+      suggestion: "Nothing is lost: this server keeps it, goes on trying, and can resume it.",
+      details: { sandboxId: id, checkpoint },
+      cause,
+    },
+  );
+}

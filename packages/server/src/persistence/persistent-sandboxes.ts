@@ -1,0 +1,398 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { PauseResult } from "@atoll/engine";
+import {
+  isSandboxError,
+  SandboxError,
+  type DriverName,
+  type EndReason,
+  type PhaseTimes,
+  type SandboxId,
+  type SandboxInfo,
+} from "@atoll/protocol";
+import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
+import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
+import type { SandboxFacts } from "../manager/sandbox-facts.ts";
+import { Arrivals } from "./arrivals.ts";
+import { Departures } from "./departures.ts";
+import { LocalCopies } from "./local-copies.ts";
+import { NudgeBox, sendNudge } from "./nudges.ts";
+import { OwnedSandboxes } from "./owned-sandboxes.ts";
+import type { PersistenceOptions } from "./persistence-options.ts";
+import { RunPermits } from "./run-permits.ts";
+import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
+import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-metadata.ts";
+import { Whereabouts } from "./whereabouts.ts";
+
+/** How long another server may take to save a sandbox and give it up. */
+const patienceMs = 5 * 60_000;
+const firstRetryMs = 250;
+const longestRetryMs = 10_000;
+
+/**
+ * The sandboxes that outlive their server. One runs here only while this server has its lease; whoever asks for one that is elsewhere, or nowhere, gets it here: its server is asked
+ * for it, or it is taken over when that one has gone silent for long enough.
+ */
+export class PersistentSandboxes {
+  /** How often each of their events was told. */
+  readonly moves = new Map<string, number>();
+  readonly #options: PersistenceOptions;
+  readonly #owned = new OwnedSandboxes();
+  readonly #copies: LocalCopies;
+  readonly #permits: RunPermits;
+  readonly #arrivals: Arrivals;
+  readonly #departures: Departures;
+  readonly #whereabouts: Whereabouts;
+  readonly #nudges: NudgeBox;
+  readonly #closing = new AbortController();
+  readonly #background = new Set<Promise<void>>();
+  readonly #visits = new Map<SandboxId, number>();
+  /** How long it took to get those that were not resumed since. */
+  readonly #phases = new Map<SandboxId, PhaseTimes>();
+
+  constructor(given: PersistenceOptions) {
+    const { home } = given;
+    const options: PersistenceOptions = {
+      ...given,
+      tell: (event) => {
+        this.moves.set(event.type, (this.moves.get(event.type) ?? 0) + 1);
+        given.tell(event);
+      },
+    };
+    this.#options = options;
+    this.#copies = new LocalCopies(options);
+    this.#permits = new RunPermits(options);
+    this.#arrivals = new Arrivals((id, signal) => this.#take(id, signal));
+    const inBackground = this.#inBackground.bind(this);
+    this.#departures = new Departures({ ...options, owned: this.#owned, copies: this.#copies, inBackground });
+    this.#whereabouts = new Whereabouts({
+      read: async (id) => {
+        const metadata = await SandboxHandle.read(home, id);
+        return metadata?.isKilled === false ? metadata : undefined;
+      },
+    });
+    this.#nudges = new NudgeBox((id) => {
+      SandboxHandle.nudge(home, id);
+      this.#whereabouts.forget(id);
+      // It may be another server's by now.
+      if (this.#copies.find(id) !== undefined && !this.has(id)) this.#settle(id);
+    });
+  }
+
+  /** Throws `unsupported` where this server keeps none, naming the setting, and for a driver that cannot. */
+  assertSupported(driver: DriverName): void {
+    assertCanPersist(this.#options.home);
+    if (driver === "gvisor") return;
+    throw new SandboxError("unsupported", `Cannot create a persistent sandbox: driver ${driver} cannot save memory`, {
+      suggestion: "Use driver gvisor.",
+    });
+  }
+
+  has(id: SandboxId): boolean {
+    return this.#owned.has(id);
+  }
+
+  /** What was here when this server started is its own again, or is dropped. */
+  begin(): void {
+    for (const { id, facts } of this.#options.roster.all()) if (facts.persistent) this.#settle(id);
+  }
+
+  /** Gives a new sandbox its metadata and its lease, before anybody knows of it. `nextCheckpoint`: the first that it can be saved as. */
+  async create(id: SandboxId, facts: SandboxFacts, nextCheckpoint = 1): Promise<void> {
+    const { home, engine, self } = this.#options;
+    const metadata: SandboxMetadata = {
+      version: 1,
+      id,
+      facts,
+      record: importedRecordOf(engine.get(id).record),
+      state: "running",
+      server: self(),
+      nextCheckpoint: nextCheckpoint + 1,
+      runningCommands: 0,
+      isKilled: false,
+    };
+    const handle = await SandboxHandle.createPersistent(home, metadata, this.#callbacks(id));
+    await this.#own(handle);
+  }
+
+  /** Nothing came of it. */
+  async discard(id: SandboxId): Promise<void> {
+    const handle = this.#owned.get(id);
+    if (handle === undefined) return;
+    this.#owned.remove(handle);
+    await handle.remove().catch((error: unknown) => {
+      this.#options.log.warn({ err: error, sandboxId: id }, "metadata of a sandbox that did not start not removed");
+    });
+  }
+
+  /** What is known of one that this server does not have. Costs one read at most; rejects with `unavailable` when the store cannot be read. */
+  async meet(id: SandboxId): Promise<void> {
+    if (this.has(id)) return;
+    const metadata = await this.#whereabouts.look(id);
+    if (metadata === undefined || this.has(id)) return;
+    if (this.#copies.find(id) !== undefined && (await this.#copies.judge(metadata)) === "outdated") this.#settle(id);
+  }
+
+  /** As last met. */
+  factsOf(id: SandboxId): SandboxFacts | undefined {
+    return this.has(id) ? undefined : this.#whereabouts.recall(id)?.facts;
+  }
+
+  infoOf(id: SandboxId): SandboxInfo | undefined {
+    if (this.has(id)) return undefined;
+    const metadata = this.#whereabouts.recall(id);
+    return metadata === undefined ? undefined : infoFrom(metadata, { isArriving: this.#arrivals.has(id) });
+  }
+
+  whereaboutsOf(id: SandboxId): Pick<SandboxInfo, "server" | "takenOver"> {
+    const handle = this.#owned.get(id);
+    if (handle === undefined) return {};
+    const { takenOver } = handle.metadata;
+    return { server: this.#options.self(), ...(takenOver === undefined ? {} : { takenOver }) };
+  }
+
+  /** Brings it here if it is not, as it is: one that runs elsewhere runs here then, one that is paused stays so. */
+  async bring(id: SandboxId, signal: AbortSignal): Promise<void> {
+    if (!this.has(id)) await this.#arrivals.await(id, signal);
+  }
+
+  /** Somebody looks at it: this server does not give it back, unless it is asked to, until the result is called. */
+  visit(id: SandboxId): () => void {
+    this.#visits.set(id, (this.#visits.get(id) ?? 0) + 1);
+    let isIn = true;
+    return () => {
+      if (isIn) this.#leave(id);
+      isIn = false;
+    };
+  }
+
+  pause(managed: ManagedSandbox, options: { force: boolean }): Promise<PauseResult> {
+    return this.#departures.pause(managed, options);
+  }
+
+  /** Writes down that this server runs it, before it does. The result takes that back. */
+  async willRun(id: SandboxId): Promise<() => Promise<void>> {
+    const { self } = this.#options;
+    const handle = this.#owned.find(id);
+    const { state, server, checkpoint, nextCheckpoint, takenOver } = handle.metadata;
+    await this.#permits.extend(handle);
+    if (state === "running" && server.id === self().id) return async () => undefined;
+    const overtaken =
+      state === "running" && checkpoint !== undefined
+        ? { fromServer: server, checkpoint: checkpoint.n, createdAtMs: checkpoint.createdAtMs, takenAtMs: Date.now() }
+        : undefined;
+    await handle.write({
+      state: "running",
+      server: self(),
+      nextCheckpoint: nextCheckpoint + 1,
+      takenOver: overtaken ?? takenOver,
+    });
+    if (overtaken !== undefined) this.#options.tell({ type: "sandbox.taken_over", sandboxId: id, ...overtaken });
+    return () => handle.write({ state, server, takenOver });
+  }
+
+  /** Of the way here, once. */
+  takePhases(id: SandboxId): PhaseTimes {
+    const phases = this.#phases.get(id) ?? {};
+    this.#phases.delete(id);
+    return phases;
+  }
+
+  /** When it last began to run is not worth a write: whoever runs it next begins anew. */
+  async storeFacts(id: SandboxId, facts: SandboxFacts): Promise<void> {
+    const handle = this.#owned.find(id);
+    const { resumedAtMs } = facts;
+    if (JSON.stringify({ ...handle.metadata.facts, resumedAtMs }) === JSON.stringify({ ...facts, resumedAtMs })) return;
+    await handle.write({ facts });
+  }
+
+  /** Ends it, wherever it is, and removes all that is stored of it. False: there is none. */
+  async kill(id: SandboxId, reason: EndReason): Promise<boolean> {
+    const { roster, forget, engine, archive, tell } = this.#options;
+    return this.#owned.inTurn(id, async () => {
+      const handle = this.#owned.get(id) ?? (await this.#attachToKill(id));
+      if (handle === undefined) return false;
+      await handle.write({ isKilled: true });
+      this.#whereabouts.forget(id);
+      const managed = roster.get(id);
+      await (managed === undefined ? engine.kill(id) : managed.kill(reason));
+      if (managed === undefined) tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
+      else forget(managed);
+      this.#owned.remove(handle);
+      await archive?.removeAll(id);
+      await handle.remove();
+      return true;
+    });
+  }
+
+  /** Another server says that there is something to see. */
+  nudge(id: SandboxId): void {
+    this.#nudges.take(id);
+  }
+
+  /** Removes what is here of it, and nothing that is stored. */
+  async drop(id: SandboxId, because: string): Promise<void> {
+    await this.#copies.drop(id, because);
+  }
+
+  /** Nothing is begun any more. What runs goes on for the next process of this server, as long as its lease lasts. */
+  async close(): Promise<void> {
+    this.#closing.abort(new SandboxError("unavailable", "Cannot go on: the server stops"));
+    await Promise.allSettled(this.#background);
+    for (const handle of this.#owned.all()) handle.abandon();
+  }
+
+  async #attachToKill(id: SandboxId): Promise<SandboxHandle | undefined> {
+    const { home } = this.#options;
+    if (home.metadataStore === undefined) return undefined;
+    try {
+      return await SandboxHandle.attachPersistent(home, id, {
+        patienceMs,
+        signal: this.#closing.signal,
+        onProgress: (progress) => {
+          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+        },
+      });
+    } catch (error) {
+      if (!isSandboxError(error, "not_found")) throw error;
+      await this.#copies.drop(id, "it was killed");
+      return undefined;
+    }
+  }
+
+  /** Gets the lease, however long that takes, and what belongs to it. From when it has the lease, it does not matter whether anybody still waits. */
+  #take(id: SandboxId, signal: AbortSignal): Promise<void> {
+    return this.#owned.inTurn(id, async () => {
+      if (this.has(id)) return;
+      const startedMs = performance.now();
+      const before = this.#whereabouts.recall(id)?.server;
+      const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
+        patienceMs,
+        signal: AbortSignal.any([signal, this.#closing.signal]),
+        onProgress: (progress) => {
+          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+        },
+        ...this.#callbacks(id),
+      });
+      await this.#settleIn(handle, performance.now() - startedMs);
+      if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
+    });
+  }
+
+  async #settleIn(handle: SandboxHandle, leaseMs: number): Promise<void> {
+    const { id } = handle;
+    try {
+      const startedMs = performance.now();
+      const { managed, worth } = await this.#copies.bring(handle);
+      await this.#own(handle);
+      await managed.restoreCommands();
+      this.#whereabouts.forget(id);
+      this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
+      const { state } = managed.sandbox;
+      if (state === "running") managed.clock.start();
+      if (worth === "live" && state === "paused") this.#departures.resumeStoring(id);
+      if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
+    } catch (error) {
+      this.#owned.remove(handle);
+      await handle.release().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
+  #settle(id: SandboxId): void {
+    this.#inBackground("settle", id, async (signal) => {
+      for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
+        try {
+          if (await this.#owned.inTurn(id, () => this.#trySettle(id, signal))) return;
+        } catch (error) {
+          this.#options.log.warn({ err: error, sandboxId: id }, "not known yet whose sandbox it is");
+        }
+        await delay(pauseMs, undefined, { signal });
+      }
+    });
+  }
+
+  /** False: it is this server's, but its lease is not to be had yet. */
+  async #trySettle(id: SandboxId, signal: AbortSignal): Promise<boolean> {
+    const { home } = this.#options;
+    if (this.has(id) || this.#copies.find(id) === undefined) return true;
+    const metadata = await SandboxHandle.read(home, id, signal);
+    if (metadata === undefined || metadata.isKilled) {
+      await this.#copies.drop(id, "it was killed");
+      return true;
+    }
+    const worth = await this.#copies.judge(metadata);
+    if (worth === "outdated") await this.#copies.drop(id, `server ${metadata.server.id} went on with it`);
+    if (worth !== "live") return true;
+    try {
+      const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.#callbacks(id) });
+      await this.#settleIn(handle, 0);
+      return true;
+    } catch (error) {
+      if (isSandboxError(error, "in_use")) return false;
+      throw error;
+    }
+  }
+
+  async #own(handle: SandboxHandle): Promise<void> {
+    this.#owned.add(handle);
+    await this.#permits.extend(handle);
+  }
+
+  #callbacks(id: SandboxId): LeaseCallbacks {
+    return {
+      onRenewed: () => {
+        const handle = this.#owned.get(id);
+        if (handle !== undefined) void this.#permits.extend(handle);
+      },
+      onReleaseRequested: (waiter) => this.#departures.handOver(id, waiter),
+      onRenewalFailed: (error, lostInMs) => {
+        this.#options.log.warn({ err: error, sandboxId: id, lostInMs }, "lease not renewed");
+      },
+      onLost: (loss) => this.#lose(id, loss),
+    };
+  }
+
+  /** Its launcher has stopped it by now, or does at this moment. It goes on if this server is the next to have the lease. */
+  #lose(id: SandboxId, loss: LeaseLoss): void {
+    const { log, tell, roster } = this.#options;
+    for (const handle of this.#owned.all()) if (handle.id === id && !handle.isCurrent) this.#owned.remove(handle);
+    void this.#permits.stop(id);
+    roster.get(id)?.clock.stop();
+    log.error({ sandboxId: id, loss }, "lease lost");
+    tell({ type: "sandbox.lease_lost", sandboxId: id, because: loss.reason });
+    this.#settle(id);
+  }
+
+  #leave(id: SandboxId): void {
+    const left = (this.#visits.get(id) ?? 1) - 1;
+    if (left > 0) this.#visits.set(id, left);
+    else this.#visits.delete(id);
+    const handle = this.#owned.get(id);
+    if (left > 0 || handle === undefined || this.#closing.signal.aborted) return;
+    if (this.#options.roster.get(id)?.sandbox.state !== "paused") return;
+    this.#inBackground("give back", id, () => this.#owned.inTurn(id, () => this.#rest(id)));
+  }
+
+  /** One that was only looked at, and is stored as it is, is anybody's again. */
+  async #rest(id: SandboxId): Promise<void> {
+    const handle = this.#owned.get(id);
+    const record = this.#options.roster.get(id)?.sandbox.record;
+    if (handle === undefined || this.#visits.has(id) || record?.state !== "paused") return;
+    const { state, checkpoint } = handle.metadata;
+    if (state === "running" || checkpoint?.n !== record.checkpoint) return;
+    this.#owned.remove(handle);
+    await handle.release();
+  }
+
+  #inBackground(what: string, id: SandboxId, work: (signal: AbortSignal) => Promise<void>): void {
+    const { signal } = this.#closing;
+    if (signal.aborted) return;
+    const running = work(signal)
+      .catch((error: unknown) => {
+        if (!signal.aborted) this.#options.log.error({ err: error, sandboxId: id }, `${what} of a sandbox failed`);
+      })
+      .finally(() => this.#background.delete(running));
+    this.#background.add(running);
+  }
+}

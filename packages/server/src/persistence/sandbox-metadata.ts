@@ -1,0 +1,57 @@
+import { ImportedRecord, SandboxId, ServerRef, TakenOver, type SandboxInfo, type SandboxRecord } from "@atoll/protocol";
+import { z } from "zod";
+import { heldBy, SandboxFacts } from "../manager/sandbox-facts.ts";
+
+/** `metadata.json`: the truth about a persistent sandbox, written by the owner of its lease alone. */
+export const SandboxMetadata = z.strictObject({
+  version: z.literal(1),
+  id: SandboxId,
+  facts: SandboxFacts,
+  /** What its engine knows, for one that never had it. */
+  record: ImportedRecord,
+  /**
+   * `running`: `server` runs it, or is about to, and has what no checkpoint has. `paused`: `checkpoint` is all of it. `moving`: the same, but whoever takes it brings it back
+   * to life, because it ran until another server asked for it.
+   */
+  state: z.enum(["running", "paused", "moving"]),
+  /** The last one that had it. */
+  server: ServerRef,
+  /** The last one that is stored; absent: none is. */
+  checkpoint: z.strictObject({ n: z.int().min(1), createdAtMs: z.int() }).optional(),
+  /** Every smaller number is taken, also where no such checkpoint was ever stored. */
+  nextCheckpoint: z.int().min(1),
+  runningCommands: z.int().min(0),
+  takenOver: TakenOver.optional(),
+  /** It is being removed, and nobody may have it again. */
+  isKilled: z.boolean(),
+});
+export type SandboxMetadata = z.infer<typeof SandboxMetadata>;
+
+export function importedRecordOf(record: SandboxRecord): ImportedRecord {
+  const { id, driver, template, limits, createdAtMs, labels, expiresAtMs } = record;
+  return { id, driver, template, limits, createdAtMs, labels, ...(expiresAtMs === undefined ? {} : { expiresAtMs }) };
+}
+
+/** As clients of a server are told that does not have it. */
+export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving: boolean }): SandboxInfo {
+  const { id, facts, record, state, server, runningCommands, takenOver } = metadata;
+  const holder = heldBy(facts);
+  const isRunning = state === "running";
+  return {
+    id,
+    state: isArriving ? "resuming" : isRunning ? "running" : "paused",
+    template: record.template,
+    driver: record.driver,
+    limits: record.limits,
+    labels: facts.labels,
+    timeouts: facts.timeouts,
+    egress: facts.egress,
+    createdAtMs: facts.createdAtMs,
+    owner: facts.owner,
+    ...(holder === undefined ? {} : { heldBy: holder }),
+    runningCommands,
+    persistent: true,
+    ...(isRunning ? { server } : {}),
+    ...(takenOver === undefined ? {} : { takenOver }),
+  };
+}

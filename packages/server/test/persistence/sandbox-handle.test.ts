@@ -1,0 +1,129 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CreateSandbox, SandboxId, SandboxLimits, TemplateName } from "@atoll/protocol";
+import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { newFacts } from "../../src/manager/sandbox-facts.ts";
+import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import type { SandboxMetadata } from "../../src/persistence/sandbox-metadata.ts";
+
+const id = SandboxId.parse("a".repeat(20));
+let dir: string;
+let store: ObjectStore;
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "atoll-handle-"));
+  store = await FileObjectStore.open(dir);
+});
+afterEach(async () => {
+  await store.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+function homeOf(server: string): HandleHome {
+  const leases = new Leases({ store, self: { id: server, url: `http://${server}` } });
+  return { metadataStore: store, checkpointStore: store, leases };
+}
+
+function metadataOf(server = "a"): SandboxMetadata {
+  const request = CreateSandbox.parse({ persistent: true, labels: { job: "1" } });
+  const template = TemplateName.parse("host");
+  return {
+    version: 1,
+    id,
+    facts: newFacts(request, { owner: "key", tokenHash: "0".repeat(64), isOneOff: false }),
+    record: { id, driver: "gvisor", template, limits: SandboxLimits.parse({}), createdAtMs: 1, labels: {} },
+    state: "running",
+    server: { id: server, url: `http://${server}` },
+    nextCheckpoint: 2,
+    runningCommands: 0,
+    isKilled: false,
+  };
+}
+
+async function keys(): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { key } of store.list("")) found.push(key);
+  return found;
+}
+
+test("createEphemeral stores nothing, and has what nobody can take away", async () => {
+  const handle = SandboxHandle.createEphemeral(id);
+  expect([handle.isPersistent, handle.isCurrent]).toEqual([false, true]);
+  expect(await keys()).toEqual([]);
+});
+
+test("createPersistent writes metadata under a lease; attachPersistent reads them back when it was given up", async () => {
+  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {});
+  expect([handle.isPersistent, handle.isCurrent, handle.epoch]).toEqual([true, true, 1]);
+  expect(await keys()).toEqual([`sandboxes/${id}/lease.json`, `sandboxes/${id}/metadata.json`]);
+  await handle.write({ state: "paused", checkpoint: { n: 1, createdAtMs: 5 } });
+  await expect(SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 })).rejects.toMatchObject({
+    code: "in_use",
+    details: { owner: { id: "a" } },
+  });
+  await handle.release();
+  const next = await SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 });
+  expect(next.epoch).toBe(2);
+  expect(next.metadata).toMatchObject({ state: "paused", checkpoint: { n: 1 }, facts: { labels: { job: "1" } } });
+  await expect(handle.write({ state: "running" })).rejects.toMatchObject({ code: "lease_lost" });
+  await next.release();
+});
+
+test("createPersistent that cannot write leaves neither a lease nor metadata", async () => {
+  const failing = new Proxy(store, {
+    get: (target, name) => {
+      if (name === "put") return () => Promise.reject(new Error("the disk is full"));
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const leases = new Leases({ store, self: { id: "a", url: "" } });
+  const home = { metadataStore: failing, checkpointStore: store, leases };
+  await expect(SandboxHandle.createPersistent(home, metadataOf(), {})).rejects.toThrow("the disk is full");
+  expect(await keys()).toEqual([]);
+});
+
+test("a second createPersistent of the same sandbox is refused, and the first keeps it", async () => {
+  const first = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {});
+  await expect(SandboxHandle.createPersistent(homeOf("b"), metadataOf("b"), {})).rejects.toMatchObject({
+    code: "in_use",
+  });
+  expect(first.isCurrent).toBe(true);
+  await first.release();
+});
+
+test("attachPersistent of what is not stored, or was killed, says so and leaves nothing", async () => {
+  const absent = SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 });
+  await expect(absent).rejects.toMatchObject({ code: "not_found" });
+  expect(await keys()).toEqual([]);
+  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {});
+  await handle.write({ isKilled: true });
+  expect(await SandboxHandle.read(homeOf("b"), id)).toMatchObject({ isKilled: true });
+  await handle.remove();
+  expect(await keys()).toEqual([]);
+  await expect(SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 })).rejects.toMatchObject({
+    code: "not_found",
+  });
+});
+
+test.for(["metadataStore", "checkpointStore"] as const)(
+  "without a %s both are refused, naming the setting",
+  async (setting) => {
+    const home = { ...homeOf("a"), [setting]: undefined };
+    const refusal = { code: "unsupported", details: { setting } };
+    await expect(SandboxHandle.createPersistent(home, metadataOf(), {})).rejects.toMatchObject(refusal);
+    await expect(SandboxHandle.attachPersistent(home, id, { patienceMs: 0 })).rejects.toMatchObject(refusal);
+    expect(await keys()).toEqual([]);
+  },
+);
+
+test("one that waits gets it from an owner who is asked, with all that was written until then", async () => {
+  const owner = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {
+    onReleaseRequested: () =>
+      void owner.write({ state: "moving", checkpoint: { n: 1, createdAtMs: 9 } }).then(() => owner.release()),
+  });
+  const next = await SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 60_000 });
+  expect(next.metadata).toMatchObject({ state: "moving", checkpoint: { n: 1 } });
+  await next.release();
+});

@@ -1,0 +1,210 @@
+import type { ApiEvent, CommandInfo, SandboxForked, SandboxInfo } from "@atoll/protocol";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { sharedBucket, sharedDirectory, type SharedS3Store, type SharedStore } from "../support/shared-store.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+const soon = { timeout: 60_000, interval: 50 };
+const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
+const lasting = { driver: "gvisor", persistent: true } as const;
+
+async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
+  return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body;
+}
+
+async function eventsOf({ url, key }: TestServer, type: ApiEvent["type"]): Promise<ApiEvent[]> {
+  const stop = new AbortController();
+  const response = await new ApiClient(url, key).fetch("GET", "/events?cursor=0", { signal: stop.signal });
+  const found: ApiEvent[] = [];
+  try {
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      for (const line of Buffer.from(chunk).toString().split("\n")) {
+        if (line.startsWith("data: ")) found.push(JSON.parse(line.slice(6)) as ApiEvent);
+      }
+      if (found.some((event) => event.type === type)) break;
+    }
+  } finally {
+    stop.abort();
+  }
+  return found.filter((event) => event.type === type);
+}
+
+async function write(api: ApiClient, path: string, offset: number, line: string): Promise<Response> {
+  return api.fetch("POST", `${path}/stdin?offset=${offset}`, { body: `${line}\n` });
+}
+
+async function outputOf(api: ApiClient, path: string): Promise<string> {
+  const info = await api.ask<CommandInfo>("GET", path);
+  return `${info.body.state} ${info.body.stdoutBytes}`;
+}
+
+describe.for([
+  { name: "a shared directory", openStore: sharedDirectory },
+  { name: "a bucket", openStore: sharedBucket },
+])("two servers that share $name", ({ openStore }) => {
+  let store: SharedStore;
+  let a: TestServer;
+  let b: TestServer;
+  let atA: ApiClient;
+  let atB: ApiClient;
+  beforeAll(async () => {
+    store = await openStore();
+    [a, b] = await Promise.all([startTestServer({ flags: store.flags() }), startTestServer({ flags: store.flags() })]);
+    atA = new ApiClient(a.url, a.key);
+    atB = new ApiClient(b.url, b.key);
+  });
+  afterAll(async () => {
+    await Promise.all([a?.dispose(), b?.dispose()]);
+    await store?.[Symbol.asyncDispose]();
+  });
+
+  test("hand a sandbox to and fro with its memory, its command, its input, its facts and its token", async () => {
+    const egress = { allow: ["example.com"], deny: [] };
+    const { sandbox, token } = await atA.create({ ...lasting, labels: { job: "7" }, egress, env: { COLOUR: "blue" } });
+    const at = `/sandboxes/${sandbox.id}`;
+    expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: a.url } });
+    const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+    const path = `${at}/commands/${command.id}`;
+    await write(atA, path, 0, "a");
+    await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
+    await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+    await atA.ask("PATCH", at, { labels: { job: "8" } });
+
+    // Looking moves nothing.
+    expect(await infoOf(atB, sandbox.id)).toMatchObject({
+      state: "running",
+      server: { url: a.url },
+      labels: { job: "8" },
+    });
+    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running" });
+    const withToken = new ApiClient(b.url, token);
+    const strange = await new ApiClient(b.url, `${token}x`).ask("GET", at);
+    expect(strange.body.error?.code).toBe("permission_denied");
+
+    expect((await write(withToken, path, 2, "b")).status).toBe(200);
+    await expect.poll(() => outputOf(atB, path), soon).toBe("running 8");
+    expect(await infoOf(atB, sandbox.id)).toMatchObject({
+      state: "running",
+      server: { url: b.url },
+      persistent: true,
+      labels: { job: "8" },
+      egress,
+      createdAtMs: sandbox.createdAtMs,
+    });
+    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running", server: { url: b.url } });
+    expect((await atB.run(sandbox.id, { shell: "cat note; echo -n $COLOUR" })).stdout).toBe("keptblue");
+
+    await write(atA, path, 4, "c");
+    await atA.fetch("DELETE", `${path}/stdin`);
+    const end = await atA.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
+    expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12 });
+    const output = await (await atA.fetch("GET", `${path}/output`)).text();
+    expect(["a 1", "b 2", "c 3"].filter((line) => !output.includes(line))).toEqual([]);
+    expect((await infoOf(atA, sandbox.id)).takenOver).toBeUndefined();
+
+    expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
+    expect((await atA.ask("GET", at)).status).toBe(404);
+    expect((await atB.ask("GET", at)).status).toBe(404);
+  });
+});
+
+describe("servers that share a bucket", () => {
+  let store: SharedS3Store;
+  let servers: TestServer[];
+  beforeAll(async () => {
+    store = await sharedBucket();
+    servers = await Promise.all(Array.from({ length: 3 }, () => startTestServer({ flags: store.flags() })));
+  });
+  afterEach(() => store.calm());
+  afterAll(async () => {
+    await Promise.all(servers.map((server) => server.dispose()));
+    await store?.[Symbol.asyncDispose]();
+  });
+  const clients = (): ApiClient[] => servers.map(({ url, key }) => new ApiClient(url, key));
+
+  test("one request waits while a sandbox comes, it is told as resuming, and a second server is told who waits", async () => {
+    const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create(lasting);
+    let release = (): void => undefined;
+    const until = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let isHeld = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      isHeld = resolve;
+    });
+    store.setFaults(({ operation, key }) => {
+      if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
+      isHeld();
+      return { do: "hold", until };
+    });
+    const running = atB.run(sandbox.id, { shell: "echo here" });
+    await held;
+    expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "resuming" });
+    const refused = await atC.ask("POST", `/sandboxes/${sandbox.id}/commands`, { shell: "true" });
+    expect(refused.body.error).toMatchObject({ code: "in_use", details: { waiter: { url: servers[1]?.url } } });
+    release();
+    expect((await running).stdout).toBe("here\n");
+    expect(await infoOf(atC, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
+    const [told] = await eventsOf(servers[0] as TestServer, "sandbox.handed_over");
+    expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1 });
+    await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+
+  test("a pause that cannot be stored says so, loses nothing, and is stored when the store is back", async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create(lasting);
+    const at = `/sandboxes/${sandbox.id}`;
+    await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+    store.setFaults(({ key }) =>
+      /(checkpoints|layers)\//.test(key) ? { do: "refuse", status: 503, code: "SlowDown" } : undefined,
+    );
+    const paused = await atA.ask("POST", `${at}/pause`, {});
+    expect(paused.body.error).toMatchObject({ code: "storage_failed", details: { checkpoint: 1 } });
+    expect(paused.body.error?.message).toContain("it is paused here");
+    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "paused", server: { url: servers[0]?.url } });
+    store.calm();
+    await expect.poll(async () => (await infoOf(atA, sandbox.id)).server, soon).toBeUndefined();
+    expect(await (await atB.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("kept");
+    await atB.ask("DELETE", at);
+  });
+
+  test("copies of a persistent sandbox are persistent, and go their own ways", async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create({ ...lasting, labels: { job: "1" } });
+    await atA.run(sandbox.id, { shell: "echo parent >note" });
+    const forked = await atA.ask<SandboxForked>("POST", `/sandboxes/${sandbox.id}/fork`, { count: 2 });
+    const copies = forked.body.sandboxes.map((copy) => copy.sandbox);
+    expect(copies).toMatchObject([
+      { persistent: true, state: "running", labels: { job: "1" } },
+      { persistent: true, state: "running" },
+    ]);
+    const [one = sandbox, two = sandbox] = copies;
+    expect((await atB.run(one.id, { shell: "echo one >>note; cat note" })).stdout).toBe("parent\none\n");
+    expect((await atA.run(two.id, { shell: "cat note" })).stdout).toBe("parent\n");
+    expect((await atB.run(sandbox.id, { shell: "cat note" })).stdout).toBe("parent\n");
+    for (const { id } of [sandbox, one, two]) await atA.ask("DELETE", `/sandboxes/${id}`);
+  });
+
+  test("what cannot last is refused before anything is made", async () => {
+    const [atA] = clients() as [ApiClient];
+    const local = await atA.ask("POST", "/sandboxes", { persistent: true, driver: "local" });
+    expect(local.body.error?.code).toBe("unsupported");
+    const none = await startTestServer({ flags: ["--checkpoint-store", "none"] });
+    try {
+      const refused = await new ApiClient(none.url, none.key).ask("POST", "/sandboxes", { persistent: true });
+      expect(refused.body.error).toMatchObject({ code: "unsupported", details: { setting: "checkpointStore" } });
+    } finally {
+      await none.dispose();
+    }
+  });
+
+  test("a nudge about anything is harmless and tells nothing", async () => {
+    const [atA] = clients() as [ApiClient];
+    const answers = await Promise.all(
+      Array.from({ length: 50 }, () => atA.as("").fetch("POST", `/leases/${"x".repeat(20)}/nudge`)),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([204]));
+    expect((await atA.as("").fetch("POST", "/leases/no-id/nudge")).status).toBe(400);
+  });
+});
