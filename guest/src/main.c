@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "archive.h"
+#include "checkpoint.h"
 #include "init.h"
 #include "launch.h"
 #include "merge.h"
@@ -24,11 +25,14 @@ int main(int argc, char **argv) {
         return stamp_main(argc - 2, argv + 2);
     if (strcmp(role, "unpack") == 0)
         return unpack_main(argc - 2, argv + 2);
+    if (strcmp(role, "checkpoint") == 0)
+        return checkpoint_main(argc - 2, argv + 2);
     if (strcmp(role, "--version") == 0) {
         printf("%d\n", ATOLL_VERSION);
         return 0;
     }
     fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | merge LOWER UPPER TARGET LINKS [BELOW]... |\n"
-                    "       pack [--stamp] DIRECTORY... | stamp DIRECTORY... | unpack DIRECTORY... | --version\n");
+                    "       pack [--stamp] DIRECTORY... | stamp DIRECTORY... [-- DIRECTORY...]... | unpack DIRECTORY... |\n"
+                    "       checkpoint SOCKET DIRECTORY NAME OUTCOME REQUEST | --version\n");
     return 2;
 }

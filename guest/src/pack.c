@@ -250,13 +250,19 @@ int pack_main(int argc, char **argv) {
 
 int stamp_main(int argc, char **argv) {
     if (argc < 1) {
-        fprintf(stderr, "Usage: atoll-guest stamp DIRECTORY...\n");
+        fprintf(stderr, "Usage: atoll-guest stamp DIRECTORY... [-- DIRECTORY...]...\n");
         return 2;
     }
+    int next = STAMP_FD;
     stamp.fd = STDOUT_FILENO;
-    for (int i = 0; i < argc; i++)
-        if (!pack_tree(argv[i]))
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--") == 0) {
+            if ((errno = out_flush(&stamp)) != 0)
+                return fail("tell of", argv[0]);
+            stamp.fd = next++;
+        } else if (!pack_tree(argv[i]))
             return fail("look at", argv[i]);
+    }
     if ((errno = out_flush(&stamp)) != 0)
         return fail("tell of", argv[0]);
     return 0;

@@ -265,7 +265,7 @@ function readFeatures(options: EngineOptions): () => Promise<string[]> {
 }
 
 async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<GvisorDriver> {
-  const { cpuFeatures } = options;
+  const { cpuFeatures, guestPath } = options;
   const runsc = await detectRunsc(options.runscPath);
   if (cpuFeatures !== undefined) {
     await assertCanLimitFeatures(cpuFeatures, { runsc, readCpuFeatures: readFeatures(options) });
@@ -277,5 +277,5 @@ async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<
       suggestion: `This runsc offers ${platforms.join(" and ") || "neither of them"}.`,
     });
   }
-  return new GvisorDriver({ runs, runscPath: path, runscVersion: version, platform, cpuFeatures });
+  return new GvisorDriver({ runs, guestPath, runscPath: path, runscVersion: version, platform, cpuFeatures });
 }

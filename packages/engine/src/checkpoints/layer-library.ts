@@ -114,21 +114,32 @@ export class LayerLibrary {
     return this.#keep(id, await this.#read(this.#trees(id), signal));
   }
 
-  /** Rejects with `unrestorable` unless the layer is there and what the manifest says it is. */
-  async verify({ id, sizeBytes, sha256 }: LayerPart, signal: AbortSignal): Promise<void> {
+  /** Rejects with `unrestorable` unless each layer is there and what the manifest says it is. */
+  async verify(parts: readonly LayerPart[], signal: AbortSignal): Promise<void> {
+    if (parts.length === 0) return;
+    const trees = await Promise.all(parts.map(({ id }) => this.#uppers(id)));
+    const [stamps, seals] = await Promise.all([
+      this.#packer.stamps(trees, signal),
+      Promise.all(parts.map(({ id }) => this.#readSeal(id))),
+    ]);
+    for (const [index, { id, sizeBytes, sha256 }] of parts.entries()) {
+      const known = seals[index];
+      if (known?.stamp === stamps[index] && known?.sha256 === sha256 && known.sizeBytes === sizeBytes) continue;
+      const sealed = await this.#packer.digest(trees[index] ?? [], signal);
+      if (sealed.sha256 !== sha256) throw refused(id, "its files are not what was saved");
+      await writeDurably(this.#sealFile(id), JSON.stringify(sealed));
+    }
+  }
+
+  async #uppers(id: LayerId): Promise<string[]> {
     if (!(await exists(this.#trees(id)))) throw refused(id, "it is missing");
-    const trees = await uppers(this.#trees(id));
-    const [stamp, known] = await Promise.all([this.#packer.stamp(trees, signal), this.#readSeal(id)]);
-    if (known?.stamp === stamp && known.sha256 === sha256 && known.sizeBytes === sizeBytes) return;
-    const sealed = await this.#packer.digest(trees, signal);
-    if (sealed.sha256 !== sha256) throw refused(id, "its files are not what was saved");
-    await writeDurably(this.#sealFile(id), JSON.stringify(sealed));
+    return uppers(this.#trees(id));
   }
 
   /** True if it is here, whole. */
   async has(part: LayerPart): Promise<boolean> {
     try {
-      await this.verify(part, AbortSignal.timeout(readTimeoutMs));
+      await this.verify([part], AbortSignal.timeout(readTimeoutMs));
       return true;
     } catch (error) {
       if (isSandboxError(error, "unrestorable")) return false;
@@ -138,8 +149,7 @@ export class LayerLibrary {
 
   /** Writes its archive. Rejects with `unrestorable`, and leaves none, unless it is what the part says. */
   async pack(part: LayerPart, toPath: string, signal: AbortSignal): Promise<void> {
-    if (!(await exists(this.#trees(part.id)))) throw refused(part.id, "it is missing");
-    const { sha256 } = await this.#packer.write(await uppers(this.#trees(part.id)), toPath, signal);
+    const { sha256 } = await this.#packer.write(await this.#uppers(part.id), toPath, signal);
     if (sha256 === part.sha256) return;
     await rm(toPath, { force: true });
     throw refused(part.id, "its files are not what was saved");

@@ -51,10 +51,21 @@ export class TreePacker {
    * attributes or names change, and offers no way to set it back. Means something only on the machine where it was taken.
    */
   async stamp(trees: readonly string[], signal: AbortSignal): Promise<string> {
-    const child = await this.#start(["stamp", ...trees], signal);
+    const [stamp = ""] = await this.stamps([trees], signal);
+    return stamp;
+  }
+
+  /** The same of several, at the price of one. */
+  async stamps(groups: readonly (readonly string[])[], signal: AbortSignal): Promise<string[]> {
+    const words = groups.flatMap((trees, index) => (index === 0 ? trees : ["--", ...trees]));
+    const others = groups.slice(1);
+    const child = await this.#start(["stamp", ...words], signal, { extraFds: others.map(() => "pipe") });
     const hash = createHash("sha256");
-    await this.#finish(child, signal, (data) => void hash.update(data));
-    return hash.digest("hex");
+    const [, ...rest] = await settleAll([
+      this.#finish(child, signal, (data) => void hash.update(data)),
+      ...others.map((_, index) => digestStream(child.readable(index + 3))),
+    ]);
+    return [hash.digest("hex"), ...rest];
   }
 
   /** Writes the archive of these directories, also of such as are being written to. It is on disk for good. */

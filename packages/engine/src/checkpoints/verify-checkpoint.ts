@@ -44,7 +44,7 @@ export async function verifyParts(
 ): Promise<void> {
   await Promise.all([
     memory ? new CheckpointStore(life.parts.layout).verifyMemory(manifest) : undefined,
-    ...manifest.layers.map((part) => context.layers.verify(part, signal)),
+    context.layers.verify(manifest.layers, signal),
   ]);
 }
 

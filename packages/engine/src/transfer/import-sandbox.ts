@@ -153,6 +153,6 @@ async function bringInOwner(
 
 async function bringInLayer({ context, from, template, signal }: Arrival, part: LayerPart): Promise<void> {
   const given = from.layers.find((layer) => layer.part.id === part.id);
-  if (given === undefined) return context.layers.verify(part, signal);
+  if (given === undefined) return context.layers.verify([part], signal);
   await context.layers.import(part, given.archive, { trees: template.trees.length, signal });
 }

@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ContainerId } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
-import { areAllStopped, RunscControl } from "../../src/drivers/gvisor/runsc-control.ts";
+import { areAllStopped, RunscControl, saveRequest } from "../../src/drivers/gvisor/runsc-control.ts";
 import { FakeSentry, runningStack, stoppedStack } from "../support/fake-sentry.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
@@ -86,4 +86,14 @@ test.for([
   ["nothing is known of any", ["goroutine 9 [select]:\nmain.main()"], undefined],
 ] as const)("threads of which %s", ([, stacks, answer]) => {
   expect(areAllStopped(stacks.join("\n\n"))).toBe(answer);
+});
+
+test.for([
+  ["0.0~20240729.0", true],
+  ["release-20240729.0", true],
+  ["release-20240807.0", false],
+  ["release-202407290.0", false],
+  ["unknown", false],
+] as const)("whether the words of runsc %s for saving are known: %s", ([version, isKnown]) => {
+  expect(saveRequest(version) !== undefined).toBe(isKnown);
 });

@@ -9,6 +9,8 @@ import { RunscFreezer } from "./runsc-freezer.ts";
 
 export interface GvisorDriverOptions {
   runs: ContainerRuns;
+  /** The guest's binary, which also speaks to runsc. */
+  guestPath: string;
   runscPath: string;
   runscVersion: string;
   platform: "systrap" | "ptrace";

@@ -25,6 +25,15 @@ export class RunscControl {
     this.#id = id;
   }
 
+  /** Whoever connects to it speaks to the sandbox. */
+  get socketPath(): string {
+    return `${this.#stateDir}/${this.#socketName}`;
+  }
+
+  get #socketName(): string {
+    return `runsc-${this.#id}.sock`;
+  }
+
   /** False: it cannot be frozen this way, and nothing has changed. */
   async freeze(): Promise<boolean> {
     if ((await this.#call("containerManager.Pause"))?.success !== true) return false;
@@ -55,7 +64,7 @@ export class RunscControl {
     // The path of the socket may be longer than the kernel takes; that of its directory is shortened.
     const directory = await open(this.#stateDir, "r");
     try {
-      const socket = connect(`/proc/self/fd/${directory.fd}/runsc-${this.#id}.sock`);
+      const socket = connect(`/proc/self/fd/${directory.fd}/${this.#socketName}`);
       try {
         return await this.#exchange(socket, method);
       } finally {
@@ -100,6 +109,27 @@ export class RunscControl {
   #unanswered(method: string, cause: unknown): SandboxError {
     return new SandboxError("internal", `Cannot talk to container ${this.#id}: ${method} was not answered`, { cause });
   }
+}
+
+/** The name that runsc gives the file with the memory, and looks for when it restores. */
+export const imageName = "checkpoint.img";
+
+/**
+ * What `runsc checkpoint` asks of a sandbox, together with the file to write to. Another version may want other words, and what it does not understand can cost the sandbox: undefined for those
+ * that are not known.
+ */
+export function saveRequest(runscVersion: string): string | undefined {
+  if (!/(?:^|[~-])20240729\b/.test(runscVersion)) return undefined;
+  return JSON.stringify({
+    method: "containerManager.Checkpoint",
+    arg: {
+      key: null,
+      metadata: { compression: "flate-best-speed" },
+      MemoryFileSaveOpts: { ExcludeCommittedZeroPages: false },
+      have_pages_file: false,
+      Resume: false,
+    },
+  });
 }
 
 const closingBrace = "}".codePointAt(0);

@@ -7,7 +7,7 @@ import { hasErrno } from "../../support/errno.ts";
 import { pollUntil } from "../../support/poll-until.ts";
 import type { Freezer } from "../driver.ts";
 import { guestAnnotation } from "./oci-spec.ts";
-import { RunscControl } from "./runsc-control.ts";
+import { imageName, RunscControl, saveRequest } from "./runsc-control.ts";
 
 const commandTimeoutMs = 30_000;
 /** Writing gigabytes of memory takes a while. */
@@ -26,16 +26,23 @@ const blockBytes = 512;
 const recordOutcome =
   'out=$1; shift; "$@" 2>"$out.stderr"; code=$?; echo $code >"$out.new" && mv "$out.new" "$out"; exit $code';
 
+/** How the guest's binary says that it has asked for nothing yet. */
+const exitNotAsked = 3;
+
 const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 const SpecFile = z.object({ annotations: z.object({ [guestAnnotation]: z.string() }) });
 
-/** Freezes containers through runsc's socket where it is understood, and does all else with runsc's own commands, which find the container by its state directory. */
+/** Freezes and saves containers through runsc's socket where it is understood, and otherwise with runsc's own commands, which find the container by its state directory. */
 export class RunscFreezer implements Freezer {
   readonly runtime: { version: string; platform: string };
   #runscPath: string;
+  #guestPath: string;
+  #saveRequest: string | undefined;
 
-  constructor(options: { runscPath: string; runscVersion: string; platform: string }) {
+  constructor(options: { runscPath: string; runscVersion: string; platform: string; guestPath: string }) {
     this.#runscPath = options.runscPath;
+    this.#guestPath = options.guestPath;
+    this.#saveRequest = saveRequest(options.runscVersion);
     this.runtime = { version: options.runscVersion, platform: options.platform };
   }
 
@@ -75,11 +82,17 @@ export class RunscFreezer implements Freezer {
   }
 
   async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
-    const { exitCode } = await run(
-      "/bin/sh",
-      ["-c", recordOutcome, "sh", target.outcomeFile, ...this.#command(ref, layout, this.#saveWords(target))],
-      { signal: AbortSignal.timeout(saveTimeoutMs), timeoutMs: saveTimeoutMs },
-    );
+    const options = { signal: AbortSignal.timeout(saveTimeoutMs), timeoutMs: saveTimeoutMs };
+    let exitCode: number | null = exitNotAsked;
+    if (this.#saveRequest !== undefined) {
+      const { socketPath } = this.#control(ref, layout);
+      const words = ["checkpoint", socketPath, target.memoryDir, imageName, target.outcomeFile, this.#saveRequest];
+      ({ exitCode } = await run(this.#guestPath, words, options));
+    }
+    if (exitCode === exitNotAsked) {
+      const words = this.#command(ref, layout, ["checkpoint", "--image-path", target.memoryDir]);
+      ({ exitCode } = await run("/bin/sh", ["-c", recordOutcome, "sh", target.outcomeFile, ...words], options));
+    }
     if (exitCode === 0) return;
     const stderr = await readFile(`${target.outcomeFile}.stderr`, "utf8").catch(() => "");
     throw commandFailed("save", ref, stderr);
@@ -100,10 +113,6 @@ export class RunscFreezer implements Freezer {
 
   #control(ref: ContainerRef, layout: SandboxLayout): RunscControl {
     return new RunscControl(layout.run(ref.id).runtimeState, ref.id);
-  }
-
-  #saveWords(target: CheckpointLayout): string[] {
-    return ["checkpoint", "--image-path", target.memoryDir];
   }
 
   #command(ref: ContainerRef, layout: SandboxLayout, words: string[]): string[] {
