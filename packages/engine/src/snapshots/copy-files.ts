@@ -7,6 +7,7 @@ import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
+import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
 import { whileFrozen } from "./while-frozen.ts";
 
@@ -38,6 +39,7 @@ export async function copyFiles(
   const saved = await savedLayers(context, life, record, signal);
   const [top = [], ...below] = record.state === "running" ? [own, ...saved] : saved;
   const flat = new Flattening(context, template, scratch, signal);
+  await flat.prepare();
   let frozenMs = 0;
   if (record.state === "running") {
     await whileFrozen(life, record.container, killed, async () => {
@@ -87,41 +89,59 @@ export class Flattening {
     return join(this.#scratch, String(this.#round));
   }
 
+  /** What `begin` needs. Apart from it, for those who hurry then. */
+  async prepare(): Promise<void> {
+    await mkdir(this.#nothing, { mode: 0o700 });
+    await this.#makeRoom();
+  }
+
   /** `below`: the layers under it, the topmost first, without the template's. */
   async begin(top: Layer, below: readonly Layer[] = []): Promise<void> {
-    const nothing = join(this.#scratch, "nothing");
-    await mkdir(nothing, { recursive: true, mode: 0o700 });
     await this.#merge(
       top,
-      top.map(() => nothing),
+      top.map(() => this.#nothing),
       below,
     );
   }
 
   async add(lower: Layer, below: readonly Layer[]): Promise<void> {
     const before = this.dir;
-    const upper = this.#template.trees.map((_, tree) => join(before, String(tree), "upper"));
+    const upper = this.#template.trees.map((_, tree) => this.#target(tree));
     this.#round += 1;
+    await this.#makeRoom();
     await this.#merge(upper, lower, below);
     await removeTree(before);
   }
 
+  get #nothing(): string {
+    return join(this.#scratch, "nothing");
+  }
+
+  #target(tree: number): string {
+    return join(this.dir, String(tree), "upper");
+  }
+
+  #links(tree: number): string {
+    return join(this.#scratch, `links-${this.#round}`, String(tree));
+  }
+
+  async #makeRoom(): Promise<void> {
+    const needed = this.#template.trees.flatMap((_, tree) => [this.#target(tree), this.#links(tree)]);
+    await Promise.all(needed.map((dir) => mkdir(dir, { recursive: true })));
+  }
+
   async #merge(upper: Layer, lower: Layer, below: readonly Layer[]): Promise<void> {
-    const links = join(this.#scratch, "links");
-    for (const [tree, { lower: own }] of this.#template.trees.entries()) {
-      const target = join(this.dir, String(tree), "upper");
-      await mkdir(target, { recursive: true });
-      await mkdir(links, { mode: 0o700 });
+    const merging = this.#template.trees.map(({ lower: own }, tree) => {
       const guest = tree === 0 ? [this.#context.runs.guestLayer(undefined)] : [];
       const order = {
         lower: lower[tree] ?? "",
         upper: upper[tree] ?? "",
-        target,
-        links,
+        target: this.#target(tree),
+        links: this.#links(tree),
         below: [...below.flatMap((layer) => layer[tree] ?? []), ...guest, ...own],
       };
-      await mergeLayers(this.#context.guestPath, order, this.#signal);
-      await removeTree(links);
-    }
+      return mergeLayers(this.#context.guestPath, order, this.#signal);
+    });
+    await settleAll(merging);
   }
 }

@@ -70,6 +70,7 @@ async function fit(context: EngineContext, life: SandboxLife, signal: AbortSigna
   const { layout, template } = life.parts;
   await inScratch(context.layout, async (scratch) => {
     const flat = new Flattening(context, template, scratch, signal);
+    await flat.prepare();
     await flat.begin(template.trees.map((_, tree) => layout.layer(tree).upper));
     await removeTree(layout.layersDir);
     await rename(flat.dir, layout.layersDir);
