@@ -111,6 +111,16 @@ describe("what was saved is looked at before anything is started", () => {
     await Promise.all([host.engine.kill(mine.id), host.engine.kill(foreign.id)]);
   });
 
+  test("files that nobody has touched are not read again", async () => {
+    const paused = await makePaused();
+    const noted = (): Promise<number> => stat(join(paused.layer, "seal.json")).then(({ ino }) => ino);
+    // Whoever has read a layer writes down what it is.
+    const before = await noted();
+    await host.engine.resume(paused.id);
+    expect(await noted()).toBe(before);
+    await host.engine.kill(paused.id);
+  });
+
   test("files that were touched, and are the same, are good", async () => {
     const paused = await makePaused();
     const { mode } = await stat(paused.note);
