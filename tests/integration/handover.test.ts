@@ -1,6 +1,7 @@
-import type { ApiEvent, CommandInfo, SandboxForked, SandboxInfo } from "@atoll/protocol";
+import type { CommandInfo, SandboxForked, SandboxInfo } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
+import { eventOf } from "../support/api-events.ts";
 import { sharedBucket, sharedDirectory, type SharedS3Store, type SharedStore } from "../support/shared-store.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
@@ -10,23 +11,6 @@ const lasting = { driver: "gvisor", persistent: true } as const;
 
 async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
   return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body;
-}
-
-async function eventsOf({ url, key }: TestServer, type: ApiEvent["type"]): Promise<ApiEvent[]> {
-  const stop = new AbortController();
-  const response = await new ApiClient(url, key).fetch("GET", "/events?cursor=0", { signal: stop.signal });
-  const found: ApiEvent[] = [];
-  try {
-    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
-      for (const line of Buffer.from(chunk).toString().split("\n")) {
-        if (line.startsWith("data: ")) found.push(JSON.parse(line.slice(6)) as ApiEvent);
-      }
-      if (found.some((event) => event.type === type)) break;
-    }
-  } finally {
-    stop.abort();
-  }
-  return found.filter((event) => event.type === type);
 }
 
 async function write(api: ApiClient, path: string, offset: number, line: string): Promise<Response> {
@@ -146,7 +130,7 @@ describe("servers that share a bucket", () => {
     release();
     expect((await running).stdout).toBe("here\n");
     expect(await infoOf(atC, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
-    const [told] = await eventsOf(servers[0] as TestServer, "sandbox.handed_over");
+    const told = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
     expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1 });
     await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
   });

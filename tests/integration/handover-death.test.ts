@@ -1,0 +1,138 @@
+import type { CommandInfo, SandboxInfo, SandboxPaused } from "@atoll/protocol";
+import { expect, onTestFinished, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { eventOf } from "../support/api-events.ts";
+import type { Fault } from "../support/object-servers/faults.ts";
+import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
+import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
+
+const lasting = { driver: "gvisor", persistent: true } as const;
+/** Not so short that a busy machine loses a lease by itself. */
+const leaseTtl = ["--lease-ttl-ms", "8000"];
+
+const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => new ApiClient(url, key);
+
+async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
+  return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body;
+}
+
+/** One with a stored checkpoint, and something that was written since. */
+async function makeSandbox(api: ApiClient): Promise<string> {
+  const { sandbox } = await api.create(lasting);
+  await api.run(sandbox.id, { shell: "echo one >note" });
+  const paused = await api.ask<SandboxPaused>("POST", `/sandboxes/${sandbox.id}/pause`, {});
+  expect(paused.body).toMatchObject({ checkpoint: 1, sandbox: { state: "paused" } });
+  await api.run(sandbox.id, { shell: "echo two >>note" });
+  return sandbox.id;
+}
+
+/** Keeps requests back for ever, as a network does whose end is dead. */
+class HeldRequests {
+  readonly #store: SharedS3Store;
+  readonly #seen = new Map<string, () => void>();
+
+  constructor(store: SharedS3Store) {
+    this.#store = store;
+  }
+
+  /** Each resolves when a request that fits was kept back. */
+  hold(rules: readonly ((request: { operation: string; key: string }) => boolean)[]): Promise<void>[] {
+    const held = rules.map((_, index) => new Promise<void>((resolve) => void this.#seen.set(String(index), resolve)));
+    this.#store.setFaults((request): Fault | undefined => {
+      const index = rules.findIndex((fits) => fits(request));
+      if (index === -1) return undefined;
+      this.#seen.get(String(index))?.();
+      return { do: "hold", until: new Promise(() => undefined) };
+    });
+    return held;
+  }
+}
+
+/** Several servers, many sandboxes, and a lease that has to run out. */
+const unhurried = { timeout: 180_000 };
+
+test(
+  "servers that are killed in the middle of a hand-over lose nothing that was stored, and say from when it goes on",
+  unhurried,
+  async () => {
+    const store = await sharedBucket();
+    onTestFinished(() => store[Symbol.asyncDispose]());
+    const flags = [...store.flags(), ...leaseTtl];
+    const [a, b, c] = await Promise.all([
+      startTestServerProcess({ flags }),
+      startTestServerProcess({ flags }),
+      startTestServer({ flags }),
+    ]);
+    onTestFinished(() => c.dispose());
+    onTestFinished(() => b.dispose());
+    onTestFinished(async () => void (await a.signal("SIGKILL")));
+    const [atA, atB, atC] = [clientOf(a), clientOf(b), clientOf(c)];
+    const [unpublished, unwritten, fetched] = (await Promise.all([1, 2, 3].map(() => makeSandbox(atA)))) as [
+      string,
+      string,
+      string,
+    ];
+
+    const manifestOf = (id: string, n: number): string => `checkpoints/${id}/${n}/manifest.json`;
+    let isPublished = false;
+    const held = new HeldRequests(store).hold([
+      // The owner, before the checkpoint is there.
+      ({ operation, key }) => operation === "PutObject" && key === manifestOf(unpublished, 2),
+      // The owner, when it is there and the metadata do not say so.
+      ({ operation, key }) => {
+        isPublished ||= operation === "PutObject" && key === manifestOf(unwritten, 2);
+        return isPublished && operation === "PutObject" && key === `sandboxes/${unwritten}/metadata.json`;
+      },
+      // The taker, who has the lease and not yet the sandbox.
+      ({ operation, key }) => operation === "GetObject" && key.startsWith(`checkpoints/${fetched}/2/memory/`),
+    ]);
+    const notes = [unpublished, unwritten].map((id) => atC.run(id, { shell: "cat note" }));
+    const lost = atB.run(fetched, { shell: "true" }).catch(() => undefined);
+    await Promise.all(held);
+    await Promise.all([a.signal("SIGKILL"), b.signal("SIGKILL"), lost]);
+    store.calm();
+
+    const all = await Promise.all([...notes, atC.run(fetched, { shell: "cat note" })]);
+    expect(all.map(({ stdout }) => stdout)).toEqual(["one\n", "one\n", "one\ntwo\n"]);
+    for (const id of [unpublished, unwritten]) {
+      const { takenOver } = await infoOf(atC, id);
+      expect(takenOver).toMatchObject({ fromServer: { url: a.url }, checkpoint: 1 });
+      expect(await eventOf(c, "sandbox.taken_over", id)).toMatchObject({ ...takenOver });
+    }
+    expect((await infoOf(atC, fetched)).takenOver).toBeUndefined();
+    // The number that the dead server had taken is nobody else's.
+    const paused = await atC.ask<SandboxPaused>("POST", `/sandboxes/${unpublished}/pause`, {});
+    expect(paused.body.checkpoint).toBe(3);
+
+    const again = await startTestServer({ flags, dataDir: a.dataDir });
+    onTestFinished(() => again.dispose());
+    const atAgain = new ApiClient(again.url, a.key);
+    for (const id of [unpublished, unwritten])
+      await eventOf({ url: again.url, key: a.key }, "sandbox.copy_dropped", id);
+    expect(await infoOf(atAgain, unwritten)).toMatchObject({ state: "running", server: { url: c.url } });
+    expect((await atAgain.run(unwritten, { shell: "cat note" })).stdout).toBe("one\n");
+  },
+);
+
+test(
+  "a server that is killed has its sandboxes back when it starts again, before its leases have run out",
+  unhurried,
+  async () => {
+    const flags = ["--lease-ttl-ms", "600000"];
+    const first = await startTestServerProcess({ flags });
+    onTestFinished(async () => void (await first.signal("SIGKILL")));
+    const api = clientOf(first);
+    const { sandbox } = await api.create(lasting);
+    const command = await api.start(sandbox.id, { shell: "read line; echo got $line", stdin: true });
+    await first.signal("SIGKILL");
+    const next = await startTestServer({ flags, dataDir: first.dataDir });
+    onTestFinished(() => next.dispose());
+    const again = new ApiClient(next.url, first.key);
+    const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
+    await again.fetch("POST", `${path}/stdin?offset=0`, { body: "it\n" });
+    const end = await again.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
+    expect(end.body).toMatchObject({ state: "exited", exitCode: 0, stdoutBytes: 7 });
+    expect(await infoOf(again, sandbox.id)).toMatchObject({ state: "running", server: { url: next.url } });
+    expect((await infoOf(again, sandbox.id)).takenOver).toBeUndefined();
+  },
+);
