@@ -14,13 +14,16 @@ let there: TestServer;
 let api: ApiClient;
 
 beforeAll(async () => {
-  [here, there] = await Promise.all([startTestServer(), startTestServer()]);
+  // Each has snapshots of its own; sandboxes that last are of both.
+  here = await startTestServer();
+  const shared = join(here.dataDir, "store");
+  there = await startTestServer({ flags: ["--metadata-store", shared, "--checkpoint-store", shared] });
   api = new ApiClient(here.url, here.key);
 }, 120_000);
 
 afterAll(async () => {
-  await here?.dispose();
   await there?.dispose();
+  await here?.dispose();
 });
 
 /** What a command prints that succeeds and has nothing to complain about. */
@@ -65,6 +68,28 @@ test("a paused sandbox stays paused while its files are saved, and a new one has
   expect((await api.run(copy.sandbox.id, { shell: "cat note" })).stdout).toBe("before\n");
   await Promise.all([sandbox, copy.sandbox].map(({ id }) => api.ask("DELETE", `/sandboxes/${id}`)));
 });
+
+test(
+  "a sandbox that lasts begins with a snapshot too, and takes its files along to another server",
+  deadline,
+  async () => {
+    const elsewhere = new ApiClient(there.url, there.key);
+    const { sandbox: builder } = await api.create();
+    await api.run(builder.id, { shell: "echo built >/srv/tool", user: "root" });
+    await api.ask("POST", `/sandboxes/${builder.id}/snapshots`, { name: "lasting" });
+    const { sandbox } = await api.create({ driver: "gvisor", persistent: true, snapshot: "lasting" });
+    await api.run(sandbox.id, { shell: "echo more >>/srv/tool", user: "root" });
+    await api.ask("POST", `/sandboxes/${sandbox.id}/pause`, {});
+    const taken = await elsewhere.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "moved" });
+    expect(taken.status).toBe(201);
+    expect((await elsewhere.run(sandbox.id, { shell: "cat /srv/tool" })).stdout).toBe("built\nmore\n");
+    const copy = await elsewhere.create({ snapshot: "moved" });
+    expect((await elsewhere.run(copy.sandbox.id, { shell: "cat /srv/tool" })).stdout).toBe("built\nmore\n");
+    await elsewhere.ask("DELETE", `/sandboxes/${sandbox.id}`);
+    await elsewhere.ask("DELETE", `/sandboxes/${copy.sandbox.id}`);
+    await api.ask("DELETE", `/sandboxes/${builder.id}`);
+  },
+);
 
 test("a key that sees only its own has nothing of others, and its own events", deadline, async () => {
   const make = async (name: string): Promise<ApiClient> =>
