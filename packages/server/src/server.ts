@@ -102,7 +102,6 @@ export class Server {
     });
     const { manager, egress } = opened;
     try {
-      await stores.proven;
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
       const secret = await ServerSecret.load(config.dataDir);
       const stopping = new AbortController();

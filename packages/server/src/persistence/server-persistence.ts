@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Engine } from "@atoll/engine";
-import type { ServerRef } from "@atoll/protocol";
+import type { SandboxId, ServerRef } from "@atoll/protocol";
 import { Leases } from "@atoll/storage";
 import type { Config } from "../config/config.ts";
 import type { Log } from "../telemetry/log.ts";
@@ -21,6 +21,7 @@ export interface ServerPersistenceOptions {
 
 /** What a server of this configuration keeps persistent sandboxes with. */
 export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self"> {
+  /** Rejects when one of the stores was seen not to do what it must. */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
   /** What is stored is collected from now on. */
   start: () => void;
@@ -55,16 +56,13 @@ export async function openServerPersistence(options: ServerPersistenceOptions): 
   return {
     home,
     self: (): ServerRef => ({ id, url: baseUrl() }),
-    openArchive: async (engine) =>
-      checkpoints === undefined
-        ? undefined
-        : CheckpointArchive.open({
-            store: checkpoints,
-            engine,
-            scratchDir,
-            log,
-            onPublished: (sandboxId) => collector?.published(sandboxId),
-          }),
+    openArchive: async (engine) => {
+      // What comes next takes leases, which are worth nothing in a store that does not keep its word.
+      await stores.proven;
+      if (checkpoints === undefined) return undefined;
+      const onPublished = (sandboxId: SandboxId): void => collector?.published(sandboxId);
+      return CheckpointArchive.open({ store: checkpoints, engine, scratchDir, log, onPublished });
+    },
     start: () => collector?.start(),
     close: async () => collector?.close(),
   };
