@@ -47,6 +47,7 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   "snapshot export": "see below",
   "snapshot import": "see below",
   "snapshot rm": "see below",
+  rollback: "see below",
   kill: ["--all", "--yes"],
   up: "is the server",
   doctor: [],

@@ -89,7 +89,7 @@ test("files, ports and new commands wake a paused sandbox; a resume of one that 
   ]);
 });
 
-test("from a shell: pause, look, resume", async () => {
+test("from a shell: pause, look, resume, roll back", async () => {
   const running = await start();
   const { sandbox } = await new ApiClient(running.url, running.key).create(gvisor);
   const paused = await runAtoll(running, ["pause", sandbox.id]);
@@ -100,6 +100,10 @@ test("from a shell: pause, look, resume", async () => {
   expect(JSON.parse(resumed.stdout)).toMatchObject({ checkpoint: 1, sandbox: { state: "running" } });
   const again = await runAtoll(running, ["resume", sandbox.id]);
   expect(again).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("it is running") });
+  const back = await runAtoll(running, ["rollback", "--json", sandbox.id, "1"]);
+  expect(JSON.parse(back.stdout)).toMatchObject({ checkpoint: 1, left: 2, sandbox: { state: "running" } });
+  const removed = await runAtoll(running, ["checkpoints", "--json", "--remove", "2", sandbox.id]);
+  expect(JSON.parse(removed.stdout)).toEqual({ removed: true });
 });
 
 test("without its memory it starts afresh on its files, and its commands are told as lost", async () => {

@@ -28,6 +28,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     fork: async () => (await import("./commands/fork.ts")).forkCommand,
     checkpoints: async () => (await import("./commands/checkpoints.ts")).checkpointsCommand,
     snapshot: async () => (await import("./commands/snapshot.ts")).snapshotCommand,
+    rollback: async () => (await import("./commands/rollback.ts")).rollbackCommand,
     kill: async () => (await import("./commands/kill.ts")).killCommand,
   },
   "Server:": {

@@ -27,7 +27,7 @@ import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/for
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
 import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
-import { rollbackSandbox } from "./operations/rollback.ts";
+import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
 import { Sandbox } from "./sandbox.ts";
 import { checkFiles, type FilesSource } from "./snapshots/lay-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
@@ -131,7 +131,7 @@ export class Engine {
   }
 
   /** Goes back to an earlier checkpoint. What the sandbox is now becomes a checkpoint first. */
-  async rollback(id: SandboxId, checkpoint: number, options: ResumeOptions = {}): Promise<ResumeResult> {
+  async rollback(id: SandboxId, checkpoint: number, options: RollbackOptions = {}): Promise<RollbackResult> {
     return rollbackSandbox(this.#context, this.#life(id), checkpoint, options);
   }
 

@@ -15,6 +15,7 @@ export type { PauseOptions, PauseResult } from "./operations/pause.ts";
 export type { ResumeOptions, ResumeResult } from "./operations/resume.ts";
 export type { FilesSource } from "./snapshots/lay-files.ts";
 export type { SavedFiles, SaveFilesOptions } from "./snapshots/save-files.ts";
+export type { RollbackOptions, RollbackResult } from "./operations/rollback.ts";
 export { startHostProcess, type HostProcess, type HostProcessOptions } from "./process/host-process.ts";
 export type { OutputEvent, Process } from "./process/process.ts";
 export { run, type RunResult } from "./process/run.ts";

@@ -26,6 +26,14 @@ export const ApiEvent = z.discriminatedUnion("type", [
   }),
   z.strictObject({
     ...onSandbox,
+    type: z.literal("sandbox.rolled_back"),
+    checkpoint: z.int(),
+    /** The checkpoint of what was left behind. */
+    left: z.int().optional(),
+  }),
+  z.strictObject({ ...onSandbox, type: z.literal("checkpoint.removed"), checkpoint: z.int() }),
+  z.strictObject({
+    ...onSandbox,
     type: z.literal("command.started"),
     commandId: z.string(),
     argv: z.array(z.string()),

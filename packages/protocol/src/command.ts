@@ -71,6 +71,8 @@ export const CommandInfo = z.strictObject({
   droppedBytes: z.int(),
   /** Input bytes that have been accepted: where the next `stdin` goes on. */
   stdinBytes: z.int(),
+  /** How often its sandbox was rolled back before; absent: never. Bytes are counted anew each time. */
+  rollbacks: z.int().optional(),
 });
 export type CommandInfo = z.infer<typeof CommandInfo>;
 

@@ -19,6 +19,7 @@ export const errorCodes = {
   limit_reached: { status: 429, retryable: false },
   unsaveable: { status: 409, retryable: false },
   unrestorable: { status: 409, retryable: false },
+  rolled_back: { status: 409, retryable: false },
   conflict: { status: 409, retryable: false },
   storage_failed: { status: 502, retryable: true },
   no_space: { status: 507, retryable: false },

@@ -68,6 +68,7 @@ export {
   type SandboxForked,
   type SandboxPaused,
   type SandboxResumed,
+  type SandboxRolledBack,
   type UpdateSandboxInput,
   ServerRef,
   TakenOver,

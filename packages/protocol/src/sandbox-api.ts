@@ -142,6 +142,21 @@ export const SandboxForked = z.strictObject({
 });
 export type SandboxForked = z.infer<typeof SandboxForked>;
 
+export const RollBackSandbox = z.strictObject({
+  checkpoint: z.int().min(1),
+  /** As for a pause: what is left behind becomes a checkpoint. */
+  force: z.boolean().default(false),
+});
+
+export const SandboxRolledBack = z.strictObject({
+  sandbox: SandboxInfo,
+  checkpoint: z.int(),
+  /** The checkpoint of what was left behind; absent: the sandbox was paused, and it is there already. */
+  left: z.int().optional(),
+  ...Timed,
+});
+export type SandboxRolledBack = z.infer<typeof SandboxRolledBack>;
+
 export const CheckpointList = z.strictObject({ checkpoints: z.array(CheckpointInfo) });
 
 export const UsageInfo = z.strictObject({

@@ -39,6 +39,8 @@ export const ClientMessage = z.discriminatedUnion("type", [
     sandboxId: SandboxId,
     commandId: CommandId,
     from: z.int().min(0).default(0),
+    /** As the command said when the bytes before `from` were read; see `CommandInfo`. */
+    rollbacks: z.int().min(0).optional(),
     /** Whose the input on this channel is. Its offsets then count this writer's bytes only, so that many can write at once. */
     writer: InputWriter.optional(),
   }),

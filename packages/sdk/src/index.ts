@@ -28,5 +28,6 @@ export type { EventOptions } from "./events.ts";
 export type { Files, ReadOptions, SignedUrl, WatchOptions, WriteOptions } from "./files/files.ts";
 export type { ByteSource } from "./http/http.ts";
 export type { PtyOptions, Ptys } from "./pty.ts";
-export { Sandbox, type CreateOptions, type Metrics, type Timeouts } from "./sandbox.ts";
+export type { CreateOptions, Metrics, Timeouts } from "./sandbox-options.ts";
+export { Sandbox } from "./sandbox.ts";
 export type { TemplateInfo } from "./templates.ts";

@@ -2,41 +2,29 @@ import {
   isSandboxError,
   SandboxError,
   type SandboxId,
-  type CreateSandboxInput,
   type EgressPolicy,
   type EgressPolicyInput,
   type PortInfo,
-  type routes,
   type CheckpointInfo,
   type SandboxInfo,
   type SandboxPaused,
   type SandboxResumed,
   type SnapshotInfo,
+  type SandboxRolledBack,
   type UpdateSandboxInput,
 } from "@atoll/protocol";
-import type { z } from "zod";
 import { clientFor, splitConnection, type Atoll, type ListOptions } from "./client.ts";
 import { Commands } from "./commands/commands.ts";
-import type { ConnectionOptions } from "./connection-options.ts";
 import { Files } from "./files/files.ts";
 import { Ptys } from "./pty.ts";
-
-interface SignalOption {
-  signal?: AbortSignal | undefined;
-}
-
-/** Gigabytes take their time. */
-const unhurried = { timeoutMs: 10 * 60_000 };
-
-type WithConnection = ConnectionOptions & { client?: Atoll | undefined };
-
-export interface CreateOptions extends CreateSandboxInput, WithConnection, SignalOption {
-  /** The same as `env`. */
-  envs?: Record<string, string> | undefined;
-}
-
-export type Metrics = z.infer<typeof routes.getUsage.reply>;
-export type Timeouts = NonNullable<UpdateSandboxInput["timeouts"]>;
+import {
+  unhurried,
+  type CreateOptions,
+  type Metrics,
+  type SignalOption,
+  type Timeouts,
+  type WithConnection,
+} from "./sandbox-options.ts";
 
 /**
  * A sandbox on the server. It lives there: dropping this object does not end it. With `await using` it ends with the block.
@@ -229,11 +217,46 @@ export class Sandbox {
    * await sandbox.kill();
    */
   async checkpoints(options: SignalOption = {}): Promise<CheckpointInfo[]> {
-    const { checkpoints } = await this.#client.http.call("listCheckpoints", {
-      params: { id: this.id },
-      signal: options.signal,
-    });
-    return checkpoints;
+    const call = { params: { id: this.id }, signal: options.signal };
+    return (await this.#client.http.call("listCheckpoints", call)).checkpoints;
+  }
+
+  /**
+   * Goes back to an earlier checkpoint: memory, files and commands are as they were, and what was running then runs on. What is left behind becomes a checkpoint first, if it
+   * ran. Labels, timeouts and the token stay as they are now. Whoever follows a command is told `rolled_back`.
+   *
+   * @example
+   * const sandbox = await Sandbox.create();
+   * await sandbox.files.write("/home/user/note", "first");
+   * const { checkpoint } = await sandbox.pause();
+   * await sandbox.files.write("/home/user/note", "second");
+   * await sandbox.rollback(checkpoint);
+   * console.log(await sandbox.files.read("/home/user/note")); // first
+   * await sandbox.kill();
+   */
+  async rollback(
+    checkpoint: number,
+    options: SignalOption & { force?: boolean | undefined } = {},
+  ): Promise<SandboxRolledBack> {
+    const { force = false, signal } = options;
+    const call = { params: { id: this.id }, body: { checkpoint, force }, signal, ...unhurried };
+    return this.#client.http.call("rollBackSandbox", call);
+  }
+
+  /**
+   * Removes one checkpoint, and what no other one needs. True if it was there; the one that the sandbox stands on is refused with `in_use`.
+   *
+   * @example
+   * const sandbox = await Sandbox.create();
+   * await sandbox.pause();
+   * await sandbox.resume();
+   * await sandbox.pause();
+   * console.log(await sandbox.deleteCheckpoint(1)); // true
+   * await sandbox.kill();
+   */
+  async deleteCheckpoint(checkpoint: number, options: SignalOption = {}): Promise<boolean> {
+    const call = { params: { id: this.id, checkpoint: String(checkpoint) }, signal: options.signal };
+    return (await this.#client.http.call("removeCheckpoint", call)).removed;
   }
 
   /**

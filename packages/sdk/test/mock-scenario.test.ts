@@ -1,4 +1,5 @@
 import { MockServer } from "@atoll/sdk/mock";
+import { rollbackScenario } from "./support/rollback-scenario.ts";
 import { programs, sdkScenario, type ScenarioServer } from "./support/scenario.ts";
 import { snapshotScenario } from "./support/snapshot-scenario.ts";
 
@@ -10,3 +11,4 @@ async function startMock(): Promise<ScenarioServer> {
 
 sdkScenario("the mock", startMock);
 snapshotScenario("the mock", startMock);
+rollbackScenario("the mock", startMock);

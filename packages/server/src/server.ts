@@ -196,7 +196,7 @@ export class Server {
         assertSees: (principal, id) => manager.access.assertSees(principal, id),
         meet: (id) => manager.access.meet(id),
         sources: {
-          command: (id, commandId) => manager.command(id, commandId),
+          command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
           assertNotHeld: (id, holder) => manager.access.assertFree(id, holder),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),

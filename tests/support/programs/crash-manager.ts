@@ -63,7 +63,36 @@ async function dieAtStart(manager: SandboxManager, sandboxId: string | undefined
   process.kill(process.pid, "SIGKILL");
 }
 
-const manager = await SandboxManager.open({ dataDir, guestPath: guestBinaryPath() });
+/** Where to stop for ever, once this is said. */
+let lastStep = "";
+const atStep = async (step: string): Promise<void> => {
+  if (step !== lastStep) return;
+  say({ step });
+  await new Promise(() => undefined);
+};
+
+/** Takes a sandbox back to before its command counted to two, and before another one was started. */
+async function rollBack(manager: SandboxManager, step: string): Promise<void> {
+  const id = await create(manager, "gvisor");
+  const shell = "i=0; while read line; do i=$((i+1)); echo $line $i; done";
+  const command = await manager.run(id, RunCommand.parse({ shell, stdin: true }));
+  const until = async (bytes: number): Promise<void> => {
+    for await (const piece of command.follow())
+      if (piece.type === "output" && piece.at + piece.data.byteLength === bytes) return;
+  };
+  await command.writeStdin(Buffer.from("a\n"), { offset: 0 });
+  await until(4);
+  await manager.sleep.pause(id, { force: false });
+  await manager.sleep.wake(id);
+  await command.writeStdin(Buffer.from("b\n"), { offset: 2 });
+  await until(8);
+  await manager.run(id, RunCommand.parse({ shell: "exec sleep 1000" }));
+  say({ sandboxId: id, commandId: command.id });
+  lastStep = step;
+  await manager.rollbacks.rollback(id, { checkpoint: 1, force: false });
+}
+
+const manager = await SandboxManager.open({ dataDir, guestPath: guestBinaryPath(), engineOptions: { atStep } });
 say({ cursor: manager.events.cursor });
 switch (what) {
   case "follow":
@@ -74,6 +103,9 @@ switch (what) {
     break;
   case "create":
     say({ created: await create(manager, words[0]) });
+    break;
+  case "roll-back":
+    await rollBack(manager, words[0] ?? "");
     break;
   case "die-at-start":
     await dieAtStart(manager, words[0], Number(words[1]));

@@ -1,6 +1,7 @@
 import type { CheckpointInfo } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { wholeNumber } from "../input/number.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { formatBytes, formatDuration, formatTime } from "../output/amount.ts";
 import type { Column } from "../output/table.ts";
@@ -8,11 +9,21 @@ import { verb } from "./verb.ts";
 
 export function checkpointsCommand(cli: Cli): Command {
   return verb(cli, "checkpoints", "List what was saved of a sandbox, the oldest first", {
-    examples: ["atoll checkpoints 4k2"],
+    examples: ["atoll checkpoints 4k2", "atoll checkpoints --remove 1 4k2"],
   })
     .argument("<sandbox>", "its id, or the beginning of it")
-    .action(async (id: string) => {
+    .option(
+      "-r, --remove <number>",
+      "remove this one instead, and what no other one needs",
+      wholeNumber("the number of a checkpoint", 1, Number.MAX_SAFE_INTEGER),
+    )
+    .action(async (id: string, { remove }: { remove?: number }) => {
       const sandbox = await findSandbox(cli, id);
+      if (remove !== undefined) {
+        const removed = await cli.during("Removing", sandbox.deleteCheckpoint(remove, { signal: cli.signal }));
+        if (cli.isJson) return cli.printJson({ removed });
+        return cli.note(removed ? `Removed checkpoint ${remove}.` : `There was no checkpoint ${remove}.`);
+      }
       const checkpoints = await cli.during("Asking", sandbox.checkpoints({ signal: cli.signal }));
       if (cli.isJson) await cli.printJson({ checkpoints });
       else if (checkpoints.length === 0) cli.note(`No checkpoints. "atoll pause ${sandbox.id}" makes one.`);

@@ -70,6 +70,8 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "sandbox.state":
     case "sandbox.handed_over":
     case "sandbox.copy_dropped":
+    case "sandbox.rolled_back":
+    case "checkpoint.removed":
     case "command.started":
     case "command.ended":
     case "limit.eased":

@@ -23,6 +23,8 @@ export class SandboxLife {
   #containerId: ContainerId | undefined;
   #container: Container | undefined;
   #channel: GuestChannel | undefined;
+  /** That of the memory before, while it is not sure that it will not be needed again. */
+  #leftChannel: GuestChannel | undefined;
   #watchedChannel: GuestChannel | undefined;
   #monitor: UsageMonitor | undefined;
   #stopLifetime: () => void = () => undefined;
@@ -90,22 +92,36 @@ export class SandboxLife {
   /** Ends the container of a sandbox that was saved. Its streams wait for the next one. */
   async leaveContainer(): Promise<void> {
     this.#monitor?.stop();
+    this.#takeBackStreams();
     this.#channel?.leave();
     await this.#removeContainer();
     this.#containerId = undefined;
   }
 
-  /** Starts another container, and the same streams go on in it if it has the same memory. When it rejects, nothing of the container is left. */
+  /** The streams of the memory before are over, for whoever still has them. */
+  dropStreams(): void {
+    this.#leftChannel?.close();
+    this.#leftChannel = undefined;
+  }
+
+  /**
+   * Starts another container, and the same streams go on in it if it has the same memory; otherwise they wait until they are dropped. When it rejects, nothing of the container is
+   * left, and the streams wait for the next one.
+   */
   async moveTo(containerId: ContainerId, from: LaunchSource, options: MoveOptions): Promise<Container> {
     const { mayStart = Promise.resolve() } = options;
     const stop = AbortSignal.any([options.signal, timeoutAfter(mayStart, this.#options.startTimeoutMs)]);
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart });
       options.onLaunched();
-      if (!options.keepsStreams) this.#channel?.close();
+      if (!options.keepsStreams) {
+        this.#leftChannel = this.#channel;
+        this.#channel = undefined;
+      }
       await this.#greet(container, from, stop);
       return container;
     } catch (error) {
+      this.#takeBackStreams();
       this.#channel?.leave();
       await this.#removeContainer();
       this.#containerId = undefined;
@@ -174,6 +190,7 @@ export class SandboxLife {
   /** Lets go without ending anything: the sandbox runs on for the next server. */
   detach(): void {
     this.#detached = true;
+    this.dropStreams();
     this.#stopWatching();
     this.#channel?.close();
   }
@@ -345,8 +362,16 @@ export class SandboxLife {
     const abandoned = AbortSignal.timeout(abandonStartMs);
     await Promise.race([this.#starting, once(abandoned, "abort")]);
     if (abandoned.aborted) void this.#starting.then(() => this.#removeContainer()).catch(warn);
+    this.dropStreams();
     this.#channel?.close();
     await this.#removeContainer();
+  }
+
+  #takeBackStreams(): void {
+    if (this.#leftChannel === undefined) return;
+    this.#channel?.close();
+    this.#channel = this.#leftChannel;
+    this.#leftChannel = undefined;
   }
 
   #failInBackground(reason: EndReason): void {

@@ -67,40 +67,48 @@ export function pauseSandbox(
   life: SandboxLife,
   options: PauseOptions = {},
 ): Promise<PauseResult> {
-  return life.inTurn(async (killed) => {
-    options.signal?.throwIfAborted();
-    assertAccepts(life.record, "pause");
-    const { keeper, layout, driver } = life.parts;
-    const { record } = life;
-    if (record.state !== "running") throw new Error(`A ${record.state} sandbox cannot be paused`);
-    const { container, base } = record;
-    if (driver.freezer === undefined) {
-      throw new SandboxError(
-        "unsupported",
-        `Cannot pause sandbox ${record.id}: driver ${driver.name} cannot save memory`,
-        {
-          suggestion: "Create it with driver gvisor.",
-        },
-      );
-    }
-    const store = new CheckpointStore(layout);
-    const parent = base === undefined ? undefined : await store.read(base);
-    const n = await numberFor(store, options.checkpoint);
-    const clock = new PhaseClock();
-    const pause: Pause = { context, life, freezer: driver.freezer, store, container, n, parent, killed, clock };
-    await keeper.apply("pause", (common) => ({
-      ...common,
-      state: "pausing",
-      container,
-      checkpoint: n,
-      ...based(base),
-    }));
-    await step(pause, "intent");
-    const ended = await freezeOrGoOn(pause, options.force === true);
-    const manifest = await save(pause);
-    const { phases, totalMs } = clock;
-    return { checkpoint: manifest.n, phases, totalMs, ended };
-  });
+  return life.inTurn((killed) => pauseInTurn(context, life, options, killed));
+}
+
+/** For work that has the turn already. */
+export async function pauseInTurn(
+  context: EngineContext,
+  life: SandboxLife,
+  options: PauseOptions,
+  killed: AbortSignal,
+): Promise<PauseResult> {
+  options.signal?.throwIfAborted();
+  assertAccepts(life.record, "pause");
+  const { keeper, layout, driver } = life.parts;
+  const { record } = life;
+  if (record.state !== "running") throw new Error(`A ${record.state} sandbox cannot be paused`);
+  const { container, base } = record;
+  if (driver.freezer === undefined) {
+    throw new SandboxError(
+      "unsupported",
+      `Cannot pause sandbox ${record.id}: driver ${driver.name} cannot save memory`,
+      {
+        suggestion: "Create it with driver gvisor.",
+      },
+    );
+  }
+  const store = new CheckpointStore(layout);
+  const parent = base === undefined ? undefined : await store.read(base);
+  const n = await numberFor(store, options.checkpoint);
+  const clock = new PhaseClock();
+  const pause: Pause = { context, life, freezer: driver.freezer, store, container, n, parent, killed, clock };
+  await keeper.apply("pause", (common) => ({
+    ...common,
+    state: "pausing",
+    container,
+    checkpoint: n,
+    ...based(base),
+  }));
+  await step(pause, "intent");
+  const ended = await freezeOrGoOn(pause, options.force === true);
+  const manifest = await save(pause);
+  const { phases, totalMs } = clock;
+  return { checkpoint: manifest.n, phases, totalMs, ended };
 }
 
 async function numberFor(store: CheckpointStore, asked: number | undefined): Promise<number> {

@@ -22,61 +22,80 @@ export interface ResumeResult {
   totalMs: number;
 }
 
+/** For work that goes back to an earlier checkpoint. */
+interface GoBack {
+  checkpoint: number;
+  /** Called when it runs there and that is stored. Until it calls `dropStreams`, whoever has streams of the memory before waits. */
+  switched?: ((dropStreams: () => void) => Promise<void>) | undefined;
+}
+
 /** Starts a paused sandbox. When it rejects, the sandbox is paused as before and nothing of it runs. */
 export function resumeSandbox(
   context: EngineContext,
   life: SandboxLife,
-  options: ResumeOptions & { checkpoint?: number } = {},
+  options: ResumeOptions = {},
 ): Promise<ResumeResult> {
-  return life.inTurn(async (killed) => {
-    options.signal?.throwIfAborted();
-    assertAccepts(life.record, "resume");
-    const { keeper, layout } = life.parts;
-    const { record } = life;
-    if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be resumed`);
-    const n = options.checkpoint ?? record.checkpoint;
-    if (options.allowUntil !== undefined) await life.deadline.set(options.allowUntil);
-    const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
-    const clock = new PhaseClock();
-    const containerId = newContainerId();
-    const step = (name: string): Promise<void> => context.atStep(`resume: ${name}`, record.id);
-    const intent = keeper
-      .apply("resume", (common) => ({ ...common, state: "resuming", checkpoint: n, containerId }))
-      .then(() => step("intent"));
-    // Told when we come to it, and not as unhandled before.
-    intent.catch(() => undefined);
-    try {
-      const memory = options.memory ?? true;
-      const manifest = await readCheckpoint(context, life, n, { memory });
-      // Whatever is there was written by a resume that came to nothing.
-      await removeTree(layout.layersDir);
-      const verified = verifyParts(context, life, manifest, { memory, signal }).then(() => {
-        clock.lap("verify");
-        return step("verified");
-      });
-      const files = filesOf(context, life, manifest);
-      const source = memory ? withMemory(context, life, files, manifest) : files;
-      const { ref } = await life.moveTo(containerId, source, {
-        signal,
-        mayStart: settleAll([intent, verified]).then(() => undefined),
-        keepsStreams: memory && n === record.checkpoint,
-        onLaunched: () => clock.lap("restore"),
-      });
-      clock.lap("firstAnswer");
-      await step("answered");
-      const { phases } = clock;
-      await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, base: n }), { phases });
-      life.live(frozenBytesOf(manifest));
-      await step("running");
-      return { checkpoint: n, phases, totalMs: clock.totalMs };
-    } catch (error) {
-      await intent.catch(() => undefined);
-      killed.throwIfAborted();
-      if (life.record.state === "resuming") {
-        const { checkpoint } = record;
-        await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint }));
-      }
-      throw error;
+  return life.inTurn((killed) => resumeInTurn(context, life, options, killed));
+}
+
+/** For work that has the turn already. */
+export async function resumeInTurn(
+  context: EngineContext,
+  life: SandboxLife,
+  options: ResumeOptions & Partial<GoBack>,
+  killed: AbortSignal,
+): Promise<ResumeResult> {
+  options.signal?.throwIfAborted();
+  assertAccepts(life.record, "resume");
+  const { keeper, layout } = life.parts;
+  const { record } = life;
+  if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be resumed`);
+  const n = options.checkpoint ?? record.checkpoint;
+  if (options.allowUntil !== undefined) await life.deadline.set(options.allowUntil);
+  const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
+  const clock = new PhaseClock();
+  const containerId = newContainerId();
+  const step = (name: string): Promise<void> => context.atStep(`resume: ${name}`, record.id);
+  const intent = keeper
+    .apply("resume", (common) => ({ ...common, state: "resuming", checkpoint: n, containerId }))
+    .then(() => step("intent"));
+  // Told when we come to it, and not as unhandled before.
+  intent.catch(() => undefined);
+  try {
+    const memory = options.memory ?? true;
+    const manifest = await readCheckpoint(context, life, n, { memory });
+    // Whatever is there was written by a resume that came to nothing.
+    await removeTree(layout.layersDir);
+    const verified = verifyParts(context, life, manifest, { memory, signal }).then(() => {
+      clock.lap("verify");
+      return step("verified");
+    });
+    const files = filesOf(context, life, manifest);
+    const source = memory ? withMemory(context, life, files, manifest) : files;
+    const { ref } = await life.moveTo(containerId, source, {
+      signal,
+      mayStart: settleAll([intent, verified]).then(() => undefined),
+      keepsStreams: memory && options.checkpoint === undefined,
+      onLaunched: () => clock.lap("restore"),
+    });
+    clock.lap("firstAnswer");
+    await step("answered");
+    const { phases } = clock;
+    await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, base: n }), { phases });
+    life.live(frozenBytesOf(manifest));
+    await step("running");
+    await options.switched?.(() => life.dropStreams());
+    return { checkpoint: n, phases, totalMs: clock.totalMs };
+  } catch (error) {
+    await intent.catch(() => undefined);
+    killed.throwIfAborted();
+    if (life.record.state === "resuming") {
+      const { checkpoint } = record;
+      await life.leaveContainer();
+      await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint }));
     }
-  });
+    throw error;
+  } finally {
+    if (life.record.state === "running") life.dropStreams();
+  }
 }

@@ -1,34 +1,69 @@
 import { assertAccepts, SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { pauseSandbox } from "./pause.ts";
-import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./resume.ts";
+import { pauseInTurn } from "./pause.ts";
+import { resumeInTurn, type ResumeOptions, type ResumeResult } from "./resume.ts";
+
+export interface RollbackOptions extends ResumeOptions {
+  /** Ends the processes that stand in the way of a checkpoint of what is left behind. */
+  force?: boolean;
+  /** The number of the checkpoint of what is left behind, as for a pause. */
+  leftAs?: number;
+  /** What the caller keeps about that time can be made ready here. Nothing runs, and nothing was changed: a crash leaves the sandbox paused where it was. */
+  prepare?: () => Promise<void>;
+  /**
+   * Called when the sandbox runs as it was then, and every later server will find it so. Nobody pauses or forks it before this is done. Whoever has streams of the memory that was left waits until `dropStreams` is
+   * called, and is then told that they are over.
+   */
+  switched?: (dropStreams: () => void) => Promise<void>;
+}
+
+export interface RollbackResult extends ResumeResult {
+  /** What was left behind, if it ran. */
+  left?: number;
+}
 
 /**
- * Goes back to an earlier checkpoint, memory and files. A running sandbox is paused first, ending what cannot be saved: what is left behind is a checkpoint too, and can be gone
- * back to. When it rejects, the sandbox is paused where it was.
+ * Goes back to an earlier checkpoint, memory and files, in one turn. That checkpoint is verified first. A running sandbox is then paused: what is left behind is a checkpoint too, and can be gone
+ * back to. When it rejects, the sandbox is as it was, or paused there.
  */
-export async function rollbackSandbox(
+export function rollbackSandbox(
   context: EngineContext,
   life: SandboxLife,
   n: number,
-  options: ResumeOptions = {},
-): Promise<ResumeResult> {
+  options: RollbackOptions = {},
+): Promise<RollbackResult> {
+  return life.inTurn(async (killed) => {
+    const { id } = life.record;
+    const { force = false, leftAs, prepare, ...resume } = options;
+    const step = (name: string): Promise<void> => context.atStep(`rollback: ${name}`, id);
+    assertAccepts(life.record, "roll back");
+    await assertKnown(life, n);
+    const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
+    await verifyCheckpoint(context, life, n, { memory: options.memory ?? true, signal });
+    let left: number | undefined;
+    if (life.record.state === "running") {
+      const given = options.signal === undefined ? {} : { signal: options.signal };
+      const number = leftAs === undefined ? {} : { checkpoint: leftAs };
+      left = (await pauseInTurn(context, life, { force, ...given, ...number }, killed)).checkpoint;
+    }
+    await step("paused");
+    await prepare?.();
+    await step("prepared");
+    const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);
+    await step("switched");
+    return { ...resumed, ...(left === undefined ? {} : { left }) };
+  });
+}
+
+async function assertKnown(life: SandboxLife, n: number): Promise<void> {
   const { id } = life.record;
-  assertAccepts(life.record, "roll back");
   const known = await new CheckpointStore(life.parts.layout).list();
-  if (!known.some((checkpoint) => checkpoint.n === n)) {
-    throw new SandboxError("not_found", `Cannot roll back sandbox ${id}: it has no checkpoint ${n}`, {
-      suggestion: `It has ${known.map((checkpoint) => checkpoint.n).join(", ") || "none"}.`,
-      details: { sandboxId: id, checkpoint: n },
-    });
-  }
-  if (life.record.state === "running") {
-    await pauseSandbox(context, life, {
-      force: true,
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-    });
-  }
-  return resumeSandbox(context, life, { ...options, checkpoint: n });
+  if (known.some((checkpoint) => checkpoint.n === n)) return;
+  throw new SandboxError("not_found", `Cannot roll back sandbox ${id}: it has no checkpoint ${n}`, {
+    suggestion: `It has ${known.map((checkpoint) => checkpoint.n).join(", ") || "none"}.`,
+    details: { sandboxId: id, checkpoint: n },
+  });
 }

@@ -7,16 +7,18 @@ import {
   ListSandboxes,
   PauseSandbox,
   ResumeSandbox,
+  RollBackSandbox,
   SandboxCreated,
   SandboxForked,
   SandboxInfo,
   SandboxPage,
   SandboxPaused,
   SandboxResumed,
+  SandboxRolledBack,
   UpdateSandbox,
   UsageInfo,
 } from "../sandbox-api.ts";
-import { Id } from "./params.ts";
+import { Checkpoint, Id } from "./params.ts";
 import type { Route } from "./route.ts";
 
 export const sandboxRoutes = {
@@ -90,6 +92,23 @@ export const sandboxRoutes = {
     body: ForkSandbox,
     reply: SandboxForked,
     status: 201,
+  },
+  rollBackSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/rollback",
+    summary: "Go back to an earlier checkpoint: memory, files and commands are as they were",
+    verb: "sandboxes",
+    params: Id,
+    body: RollBackSandbox,
+    reply: SandboxRolledBack,
+  },
+  removeCheckpoint: {
+    method: "DELETE",
+    path: "/sandboxes/:id/checkpoints/:checkpoint",
+    summary: "Remove one checkpoint, and what no other one needs",
+    verb: "sandboxes",
+    params: Checkpoint,
+    reply: z.strictObject({ removed: z.boolean() }),
   },
   listCheckpoints: {
     method: "GET",

@@ -20,6 +20,7 @@ const ackStepBytes = websocketProtocol.windowBytes / 4;
 export class CommandChannel implements Channel {
   readonly #sandboxId: SandboxId;
   readonly #commandId: CommandId;
+  readonly #rollbacks: number;
   readonly #socket: Socket;
   #stdin: StdinSender | undefined;
   readonly #cursor: OutputCursor;
@@ -32,6 +33,7 @@ export class CommandChannel implements Channel {
     this.#socket = socket;
     this.#sandboxId = command.sandboxId;
     this.#commandId = command.id;
+    this.#rollbacks = command.rollbacks ?? 0;
     this.#stdin = stdin;
     this.#cursor = typeof from === "number" ? new OutputCursor(from) : from;
     this.#ackedAt = this.#cursor.at;
@@ -53,7 +55,8 @@ export class CommandChannel implements Channel {
 
   subscribe(): ChannelRequest {
     const writer = this.#stdin === undefined ? {} : { writer: this.#stdin.writer };
-    return { type: "follow", sandboxId: this.#sandboxId, commandId: this.#commandId, from: this.#cursor.at, ...writer };
+    const command = { sandboxId: this.#sandboxId, commandId: this.#commandId, rollbacks: this.#rollbacks };
+    return { type: "follow", ...command, from: this.#cursor.at, ...writer };
   }
 
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void {

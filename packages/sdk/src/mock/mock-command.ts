@@ -128,8 +128,29 @@ export class MockCommand {
   }
 
   async untilEnd(): Promise<CommandInfo> {
-    while (this.info.state === "running") await this.bell.next();
+    const { rollbacks } = this.info;
+    while (this.info.state === "running") {
+      this.assertSince(rollbacks ?? 0);
+      await this.bell.next();
+    }
     return this.info;
+  }
+
+  /** Whoever follows it is told. */
+  rollBack(rollbacks: number): void {
+    this.info.rollbacks = rollbacks;
+    this.bell.ring();
+  }
+
+  /** It belongs to a time that is no more: nobody hears of its end. */
+  vanish(): void {
+    this.#onEnd = () => undefined;
+    this.#end({ signal: "SIGKILL" });
+  }
+
+  assertSince(rollbacks: number | undefined): void {
+    if (rollbacks === undefined || rollbacks === (this.info.rollbacks ?? 0)) return;
+    throw new SandboxError("rolled_back", `Cannot go on: sandbox ${this.info.sandboxId} was rolled back`);
   }
 
   async #run(program: MockProgram, process: MockProcess): Promise<void> {

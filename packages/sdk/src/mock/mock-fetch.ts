@@ -125,8 +125,10 @@ function toResponse(route: Route, reply: MockReply, stopping: AbortSignal): Resp
 
 async function* linesOf(command: MockCommand, from: number, stopping: AbortSignal): AsyncGenerator<CommandLine, void> {
   yield { type: "started", command: { ...command.info } };
+  const { rollbacks = 0 } = command.info;
   let at = from;
   for (;;) {
+    command.assertSince(rollbacks);
     for (let piece = command.log.next(at); piece !== undefined; piece = command.log.next(at)) {
       if ("droppedBytes" in piece) {
         yield { type: "dropped", at, bytes: piece.droppedBytes };

@@ -28,6 +28,12 @@ export class MockFiles {
     for (const path of ["/", "/home", "/home/user", "/tmp"]) this.#entries.set(path, directory());
   }
 
+  /** As they were when `other` was copied from here. */
+  replaceWith(other: MockFiles): void {
+    this.#entries.clear();
+    this.copyFrom(other);
+  }
+
   copyFrom(other: MockFiles): void {
     for (const [path, entry] of other.#entries) this.#entries.set(path, { ...entry });
   }

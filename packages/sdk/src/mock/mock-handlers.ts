@@ -74,6 +74,18 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     const sandboxes = copies.map((copy) => ({ sandbox: copy.info(), token: copy.token }));
     return { json: { sandboxes, checkpoint: parent.checkpoints.length, phases: {}, totalMs: 0 } };
   },
+  rollBackSandbox: (world, { params, body: { checkpoint } }) => {
+    const sandbox = world.sandbox(params.id);
+    const left = sandbox.rollBack(checkpoint);
+    world.tell({ type: "sandbox.rolled_back", sandboxId: sandbox.info().id, checkpoint, ...left });
+    return { json: { sandbox: sandbox.info(), checkpoint, ...left, phases: {}, totalMs: 0 } };
+  },
+  removeCheckpoint: (world, { params: { id, checkpoint } }) => {
+    const sandbox = world.sandbox(id);
+    const removed = sandbox.removeCheckpoint(checkpoint);
+    if (removed) world.tell({ type: "checkpoint.removed", sandboxId: sandbox.info().id, checkpoint });
+    return { json: { removed } };
+  },
   listCheckpoints: (world, { params }) => ({ json: { checkpoints: world.sandbox(params.id).checkpoints } }),
   getUsage: (world, { params }) => {
     const { runningCommands } = world.sandbox(params.id).info();

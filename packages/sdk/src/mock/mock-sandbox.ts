@@ -22,6 +22,9 @@ export class MockSandbox {
   readonly env: Record<string, string>;
   readonly request: CreateSandbox;
   readonly checkpoints: CheckpointInfo[] = [];
+  readonly #saved = new Map<number, { files: MockFiles; commands: MockCommand[] }>();
+  #current: number | undefined;
+  #rollbacks = 0;
   readonly #info: Omit<SandboxInfo, "runningCommands">;
 
   constructor(id: SandboxId, request: CreateSandbox, token: string) {
@@ -61,10 +64,14 @@ export class MockSandbox {
   /** Its commands go on meanwhile: there is nothing to freeze. */
   pause(): CheckpointInfo {
     assertAccepts(this.#info, "pause");
-    const n = this.checkpoints.length + 1;
+    const n = this.#saved.size + 1;
     const sizes = { sizeBytes: 0, memoryBytes: 0, filesBytes: 0 };
-    const checkpoint = { n, parent: n === 1 ? null : n - 1, createdAtMs: Date.now(), ...sizes };
+    const checkpoint = { n, parent: this.#current ?? null, createdAtMs: Date.now(), ...sizes };
     this.checkpoints.push(checkpoint);
+    const files = new MockFiles();
+    files.replaceWith(this.files);
+    this.#saved.set(n, { files, commands: [...this.commands.values()] });
+    this.#current = n;
     this.#info.state = "paused";
     return checkpoint;
   }
@@ -72,9 +79,39 @@ export class MockSandbox {
   resume(): CheckpointInfo {
     assertAccepts(this.#info, "resume");
     this.#info.state = "running";
-    const checkpoint = this.checkpoints.at(-1);
+    const checkpoint = this.checkpoints.find(({ n }) => n === this.#current);
     if (checkpoint === undefined) throw new Error("A paused sandbox has a checkpoint");
     return checkpoint;
+  }
+
+  /** Commands of that time go on from where they are: there is no memory to bring back. */
+  rollBack(n: number): { left?: number } {
+    assertAccepts(this.#info, "roll back");
+    const saved = this.#saved.get(n);
+    if (saved === undefined || !this.checkpoints.some((checkpoint) => checkpoint.n === n)) {
+      throw new SandboxError("not_found", `Cannot roll back sandbox ${this.#info.id}: it has no checkpoint ${n}`);
+    }
+    const left = this.#info.state === "running" ? this.pause().n : undefined;
+    this.files.replaceWith(saved.files);
+    this.#rollbacks += 1;
+    const gone = [...this.commands.values()].filter((command) => !saved.commands.includes(command));
+    for (const command of this.commands.values()) command.rollBack(this.#rollbacks);
+    for (const command of gone) {
+      this.commands.delete(command.info.id);
+      command.vanish();
+    }
+    this.#current = n;
+    this.#info.state = "running";
+    return left === undefined ? {} : { left };
+  }
+
+  removeCheckpoint(n: number): boolean {
+    if (n === this.#current)
+      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: the sandbox stands on it`);
+    const at = this.checkpoints.findIndex((checkpoint) => checkpoint.n === n);
+    if (at < 0) return false;
+    this.checkpoints.splice(at, 1);
+    return true;
   }
 
   wake(): void {
@@ -93,12 +130,16 @@ export class MockSandbox {
 
   run(request: RunCommand, program: MockProgram, onEnd: (info: CommandInfo) => void): MockCommand {
     const command = new MockCommand(this.#info.id, request, program, this.env, onEnd);
+    if (this.#rollbacks > 0) command.info.rollbacks = this.#rollbacks;
     this.commands.set(command.info.id, command);
     return command;
   }
 
-  command(id: string): MockCommand {
+  command(id: string, rollbacks?: number): MockCommand {
     const command = this.commands.get(id);
+    if (command === undefined && rollbacks !== undefined && rollbacks !== this.#rollbacks) {
+      throw new SandboxError("rolled_back", `Cannot go on: sandbox ${this.#info.id} was rolled back`);
+    }
     if (command === undefined) throw new SandboxError("not_found", `Cannot find command ${id}`);
     return command;
   }

@@ -94,8 +94,9 @@ export class MockSocket implements WebSocketLike {
         return this.#say({ type: "pong", id: message.id });
       case "follow":
         return this.#open(message.channel, () => {
-          const command = this.#world.sandbox(message.sandboxId).command(message.commandId);
+          const command = this.#world.sandbox(message.sandboxId).command(message.commandId, message.rollbacks);
           const { writer, from } = message;
+          command.assertSince(message.rollbacks);
           return { command, writer, work: (channel) => this.#follow(message.channel, channel, command, from) };
         });
       case "watch":
@@ -158,7 +159,9 @@ export class MockSocket implements WebSocketLike {
     const writerBytes = writer === undefined ? {} : { writerBytes: command.nextOffset(writer) };
     this.#say({ type: "following", channel: number, command: { ...command.info }, ...writerBytes });
     void this.#tellInput(number, channel, command);
+    const { rollbacks = 0 } = command.info;
     for (let at = from; ;) {
+      command.assertSince(rollbacks);
       for (let piece = command.log.next(at); piece !== undefined; piece = command.log.next(at)) {
         if ("droppedBytes" in piece) {
           this.#say({ type: "dropped", channel: number, at, bytes: piece.droppedBytes });

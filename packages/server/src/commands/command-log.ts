@@ -1,6 +1,7 @@
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { OutputPosition } from "@atoll/engine";
+import { isSandboxError } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
 import type { OutputPiece } from "./log-record.ts";
 import { LogSegment } from "./log-segment.ts";
@@ -97,6 +98,11 @@ export class CommandLog {
   interrupt(reason: Error): void {
     this.#interruption = reason;
     this.#bell.ring();
+  }
+
+  /** Throws if what it has on disk may be another's by now. */
+  assertUncut(): void {
+    if (isSandboxError(this.#interruption, "rolled_back")) throw this.#interruption;
   }
 
   /** Lets go of the file; another server may carry on. */

@@ -14,6 +14,7 @@ import { CommandInput, type InputOptions } from "./command-input.ts";
 import type { CommandLog } from "./command-log.ts";
 import { followLog, type FollowOptions, type LogPiece } from "./follow-log.ts";
 import { InputWriters } from "./input-writers.ts";
+import { rolledBack } from "./rolled-back.ts";
 import type { CommandStore, EndedCommand, StoredCommand } from "./stored-command.ts";
 
 /** Between two attempts to store what the disk did not take. The process waits meanwhile. */
@@ -24,6 +25,8 @@ export interface CommandOptions {
   /** Of a command that has ended the log is opened when somebody reads it. */
   log: CommandLog | (() => Promise<CommandLog>);
   store: CommandStore;
+  /** How often its sandbox was rolled back before. */
+  rollbacks: number;
   logger: Logger;
   /** Called once, after the end was stored. */
   onEnd: (command: Command) => void;
@@ -74,6 +77,7 @@ export class Command {
 
   info(): CommandInfo {
     const stored = this.#stored;
+    const { rollbacks } = this.#options;
     const hasEnded = stored.state !== "running";
     const { stdoutBytes, stderrBytes } = hasEnded ? stored : this.#openLog.position;
     const pid = hasEnded ? stored.pid : this.#process?.pid;
@@ -101,12 +105,21 @@ export class Command {
       stderrBytes,
       droppedBytes: hasEnded ? stored.droppedBytes : this.#openLog.droppedBytes,
       stdinBytes: hasEnded ? stored.stdinBytes : (this.#input?.acceptedBytes ?? 0),
+      ...(rollbacks === 0 ? {} : { rollbacks }),
     };
   }
 
   /** Output from any byte of the common order on, each once; then whatever comes, until the command has ended. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<LogPiece, void, void> {
-    yield* followLog(await this.#readableLog(), options);
+    this.assertSince(options.rollbacks);
+    const log = await this.#readableLog();
+    if (this.#detachedBecause !== undefined) log.interrupt(this.#detachedBecause);
+    yield* followLog(log, options);
+  }
+
+  /** Throws `rolled_back` to whoever has bytes of it from before its sandbox was rolled back. */
+  assertSince(rollbacks: number | undefined): void {
+    if (rollbacks !== undefined && rollbacks !== this.#options.rollbacks) throw rolledBack(this.#stored.sandboxId);
   }
 
   /** Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server goes before. */
@@ -180,6 +193,15 @@ export class Command {
     if (!this.isRunning) return;
     this.#stored = { ...this.#facts(), state: "lost", because };
     await this.#close();
+  }
+
+  /** What is stored of it is replaced by what was at an earlier time: nothing is stored or read from now on, and whoever follows it is told `reason`. */
+  async cut(reason: Error): Promise<void> {
+    this.#letGo.abort(reason);
+    await this.#storing;
+    this.#detachedBecause = reason;
+    this.#log?.interrupt(reason);
+    this.#bell.ring();
   }
 
   /** The command goes on without this server: nothing is stored or told from now on, and whoever waits is told `reason`. */

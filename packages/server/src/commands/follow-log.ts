@@ -12,6 +12,8 @@ export interface FollowOptions {
   /** Bytes of the common order that the reader has. */
   from?: number;
   signal?: AbortSignal | undefined;
+  /** As the command said when the bytes before `from` were read. */
+  rollbacks?: number | undefined;
   /** False: ends where the log ends now. */
   follow?: boolean;
 }
@@ -35,6 +37,7 @@ export async function* followLog(
   try {
     while (at < stopAt) {
       signal?.throwIfAborted();
+      log.assertUncut();
       if (at === log.endAt) {
         if (log.isComplete) return;
         await log.changed(signal);

@@ -16,6 +16,7 @@ import { CommandLog } from "./command-log.ts";
 import { Command } from "./command.ts";
 import { commandsDir } from "./copy-commands.ts";
 import { InputWriters } from "./input-writers.ts";
+import { rolledBack } from "./rolled-back.ts";
 import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-command.ts";
 
 export interface SandboxCommandsOptions {
@@ -24,6 +25,8 @@ export interface SandboxCommandsOptions {
   keptCommands: number;
   /** In the environment of every command; the request's own comes on top. */
   environment: () => Record<string, string>;
+  /** How often the sandbox was rolled back. */
+  rollbacks: () => number;
   logger: Logger;
   onStart: (command: CommandInfo) => void;
   onEnd: (command: CommandInfo) => void;
@@ -39,7 +42,7 @@ export class SandboxCommands {
   readonly #sandboxId: SandboxId;
   /** In the order in which they were started. */
   readonly #commands = new Map<CommandId, Command>();
-  readonly #calls = new IdempotentCalls<Command>();
+  #calls = new IdempotentCalls<Command>();
   readonly #starting = new Set<Promise<unknown>>();
   /** Those of a paused sandbox that a server before this one had: they go on when it does. */
   readonly #asleep: RunningCommand[] = [];
@@ -63,9 +66,11 @@ export class SandboxCommands {
     return [...this.#commands.values()].map((command) => command.info());
   }
 
-  get(id: CommandId): Command {
+  /** `rollbacks`: as it was when the caller last heard of the command, which may have been in a past that is no more. */
+  get(id: CommandId, rollbacks?: number): Command {
     const command = this.#commands.get(id);
     if (command !== undefined) return command;
+    if (rollbacks !== undefined && rollbacks !== this.#options.rollbacks()) throw rolledBack(this.#sandboxId);
     throw new SandboxError("not_found", `Cannot find command ${id} of sandbox ${this.#sandboxId}`, {
       details: { sandboxId: this.#sandboxId, commandId: id },
     });
@@ -103,6 +108,29 @@ export class SandboxCommands {
       else await command.lose("its sandbox was started afresh, without its memory");
     }
     if (asleep.length > 0) this.#endUnclaimed();
+  }
+
+  /**
+   * The sandbox was taken back in time: `swap` puts the commands of then in the place of those that are here. Whoever follows one of these is told so; `dropStreams` ends what they still wait
+   * for in the memory that was left.
+   */
+  async rollBack(dropStreams: () => void, swap: () => Promise<void>): Promise<void> {
+    this.#refusal = rolledBack(this.#sandboxId);
+    const cut = this.#refusal;
+    const cutAll = (): Promise<unknown> =>
+      Promise.allSettled([...this.#commands.values()].map((command) => command.cut(cut)));
+    await cutAll();
+    dropStreams();
+    await Promise.allSettled(this.#starting);
+    // Those whose start was under way.
+    await cutAll();
+    await Promise.allSettled([...this.#commands.values()].map((command) => command.release()));
+    this.#commands.clear();
+    this.#asleep.length = 0;
+    this.#calls = new IdempotentCalls();
+    await swap();
+    this.#refusal = undefined;
+    await this.restore();
   }
 
   /** Nothing is stored any more when it resolves: the directory can be removed. */
@@ -168,6 +196,7 @@ export class SandboxCommands {
       try {
         return this.#begin(stored, await this.#spawn(request, stored));
       } catch (error) {
+        if (isSandboxError(this.#refusal, "rolled_back")) throw this.#refusal;
         if (this.#refusal === undefined) await this.#store.remove(stored.id);
         const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
         if (!isTaken || taken === mostTakenNumbers) throw error;
@@ -251,6 +280,7 @@ export class SandboxCommands {
       stored,
       log,
       store: this.#store,
+      rollbacks: this.#options.rollbacks(),
       logger: this.#options.logger,
       onEnd: (ended) => {
         this.#options.onEnd(ended.info());

@@ -29,7 +29,7 @@ export function commandHandlers({ manager, quota }: Parts) {
       });
     },
     readCommand: ({ params, query, signal }) =>
-      commandLines(manager.command(params.id, params.commandId), { ...query, signal }),
+      commandLines(manager.command(params.id, params.commandId, query.rollbacks), { ...query, signal }),
     writeStdin: async ({ params, query, body, waiting }) => {
       const command = manager.command(params.id, params.commandId);
       const { writer } = query;

@@ -7,8 +7,9 @@ import { LineStream } from "./handlers.ts";
 /** A command as lines: its start, its output from `from` on, and its end if `follow` waits for it or it is there already. */
 export function commandLines(
   command: Command,
-  options: { from?: number; follow?: boolean; signal: AbortSignal },
+  options: { from?: number; rollbacks?: number | undefined; follow?: boolean; signal: AbortSignal },
 ): LineStream<CommandLine> {
+  command.assertSince(options.rollbacks);
   const { stdoutBytes, stderrBytes } = command.info();
   const endAt = stdoutBytes + stderrBytes;
   const { from = 0 } = options;

@@ -52,6 +52,10 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
         for (const { done } of places) done();
       }
     },
+    rollBackSandbox: ({ params, body }) => manager.rollbacks.rollback(params.id, body),
+    removeCheckpoint: async ({ params }) => ({
+      removed: await manager.rollbacks.removeCheckpoint(params.id, params.checkpoint),
+    }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.sleep.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
     holdSandbox: ({ params, body }) => manager.hold(params.id, body),

@@ -12,7 +12,7 @@ import { Turns } from "../support/turns.ts";
 import { IdleClock } from "./idle-clock.ts";
 import { assertFreeFor, heldBy, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
 
-export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment"> {
+export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment" | "rollbacks"> {
   facts: SandboxFacts;
   environment: Record<string, string>;
   onTimeout: (sandbox: ManagedSandbox, which: "idle" | "lifetime") => void;
@@ -31,6 +31,8 @@ export class ManagedSandbox {
   readonly clock: IdleClock;
   readonly #storeFacts: ManagedSandboxOptions["storeFacts"];
   readonly #whereabouts: ManagedSandboxOptions["whereabouts"];
+  /** Pauses, resumes, forks and rollbacks, one after the other. */
+  readonly moves = new Turns();
   #facts: SandboxFacts;
   #turns = new Turns();
   #killing: Promise<void> | undefined;
@@ -46,6 +48,7 @@ export class ManagedSandbox {
     this.commands = new SandboxCommands({
       ...options,
       environment: () => ({ ...options.environment, ...this.#facts.env }),
+      rollbacks: () => this.#facts.rollbacks ?? 0,
       onEnd: (command) => {
         this.clock.touch();
         options.onEnd(command);
@@ -124,6 +127,17 @@ export class ManagedSandbox {
   async resumed(): Promise<void> {
     this.clock.restart();
     await this.#change("resume", (facts) => ({ ...facts, resumedAtMs: Date.now() }));
+  }
+
+  /** It runs as it was at an earlier time; what is known about it stays. */
+  async rolledBack(): Promise<void> {
+    this.clock.restart();
+    await this.#turns.take(async () => {
+      // In force also if it cannot be stored.
+      this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: (this.#facts.rollbacks ?? 0) + 1 };
+      await this.#storeFacts(this.#facts);
+      await saveFacts(this.sandbox, this.#facts);
+    });
   }
 
   /** For the holder itself it is a renewal. */

@@ -17,6 +17,8 @@ export const SandboxFacts = z.strictObject({
   createdAtMs: z.int(),
   /** Its lifetime counts from here then. */
   resumedAtMs: z.int().optional(),
+  /** How often it was rolled back. */
+  rollbacks: z.int().optional(),
   labels: z.record(z.string(), z.string()),
   timeouts: SandboxTimeouts,
   egress: EgressPolicy,

@@ -5,7 +5,6 @@ import type { SandboxForked, SandboxId } from "@atoll/protocol";
 import { commandsDir, copyCommands } from "../commands/copy-commands.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
-import { Turns } from "../support/turns.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester } from "./manager-options.ts";
 import { saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
@@ -27,7 +26,6 @@ interface Copy {
 /** Makes copies of sandboxes, with everything that the server keeps about them: policies, timeouts, and the commands that ran. */
 export class SandboxForks {
   readonly #options: SandboxForksOptions;
-  readonly #turns = new WeakMap<ManagedSandbox, Turns>();
 
   constructor(options: SandboxForksOptions) {
     this.#options = options;
@@ -40,9 +38,7 @@ export class SandboxForks {
     by: Pick<Requester, "keyId" | "admit">,
   ): Promise<SandboxForked> {
     const parent = this.#options.find(id);
-    const turns = this.#turns.get(parent) ?? new Turns();
-    this.#turns.set(parent, turns);
-    return turns.take(() => this.#fork(parent, request, by));
+    return parent.moves.take(() => this.#fork(parent, request, by));
   }
 
   async #fork(

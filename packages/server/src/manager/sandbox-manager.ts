@@ -35,6 +35,7 @@ import { SandboxForks } from "./sandbox-forks.ts";
 import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
 import { SandboxMaker } from "./sandbox-maker.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
+import { SandboxRollbacks, settleRollback } from "./sandbox-rollbacks.ts";
 import { SandboxRoster } from "./sandbox-roster.ts";
 import { SandboxSleep } from "./sandbox-sleep.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
@@ -55,6 +56,7 @@ export class SandboxManager {
   readonly forks: SandboxForks;
   readonly lasting: PersistentSandboxes;
   readonly access: SandboxAccess;
+  readonly rollbacks: SandboxRollbacks;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #roster = new SandboxRoster();
@@ -94,6 +96,12 @@ export class SandboxManager {
     const parts = { engine, lasting, find: this.#roster.find.bind(this.#roster), manage };
     this.sleep = new SandboxSleep({ ...parts, proxyPort, log });
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
+    this.rollbacks = new SandboxRollbacks({
+      ...parts,
+      sleep: this.sleep,
+      log,
+      tell: (event) => this.events.tell(event),
+    });
     this.#maker = new SandboxMaker({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
 
@@ -211,8 +219,8 @@ export class SandboxManager {
     return this.#roster.find(id).commands.list();
   }
 
-  command(id: SandboxId, commandId: CommandId): Command {
-    return this.#roster.find(id).commands.get(commandId);
+  command(id: SandboxId, commandId: CommandId, rollbacks?: number): Command {
+    return this.#roster.find(id).commands.get(commandId, rollbacks);
   }
 
   files(id: SandboxId): GuestFiles {
@@ -322,6 +330,7 @@ export class SandboxManager {
 
   async #restore(sandbox: Sandbox): Promise<void> {
     try {
+      await settleRollback(sandbox);
       const facts = await loadFacts(sandbox);
       if (facts === undefined || facts.isOneOff) {
         if (facts === undefined && sandbox.record.labels[serverLabel] === undefined) return;

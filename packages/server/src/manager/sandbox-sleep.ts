@@ -19,6 +19,8 @@ export interface SandboxSleepOptions {
 export class SandboxSleep {
   readonly #options: SandboxSleepOptions;
   readonly #waking = new Map<SandboxId, Promise<SandboxResumed>>();
+  /** Those that are on their way to another time: whoever wants something of one waits. */
+  readonly #moving = new Map<SandboxId, Promise<void>>();
 
   constructor(options: SandboxSleepOptions) {
     this.#options = options;
@@ -39,9 +41,12 @@ export class SandboxSleep {
 
   /** Refused while it runs. */
   resume(id: SandboxId, { memory }: { memory: boolean }): Promise<SandboxResumed> {
-    const waking = this.#resume(this.#options.find(id), memory).finally(() => {
-      if (this.#waking.get(id) === waking) this.#waking.delete(id);
-    });
+    const managed = this.#options.find(id);
+    const waking = managed.moves
+      .take(() => this.#resume(managed, memory))
+      .finally(() => {
+        if (this.#waking.get(id) === waking) this.#waking.delete(id);
+      });
     if (!this.#waking.has(id)) this.#waking.set(id, waking);
     return waking;
   }
@@ -49,6 +54,7 @@ export class SandboxSleep {
   /** Brings it back if it is paused, or about to be; of one that runs it asks nothing. */
   async wake(id: SandboxId): Promise<void> {
     const { sandbox } = this.#options.find(id);
+    await this.#moving.get(id);
     const isAwake = (): boolean => !["pausing", "paused", "resuming"].includes(sandbox.state);
     if (isAwake() && !this.#waking.has(id)) return;
     try {
@@ -57,6 +63,21 @@ export class SandboxSleep {
       // A pause that was refused leaves nothing to bring back.
       if (!isAwake()) throw error;
     }
+  }
+
+  /** Nothing else moves it meanwhile, and whoever would wake it waits. */
+  whileMoving<T>(managed: ManagedSandbox, work: () => Promise<T>): Promise<T> {
+    const { id } = managed;
+    const moving = managed.moves.take(work);
+    const moved = moving.then(
+      () => undefined,
+      () => undefined,
+    );
+    this.#moving.set(id, moved);
+    void moved.then(() => {
+      if (this.#moving.get(id) === moved) this.#moving.delete(id);
+    });
+    return moving;
   }
 
   /** False: something stands in the way, and it is tried again after as long; nothing is lost by waiting. */
@@ -79,7 +100,9 @@ export class SandboxSleep {
 
   #pause(managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
     const { engine, lasting } = this.#options;
-    return managed.facts.persistent ? lasting.pause(managed, { force }) : engine.pause(managed.id, { force });
+    // Those that last have turns of their own, in which they may be resumed.
+    if (managed.facts.persistent) return lasting.pause(managed, { force });
+    return managed.moves.take(() => engine.pause(managed.id, { force }));
   }
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {

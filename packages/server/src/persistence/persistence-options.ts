@@ -8,6 +8,12 @@ import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { HandleHome } from "./sandbox-handle.ts";
 
+/** How long another server may take to save a sandbox and give it up. */
+export const patienceMs = 5 * 60_000;
+
+/** Between two attempts to find out whose a sandbox is. */
+export const settleAgainMs = { first: 250, longest: 10_000 };
+
 /** What persistent sandboxes are kept with: the server's stores, and the manager of all its sandboxes. */
 export interface PersistenceOptions {
   home: HandleHome;

@@ -17,16 +17,11 @@ import { Departures } from "./departures.ts";
 import { LocalCopies } from "./local-copies.ts";
 import { NudgeBox, sendNudge } from "./nudges.ts";
 import { OwnedSandboxes } from "./owned-sandboxes.ts";
-import type { PersistenceOptions } from "./persistence-options.ts";
+import { patienceMs, settleAgainMs, type PersistenceOptions } from "./persistence-options.ts";
 import { RunPermits } from "./run-permits.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
 import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-metadata.ts";
 import { Whereabouts } from "./whereabouts.ts";
-
-/** How long another server may take to save a sandbox and give it up. */
-const patienceMs = 5 * 60_000;
-const firstRetryMs = 250;
-const longestRetryMs = 10_000;
 
 /**
  * The sandboxes that outlive their server. One runs here only while this server has its lease; whoever asks for one that is elsewhere, or nowhere, gets it here: its server is asked
@@ -190,6 +185,11 @@ export class PersistentSandboxes {
     return () => handle.write({ state, server, takenOver });
   }
 
+  /** The smallest number that a checkpoint of one that runs here may have. */
+  nextCheckpoint(id: SandboxId): number {
+    return this.#owned.find(id).metadata.nextCheckpoint - 1;
+  }
+
   /** Of the way here, once. */
   takePhases(id: SandboxId): PhaseTimes {
     const phases = this.#phases.get(id) ?? {};
@@ -301,7 +301,7 @@ export class PersistentSandboxes {
   /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
   #settle(id: SandboxId): void {
     this.#inBackground("settle", id, async (signal) => {
-      for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
+      for (let pauseMs = settleAgainMs.first; ; pauseMs = Math.min(2 * pauseMs, settleAgainMs.longest)) {
         try {
           if (await this.#owned.inTurn(id, () => this.#trySettle(id, signal))) return;
         } catch (error) {

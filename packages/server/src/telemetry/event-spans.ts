@@ -43,6 +43,8 @@ export class EventSpans {
         });
       case "command.lost":
         return this.#end(event.commandId, {}, event.because);
+      case "sandbox.rolled_back":
+      case "checkpoint.removed":
       case "sandbox.taken_over":
       case "sandbox.handed_over":
       case "sandbox.lease_lost":

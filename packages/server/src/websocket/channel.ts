@@ -25,7 +25,7 @@ export interface Channel {
 
 /** Where channels get what they tell. */
 export interface ChannelSources {
-  command(sandboxId: SandboxId, commandId: CommandId): Command;
+  command(sandboxId: SandboxId, commandId: CommandId, rollbacks?: number): Command;
   /** Refuses who may not change a sandbox that another holds. */
   assertNotHeld(sandboxId: SandboxId, holder: string | undefined): void;
   files(sandboxId: SandboxId): GuestFiles;

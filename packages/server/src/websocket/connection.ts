@@ -168,7 +168,7 @@ export class Connection {
         const may = (verb: KeyVerb): Principal =>
           this.#admit(verb, `${verbWords[verb] ?? verb} a command`, message.sandboxId);
         may("read");
-        const command = sources.command(message.sandboxId, message.commandId);
+        const command = sources.command(message.sandboxId, message.commandId, message.rollbacks);
         return new FollowChannel(link, command, message, async () => {
           sources.assertNotHeld(message.sandboxId, this.#holder);
           may("commands");

@@ -22,14 +22,14 @@ export class FollowChannel implements Channel {
   constructor(
     link: ChannelLink,
     command: Command,
-    { from, writer }: Pick<Extract<ClientMessage, { type: "follow" }>, "from" | "writer">,
+    { from, rollbacks, writer }: Pick<Extract<ClientMessage, { type: "follow" }>, "from" | "rollbacks" | "writer">,
     prepareControl: () => Promise<void>,
   ) {
     this.link = link;
     this.#command = command;
     this.#writer = writer;
     this.#prepareControl = prepareControl;
-    inBackground(link, () => this.#follow(from));
+    inBackground(link, () => this.#follow(from, rollbacks));
   }
 
   onMessage(message: Extract<ClientMessage, { type: "ack" | "stdin_end" | "signal" | "resize" }>): void {
@@ -97,8 +97,9 @@ export class FollowChannel implements Channel {
     }
   }
 
-  async #follow(from: number): Promise<void> {
+  async #follow(from: number, rollbacks: number | undefined): Promise<void> {
     const { channel, signal } = this.link;
+    this.#command.assertSince(rollbacks);
     const writerBytes = this.#writer === undefined ? {} : { writerBytes: this.#command.nextOffset(this.#writer) };
     this.link.send({ type: "following", channel, command: this.#command.info(), ...writerBytes });
     inBackground(this.link, () => this.#tellInput());

@@ -1,0 +1,176 @@
+import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import type { Engine, Sandbox } from "@atoll/engine";
+import { SandboxError, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
+import type { Logger } from "pino";
+import { commandsDir } from "../commands/copy-commands.ts";
+import type { NewEvent } from "../events/event-journal.ts";
+import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { storageError } from "../support/storage-error.ts";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+import { loadFacts, saveFacts } from "./sandbox-facts.ts";
+import type { SandboxSleep } from "./sandbox-sleep.ts";
+
+const unpackTimeoutMs = 10 * 60_000;
+
+export interface SandboxRollbacksOptions {
+  engine: Engine;
+  sleep: SandboxSleep;
+  lasting: PersistentSandboxes;
+  find: (id: SandboxId) => ManagedSandbox;
+  tell: (event: NewEvent) => void;
+  log: Logger;
+}
+
+/** Takes sandboxes back to earlier checkpoints, with the commands of that time. What else the server knows of them stays as it is now. */
+export class SandboxRollbacks {
+  readonly #options: SandboxRollbacksOptions;
+
+  constructor(options: SandboxRollbacksOptions) {
+    this.#options = options;
+  }
+
+  async rollback(
+    id: SandboxId,
+    { checkpoint, force }: { checkpoint: number; force: boolean },
+  ): Promise<SandboxRolledBack> {
+    const managed = this.#options.find(id);
+    return this.#options.sleep.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
+  }
+
+  /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
+  async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
+    const { engine, find, tell } = this.#options;
+    find(id);
+    const isRemoved = await engine.removeCheckpoint(id, checkpoint);
+    if (isRemoved) tell({ type: "checkpoint.removed", sandboxId: id, checkpoint });
+    return isRemoved;
+  }
+
+  async #rollback(managed: ManagedSandbox, checkpoint: number, force: boolean): Promise<SandboxRolledBack> {
+    const { engine, tell, log } = this.#options;
+    const { id, sandbox } = managed;
+    const prepared = new PreparedCommands(sandbox.ownerDir);
+    const { takeBack, leftAs } = await this.#reserve(managed);
+    try {
+      const { left, phases, totalMs } = await engine.rollback(id, checkpoint, {
+        force,
+        ...leftAs,
+        prepare: () => prepared.unpack(engine, id, checkpoint),
+        switched: async (dropStreams) => {
+          // A full disk is no reason to leave it between two times.
+          await managed.rolledBack().catch((error: unknown) => {
+            log.warn({ err: error, sandboxId: id }, "rollback not stored");
+          });
+          await managed.commands.rollBack(dropStreams, () => prepared.take(checkpoint));
+        },
+      });
+      const event = { type: "sandbox.rolled_back", sandboxId: id, checkpoint } as const;
+      tell(left === undefined ? event : { ...event, left });
+      return { sandbox: managed.info(), checkpoint, ...(left === undefined ? {} : { left }), phases, totalMs };
+    } catch (error) {
+      if (sandbox.state === "paused") {
+        managed.clock.stop();
+        await prepared.remove();
+        await takeBack();
+      }
+      throw error;
+    }
+  }
+
+  /** One that lasts is this server's to run, and no other server uses the number of what is left behind. */
+  async #reserve({
+    id,
+    facts,
+  }: ManagedSandbox): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
+    const { engine, lasting } = this.#options;
+    if (!facts.persistent) return { takeBack: async () => undefined, leftAs: {} };
+    const takeBack = await lasting.willRun(id);
+    return { takeBack, leftAs: { leftAs: Math.max(lasting.nextCheckpoint(id), await engine.nextCheckpoint(id)) } };
+  }
+}
+
+/** Finishes what a crash has left of a rollback if the sandbox is there already, and undoes it if not. */
+export async function settleRollback(sandbox: Sandbox): Promise<void> {
+  const prepared = new PreparedCommands(sandbox.ownerDir);
+  const { record } = sandbox;
+  const current = "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
+  const found = await prepared.find();
+  if (found === undefined) return;
+  if (found === current) {
+    const facts = await loadFacts(sandbox);
+    if (facts !== undefined) await saveFacts(sandbox, { ...facts, rollbacks: (facts.rollbacks ?? 0) + 1 });
+    await prepared.take(found);
+  }
+  await prepared.remove();
+}
+
+/** The commands of a checkpoint, ready to take the place of those that are there: `rolling-back/<checkpoint>/commands`, and nothing when that is done. */
+class PreparedCommands {
+  readonly #ownerDir: string;
+  readonly #dir: string;
+
+  constructor(ownerDir: string) {
+    this.#ownerDir = ownerDir;
+    this.#dir = join(ownerDir, "rolling-back");
+  }
+
+  async unpack(engine: Engine, id: SandboxId, checkpoint: number): Promise<void> {
+    await this.remove();
+    const all = join(this.#dir, "all");
+    const signal = AbortSignal.timeout(unpackTimeoutMs);
+    try {
+      await mkdir(all, { recursive: true, mode: 0o700 });
+      if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw nothingKept(id, checkpoint);
+      await mkdir(commandsDir(all), { recursive: true, mode: 0o700 });
+      await mkdir(join(this.#dir, String(checkpoint)));
+      await rename(commandsDir(all), this.#commands(checkpoint));
+      await rm(all, { recursive: true });
+    } catch (error) {
+      throw storageError(error, "roll back");
+    }
+  }
+
+  /** Whatever of it was done before, it is done afterwards. */
+  async take(checkpoint: number): Promise<void> {
+    const names = await namesIn(join(this.#dir, String(checkpoint)));
+    if (names.includes("commands")) {
+      await rm(commandsDir(this.#ownerDir), { recursive: true, force: true });
+      await rename(this.#commands(checkpoint), commandsDir(this.#ownerDir));
+    }
+    await this.remove();
+  }
+
+  async find(): Promise<number | undefined> {
+    const names = await namesIn(this.#dir);
+    if (names.length === 0) return undefined;
+    // One that was being unpacked is that of no checkpoint yet.
+    return names.includes("all") ? 0 : Number(names[0]);
+  }
+
+  async remove(): Promise<void> {
+    await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  #commands(checkpoint: number): string {
+    return commandsDir(join(this.#dir, String(checkpoint)));
+  }
+}
+
+async function namesIn(directory: string): Promise<string[]> {
+  return readdir(directory).catch((error: unknown) => {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
+    throw error;
+  });
+}
+
+function nothingKept(sandboxId: SandboxId, checkpoint: number): SandboxError {
+  return new SandboxError(
+    "unrestorable",
+    `Cannot roll back sandbox ${sandboxId} to checkpoint ${checkpoint}: its commands of that time were not kept`,
+    {
+      suggestion: "Roll back to one that was made by pausing this very sandbox.",
+      details: { sandboxId, checkpoint },
+    },
+  );
+}
