@@ -26,6 +26,8 @@ struct listing {
 };
 
 static struct out archive = {.fd = -1}, stamp = {.fd = -1};
+/* Others write to the directories meanwhile: what has gone away since it was listed is not there. */
+static bool is_living;
 static size_t names_held;
 /* What was being read when something went wrong. */
 static char culprit[ARCHIVE_NAME_MOST + 1];
@@ -97,7 +99,7 @@ static bool pack_regular(struct dir *at, const char *name) {
     struct stat info;
     int fd = openat(at->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
-        return false;
+        return is_living && errno == ENOENT;
     /* What is read is what was opened. */
     bool done = fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || (errno = ESTALE, false));
     if (done) {
@@ -119,7 +121,7 @@ static bool pack_link(struct dir *at, const char *name, const struct stat *info)
     char target[ARCHIVE_TARGET_MOST + 1];
     ssize_t length = readlinkat(at->fd, name, target, sizeof target);
     if (length < 0)
-        return false;
+        return is_living && errno == ENOENT;
     out_tag(&archive, TAG_LINK);
     out_name(&archive, name);
     out_u32(&archive, (uint32_t)length);
@@ -147,7 +149,9 @@ static bool pack_node(struct dir *at, const char *name, const struct stat *info)
         out_name(&archive, name);
         return true;
     }
-    const char *first = info->st_nlink > 1 ? links_find(info) : NULL;
+    /* The first name of a file may go away before it is read. */
+    bool has_names = info->st_nlink > 1 && !is_living;
+    const char *first = has_names ? links_find(info) : NULL;
     if (first != NULL) {
         out_tag(&archive, TAG_ANOTHER_NAME);
         out_name(&archive, name);
@@ -155,7 +159,7 @@ static bool pack_node(struct dir *at, const char *name, const struct stat *info)
         out_bytes(&archive, first, strlen(first));
         return true;
     }
-    if (info->st_nlink > 1 && !links_note(info, dirs_path, name))
+    if (has_names && !links_note(info, dirs_path, name))
         return false;
     if (S_ISREG(info->st_mode))
         return pack_regular(at, name);
@@ -168,17 +172,17 @@ static bool pack_next(struct dir **at, struct listing **listing) {
     const char *name = (*listing)->names[(*listing)->next++];
     snprintf(culprit, sizeof culprit, "%s", name);
     if (fstatat((*at)->fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
-        return false;
+        return is_living && errno == ENOENT;
     if (!S_ISDIR(info.st_mode)) {
         stamp_node(name, &info);
         return archive.fd < 0 || pack_node(*at, name, &info);
     }
+    struct dir *below = dirs_enter(*at, name);
+    if (below == NULL)
+        return is_living && errno == ENOENT;
     out_tag(&archive, TAG_DIRECTORY);
     out_name(&archive, name);
     out_tag(&stamp, TAG_DIRECTORY);
-    struct dir *below = dirs_enter(*at, name);
-    if (below == NULL)
-        return false;
     *at = below;
     struct listing *names = list(*listing, below->fd);
     if (names == NULL)
@@ -232,19 +236,21 @@ static int fail(const char *what, const char *root) {
 
 int pack_main(int argc, char **argv) {
     bool stamps = argc > 0 && strcmp(argv[0], "--stamp") == 0;
-    if (argc - stamps < 1) {
-        fprintf(stderr, "Usage: atoll-guest pack [--stamp] DIRECTORY...\n");
+    is_living = argc > 0 && strcmp(argv[0], "--living") == 0;
+    int first = stamps || is_living ? 1 : 0;
+    if (argc <= first) {
+        fprintf(stderr, "Usage: atoll-guest pack [--stamp | --living] DIRECTORY...\n");
         return 2;
     }
     archive.fd = STDOUT_FILENO;
     stamp.fd = stamps ? STAMP_FD : -1;
     out_bytes(&archive, ARCHIVE_MAGIC, ARCHIVE_MAGIC_SIZE);
-    for (int i = stamps; i < argc; i++)
+    for (int i = first; i < argc; i++)
         if (!pack_tree(argv[i]))
             return fail("pack", argv[i]);
     out_tag(&archive, TAG_END_OF_ALL);
     if ((errno = out_flush(&archive)) != 0 || (errno = out_flush(&stamp)) != 0)
-        return fail("write the archive of", argv[stamps]);
+        return fail("write the archive of", argv[first]);
     return 0;
 }
 

@@ -123,7 +123,7 @@ export class CheckpointStore {
       (stats) => stats.isDirectory(),
       () => false,
     );
-    return isKept ? packer.write([ownerDir], this.#sandbox.checkpoint(n).ownerFile, signal) : undefined;
+    return isKept ? packer.writeLiving(ownerDir, this.#sandbox.checkpoint(n).ownerFile, signal) : undefined;
   }
 
   /** Rejects with `unrestorable` unless each file of the image is there and is what was saved. */

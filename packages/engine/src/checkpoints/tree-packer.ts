@@ -12,7 +12,7 @@ const stderrBytes = 4096;
 /** How the guest's binary says what went wrong. */
 const exitChanged = 3;
 const exitNoSpace = 4;
-/** A directory that is written to may change under the one who reads it; what changes for so long is no accident. */
+/** A file may go away or become shorter under the one who reads it; what does so again and again is no accident. */
 const mostTries = 8;
 
 export interface UnpackOptions {
@@ -68,17 +68,14 @@ export class TreePacker {
     return [hash.digest("hex"), ...rest];
   }
 
-  /** Writes the archive of these directories, also of such as are being written to. It is on disk for good. */
-  async write(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        return await this.#writeOnce(trees, toPath, signal);
-      } catch (error) {
-        await rm(toPath, { force: true });
-        const isChanged = error instanceof SandboxError && error.details["exitCode"] === exitChanged;
-        if (!isChanged || tries === mostTries) throw error;
-      }
-    }
+  /** Writes the archive of these directories. It is on disk for good. */
+  write(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+    return this.#write(trees, toPath, signal);
+  }
+
+  /** The same of a directory that others write to: each file is in it as it was at some moment, and what goes away meanwhile is not. */
+  writeLiving(tree: string, toPath: string, signal: AbortSignal): Promise<Seal> {
+    return this.#write(["--living", tree], toPath, signal);
   }
 
   /**
@@ -112,10 +109,22 @@ export class TreePacker {
     }
   }
 
-  async #writeOnce(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+  async #write(words: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#writeOnce(words, toPath, signal);
+      } catch (error) {
+        await rm(toPath, { force: true });
+        const isChanged = error instanceof SandboxError && error.details["exitCode"] === exitChanged;
+        if (!isChanged || tries === mostTries) throw error;
+      }
+    }
+  }
+
+  async #writeOnce(words: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
     const file = await open(toPath, "w", 0o600);
     try {
-      const child = await this.#start(["pack", ...trees], signal);
+      const child = await this.#start(["pack", ...words], signal);
       const hash = createHash("sha256");
       let sizeBytes = 0;
       await this.#finish(child, signal, async (data) => {

@@ -4,6 +4,7 @@ import {
   mkdirSync,
   mkdtempSync,
   openSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -183,15 +184,33 @@ test("what cannot be packed is named", () => {
   });
 });
 
-test("what goes away while it is packed is told apart from what is wrong", async () => {
+/** Packs a tree of which one file goes away when another one is being read. */
+async function packWhileGoing(...words: string[]): Promise<{ exitCode: unknown; archive: Buffer }> {
   const tree = make("tree", "open('a', 'wb').write(b'x' * (8 << 20)); open('b', 'w').write('b')");
-  const child = spawn(program, ["pack", tree], { env: reports.environment, stdio: ["ignore", "pipe", "ignore"] });
+  const child = spawn(program, ["pack", ...words, tree], {
+    env: reports.environment,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
   const exit = once(child, "exit");
   // It waits for its reader, in the middle of the first file.
   await once(child.stdout, "readable");
   unlinkSync(join(tree, "b"));
-  child.stdout.resume();
-  expect(await exit).toEqual([3, null]);
+  const archive = Buffer.concat(await child.stdout.toArray());
+  const [exitCode] = (await exit) as unknown[];
+  return { exitCode, archive };
+}
+
+test("what goes away while it is packed is told apart from what is wrong", async () => {
+  expect(await packWhileGoing()).toMatchObject({ exitCode: 3 });
+});
+
+test("of a directory that others write to, what goes away is left out", async () => {
+  const { exitCode, archive } = await packWhileGoing("--living");
+  expect(exitCode).toBe(0);
+  const into = make("into", "");
+  expect(tool(["unpack", into], archive)).toMatchObject({ exitCode: 0, stderr: "" });
+  expect(readdirSync(into)).toEqual(["a"]);
+  expect(statSync(join(into, "a")).size).toBe(8 << 20);
 });
 
 test("a full disk is told apart from a bad archive", () => {
