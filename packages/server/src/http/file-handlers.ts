@@ -8,8 +8,11 @@ import { openDownload } from "./open-download.ts";
 import type { Parts } from "./parts.ts";
 
 export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
-  const stat = async (id: Parameters<typeof manager.files>[0], path: string, user: string): Promise<FileInfo> =>
-    fileInfo(await manager.files(id).stat(path, { user }));
+  const stat = async (id: Parameters<typeof manager.files>[0], path: string, user: string): Promise<FileInfo> => {
+    // A pause may have come between a change and the look at it.
+    await manager.sleep.wake(id);
+    return fileInfo(await manager.files(id).stat(path, { user }));
+  };
   return {
     readFile: async ({ params, query, range, ifRange, signal }) => {
       const { path, user, offset, length } = query;
