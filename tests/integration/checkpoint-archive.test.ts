@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
 import { createLog } from "../../packages/server/src/telemetry/log.ts";
 import { watchStore, type StoreCall } from "../../packages/server/test/persistence/watch-store.ts";
+import { collect } from "../support/archive-deed.ts";
 import { DoomedArchive } from "../support/doomed-server.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
 import { openS3Place, type S3Place } from "../support/object-servers/s3-place.ts";
@@ -110,6 +111,10 @@ test.for(stores)("a sandbox goes on elsewhere and back through %s, and only what
 
 describe("a server that is killed without mercy", () => {
   const prefix = "dying";
+  let store: ObjectStore;
+  beforeAll(() => {
+    store = s3.open({ prefix });
+  });
   const config = (): StoreConfig => ({ ...s3.config, prefix }) as StoreConfig;
 
   /** Requests that are meant are never answered, and nothing is done about them. Tells whether there was one. */
@@ -125,7 +130,7 @@ describe("a server that is killed without mercy", () => {
 
   const keysOf = async (word: string): Promise<string[]> => {
     const keys: string[] = [];
-    for await (const { key } of s3.open({ prefix }).list("")) if (key.includes(word)) keys.push(key);
+    for await (const { key } of store.list("")) if (key.includes(word)) keys.push(key);
     return keys;
   };
   const isWhole = new Set(["PutObject", "CompleteMultipartUpload"]);
@@ -160,7 +165,11 @@ describe("a server that is killed without mercy", () => {
     await publisher.killHard();
     expect(await keysOf("manifest.json")).toEqual([]);
     s3.server.calm();
-    for (const n of [1, 2, 3]) await end(new DoomedArchive(dataDirs[0], config(), { do: "publish", id, n }));
+    const heir = await openTestEngine({ dataDir: dataDirs[0] });
+    onTestFinished(() => heir.engine.close());
+    const near = await archiveOf(heir, store);
+    for (const n of [1, 2, 3]) await near.publish(id, n, { epoch: 1, signal });
+    await heir.engine.close();
     // That of the first checkpoint was there.
     expect(sentImages()).toBe(2);
 
@@ -173,26 +182,24 @@ describe("a server that is killed without mercy", () => {
     // The first look retires two checkpoints, the next condemns their images, and the last is killed when it has removed one of them.
     const graceMs = 1_000;
     const startMs = Date.now();
-    const look = (times: number): DoomedArchive => {
-      const nowMs = startMs + times * 2 * graceMs;
-      return new DoomedArchive(dataDirs[0], config(), { do: "collect", keepLast: 1, nowMs, graceMs });
-    };
-    await end(look(0));
-    await end(look(1));
+    const deed = (look: number) =>
+      ({ do: "collect", keepLast: 1, nowMs: startMs + look * 2 * graceMs, graceMs }) as const;
+    await collect(store, deed(0));
+    await collect(store, deed(1));
     expect(await keysOf("/memory/")).toHaveLength(3);
     let removals = 0;
     const isRemoving = holdUp(
       ({ operation, key }) => operation === "DeleteObject" && key.includes("/memory/") && ++removals > 1,
     );
-    const collector = look(2);
+    const collector = new DoomedArchive(dataDirs[0], config(), deed(2));
     await during(collector, () => expect(isRemoving()).toBe(true));
     await collector.killHard();
     s3.server.calm();
-    await end(look(3));
+    await collect(store, deed(3));
     expect(await keysOf("/memory/")).toHaveLength(1);
 
     const there = await openEngine(dataDirs[1]);
-    const archive = await archiveOf(there, s3.open({ prefix }));
+    const archive = await archiveOf(there, store);
     expect(await readdir(join(dataDirs[1], "transfers"))).toEqual([]);
     expect((await archive.list(id)).map(({ n }) => n)).toEqual([3]);
     await makeTemplate(there);
@@ -208,6 +215,3 @@ async function during(worker: DoomedArchive, isSo: () => void | Promise<void>): 
   await Promise.race([vi.waitFor(isSo, generous), ended]);
   ended.catch(() => undefined);
 }
-
-const end = (worker: DoomedArchive): Promise<unknown> =>
-  worker.until(({ done }) => done === true).then(() => worker.gone());

@@ -7,27 +7,14 @@ import { join } from "node:path";
 import { Engine } from "@atoll/engine";
 import { openStore, type StoreConfig } from "@atoll/storage";
 import { CheckpointArchive } from "../../../packages/server/src/persistence/checkpoint-archive.ts";
-import { CheckpointCollector } from "../../../packages/server/src/persistence/checkpoint-collector.ts";
 import { createLog } from "../../../packages/server/src/telemetry/log.ts";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
-import type { ArchiveDeed } from "../archive-deed.ts";
+import { collect, type ArchiveDeed } from "../archive-deed.ts";
 
 const [dataDir = "", storeText = "", deedText = ""] = process.argv.slice(2);
 const deed = JSON.parse(deedText) as ArchiveDeed;
 const store = await openStore(JSON.parse(storeText) as StoreConfig);
 const log = createLog("silent");
-
-async function collect({ keepLast, nowMs, graceMs }: Extract<ArchiveDeed, { do: "collect" }>): Promise<void> {
-  const standingOf = async () => undefined;
-  await new CheckpointCollector({
-    store,
-    policy: { keepLast },
-    standingOf,
-    log,
-    graceMs,
-    nowMs: () => nowMs,
-  }).collect();
-}
 
 async function move(moving: Exclude<ArchiveDeed, { do: "collect" }>): Promise<void> {
   const engine = await Engine.open({ dataDir, guestPath: guestBinaryPath() });
@@ -38,6 +25,6 @@ async function move(moving: Exclude<ArchiveDeed, { do: "collect" }>): Promise<vo
   await engine.close();
 }
 
-await (deed.do === "collect" ? collect(deed) : move(deed));
+await (deed.do === "collect" ? collect(store, deed) : move(deed));
 writeSync(1, `${JSON.stringify({ done: true })}\n`);
 await store.close();
