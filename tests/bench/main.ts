@@ -9,6 +9,7 @@ import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
 import { readCommit, readMachine } from "./machine.ts";
 import { fork } from "./persist/fork.ts";
+import { handovers } from "./persist/handover.ts";
 import { layers } from "./persist/layers.ts";
 import { pause, resume } from "./persist/pause-resume.ts";
 import { Progress } from "./progress.ts";
@@ -37,6 +38,7 @@ const benchmarks: readonly Benchmark[] = [
   resume,
   layers,
   fork,
+  ...handovers,
 ];
 
 const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;
