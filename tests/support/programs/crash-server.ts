@@ -4,7 +4,7 @@
  */
 import { closeSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
-import { Engine, uptimeMs } from "@atoll/engine";
+import { Engine, pollUntil, uptimeMs } from "@atoll/engine";
 import type { DriverName, SandboxId } from "@atoll/protocol";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
 import { readPackage } from "../sandbox-package.ts";
@@ -87,6 +87,12 @@ async function countUntil(engine: Engine, driver: DriverName, inMs: number, step
     { argv: ["bash", "-c", "i=0; while :; do i=$((i+1)); echo $i >>/home/user/count; done"] },
     { keep: true },
   );
+  const hasBegun = (): Promise<boolean> =>
+    sandbox.files.stat("/home/user/count").then(
+      () => true,
+      () => false,
+    );
+  if (!(await pollUntil(hasBegun, { deadlineMs: 120_000 }))) throw new Error("Nothing counts");
   const until = uptimeMs() + inMs;
   await sandbox.allowUntil(until);
   say({ sandboxId: sandbox.id, streamId, until });
