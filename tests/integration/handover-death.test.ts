@@ -8,7 +8,7 @@ import { startTestServer, startTestServerProcess, type TestServer } from "../sup
 
 const lasting = { driver: "gvisor", persistent: true } as const;
 /** Not so short that a busy machine loses a lease by itself. */
-const leaseTtl = ["--lease-ttl-ms", "8000"];
+const leaseTtl = ["--lease-ttl-ms", "15000"];
 
 const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => new ApiClient(url, key);
 
@@ -49,7 +49,7 @@ class HeldRequests {
 }
 
 /** Several servers, many sandboxes, and a lease that has to run out. */
-const unhurried = { timeout: 180_000 };
+const unhurried = { timeout: 300_000 };
 
 test(
   "servers that are killed in the middle of a hand-over lose nothing that was stored, and say from when it goes on",

@@ -5,7 +5,7 @@ import { eventOf } from "../support/api-events.ts";
 import { sharedBucket, sharedDirectory, type SharedS3Store, type SharedStore } from "../support/shared-store.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
-const soon = { timeout: 60_000, interval: 50 };
+const soon = { interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
 const lasting = { driver: "gvisor", persistent: true } as const;
 

@@ -9,7 +9,7 @@ export async function eventOf<Type extends ApiEvent["type"]>(
   type: Type,
   sandboxId: string,
 ): Promise<EventOf<Type>> {
-  const stop = AbortSignal.timeout(60_000);
+  const stop = AbortSignal.timeout(180_000);
   const path = `/events?cursor=0&sandboxId=${sandboxId}`;
   const response = await new ApiClient(url, key).fetch("GET", path, { signal: stop });
   const decoder = new TextDecoder();
