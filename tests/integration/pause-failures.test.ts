@@ -15,7 +15,7 @@ afterEach(() => {
 });
 afterAll(() => host.dispose());
 
-const counter = "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done";
+const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done";
 
 const checkpointsOf = (id: SandboxId): string => join(host.dataDir, "sandboxes", id, "checkpoints");
 

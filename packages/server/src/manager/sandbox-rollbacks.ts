@@ -51,6 +51,7 @@ export class SandboxRollbacks {
     const { engine, tell, log } = this.#options;
     const { id, sandbox } = managed;
     const prepared = new PreparedCommands(sandbox.ownerDir);
+    await this.#assertKept(id, checkpoint);
     const { takeBack, leftAs } = await this.#reserve(managed);
     try {
       const { left, phases, totalMs } = await engine.rollback(id, checkpoint, {
@@ -76,6 +77,15 @@ export class SandboxRollbacks {
       }
       throw error;
     }
+  }
+
+  /** Before anything is stopped. Of one that is not there the engine tells. */
+  async #assertKept(id: SandboxId, checkpoint: number): Promise<void> {
+    const { engine } = this.#options;
+    const isThere = (await engine.checkpoints(id)).some(({ n }) => n === checkpoint);
+    if (!isThere) return;
+    const { owner } = await engine.checkpointFiles(id, checkpoint);
+    if (owner === undefined) throw nothingKept(id, checkpoint);
   }
 
   /** One that lasts is this server's to run, and no other server uses the number of what is left behind. */

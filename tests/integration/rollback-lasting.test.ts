@@ -1,0 +1,54 @@
+import type { CommandInfo, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { sharedDirectory, type SharedStore } from "../support/shared-store.ts";
+import { startTestServer, type TestServer } from "../support/test-server.ts";
+
+const soon = { timeout: 60_000, interval: 50 };
+const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
+
+let store: SharedStore;
+let servers: TestServer[] = [];
+beforeAll(async () => {
+  store = await sharedDirectory();
+  servers = await Promise.all([1, 2].map(() => startTestServer({ flags: store.flags() })));
+});
+afterAll(async () => {
+  await Promise.all(servers.map((server) => server.dispose()));
+  await store?.[Symbol.asyncDispose]();
+});
+
+test("a sandbox that lasts is rolled back where it is, and goes on so on another server", async () => {
+  const [atA, atB] = servers.map(({ url, key }) => new ApiClient(url, key)) as [ApiClient, ApiClient];
+  const { sandbox } = await atA.create({ driver: "gvisor", persistent: true });
+  const at = `/sandboxes/${sandbox.id}`;
+  const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+  const path = `${at}/commands/${command.id}`;
+  const write = async (api: ApiClient, offset: number, line: string): Promise<void> => {
+    expect((await api.fetch("POST", `${path}/stdin?offset=${offset}`, { body: `${line}\n` })).status).toBe(200);
+    await expect
+      .poll(async () => (await api.ask<CommandInfo>("GET", path)).body.stdoutBytes, soon)
+      .toBeGreaterThanOrEqual(2 * offset + 4);
+  };
+  await write(atA, 0, "a");
+  expect((await atA.ask("POST", `${at}/pause`, {})).status).toBe(200);
+  await write(atA, 2, "b");
+
+  const back = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: 1 });
+  expect(back.body).toMatchObject({ checkpoint: 1, sandbox: { state: "running", server: { url: servers[0]?.url } } });
+  expect(back.body.left).toBeGreaterThan(1);
+  await write(atA, 2, "c");
+
+  await write(atB, 4, "d");
+  expect((await atB.ask<SandboxInfo>("GET", at)).body).toMatchObject({
+    state: "running",
+    server: { url: servers[1]?.url },
+  });
+  await atB.fetch("DELETE", `${path}/stdin`);
+  const end = await atB.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
+  expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12, rollbacks: 1 });
+  const output = await (await atB.fetch("GET", `${path}/output`)).text();
+  expect(["a 1", "c 2", "d 3"].filter((line) => !output.includes(line))).toEqual([]);
+  expect(output).not.toContain("b 2");
+  expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
+});
