@@ -70,7 +70,7 @@ test.for(stores)("a sandbox goes on elsewhere and back through %s, and only what
   const sandbox = await here.engine.create({});
   const record = recordOf(sandbox);
   const counting = await sandbox.spawn(
-    { argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done"], stdin: true },
+    { argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done"], stdin: true },
     { keep: true },
   );
   await counting.writeStdin("one\n");

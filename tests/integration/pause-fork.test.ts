@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => host.dispose());
 
-const counter = "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done";
+const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done";
 
 describe("fork", () => {
   test("the parent and three copies go on from the same point, each for itself", async () => {

@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all([here.dispose(), there.dispose()]));
 
-const counter = "i=0; while read word; do i=$((i+1)); echo $i; echo $word >>words; done";
+const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done";
 
 async function leftOf({ dataDir }: TestEngine): Promise<string[]> {
   const [sandboxes, layers] = await Promise.all(
