@@ -126,7 +126,7 @@ describe("a reader that leaves", () => {
     const script = '"$@" | head -c 10 > /dev/null; exit "${PIPESTATUS[0]}"';
     const { status, stderr } = spawnSync("bash", ["-c", script, "bash", ...argv], {
       env: atollEnvironment(server),
-      timeout: 30_000,
+      timeout: 120_000,
     });
     expect(stderr.toString()).toBe("");
     // Short output is written before anybody could leave.
@@ -139,7 +139,7 @@ describe("a reader that leaves", () => {
     const argv = atollArgv(["events", "--from", "0"]);
     const { status, stderr } = spawnSync("bash", ["-c", script, `${server.dataDir}/left`, ...argv], {
       env: atollEnvironment(server),
-      timeout: 60_000,
+      timeout: 120_000,
     });
     expect(stderr.toString()).toBe("");
     expect(status).toBe(141);
