@@ -65,7 +65,7 @@ describe.for(["gvisor", "local"] as const)("a sandbox of driver %s with a deadli
     await sandbox.allowUntil(uptimeMs());
     await untilFrozen(dataDir, sandbox);
     await sandbox.allowUntil(undefined);
-    expect(isFrozen(group)).toBe(false);
+    expect(await pollUntil(() => !isFrozen(group), { deadlineMs: patienceMs })).toBe(true);
     await sandbox.allowUntil(0);
     await untilFrozen(dataDir, sandbox);
     await sandbox.kill();
