@@ -1,4 +1,5 @@
-import type { CommandInfo, SandboxForked, SandboxInfo } from "@atoll/protocol";
+import type { CommandInfo, SandboxForked, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
+import { Sandbox } from "@atoll/sdk";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
@@ -168,6 +169,35 @@ describe("servers that share a bucket", () => {
     expect((await atA.run(two.id, { shell: "cat note" })).stdout).toBe("parent\n");
     expect((await atB.run(sandbox.id, { shell: "cat note" })).stdout).toBe("parent\n");
     for (const { id } of [sandbox, one, two]) await atA.ask("DELETE", `/sandboxes/${id}`);
+  });
+
+  test("one that was rolled back goes on elsewhere from there", async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create(lasting);
+    const at = `/sandboxes/${sandbox.id}`;
+    await atA.run(sandbox.id, { shell: "echo one >note" });
+    await atA.ask("POST", `${at}/pause`, {});
+    await atA.run(sandbox.id, { shell: "echo two >>note" });
+    const rolledBack = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: 1 });
+    expect(rolledBack.body).toMatchObject({ checkpoint: 1, left: 2, sandbox: { server: { url: servers[0]?.url } } });
+    expect((await atA.run(sandbox.id, { shell: "cat note; echo three >>note" })).stdout).toBe("one\n");
+    expect((await atB.run(sandbox.id, { shell: "cat note" })).stdout).toBe("one\nthree\n");
+    await atB.ask("DELETE", at);
+  });
+
+  test("the SDK attaches on another server to a command that runs on the first", async () => {
+    const [atA] = clients() as [ApiClient];
+    const [, b] = servers as [TestServer, TestServer, TestServer];
+    const { sandbox } = await atA.create(lasting);
+    const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+    const there = await Sandbox.connect(sandbox.id, { baseUrl: b.url, apiKey: b.key });
+    const same = await there.commands.connect(command.id);
+    await same.sendStdin("over there\n");
+    await same.closeStdin();
+    const { stdout, exitCode } = await same.wait();
+    expect({ stdout, exitCode }).toEqual({ stdout: "over there 1\n", exitCode: 7 });
+    expect((await there.getInfo()).server?.url).toBe(b.url);
+    await there.kill();
   });
 
   test("what cannot last is refused before anything is made", async () => {

@@ -178,6 +178,7 @@ export class Server {
         sandboxes: {
           meet: (id) => manager.access.meet(id),
           isHere: (id) => manager.access.isHere(id),
+          isSame: (id) => manager.lasting.isSame(id),
           enter: (id, signal) => manager.access.enter(id, signal),
           open: (id) => manager.access.open(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),

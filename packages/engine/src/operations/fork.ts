@@ -39,6 +39,8 @@ export interface ForkOptions {
   onEgress?: (sandboxId: SandboxId) => EgressHandler | undefined;
   /** As for `create`, for each copy. The parent keeps its own. */
   allowUntil?: number | undefined;
+  /** The number of the checkpoint of a running parent, as for `pause`. */
+  checkpoint?: number | undefined;
 }
 
 export interface ForkResult {
@@ -64,7 +66,11 @@ export async function forkSandbox(
   signal.throwIfAborted();
   assertAccepts(parent.record, "fork");
   const wasRunning = parent.record.state === "running";
-  if (wasRunning) await pauseSandbox(context, parent, { force: options.force === true, signal });
+  if (wasRunning) {
+    const { checkpoint } = options;
+    const number = checkpoint === undefined ? {} : { checkpoint };
+    await pauseSandbox(context, parent, { force: options.force === true, signal, ...number });
+  }
   clock.lap("pause");
   try {
     const { record } = parent;

@@ -46,6 +46,8 @@ export interface AppOptions {
     /** Brings it here if another server has it, or none. It is not idle until the result is called. */
     enter(id: SandboxId, signal: AbortSignal): Promise<() => void>;
     isHere(id: SandboxId): boolean;
+    /** It is nobody's at this moment, and what is here of it is as good for reading. */
+    isSame(id: SandboxId): boolean;
     /** It is here, and not idle until the result is called. */
     open(id: SandboxId): () => void;
     /** Brings it back if it is paused. */
@@ -170,7 +172,8 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const signal = leaving(reply);
       const waiting = AbortSignal.any([signal, options.stopping]);
       const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
-      if (id !== undefined && !options.sandboxes.isHere(id)) {
+      const isReadable = id !== undefined && isOnlyRead(route) && options.sandboxes.isSame(id);
+      if (id !== undefined && !options.sandboxes.isHere(id) && !isReadable) {
         reply.raw.once("close", await options.sandboxes.enter(id, waiting));
       }
       if (id !== undefined && wakesSandbox(route)) await options.sandboxes.wake(id);
@@ -193,6 +196,10 @@ function takesStream(name: RouteName): boolean {
 /** Those that only look, and those that end it, leave a sandbox where it is. */
 function needsSandbox(name: RouteName, { verb }: Route): boolean {
   return verb !== "public" && name !== "getSandbox" && name !== "killSandbox";
+}
+
+function isOnlyRead(route: Route): boolean {
+  return route.method === "GET" && !wakesSandbox(route);
 }
 
 function sandboxIdOf(request: FastifyRequest): SandboxId | undefined {

@@ -46,9 +46,23 @@ export class SandboxForks {
     { count, force }: { count: number; force: boolean },
     by: Pick<Requester, "keyId" | "admit">,
   ): Promise<SandboxForked> {
+    const { lasting } = this.#options;
+    by.admit?.();
+    return parent.facts.persistent
+      ? lasting.inTurn(parent.id, async () => {
+          const checkpoint = await lasting.reserve(parent.id);
+          return this.#copy(parent, { count, force, checkpoint }, by.keyId);
+        })
+      : this.#copy(parent, { count, force }, by.keyId);
+  }
+
+  async #copy(
+    parent: ManagedSandbox,
+    { count, force, checkpoint: number }: { count: number; force: boolean; checkpoint?: number },
+    owner: string,
+  ): Promise<SandboxForked> {
     const { engine, onEgress } = this.#options;
     const { ownerDir } = parent.sandbox;
-    by.admit?.();
     // What a crash has left of an earlier one is in the way.
     const kept = join(ownerDir, "forking");
     await rm(kept, { recursive: true, force: true });
@@ -56,11 +70,12 @@ export class SandboxForks {
       const forked = await engine.fork(parent.id, {
         count,
         force,
+        checkpoint: number,
         ...(onEgress === undefined ? {} : { onEgress }),
         // Later the parent's commands have written what the copies never saw.
         whilePaused: () => copyCommands(commandsDir(ownerDir), kept, parent.id),
       });
-      const copies = await this.#takeOver(parent, forked.sandboxes, kept, by.keyId);
+      const copies = await this.#takeOver(parent, forked.sandboxes, kept, owner);
       const { checkpoint, phases, totalMs } = forked;
       const sandboxes = copies.map(({ managed, token }) => ({ sandbox: managed.info(), token }));
       return { sandboxes, checkpoint, phases, totalMs };

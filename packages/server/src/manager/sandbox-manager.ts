@@ -86,7 +86,7 @@ export class SandboxManager {
       roster: this.#roster,
       manage,
       forget: this.#forget.bind(this),
-      resume: (id) => this.sleep.resume(id, { memory: true }),
+      resume: (id) => this.sleep.resumeInTurn(id),
       onEgress: options.onEgress,
       tell: (event) => this.events.tell(event),
       log,
@@ -263,7 +263,7 @@ export class SandboxManager {
   }
 
   getEgress(id: SandboxId): EgressPolicy {
-    return this.#roster.find(id).facts.egress;
+    return this.access.factsOf(id).egress;
   }
 
   /** In force for every connection from when it resolves. */

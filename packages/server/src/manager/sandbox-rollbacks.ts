@@ -35,7 +35,18 @@ export class SandboxRollbacks {
     { checkpoint, force }: { checkpoint: number; force: boolean },
   ): Promise<SandboxRolledBack> {
     const managed = this.#options.find(id);
-    return this.#options.sleep.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
+    const { sleep, lasting, log } = this.#options;
+    const work = (): Promise<SandboxRolledBack> => this.#rollback(managed, checkpoint, force);
+    if (!managed.facts.persistent) return sleep.whileMoving(managed, work);
+    return sleep.whileMoving(managed, () =>
+      lasting.inTurn(id, async () => {
+        const rolledBack = await work();
+        await lasting.rolledBack(id, checkpoint).catch((error: unknown) => {
+          log.warn({ err: error, sandboxId: id }, "rollback not told to the stores");
+        });
+        return rolledBack;
+      }),
+    );
   }
 
   /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
@@ -93,10 +104,10 @@ export class SandboxRollbacks {
     id,
     facts,
   }: ManagedSandbox): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
-    const { engine, lasting } = this.#options;
+    const { lasting } = this.#options;
     if (!facts.persistent) return { takeBack: async () => undefined, leftAs: {} };
     const takeBack = await lasting.willRun(id);
-    return { takeBack, leftAs: { leftAs: Math.max(lasting.nextCheckpoint(id), await engine.nextCheckpoint(id)) } };
+    return { takeBack, leftAs: { leftAs: await lasting.reserve(id) } };
   }
 }
 

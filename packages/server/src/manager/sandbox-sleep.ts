@@ -1,10 +1,12 @@
 import type { Engine, PauseResult } from "@atoll/engine";
-import type { CheckpointInfo, SandboxId, SandboxPaused, SandboxResumed } from "@atoll/protocol";
+import type { CheckpointInfo, SandboxId, SandboxState, SandboxPaused, SandboxResumed } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 
 const proxyTimeoutMs = 10_000;
+/** One that was handed over meanwhile does not run here either. */
+const needsWaking: ReadonlySet<SandboxState> = new Set(["pausing", "paused", "resuming", "released"]);
 
 export interface SandboxSleepOptions {
   engine: Engine;
@@ -42,8 +44,9 @@ export class SandboxSleep {
   /** Refused while it runs. */
   resume(id: SandboxId, { memory }: { memory: boolean }): Promise<SandboxResumed> {
     const managed = this.#options.find(id);
+    const work = (): Promise<SandboxResumed> => this.#resume(managed, memory);
     const waking = managed.moves
-      .take(() => this.#resume(managed, memory))
+      .take(() => (managed.facts.persistent ? this.#options.lasting.inTurn(id, work) : work()))
       .finally(() => {
         if (this.#waking.get(id) === waking) this.#waking.delete(id);
       });
@@ -51,11 +54,16 @@ export class SandboxSleep {
     return waking;
   }
 
+  /** For one whose turn it is. */
+  async resumeInTurn(id: SandboxId): Promise<void> {
+    await this.#resume(this.#options.find(id), true);
+  }
+
   /** Brings it back if it is paused, or about to be; of one that runs it asks nothing. */
   async wake(id: SandboxId): Promise<void> {
     const { sandbox } = this.#options.find(id);
     await this.#moving.get(id);
-    const isAwake = (): boolean => !["pausing", "paused", "resuming"].includes(sandbox.state);
+    const isAwake = (): boolean => !needsWaking.has(sandbox.state);
     if (isAwake() && !this.#waking.has(id)) return;
     try {
       await (this.#waking.get(id) ?? this.resume(id, { memory: true }));

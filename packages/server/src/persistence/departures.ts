@@ -12,7 +12,9 @@ import type { SandboxHandle } from "./sandbox-handle.ts";
 export interface DeparturesOptions extends PersistenceOptions {
   owned: OwnedSandboxes;
   copies: LocalCopies;
-  /** Work that nobody waits for; the signal aborts when the server stops. */
+  /** Aborts when the server stops. */
+  closing: AbortSignal;
+  /** Work that nobody waits for; the signal is `closing`. */
   inBackground: (what: string, id: SandboxId, work: (signal: AbortSignal) => Promise<void>) => void;
 }
 
@@ -99,12 +101,24 @@ export class Departures {
   }
 
   async #save(handle: SandboxHandle, managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
-    const { engine } = this.#options;
-    const { id } = managed;
-    const checkpoint = Math.max(handle.metadata.nextCheckpoint - 1, await engine.nextCheckpoint(id));
-    const paused = await engine.pause(id, { force, checkpoint });
+    const checkpoint = await this.reserve(handle);
+    const paused = await this.#options.engine.pause(managed.id, { force, checkpoint });
     managed.clock.stop();
     return paused;
+  }
+
+  /** The number of its next checkpoint, which no other server will use whatever becomes of this one. */
+  async reserve(handle: SandboxHandle): Promise<number> {
+    const { engine, log } = this.#options;
+    const { nextCheckpoint } = handle.metadata;
+    const n = Math.max(nextCheckpoint - 1, await engine.nextCheckpoint(handle.id));
+    // Without the store it cannot be published under this number either, until it is written down there.
+    if (n >= nextCheckpoint) {
+      await handle.write({ nextCheckpoint: n + 1 }).catch((error: unknown) => {
+        log.warn({ err: error, sandboxId: handle.id, checkpoint: n }, "number of a checkpoint not reserved");
+      });
+    }
+    return n;
   }
 
   async #store(handle: SandboxHandle, state: "paused" | "moving"): Promise<Timed> {
@@ -119,7 +133,8 @@ export class Departures {
     const n = record.checkpoint;
     // From here on nobody else uses this number, whatever becomes of it.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
-    await archive.publish(id, n, { epoch: handle.epoch, signal: handle.signal, clock });
+    const signal = AbortSignal.any([handle.signal, this.#options.closing]);
+    await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
     const saved = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
     if (saved === undefined) throw new Error(`Checkpoint ${n} of sandbox ${id} is gone`);
     await handle.write({
@@ -162,7 +177,10 @@ export class Departures {
 
   /** It was stopped for somebody who does not want it any more. */
   async #goOn(id: SandboxId): Promise<void> {
-    if (this.#options.roster.get(id)?.sandbox.state === "paused") await this.#options.resume(id);
+    const { owned, roster, resume } = this.#options;
+    await owned.inTurn(id, async () => {
+      if (owned.has(id) && roster.get(id)?.sandbox.state === "paused") await resume(id);
+    });
   }
 }
 

@@ -40,6 +40,10 @@ export class OwnedSandboxes {
     return this.#handles.get(handle.id) === handle && this.#handles.delete(handle.id);
   }
 
+  forgetLost(id: SandboxId): void {
+    if (!this.has(id)) this.#handles.delete(id);
+  }
+
   all(): SandboxHandle[] {
     return [...this.#handles.values()];
   }

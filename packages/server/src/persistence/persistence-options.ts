@@ -8,12 +8,6 @@ import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { HandleHome } from "./sandbox-handle.ts";
 
-/** How long another server may take to save a sandbox and give it up. */
-export const patienceMs = 5 * 60_000;
-
-/** Between two attempts to find out whose a sandbox is. */
-export const settleAgainMs = { first: 250, longest: 10_000 };
-
 /** What persistent sandboxes are kept with: the server's stores, and the manager of all its sandboxes. */
 export interface PersistenceOptions {
   home: HandleHome;
@@ -27,7 +21,7 @@ export interface PersistenceOptions {
   manage: (sandbox: Sandbox, facts: SandboxFacts, options: { hasPast: boolean }) => ManagedSandbox;
   /** Takes it off the roster. */
   forget: (managed: ManagedSandbox) => void;
-  /** Brings a paused one back to life, with all that belongs to that. */
+  /** Brings a paused one back to life, with all that belongs to that. Whoever asks for it has the sandbox's turn. */
   resume: (id: SandboxId) => Promise<unknown>;
   onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
   tell: (event: NewEvent) => void;

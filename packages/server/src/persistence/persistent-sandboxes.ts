@@ -1,7 +1,5 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { PauseResult } from "@atoll/engine";
 import {
-  isSandboxError,
   SandboxError,
   type DriverName,
   type EndReason,
@@ -9,18 +7,17 @@ import {
   type SandboxId,
   type SandboxInfo,
 } from "@atoll/protocol";
-import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxFacts } from "../manager/sandbox-facts.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Departures } from "./departures.ts";
 import { LocalCopies } from "./local-copies.ts";
-import { NudgeBox, sendNudge } from "./nudges.ts";
+import { NudgeBox } from "./nudges.ts";
 import { OwnedSandboxes } from "./owned-sandboxes.ts";
-import { patienceMs, settleAgainMs, type PersistenceOptions } from "./persistence-options.ts";
-import { RunPermits } from "./run-permits.ts";
+import type { PersistenceOptions } from "./persistence-options.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
 import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-metadata.ts";
+import { Takings } from "./takings.ts";
 import { Whereabouts } from "./whereabouts.ts";
 
 /**
@@ -33,16 +30,14 @@ export class PersistentSandboxes {
   readonly #options: PersistenceOptions;
   readonly #owned = new OwnedSandboxes();
   readonly #copies: LocalCopies;
-  readonly #permits: RunPermits;
   readonly #arrivals: Arrivals;
   readonly #departures: Departures;
+  readonly #takings: Takings;
   readonly #whereabouts: Whereabouts;
   readonly #nudges: NudgeBox;
   readonly #closing = new AbortController();
   readonly #background = new Set<Promise<void>>();
   readonly #visits = new Map<SandboxId, number>();
-  /** How long it took to get those that were not resumed since. */
-  readonly #phases = new Map<SandboxId, PhaseTimes>();
 
   constructor(given: PersistenceOptions) {
     const { home } = given;
@@ -55,21 +50,27 @@ export class PersistentSandboxes {
     };
     this.#options = options;
     this.#copies = new LocalCopies(options);
-    this.#permits = new RunPermits(options);
-    this.#arrivals = new Arrivals((id, signal) => this.#take(id, signal));
-    const inBackground = this.#inBackground.bind(this);
-    this.#departures = new Departures({ ...options, owned: this.#owned, copies: this.#copies, inBackground });
+    this.#arrivals = new Arrivals((id, signal) => this.#takings.take(id, signal));
+    const moving = {
+      ...options,
+      owned: this.#owned,
+      copies: this.#copies,
+      closing: this.#closing.signal,
+      inBackground: this.#inBackground.bind(this),
+    };
+    this.#departures = new Departures(moving);
     this.#whereabouts = new Whereabouts({
       read: async (id) => {
         const metadata = await SandboxHandle.read(home, id);
         return metadata?.isKilled === false ? metadata : undefined;
       },
     });
+    this.#takings = new Takings({ ...moving, departures: this.#departures, whereabouts: this.#whereabouts });
     this.#nudges = new NudgeBox((id) => {
       SandboxHandle.nudge(home, id);
       this.#whereabouts.forget(id);
       // It may be another server's by now.
-      if (this.#copies.find(id) !== undefined && !this.has(id)) this.#settle(id);
+      if (this.#copies.find(id) !== undefined && !this.has(id)) this.#takings.settle(id);
     });
   }
 
@@ -88,11 +89,11 @@ export class PersistentSandboxes {
 
   /** What was here when this server started is its own again, or is dropped. */
   begin(): void {
-    for (const { id, facts } of this.#options.roster.all()) if (facts.persistent) this.#settle(id);
+    for (const { id, facts } of this.#options.roster.all()) if (facts.persistent) this.#takings.settle(id);
   }
 
-  /** Gives a new sandbox its metadata and its lease, before anybody knows of it. `nextCheckpoint`: the first that it can be saved as. */
-  async create(id: SandboxId, facts: SandboxFacts, nextCheckpoint = 1): Promise<void> {
+  /** Gives a new sandbox its metadata and its lease, before anybody knows of it. */
+  async create(id: SandboxId, facts: SandboxFacts): Promise<void> {
     const { home, engine, self } = this.#options;
     const metadata: SandboxMetadata = {
       version: 1,
@@ -101,12 +102,12 @@ export class PersistentSandboxes {
       record: importedRecordOf(engine.get(id).record),
       state: "running",
       server: self(),
-      nextCheckpoint: nextCheckpoint + 1,
+      nextCheckpoint: (await engine.nextCheckpoint(id)) + 1,
       runningCommands: 0,
       isKilled: false,
     };
-    const handle = await SandboxHandle.createPersistent(home, metadata, this.#callbacks(id));
-    await this.#own(handle);
+    const handle = await SandboxHandle.createPersistent(home, metadata, this.#takings.callbacks(id));
+    await this.#takings.own(handle);
   }
 
   /** Nothing came of it. */
@@ -124,7 +125,8 @@ export class PersistentSandboxes {
     if (this.has(id)) return;
     const metadata = await this.#whereabouts.look(id);
     if (metadata === undefined || this.has(id)) return;
-    if (this.#copies.find(id) !== undefined && (await this.#copies.judge(metadata)) === "outdated") this.#settle(id);
+    if (this.#copies.find(id) !== undefined && (await this.#copies.judge(metadata)) === "outdated")
+      this.#takings.settle(id);
   }
 
   /** As last met. */
@@ -160,6 +162,19 @@ export class PersistentSandboxes {
     };
   }
 
+  /** Work which neither a pause nor a hand-over must come between. */
+  inTurn<T>(id: SandboxId, work: () => Promise<T>): Promise<T> {
+    return this.#owned.inTurn(id, work);
+  }
+
+  /** Of those that were paused and stored here: whether that is all there is to know, as last met. */
+  isSame(id: SandboxId): boolean {
+    const record = this.#options.roster.get(id)?.sandbox.record;
+    const metadata = this.#whereabouts.recall(id);
+    if (record?.state !== "paused" || metadata === undefined || metadata.state === "running") return false;
+    return metadata.checkpoint?.n === record.checkpoint;
+  }
+
   pause(managed: ManagedSandbox, options: { force: boolean }): Promise<PauseResult> {
     return this.#departures.pause(managed, options);
   }
@@ -169,7 +184,7 @@ export class PersistentSandboxes {
     const { self } = this.#options;
     const handle = this.#owned.find(id);
     const { state, server, checkpoint, nextCheckpoint, takenOver } = handle.metadata;
-    await this.#permits.extend(handle);
+    await this.#takings.permits.extend(handle);
     if (state === "running" && server.id === self().id) return async () => undefined;
     const overtaken =
       state === "running" && checkpoint !== undefined
@@ -185,16 +200,22 @@ export class PersistentSandboxes {
     return () => handle.write({ state, server, takenOver });
   }
 
-  /** The smallest number that a checkpoint of one that runs here may have. */
-  nextCheckpoint(id: SandboxId): number {
-    return this.#owned.find(id).metadata.nextCheckpoint - 1;
+  /** The number of the next checkpoint of one that runs here, which no other server will use. */
+  async reserve(id: SandboxId): Promise<number> {
+    return this.#departures.reserve(this.#owned.find(id));
+  }
+
+  /** It runs as of this checkpoint: if it is stored, whoever takes it over goes on from there, too. */
+  async rolledBack(id: SandboxId, checkpoint: number): Promise<void> {
+    const stored = (await this.#options.archive?.list(id))?.find(({ n }) => n === checkpoint);
+    if (stored === undefined) return;
+    const { createdAtMs } = stored.manifest;
+    await this.#owned.find(id).write({ checkpoint: { n: checkpoint, createdAtMs } });
   }
 
   /** Of the way here, once. */
   takePhases(id: SandboxId): PhaseTimes {
-    const phases = this.#phases.get(id) ?? {};
-    this.#phases.delete(id);
-    return phases;
+    return this.#takings.takePhases(id);
   }
 
   /** When it last began to run is not worth a write: whoever runs it next begins anew. */
@@ -207,9 +228,9 @@ export class PersistentSandboxes {
 
   /** Ends it, wherever it is, and removes all that is stored of it. False: there is none. */
   async kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { roster, forget, engine, archive, tell } = this.#options;
+    const { roster, forget, engine, archive, tell, log } = this.#options;
     return this.#owned.inTurn(id, async () => {
-      const handle = this.#owned.get(id) ?? (await this.#attachToKill(id));
+      const handle = this.#owned.get(id) ?? (await this.#takings.attachToKill(id));
       if (handle === undefined) return false;
       await handle.write({ isKilled: true });
       this.#whereabouts.forget(id);
@@ -218,8 +239,14 @@ export class PersistentSandboxes {
       if (managed === undefined) tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
       else forget(managed);
       this.#owned.remove(handle);
-      await archive?.removeAll(id);
-      await handle.remove();
+      try {
+        await archive?.removeAll(id);
+        await handle.remove();
+      } catch (error) {
+        // It is marked: nobody can have it, and the collector removes what is left of it.
+        log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
+        await handle.release().catch(() => undefined);
+      }
       return true;
     });
   }
@@ -239,129 +266,6 @@ export class PersistentSandboxes {
     this.#closing.abort(new SandboxError("unavailable", "Cannot go on: the server stops"));
     await Promise.allSettled(this.#background);
     for (const handle of this.#owned.all()) handle.abandon();
-  }
-
-  async #attachToKill(id: SandboxId): Promise<SandboxHandle | undefined> {
-    const { home } = this.#options;
-    if (home.metadataStore === undefined) return undefined;
-    try {
-      return await SandboxHandle.attachPersistent(home, id, {
-        patienceMs,
-        signal: this.#closing.signal,
-        onProgress: (progress) => {
-          if (progress.phase === "waiting") sendNudge(progress.owner, id);
-        },
-      });
-    } catch (error) {
-      if (!isSandboxError(error, "not_found")) throw error;
-      await this.#copies.drop(id, "it was killed");
-      return undefined;
-    }
-  }
-
-  /** Gets the lease, however long that takes, and what belongs to it. From when it has the lease, it does not matter whether anybody still waits. */
-  #take(id: SandboxId, signal: AbortSignal): Promise<void> {
-    return this.#owned.inTurn(id, async () => {
-      if (this.has(id)) return;
-      const startedMs = performance.now();
-      const before = this.#whereabouts.recall(id)?.server;
-      const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
-        patienceMs,
-        signal: AbortSignal.any([signal, this.#closing.signal]),
-        onProgress: (progress) => {
-          if (progress.phase === "waiting") sendNudge(progress.owner, id);
-        },
-        ...this.#callbacks(id),
-      });
-      await this.#settleIn(handle, performance.now() - startedMs);
-      if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
-    });
-  }
-
-  async #settleIn(handle: SandboxHandle, leaseMs: number): Promise<void> {
-    const { id } = handle;
-    try {
-      const startedMs = performance.now();
-      const { managed, worth } = await this.#copies.bring(handle);
-      await this.#own(handle);
-      await managed.restoreCommands();
-      this.#whereabouts.forget(id);
-      this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
-      const { state } = managed.sandbox;
-      if (state === "running") managed.clock.start();
-      if (worth === "live" && state === "paused") this.#departures.resumeStoring(id);
-      if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
-    } catch (error) {
-      this.#owned.remove(handle);
-      await handle.release().catch(() => undefined);
-      throw error;
-    }
-  }
-
-  /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
-  #settle(id: SandboxId): void {
-    this.#inBackground("settle", id, async (signal) => {
-      for (let pauseMs = settleAgainMs.first; ; pauseMs = Math.min(2 * pauseMs, settleAgainMs.longest)) {
-        try {
-          if (await this.#owned.inTurn(id, () => this.#trySettle(id, signal))) return;
-        } catch (error) {
-          this.#options.log.warn({ err: error, sandboxId: id }, "not known yet whose sandbox it is");
-        }
-        await delay(pauseMs, undefined, { signal });
-      }
-    });
-  }
-
-  /** False: it is this server's, but its lease is not to be had yet. */
-  async #trySettle(id: SandboxId, signal: AbortSignal): Promise<boolean> {
-    const { home } = this.#options;
-    if (this.has(id) || this.#copies.find(id) === undefined) return true;
-    const metadata = await SandboxHandle.read(home, id, signal);
-    if (metadata === undefined || metadata.isKilled) {
-      await this.#copies.drop(id, "it was killed");
-      return true;
-    }
-    const worth = await this.#copies.judge(metadata);
-    if (worth === "outdated") await this.#copies.drop(id, `server ${metadata.server.id} went on with it`);
-    if (worth !== "live") return true;
-    try {
-      const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.#callbacks(id) });
-      await this.#settleIn(handle, 0);
-      return true;
-    } catch (error) {
-      if (isSandboxError(error, "in_use")) return false;
-      throw error;
-    }
-  }
-
-  async #own(handle: SandboxHandle): Promise<void> {
-    this.#owned.add(handle);
-    await this.#permits.extend(handle);
-  }
-
-  #callbacks(id: SandboxId): LeaseCallbacks {
-    return {
-      onRenewed: () => {
-        const handle = this.#owned.get(id);
-        if (handle !== undefined) void this.#permits.extend(handle);
-      },
-      onReleaseRequested: (waiter) => this.#departures.handOver(id, waiter),
-      onRenewalFailed: (error, lostInMs) => {
-        this.#options.log.warn({ err: error, sandboxId: id, lostInMs }, "lease not renewed");
-      },
-      onLost: (loss) => this.#lose(id, loss),
-    };
-  }
-
-  /** Its launcher has stopped it by now, or does at this moment. It goes on if this server is the next to have the lease. */
-  #lose(id: SandboxId, loss: LeaseLoss): void {
-    const { log, tell, roster } = this.#options;
-    for (const handle of this.#owned.all()) if (handle.id === id && !handle.isCurrent) this.#owned.remove(handle);
-    void this.#permits.stop(id);
-    roster.get(id)?.clock.stop();
-    log.error({ sandboxId: id, loss }, "lease lost");
-    tell({ type: "sandbox.lease_lost", sandboxId: id, because: loss.reason });
-    this.#settle(id);
   }
 
   #leave(id: SandboxId): void {

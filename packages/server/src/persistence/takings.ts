@@ -1,0 +1,172 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { isSandboxError, type PhaseTimes, type SandboxId } from "@atoll/protocol";
+import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
+import type { Departures, DeparturesOptions } from "./departures.ts";
+import { sendNudge } from "./nudges.ts";
+import { RunPermits } from "./run-permits.ts";
+import { SandboxHandle } from "./sandbox-handle.ts";
+import type { Whereabouts } from "./whereabouts.ts";
+
+export interface TakingsOptions extends DeparturesOptions {
+  departures: Departures;
+  whereabouts: Whereabouts;
+}
+
+/** How long another server may take to save a sandbox and give it up. */
+const patienceMs = 5 * 60_000;
+const firstRetryMs = 250;
+const longestRetryMs = 10_000;
+
+/** Gets sandboxes for this server: from another one, from the stores, or back after their lease was lost. None runs here without its lease. */
+export class Takings {
+  readonly permits: RunPermits;
+  readonly #options: TakingsOptions;
+  /** How long it took to get those that were not resumed since. */
+  readonly #phases = new Map<SandboxId, PhaseTimes>();
+  readonly #settling = new Set<SandboxId>();
+
+  constructor(options: TakingsOptions) {
+    this.#options = options;
+    this.permits = new RunPermits(options);
+  }
+
+  /** Of the way here, once. */
+  takePhases(id: SandboxId): PhaseTimes {
+    const phases = this.#phases.get(id) ?? {};
+    this.#phases.delete(id);
+    return phases;
+  }
+
+  /** Gets the lease, however long that takes, and what belongs to it. From when it has the lease, it does not matter whether anybody still waits. */
+  take(id: SandboxId, signal: AbortSignal): Promise<void> {
+    return this.#options.owned.inTurn(id, async () => {
+      if (this.#options.owned.has(id)) return;
+      const startedMs = performance.now();
+      const before = this.#options.whereabouts.recall(id)?.server;
+      const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
+        patienceMs,
+        signal: AbortSignal.any([signal, this.#options.closing]),
+        onProgress: (progress) => {
+          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+        },
+        ...this.callbacks(id),
+      });
+      await this.#settleIn(handle, performance.now() - startedMs);
+      if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
+    });
+  }
+
+  async #settleIn(handle: SandboxHandle, leaseMs: number): Promise<void> {
+    const { id } = handle;
+    try {
+      const startedMs = performance.now();
+      const { managed, worth } = await this.#options.copies.bring(handle);
+      await this.own(handle);
+      await managed.restoreCommands();
+      this.#options.whereabouts.forget(id);
+      this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
+      const { state } = managed.sandbox;
+      if (state === "running") managed.clock.start();
+      if (worth === "live" && state === "paused") this.#options.departures.resumeStoring(id);
+      if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
+    } catch (error) {
+      // Whatever of it runs here has stopped before anybody else can have it.
+      await this.permits.stop(id);
+      this.#options.owned.remove(handle);
+      await handle.release().catch(() => undefined);
+      if (this.#options.copies.find(id) !== undefined) this.settle(id, longestRetryMs);
+      throw error;
+    }
+  }
+
+  /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
+  settle(id: SandboxId, afterMs = 0): void {
+    if (this.#settling.has(id)) return;
+    this.#settling.add(id);
+    this.#options.inBackground("settle", id, (signal) =>
+      this.#untilSettled(id, afterMs, signal).finally(() => this.#settling.delete(id)),
+    );
+  }
+
+  async #untilSettled(id: SandboxId, afterMs: number, signal: AbortSignal): Promise<void> {
+    await delay(afterMs, undefined, { signal });
+    for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
+      try {
+        if (await this.#options.owned.inTurn(id, () => this.#trySettle(id, signal))) return;
+      } catch (error) {
+        this.#options.log.warn({ err: error, sandboxId: id }, "not known yet whose sandbox it is");
+      }
+      await delay(pauseMs, undefined, { signal });
+    }
+  }
+
+  /** False: it is this server's, but its lease is not to be had yet. */
+  async #trySettle(id: SandboxId, signal: AbortSignal): Promise<boolean> {
+    const { home } = this.#options;
+    if (this.#options.owned.has(id) || this.#options.copies.find(id) === undefined) return true;
+    const metadata = await SandboxHandle.read(home, id, signal);
+    if (metadata === undefined || metadata.isKilled) {
+      await this.#options.copies.drop(id, "it was killed");
+      return true;
+    }
+    const worth = await this.#options.copies.judge(metadata);
+    if (worth === "outdated") await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
+    if (worth !== "live") return true;
+    try {
+      const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
+      await this.#settleIn(handle, 0);
+      return true;
+    } catch (error) {
+      if (isSandboxError(error, "in_use")) return false;
+      throw error;
+    }
+  }
+
+  async attachToKill(id: SandboxId): Promise<SandboxHandle | undefined> {
+    const { home } = this.#options;
+    if (home.metadataStore === undefined) return undefined;
+    try {
+      return await SandboxHandle.attachPersistent(home, id, {
+        patienceMs,
+        signal: this.#options.closing,
+        onProgress: (progress) => {
+          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+        },
+      });
+    } catch (error) {
+      if (!isSandboxError(error, "not_found")) throw error;
+      await this.#options.copies.drop(id, "it was killed");
+      return undefined;
+    }
+  }
+
+  async own(handle: SandboxHandle): Promise<void> {
+    this.#options.owned.add(handle);
+    await this.permits.extend(handle);
+  }
+
+  callbacks(id: SandboxId): LeaseCallbacks {
+    return {
+      onRenewed: () => {
+        const handle = this.#options.owned.get(id);
+        if (handle !== undefined) void this.permits.extend(handle);
+      },
+      onReleaseRequested: (waiter) => this.#options.departures.handOver(id, waiter),
+      onRenewalFailed: (error, lostInMs) => {
+        this.#options.log.warn({ err: error, sandboxId: id, lostInMs }, "lease not renewed");
+      },
+      onLost: (loss) => this.#lose(id, loss),
+    };
+  }
+
+  /** Its launcher has stopped it by now, or does at this moment. It goes on if this server is the next to have the lease. */
+  #lose(id: SandboxId, loss: LeaseLoss): void {
+    const { log, tell, roster } = this.#options;
+    this.#options.owned.forgetLost(id);
+    void this.permits.stop(id);
+    roster.get(id)?.clock.stop();
+    log.error({ sandboxId: id, loss }, "lease lost");
+    tell({ type: "sandbox.lease_lost", sandboxId: id, because: loss.reason });
+    this.settle(id);
+  }
+}
