@@ -81,3 +81,17 @@ test("a server inside is left running, reached by its port, followed and measure
   expect((await follower.ended).exitCode).toBe(0);
   expect((await runAtoll(server, ["attach", "--no-stdin", id, "web"])).exitCode).toBe(143);
 });
+
+test("a persistent sandbox is created, shown and told as one, and paused it is no server's", async () => {
+  const created = await runAtoll(server, ["create", "--persistent", "--json"]);
+  const sandbox = JSON.parse(created.stdout) as { id: string };
+  expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: server.url } });
+  const row = (await runAtoll(server, ["ls"])).stdout.split("\n").find((line) => line.startsWith(sandbox.id));
+  expect(row?.split("\t").slice(0, 5)).toEqual([sandbox.id, "running", expect.any(String), "gvisor", "yes"]);
+  expect((await runAtoll(server, ["info", sandbox.id])).stdout).toMatch(/persistent\s+yes/);
+  const paused = JSON.parse((await runAtoll(server, ["pause", "--json", sandbox.id])).stdout) as { sandbox: object };
+  expect(paused.sandbox).toMatchObject({ state: "paused", persistent: true });
+  expect(paused.sandbox).not.toHaveProperty("server");
+  expect((await runAtoll(server, ["exec", sandbox.id, "--", "echo", "back"])).stdout).toBe("back\n");
+  expect((await runAtoll(server, ["kill", sandbox.id])).exitCode).toBe(0);
+});

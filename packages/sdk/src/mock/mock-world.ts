@@ -45,6 +45,9 @@ export class MockWorld {
     if (!this.templates.has(request.template)) {
       throw new SandboxError("not_found", `Cannot find template ${request.template}`);
     }
+    if (request.persistent && request.driver !== "gvisor") {
+      throw new SandboxError("unsupported", "Cannot create a persistent sandbox: only gvisor can save memory");
+    }
     const id = SandboxId.parse(randomName());
     const sandbox = new MockSandbox(id, request, `mock-token-${randomName()}`);
     this.sandboxes.set(id, sandbox);

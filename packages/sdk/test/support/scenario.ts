@@ -330,6 +330,14 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect(listed.map(({ id }) => id)).toEqual([sandbox.id]);
     });
 
+    test("a sandbox says whether it lasts and which server has it; one that cannot last is refused", async () => {
+      const { persistent, server: place, takenOver } = await sandbox.getInfo();
+      expect({ persistent, takenOver }).toEqual({ persistent: false, takenOver: undefined });
+      expect(place).toEqual({ id: expect.any(String), url: expect.stringMatching(/^http/) });
+      const unable = Sandbox.create({ client, driver: "local", persistent: true });
+      await expect(unable).rejects.toMatchObject({ code: "unsupported" });
+    });
+
     test("who holds a sandbox has it alone", async () => {
       const holder = new Atoll({ ...server.connection, holder: "one" });
       const mine = await Sandbox.connect(sandbox.id, { client: holder });
