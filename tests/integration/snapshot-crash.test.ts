@@ -70,7 +70,7 @@ test.for<[what: "take" | "remove", when: "before" | "after", call: string, isThe
   await kept.collect({ nowMs });
   await kept.collect({ nowMs: nowMs + 2 * dayMs });
   expect(await keysIn(store)).toHaveLength(2);
-  const files = await library.use(name, everybody, async (source) => readFile((await source.files()).archive));
+  const files = await library.use(name, everybody, async (source) => readFile(await source.files.archive()));
   expect(testFiles.equals(files)).toBe(true);
   await library.close();
   await store.close();

@@ -5,6 +5,7 @@ import type { FilesSource, Sandbox } from "@atoll/engine";
 import { TemplateName, type DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
 
 const deadline = { timeout: 120_000 };
 let host: TestEngine;
@@ -71,7 +72,7 @@ async function seen(sandbox: Sandbox): Promise<string> {
 async function save(sandbox: Sandbox): Promise<FilesSource> {
   const archive = join(host.dataDir, "saved", String((archives += 1)));
   const saved = await host.engine.saveFiles(sandbox.id, archive, { signal: AbortSignal.timeout(60_000) });
-  return { archive, ...saved };
+  return { archive: async () => archive, ...saved };
 }
 
 describe.each<DriverName>(["gvisor", "local"])("files under driver %s", (driver) => {
@@ -144,6 +145,53 @@ test("all layers of a sandbox that was paused are in it, whether it runs again o
   await sandbox.kill();
 });
 
+test(
+  "sandboxes that begin with the same files share them, through pause, fork and the next server",
+  deadline,
+  async () => {
+    const dataDir = await makeDataDir();
+    let next = await openTestEngine({ dataDir });
+    try {
+      const builder = await host.engine.create({ driver: "local" });
+      await runIn(builder, "mkdir d; echo 1 >d/kept; echo 1 >d/gone; rm /etc/hosts", asRoot);
+      const saved = await save(builder);
+      await builder.kill();
+      let fetched = 0;
+      const files = { ...saved, archive: () => ((fetched += 1), saved.archive()) };
+      const layers = (): Promise<string[]> => readdir(join(dataDir, "layers"));
+      const list = async (of: Sandbox) => (await runIn(of, "find d -type f | sort; ls /etc/hosts 2>&1", asRoot)).output;
+      const other = await next.engine.create({ driver: "local" }, { files });
+      let one = await next.engine.create({}, { files });
+      expect(fetched).toBe(1);
+      expect(await layers()).toEqual([`files-${saved.sha256}`]);
+      const whole = await list(other);
+      expect(whole).toMatch(/^d\/gone\nd\/kept\n/);
+      await runIn(one, "rm d/gone; echo 2 >d/more", asRoot);
+      const changed = await list(one);
+      expect(changed).toBe(whole.replace("gone", "kept").replace("d/kept\nd/kept", "d/kept\nd/more"));
+
+      await next.engine.close();
+      next = await openTestEngine({ dataDir });
+      one = next.engine.get(one.id);
+      expect(await list(one)).toBe(changed);
+      await next.engine.pause(one.id);
+      await next.engine.resume(one.id);
+      const { sandboxes } = await next.engine.fork(one.id);
+      expect(await list(one)).toBe(changed);
+      for (const fork of sandboxes) expect(await list(fork)).toBe(changed);
+      const archive = join(dataDir, "again");
+      const again = await next.engine.saveFiles(one.id, archive, { signal: AbortSignal.timeout(60_000) });
+      const copy = await next.engine.create({ driver: "local" }, { files: { ...again, archive: async () => archive } });
+      expect(await list(copy)).toBe(changed);
+      expect(await list(next.engine.get(other.id))).toBe(whole);
+      await Promise.all(next.engine.list().map(({ id }) => next.engine.kill(id)));
+      expect(await layers()).toEqual([]);
+    } finally {
+      await next.dispose();
+    }
+  },
+);
+
 test("what was hidden in one template is not shown in another that never had it", deadline, async () => {
   const root = join(host.dataDir, "root");
   await mkdir(join(root, "dir", "inner"), { recursive: true });
@@ -182,12 +230,13 @@ test("files that are too many for the sandbox's disk, or none at all, leave noth
     maxBytes: 1_000_000,
   });
   await expect(tooLarge).rejects.toMatchObject({ code: "limit_reached" });
-  const foreign = { ...files, archive: "/etc/hostname" };
+  const foreign = { ...files, sha256: "0".repeat(64), archive: async () => "/etc/hostname" };
   await expect(host.engine.create({ driver: "local" }, { files: foreign })).rejects.toMatchObject({
     code: "unrestorable",
   });
-  await expect(host.engine.checkFiles(foreign, { signal })).rejects.toMatchObject({ code: "unrestorable" });
-  await host.engine.checkFiles(files, { signal });
+  const bad = { ...foreign, archive: await foreign.archive() };
+  await expect(host.engine.checkFiles(bad, { signal })).rejects.toMatchObject({ code: "unrestorable" });
+  await host.engine.checkFiles({ ...files, archive: await files.archive() }, { signal });
   expect(host.engine.list()).toHaveLength(before);
   expect(await readdir(join(host.dataDir, "sandboxes"))).toHaveLength(before);
   expect(await readdir(join(host.dataDir, "saved"))).not.toContain("large");

@@ -29,7 +29,7 @@ import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
 import { Sandbox } from "./sandbox.ts";
-import { checkFiles, type FilesSource } from "./snapshots/lay-files.ts";
+import { checkFiles, type FilesArchive } from "./snapshots/lay-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
 import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
@@ -201,7 +201,7 @@ export class Engine {
   }
 
   /** Rejects with `unrestorable` unless a sandbox can begin with these files. */
-  async checkFiles(files: Omit<FilesSource, "base">, options: { signal: AbortSignal }): Promise<void> {
+  async checkFiles(files: FilesArchive, options: { signal: AbortSignal }): Promise<void> {
     return checkFiles(this.#context, files, options.signal);
   }
 

@@ -2,10 +2,15 @@ import { z } from "zod";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { DriverName } from "./sandbox.ts";
 
-/** A frozen layer: the sandbox that wrote it and the checkpoint it came with. It never changes, and sandboxes share it. */
+/**
+ * A frozen layer: the sandbox that wrote it and the checkpoint it came with, or the digest of saved files that sandboxes begin with. It never changes, and sandboxes share it.
+ */
 export const LayerId = z
   .string()
-  .regex(/^[a-z0-9]{20}-[1-9][0-9]{0,8}(-merged)?$/, "a layer id is a sandbox id and the number of a checkpoint")
+  .regex(
+    /^([a-z0-9]{20}-[1-9][0-9]{0,8}(-merged)?|files-[0-9a-f]{64})$/,
+    "a layer id is a sandbox id and the number of a checkpoint, or files- and a digest",
+  )
   .brand<"LayerId">();
 export type LayerId = z.infer<typeof LayerId>;
 

@@ -2,7 +2,7 @@ export {
   CheckpointInfo,
   CheckpointManifest,
   LayerId,
-  type LayerPart,
+  LayerPart,
   type MemoryPart,
   type PhaseTimes,
 } from "./checkpoint.ts";

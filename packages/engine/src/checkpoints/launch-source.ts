@@ -3,14 +3,14 @@ import type { LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
-/** The files of a checkpoint to start from; none: the template alone. */
+/** The files of a checkpoint to start from; without layers it is the template alone. */
 export function filesOf(
   context: EngineContext,
   life: SandboxLife,
-  manifest: CheckpointManifest | undefined,
+  { layers }: Pick<CheckpointManifest, "layers">,
 ): LaunchSource {
   const { template } = life.parts;
-  return { frozen: context.layers.directories(manifest?.layers ?? [], template.trees.length) };
+  return { frozen: context.layers.directories(layers, template.trees.length) };
 }
 
 /** The memory of checkpoint `n`, on the files of `files`, for a guest that is in it. */
@@ -24,6 +24,6 @@ export function withMemory(
   return { ...files, memoryDir, guestLayer: context.layout.guestLayer(guest) };
 }
 
-export function frozenBytesOf(manifest: CheckpointManifest | undefined): number {
-  return (manifest?.layers ?? []).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+export function frozenBytesOf({ layers }: Pick<CheckpointManifest, "layers">): number {
+  return layers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }

@@ -9,6 +9,7 @@ import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
+import { readFirstLayers } from "./first-layers.ts";
 import { mergeLayers } from "./merge-layers.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
@@ -235,7 +236,7 @@ export class LayerLibrary {
     });
   }
 
-  /** By name, the digests that manifests know of. */
+  /** By name, the digests that sandboxes know of. */
   async #needed(): Promise<Map<string, Set<string>>> {
     const needed = new Map<string, Set<string>>();
     const need = (id: LayerId, ...digests: string[]): void => {
@@ -244,7 +245,9 @@ export class LayerLibrary {
     for (const name of await names(this.#layout.sandboxesDir)) {
       const id = SandboxId.safeParse(name);
       if (!id.success) continue;
-      const store = new CheckpointStore(this.#layout.sandbox(id.data));
+      const sandbox = this.#layout.sandbox(id.data);
+      for (const layer of await readFirstLayers(sandbox)) need(layer.id, layer.sha256);
+      const store = new CheckpointStore(sandbox);
       for (const n of await store.numbers()) {
         const manifest = await store.find(n);
         for (const layer of manifest?.layers ?? []) need(layer.id, layer.sha256);
@@ -282,6 +285,11 @@ export class LayerLibrary {
   #sealFile(id: LayerId): string {
     return join(this.#dir(id), "seal.json");
   }
+}
+
+/** The layer of saved files whose archive has this digest. */
+export function filesLayerId(sha256: string): LayerId {
+  return LayerId.parse(`files-${sha256}`);
 }
 
 export function layerId(sandboxId: SandboxId, n: number, merged: "merged" | "" = ""): LayerId {

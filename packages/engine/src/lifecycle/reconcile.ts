@@ -1,6 +1,7 @@
 import { readdir, rm } from "node:fs/promises";
 import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import type { Driver } from "../drivers/driver.ts";
 import { MissingDriver } from "../drivers/missing-driver.ts";
@@ -179,8 +180,10 @@ async function adoptOrFail(
 }
 
 async function frozenBytes(context: EngineContext, record: SandboxRecord): Promise<number> {
-  if (record.state !== "running" || record.base === undefined) return 0;
-  return frozenBytesOf(await new CheckpointStore(context.layout.sandbox(record.id)).read(record.base));
+  if (record.state !== "running") return 0;
+  const layout = context.layout.sandbox(record.id);
+  if (record.base === undefined) return frozenBytesOf({ layers: await readFirstLayers(layout) });
+  return frozenBytesOf(await new CheckpointStore(layout).read(record.base));
 }
 
 /** Removes every container that ever ran for the sandbox, but for one. */

@@ -1,5 +1,6 @@
 import type { SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
 import { boundStack, finishPause } from "../operations/pause.ts";
@@ -37,7 +38,9 @@ export async function repairPause(
       await removeContainers();
       const parent = base === undefined ? undefined : await store.read(base);
       const killed = new AbortController().signal;
-      const pause = { context, life, freezer, store, container, n, parent, killed, clock: new PhaseClock() };
+      const ground = parent ?? { layers: await readFirstLayers(layout) };
+      const clock = new PhaseClock();
+      const pause = { context, life, freezer, store, container, n, parent, ground, killed, clock };
       await finishPause(pause, { stopped: Promise.resolve(), below: boundStack(pause) });
       return "paused";
     }

@@ -1,7 +1,10 @@
 import { CreateRequest, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
+import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
+import type { StartOptions } from "../lifecycle/life-options.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { Sandbox } from "../sandbox.ts";
 import { layFiles, type FilesSource } from "../snapshots/lay-files.ts";
 import { hasErrno, noSpace } from "../support/errno.ts";
@@ -55,11 +58,11 @@ export async function createSandbox(
   // Whoever waits gets the error, and a start that fails first need not.
   kept.catch(() => undefined);
   try {
-    if (files !== undefined) {
-      await intent;
-      await life.inTurn((killed) => layFiles(context, life, files, AbortSignal.any([signal, killed])));
-    }
-    await life.start(record.containerId, intent, { signal, proxyPort });
+    await life.start(record.containerId, intent, {
+      signal,
+      proxyPort,
+      ...(files === undefined ? {} : await beginWith(context, life, files, { intent, signal })),
+    });
     await kept;
     return new Sandbox(life);
   } catch (error) {
@@ -73,6 +76,17 @@ export async function createSandbox(
     await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
     throw explained(error);
   }
+}
+
+async function beginWith(
+  context: EngineContext,
+  life: SandboxLife,
+  files: FilesSource,
+  { intent, signal }: { intent: Promise<void>; signal: AbortSignal },
+): Promise<Pick<StartOptions, "from" | "frozenBytes">> {
+  await intent;
+  const layers = await life.inTurn((killed) => layFiles(context, life, files, AbortSignal.any([signal, killed])));
+  return { from: filesOf(context, life, { layers }), frozenBytes: frozenBytesOf({ layers }) };
 }
 
 /** A full disk is something that a caller can act on; everything else stays what it is. */

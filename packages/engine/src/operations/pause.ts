@@ -8,6 +8,7 @@ import {
 } from "@atoll/protocol";
 import { cheapestMerge } from "../checkpoints/bound-stack.ts";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
+import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
@@ -54,6 +55,8 @@ export interface Pause {
   /** The checkpoint that is being made. */
   n: number;
   parent: CheckpointManifest | undefined;
+  /** The layers under what it wrote: those of the parent, or what it began with. */
+  ground: Pick<CheckpointManifest, "layers">;
   killed: AbortSignal;
   clock: PhaseClock;
 }
@@ -94,9 +97,11 @@ export async function pauseInTurn(
   }
   const store = new CheckpointStore(layout);
   const parent = base === undefined ? undefined : await store.read(base);
+  const ground = parent ?? { layers: await readFirstLayers(layout) };
   const n = await numberFor(store, options.checkpoint);
   const clock = new PhaseClock();
-  const pause: Pause = { context, life, freezer: driver.freezer, store, container, n, parent, killed, clock };
+  const { freezer } = driver;
+  const pause: Pause = { context, life, freezer, store, container, n, parent, ground, killed, clock };
   await keeper.apply("pause", (common) => ({
     ...common,
     state: "pausing",
@@ -143,7 +148,7 @@ async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]>
       await life.fail({ kind: "driver", message: `it does not wake up: ${messageOf(cause)}` });
       throw error;
     }
-    life.live(frozenBytesOf(pause.parent));
+    life.live(frozenBytesOf(pause.ground));
     // Nothing is in it: one that stays is in nobody's way.
     await pause.store.remove(pause.n).catch(() => undefined);
     throw error;
@@ -289,12 +294,12 @@ export async function finishPause(
 }
 
 /**
- * The layers of the parent, with room for one more on top: those do not change any more, and so can be merged while memory is saved. A stack that cannot be merged is used as
+ * The layers that it stands on, with room for one more on top: those do not change any more, and so can be merged while memory is saved. A stack that cannot be merged is used as
  * it is, for as long as it can be mounted.
  */
 export async function boundStack(pause: Pause): Promise<LayerPart[]> {
-  const { context, life, store, n, killed, parent } = pause;
-  const { layers = [] } = parent ?? {};
+  const { context, life, store, n, killed } = pause;
+  const { layers } = pause.ground;
   const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
   const at = cheapestMerge(layers);
   const [upper, lower] = at === undefined ? [] : layers.slice(at, at + 2);
@@ -325,7 +330,7 @@ async function discardMerged({ context, life, n }: Pause, below: Promise<LayerPa
 
 /** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
 async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
-  const { context, life, store, n, parent, killed } = pause;
+  const { context, life, store, n, parent, ground, killed } = pause;
   const { keeper, layout } = life.parts;
   try {
     // What is saved must not run twice.
@@ -333,7 +338,7 @@ async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPar
     await store.unpublish(n);
     await discardMerged(pause, below);
     await context.layers.thaw(layerId(life.record.id, n), layout);
-    const source = withMemory(context, life, filesOf(context, life, parent), {
+    const source = withMemory(context, life, filesOf(context, life, ground), {
       n,
       guest: await store.guestOf(n),
     });
@@ -345,7 +350,7 @@ async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPar
     });
     const base = parent?.n;
     await keeper.apply("refused", (common) => ({ ...common, state: "running", container: moved.ref, ...based(base) }));
-    life.live(frozenBytesOf(parent));
+    life.live(frozenBytesOf(ground));
     await store.remove(n);
   } catch (error) {
     killed.throwIfAborted();

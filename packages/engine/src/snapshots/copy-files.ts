@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { assertAccepts, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { mergeLayers } from "../checkpoints/merge-layers.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -54,7 +55,7 @@ export async function copyFiles(
   return { dir: flat.dir, frozenMs };
 }
 
-/** Of the checkpoint that a sandbox stands on, the topmost first. */
+/** Of the checkpoint that a sandbox stands on or of what it began with, the topmost first. */
 async function savedLayers(
   context: EngineContext,
   life: SandboxLife,
@@ -63,11 +64,14 @@ async function savedLayers(
 ): Promise<Layer[]> {
   const isPaused = record.state === "paused";
   const n = isPaused ? record.checkpoint : record.state === "running" ? record.base : undefined;
-  if (n === undefined) return [];
-  const manifest = isPaused
-    ? await verifyCheckpoint(context, life, n, { memory: false, signal })
-    : await new CheckpointStore(life.parts.layout).read(n);
-  return manifest.layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree)));
+  const { layout } = life.parts;
+  const { layers } =
+    n === undefined
+      ? { layers: await readFirstLayers(layout) }
+      : isPaused
+        ? await verifyCheckpoint(context, life, n, { memory: false, signal })
+        : await new CheckpointStore(layout).read(n);
+  return layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree)));
 }
 
 /** Makes one layer of a stack, from the top down. What no template below has is not hidden in it. */

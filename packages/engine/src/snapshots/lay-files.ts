@@ -1,42 +1,62 @@
-import { mkdir, rename } from "node:fs/promises";
+import { lstat, mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxError } from "@atoll/protocol";
-import { guestInside } from "../drivers/gvisor/oci-spec.ts";
+import { SandboxError, type LayerPart } from "@atoll/protocol";
+import { writeFirstLayers } from "../checkpoints/first-layers.ts";
+import { filesLayerId } from "../checkpoints/layer-library.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { Flattening } from "./copy-files.ts";
+import { guestDirectory } from "./guest-directory.ts";
 import { inScratch } from "./in-scratch.ts";
 import type { SavedFiles } from "./save-files.ts";
 
 /** What a sandbox begins with: an archive that `saveFiles` has written, or anybody. */
 export interface FilesSource extends Omit<SavedFiles, "template"> {
-  archive: string;
+  /** Asked for the archive when these files are not here yet. */
+  archive: () => Promise<string>;
 }
 
-/** Puts saved files where the sandbox will write over them. Before its first start; when it rejects, the sandbox is of no use. */
+/** An archive to be looked at. */
+export type FilesArchive = Omit<FilesSource, "archive" | "base"> & { archive: string };
+
+/**
+ * Puts saved files under what the sandbox will write, before its first start, and tells the layers that it begins with. All sandboxes that are made of the same files over the same template share
+ * them. When it rejects, the sandbox is of no use.
+ */
 export async function layFiles(
   context: EngineContext,
   life: SandboxLife,
   files: FilesSource,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<LayerPart[]> {
   const { layout, template } = life.parts;
   assertFits(life, files);
-  await unpack(context, files, layout.layersDir, signal);
-  // It is ours, and a sandbox must have the one that this server speaks with.
-  await removeTree(join(layout.layer(0).upper, guestInside.split("/")[1] ?? ""));
-  // Another machine's own files may lack what was hidden in these, and a mark that hides nothing would show.
-  if (template.name !== files.base) await fit(context, life, signal);
+  if (template.name !== files.base) {
+    await unpackFitted(context, life, { ...files, archive: await files.archive() }, signal);
+    return [];
+  }
+  const { trees, sizeBytes, sha256 } = files;
+  const part: LayerPart = { id: filesLayerId(sha256), sizeBytes, sha256 };
+  const letGo = context.layers.hold([part.id]);
+  try {
+    if (!(await context.layers.has(part))) {
+      await context.layers.import(part, await files.archive(), { trees, signal });
+    }
+    await assertNoGuest(context.layers.upper(part.id, 0));
+    await writeFirstLayers(layout, [part]);
+    return [part];
+  } finally {
+    letGo();
+  }
 }
 
 /** Rejects with `unrestorable` unless an archive is one that `layFiles` takes, and leaves nothing. */
-export async function checkFiles(
-  context: EngineContext,
-  files: Omit<FilesSource, "base">,
-  signal: AbortSignal,
-): Promise<void> {
-  await inScratch(context.layout, (scratch) => unpack(context, files, scratch, signal));
+export async function checkFiles(context: EngineContext, files: FilesArchive, signal: AbortSignal): Promise<void> {
+  await inScratch(context.layout, async (scratch) => {
+    await unpack(context, files, scratch, signal);
+    await assertNoGuest(join(scratch, "0", "upper"));
+  });
 }
 
 function assertFits({ record, parts }: SandboxLife, { sizeBytes, trees }: FilesSource): void {
@@ -55,9 +75,16 @@ function assertFits({ record, parts }: SandboxLife, { sizeBytes, trees }: FilesS
   });
 }
 
+/** The guest is ours: a sandbox must have the one that this server speaks with. */
+async function assertNoGuest(root: string): Promise<void> {
+  const found = await lstat(join(root, guestDirectory)).catch(() => undefined);
+  if (found !== undefined)
+    throw new SandboxError("unrestorable", "Cannot use the files: they bring a guest of their own");
+}
+
 async function unpack(
   { packer }: EngineContext,
-  { archive, trees, sizeBytes, sha256 }: Omit<FilesSource, "base">,
+  { archive, trees, sizeBytes, sha256 }: FilesArchive,
   target: string,
   signal: AbortSignal,
 ): Promise<void> {
@@ -66,12 +93,21 @@ async function unpack(
   await packer.unpack(archive, into, { seal: { sizeBytes, sha256 }, part: "the files", signal });
 }
 
-async function fit(context: EngineContext, life: SandboxLife, signal: AbortSignal): Promise<void> {
+/** Another machine's own files may lack what was hidden in these, and a mark that hides nothing would show. So this sandbox has a copy of its own. */
+async function unpackFitted(
+  context: EngineContext,
+  life: SandboxLife,
+  files: FilesArchive,
+  signal: AbortSignal,
+): Promise<void> {
   const { layout, template } = life.parts;
   await inScratch(context.layout, async (scratch) => {
+    const from = join(scratch, "from");
+    await unpack(context, files, from, signal);
+    await assertNoGuest(join(from, "0", "upper"));
     const flat = new Flattening(context, template, scratch, signal);
     await flat.prepare();
-    await flat.begin(template.trees.map((_, tree) => layout.layer(tree).upper));
+    await flat.begin(template.trees.map((_, tree) => join(from, String(tree), "upper")));
     await removeTree(layout.layersDir);
     await rename(flat.dir, layout.layersDir);
   });

@@ -3,8 +3,10 @@ import { join } from "node:path";
 import { SandboxError, TemplateName } from "@atoll/protocol";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { removeTree } from "../store/remove-tree.ts";
 import { isHostTemplateName } from "../templates/host-template.ts";
 import { copyFiles } from "./copy-files.ts";
+import { guestDirectory } from "./guest-directory.ts";
 import { inScratch } from "./in-scratch.ts";
 
 export interface SaveFilesOptions {
@@ -39,6 +41,7 @@ export async function saveFiles(
   return inScratch(context.layout, async (scratch) => {
     const { dir, frozenMs } = await life.inTurn((killed) => copyFiles(context, life, scratch, { signal, killed }));
     const uppers = Array.from({ length: trees }, (_, tree) => join(dir, String(tree), "upper"));
+    await removeTree(join(dir, "0", "upper", guestDirectory));
     const seal = await context.packer.write(uppers, toPath, signal);
     if (seal.sizeBytes <= maxBytes) return { template, base, trees, ...seal, frozenMs };
     await rm(toPath);

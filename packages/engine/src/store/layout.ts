@@ -82,6 +82,11 @@ export class SandboxLayout {
     return new CheckpointLayout(join(this.checkpointsDir, String(n)));
   }
 
+  /** Names the layers that it began with, if it began with more than its template. */
+  get firstLayersFile(): string {
+    return join(this.dir, "first-layers.json");
+  }
+
   /** There while its container is frozen for a moment. */
   get frozenMark(): string {
     return join(this.dir, "frozen");

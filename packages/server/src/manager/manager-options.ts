@@ -36,6 +36,6 @@ export interface Requester {
   idempotencyKey?: string | undefined;
   /** Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to refuse. */
   admit?: (() => void) | undefined;
-  /** Brings the files that the sandbox begins with, when it is really going to be made. */
-  files?: (() => Promise<FilesSource>) | undefined;
+  /** What the sandbox begins with. */
+  files?: FilesSource | undefined;
 }

@@ -54,7 +54,7 @@ export class SandboxMaker {
       lasts.id = place.id;
       await lasting.create(place.id, facts);
     };
-    const files = await by.files?.();
+    const { files } = by;
     const pooled = files === undefined ? this.pool.take(shape) : undefined;
     try {
       const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files }));

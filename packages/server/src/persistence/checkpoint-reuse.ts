@@ -28,7 +28,7 @@ export async function findReusable(
   const parts = partsOf(manifest);
   const missing = (): CheckpointPart[] => parts.filter(({ name }) => !found.has(name));
   const isInherited = ({ role }: CheckpointPart): boolean =>
-    role.kind === "layer" && nameOf(madeWith(role.layer)) !== nameOf(manifest);
+    role.kind === "layer" && !madeWith(role.layer).some((name) => nameOf(name) === nameOf(manifest));
 
   const isFirst = !parts.some(isInherited);
   for await (const relative of isFirst ? [] : relatives(store, manifest, signal)) {
@@ -66,10 +66,11 @@ export async function findReusable(
 
 const nameOf = ({ sandboxId, n }: CheckpointName): string => `${sandboxId}/${n}`;
 
-/** The checkpoint that a layer came with. */
-function madeWith({ id }: LayerPart): CheckpointName {
-  const [sandboxId, n] = id.split("-");
-  return { sandboxId: SandboxId.parse(sandboxId), n: Number(n) };
+/** The checkpoint that a layer came with; none, where sandboxes began with it. */
+function madeWith({ id }: LayerPart): CheckpointName[] {
+  const [first, n] = id.split("-");
+  const sandboxId = SandboxId.safeParse(first);
+  return sandboxId.success ? [{ sandboxId: sandboxId.data, n: Number(n) }] : [];
 }
 
 function describeLeftover({ name, role, original }: CheckpointPart, info: ObjectInfo): StoredPart | undefined {
@@ -99,7 +100,7 @@ async function* relatives(
   const named = [
     ...(parent === null ? [] : [{ sandboxId, n: parent }]),
     ...(origin === undefined ? [] : [origin]),
-    ...layers.map(madeWith),
+    ...layers.flatMap(madeWith),
   ];
   for (const name of named) {
     const stored = await read(name);

@@ -40,8 +40,7 @@ export type SeesSnapshot = (snapshot: SnapshotInfo) => boolean;
 /** A snapshot that a sandbox is made of. */
 export interface SnapshotSource {
   template: TemplateName;
-  /** Brings them here, when they are needed. */
-  files: () => Promise<FilesSource>;
+  files: FilesSource;
 }
 
 /** The snapshots of a server: the files of sandboxes under names, for as long as somebody wants them. */
@@ -137,13 +136,13 @@ export class SnapshotLibrary {
   async use<T>(name: SnapshotName, sees: SeesSnapshot, work: (source: SnapshotSource) => Promise<T>): Promise<T> {
     const { manifest } = await this.#find(name, sees);
     return this.#work("use a snapshot", (store, scratch, signal) => {
-      const files = async (): Promise<FilesSource> => {
+      const archive = async (): Promise<string> => {
         const stored = { path: join(scratch, "stored"), ...manifest.stored };
         await store.download(manifest, stored.path, { signal });
-        const archive = await restoreFiles(stored, join(scratch, "files"), { expected: manifest.files, signal });
-        return { archive, base: manifest.base, ...manifest.files };
+        return restoreFiles(stored, join(scratch, "files"), { expected: manifest.files, signal });
       };
-      return work({ template: manifest.template, files });
+      const { template, base, files } = manifest;
+      return work({ template, files: { base, ...files, archive } });
     });
   }
 

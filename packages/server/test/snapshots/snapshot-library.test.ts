@@ -60,7 +60,7 @@ test("what is exported here is imported elsewhere as it was, and a sandbox can b
   expect(copy).toEqual({ ...taken, name: "copy", owner: "other" });
   const archive = await library.use(copy.name, everybody, async (source) => {
     expect(source.template).toBe("host");
-    return readFile((await source.files()).archive);
+    return readFile(await source.files.archive());
   });
   expect(testFiles.equals(archive)).toBe(true);
   expect(told.map(({ type }) => type)).toEqual(["snapshot.created", "snapshot.created"]);

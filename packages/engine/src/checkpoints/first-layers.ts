@@ -1,0 +1,22 @@
+import { readFile } from "node:fs/promises";
+import { LayerPart } from "@atoll/protocol";
+import { z } from "zod";
+import { writeDurably } from "../store/durable-file.ts";
+import type { SandboxLayout } from "../store/layout.ts";
+import { hasErrno } from "../support/errno.ts";
+
+const FirstLayers = z.array(LayerPart);
+
+/** The frozen layers that a sandbox began with, the topmost first: those of saved files, or none. They are its until its end. */
+export async function readFirstLayers({ firstLayersFile }: SandboxLayout): Promise<LayerPart[]> {
+  try {
+    return FirstLayers.parse(JSON.parse(await readFile(firstLayersFile, "utf8")));
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
+    throw error;
+  }
+}
+
+export async function writeFirstLayers({ firstLayersFile }: SandboxLayout, layers: LayerPart[]): Promise<void> {
+  await writeDurably(firstLayersFile, JSON.stringify(layers));
+}
