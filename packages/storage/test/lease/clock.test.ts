@@ -37,6 +37,20 @@ test("the system's clock agrees with itself about how long a timer took", async 
   expect(systemClock.now() - start).toBeGreaterThanOrEqual(19);
 });
 
+test("an alarm of a simulated clock never comes early by that clock, however its times are rounded", async () => {
+  for (let round = 0; round < 2_000; round += 1) {
+    const timeline = new Timeline();
+    timeline.nowMs = Math.random() * 12_000;
+    const rate = [0.1, 0.99, 1, 1.01, 10][round % 5] ?? 1;
+    const clock = skewedClock(timeline, { offsetMs: round % 2 === 0 ? 0 : (Math.random() - 0.5) * 2e9, rate });
+    const dueMs = clock.now() + Math.random() * 10 ** -(round % 14);
+    let cameAtMs = -Infinity;
+    clock.after(dueMs - clock.now(), () => (cameAtMs = clock.now()));
+    await timeline.advance(100);
+    expect(cameAtMs).toBeGreaterThanOrEqual(dueMs);
+  }
+});
+
 describe("a pause", () => {
   test("ends when its time has passed", async () => {
     const timeline = new Timeline();

@@ -66,8 +66,16 @@ export function skewedClock(
   { offsetMs, rate }: Skew = { offsetMs: 0, rate: 1 },
   deliver: (action: () => void) => void = (action) => action(),
 ): Clock {
+  const shownAt = (trueMs: number): number => offsetMs + trueMs * rate;
   return {
-    now: () => offsetMs + timeline.nowMs * rate,
-    after: (delayMs, callback) => timeline.at(timeline.nowMs + Math.max(0, delayMs) / rate, () => deliver(callback)),
+    now: () => shownAt(timeline.nowMs),
+    after: (delayMs, callback) => {
+      const waitMs = Math.max(0, delayMs);
+      const dueMs = shownAt(timeline.nowMs) + waitMs;
+      let atMs = timeline.nowMs + waitMs / rate;
+      // Times are rounded: who is woken before his time, by however little, would wait for the rest of it for ever.
+      for (let stepMs = 1e-9; shownAt(atMs) < dueMs; stepMs *= 2) atMs += stepMs;
+      return timeline.at(atMs, () => deliver(callback));
+    },
   };
 }
