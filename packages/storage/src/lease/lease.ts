@@ -6,6 +6,9 @@ import { leaseLost, type LeaseLoss } from "./lease-lost.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
 import { Nudge } from "./nudge.ts";
 
+/** What is due within this is due: a clock need not be able to wait for less, and no look is answered within it. */
+const soonMs = 1;
+
 type LeaseEvent = "release" | "confirm" | "lose" | "abandon";
 
 /** Only `held` lets anything be done, and there is no way back to it: who wants the lease again acquires it, under a new epoch. */
@@ -162,7 +165,7 @@ export class Lease implements Fence, AsyncDisposable {
       if (!this.isCurrent) return this.#lose({ reason: "expired" });
       const renewInMs = this.#renewAtMs - clock.now();
       // A look that is not answered must not keep a renewal waiting.
-      await (renewInMs <= 0 ? this.#renew() : this.#look(renewInMs));
+      await (renewInMs < soonMs ? this.#renew() : this.#look(renewInMs));
       this.#lookAtMs = clock.now() + this.#held.timing.watchMs;
     }
   }

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
-import { leaseTransitions, type Lease, type LeaseCallbacks } from "../../src/index.ts";
+import { leaseTransitions, type Clock, type Lease, type LeaseCallbacks } from "../../src/index.ts";
 import { labTiming, LeaseLab, leaseKey, type LabServer } from "../support/lease/lab.ts";
 
 /** What an owner was told, in order. */
@@ -33,6 +33,22 @@ describe("an owner", () => {
     await lab.timeline.advance(60_000);
     expect(lease).toMatchObject({ isCurrent: true, state: "held", epoch: 1 });
     expect(told).toMatchObject({ log: [], lostInMs: [] });
+  });
+
+  test("renews also by a clock whose alarms come a hair too early", async () => {
+    const lab = new LeaseLab();
+    const { clock } = lab.server("model");
+    const early: Clock = {
+      now: () => clock.now(),
+      after: (delayMs, callback) => clock.after(delayMs - 1e-6, callback),
+    };
+    const server = lab.server("a", { clock: early });
+    const lease = await lab.of(server.leases.acquire(leaseKey));
+    lab.timeline.onMoment = () => {
+      if (server.calls > 1_000) throw new Error(`${server.calls} calls in ${lab.timeline.nowMs} ms`);
+    };
+    await lab.timeline.advance(10_000);
+    expect(lease.isCurrent).toBe(true);
   });
 
   test("stops before its time is over when the store is gone, and is told so once", async () => {
