@@ -8,6 +8,8 @@ import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 const soon = { interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
+/** Two pauses and two resumes, on a machine that does something else meanwhile. */
+const unhurried = { timeout: 180_000 };
 const lasting = { driver: "gvisor", persistent: true } as const;
 
 async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
@@ -43,54 +45,63 @@ describe.for([
     await store?.[Symbol.asyncDispose]();
   });
 
-  test("hand a sandbox to and fro with its memory, its command, its input, its facts and its token", async () => {
-    const egress = { allow: ["example.com"], deny: [] };
-    const { sandbox, token } = await atA.create({ ...lasting, labels: { job: "7" }, egress, env: { COLOUR: "blue" } });
-    const at = `/sandboxes/${sandbox.id}`;
-    expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: a.url } });
-    const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
-    const path = `${at}/commands/${command.id}`;
-    await write(atA, path, 0, "a");
-    await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
-    await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
-    await atA.ask("PATCH", at, { labels: { job: "8" } });
+  test(
+    "hand a sandbox to and fro with its memory, its command, its input, its facts and its token",
+    unhurried,
+    async () => {
+      const egress = { allow: ["example.com"], deny: [] };
+      const { sandbox, token } = await atA.create({
+        ...lasting,
+        labels: { job: "7" },
+        egress,
+        env: { COLOUR: "blue" },
+      });
+      const at = `/sandboxes/${sandbox.id}`;
+      expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: a.url } });
+      const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+      const path = `${at}/commands/${command.id}`;
+      await write(atA, path, 0, "a");
+      await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
+      await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+      await atA.ask("PATCH", at, { labels: { job: "8" } });
 
-    // Looking moves nothing.
-    expect(await infoOf(atB, sandbox.id)).toMatchObject({
-      state: "running",
-      server: { url: a.url },
-      labels: { job: "8" },
-    });
-    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running" });
-    const withToken = new ApiClient(b.url, token);
-    const strange = await new ApiClient(b.url, `${token}x`).ask("GET", at);
-    expect(strange.body.error?.code).toBe("permission_denied");
+      // Looking moves nothing.
+      expect(await infoOf(atB, sandbox.id)).toMatchObject({
+        state: "running",
+        server: { url: a.url },
+        labels: { job: "8" },
+      });
+      expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running" });
+      const withToken = new ApiClient(b.url, token);
+      const strange = await new ApiClient(b.url, `${token}x`).ask("GET", at);
+      expect(strange.body.error?.code).toBe("permission_denied");
 
-    expect((await write(withToken, path, 2, "b")).status).toBe(200);
-    await expect.poll(() => outputOf(atB, path), soon).toBe("running 8");
-    expect(await infoOf(atB, sandbox.id)).toMatchObject({
-      state: "running",
-      server: { url: b.url },
-      persistent: true,
-      labels: { job: "8" },
-      egress,
-      createdAtMs: sandbox.createdAtMs,
-    });
-    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running", server: { url: b.url } });
-    expect((await atB.run(sandbox.id, { shell: "cat note; echo -n $COLOUR" })).stdout).toBe("keptblue");
+      expect((await write(withToken, path, 2, "b")).status).toBe(200);
+      await expect.poll(() => outputOf(atB, path), soon).toBe("running 8");
+      expect(await infoOf(atB, sandbox.id)).toMatchObject({
+        state: "running",
+        server: { url: b.url },
+        persistent: true,
+        labels: { job: "8" },
+        egress,
+        createdAtMs: sandbox.createdAtMs,
+      });
+      expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running", server: { url: b.url } });
+      expect((await atB.run(sandbox.id, { shell: "cat note; echo -n $COLOUR" })).stdout).toBe("keptblue");
 
-    await write(atA, path, 4, "c");
-    await atA.fetch("DELETE", `${path}/stdin`);
-    const end = await atA.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
-    expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12 });
-    const output = await (await atA.fetch("GET", `${path}/output`)).text();
-    expect(["a 1", "b 2", "c 3"].filter((line) => !output.includes(line))).toEqual([]);
-    expect((await infoOf(atA, sandbox.id)).takenOver).toBeUndefined();
+      await write(atA, path, 4, "c");
+      await atA.fetch("DELETE", `${path}/stdin`);
+      const end = await atA.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
+      expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12 });
+      const output = await (await atA.fetch("GET", `${path}/output`)).text();
+      expect(["a 1", "b 2", "c 3"].filter((line) => !output.includes(line))).toEqual([]);
+      expect((await infoOf(atA, sandbox.id)).takenOver).toBeUndefined();
 
-    expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
-    expect((await atA.ask("GET", at)).status).toBe(404);
-    expect((await atB.ask("GET", at)).status).toBe(404);
-  });
+      expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
+      expect((await atA.ask("GET", at)).status).toBe(404);
+      expect((await atB.ask("GET", at)).status).toBe(404);
+    },
+  );
 });
 
 describe("servers that share a bucket", () => {
@@ -107,54 +118,62 @@ describe("servers that share a bucket", () => {
   });
   const clients = (): ApiClient[] => servers.map(({ url, key }) => new ApiClient(url, key));
 
-  test("one request waits while a sandbox comes, it is told as resuming, and a second server is told who waits", async () => {
-    const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(lasting);
-    let release = (): void => undefined;
-    const until = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    let isHeld = (): void => undefined;
-    const held = new Promise<void>((resolve) => {
-      isHeld = resolve;
-    });
-    store.setFaults(({ operation, key }) => {
-      if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
-      isHeld();
-      return { do: "hold", until };
-    });
-    const running = atB.run(sandbox.id, { shell: "echo here" });
-    await held;
-    expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "resuming" });
-    const refused = await atC.ask("POST", `/sandboxes/${sandbox.id}/commands`, { shell: "true" });
-    expect(refused.body.error).toMatchObject({ code: "in_use", details: { waiter: { url: servers[1]?.url } } });
-    release();
-    expect((await running).stdout).toBe("here\n");
-    expect(await infoOf(atC, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
-    const told = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
-    expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1 });
-    await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
-  });
+  test(
+    "one request waits while a sandbox comes, it is told as resuming, and a second server is told who waits",
+    unhurried,
+    async () => {
+      const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
+      const { sandbox } = await atA.create(lasting);
+      let release = (): void => undefined;
+      const until = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      let isHeld = (): void => undefined;
+      const held = new Promise<void>((resolve) => {
+        isHeld = resolve;
+      });
+      store.setFaults(({ operation, key }) => {
+        if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
+        isHeld();
+        return { do: "hold", until };
+      });
+      const running = atB.run(sandbox.id, { shell: "echo here" });
+      await held;
+      expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "resuming" });
+      const refused = await atC.ask("POST", `/sandboxes/${sandbox.id}/commands`, { shell: "true" });
+      expect(refused.body.error).toMatchObject({ code: "in_use", details: { waiter: { url: servers[1]?.url } } });
+      release();
+      expect((await running).stdout).toBe("here\n");
+      expect(await infoOf(atC, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
+      const told = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
+      expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1 });
+      await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
+    },
+  );
 
-  test("a pause that cannot be stored says so, loses nothing, and is stored when the store is back", async () => {
-    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(lasting);
-    const at = `/sandboxes/${sandbox.id}`;
-    await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
-    store.setFaults(({ key }) =>
-      /(checkpoints|layers)\//.test(key) ? { do: "refuse", status: 503, code: "SlowDown" } : undefined,
-    );
-    const paused = await atA.ask("POST", `${at}/pause`, {});
-    expect(paused.body.error).toMatchObject({ code: "storage_failed", details: { checkpoint: 1 } });
-    expect(paused.body.error?.message).toContain("it is paused here");
-    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "paused", server: { url: servers[0]?.url } });
-    store.calm();
-    await expect.poll(async () => (await infoOf(atA, sandbox.id)).server, soon).toBeUndefined();
-    expect(await (await atB.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("kept");
-    await atB.ask("DELETE", at);
-  });
+  test(
+    "a pause that cannot be stored says so, loses nothing, and is stored when the store is back",
+    unhurried,
+    async () => {
+      const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+      const { sandbox } = await atA.create(lasting);
+      const at = `/sandboxes/${sandbox.id}`;
+      await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+      store.setFaults(({ key }) =>
+        /(checkpoints|layers)\//.test(key) ? { do: "refuse", status: 503, code: "SlowDown" } : undefined,
+      );
+      const paused = await atA.ask("POST", `${at}/pause`, {});
+      expect(paused.body.error).toMatchObject({ code: "storage_failed", details: { checkpoint: 1 } });
+      expect(paused.body.error?.message).toContain("it is paused here");
+      expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "paused", server: { url: servers[0]?.url } });
+      store.calm();
+      await expect.poll(async () => (await infoOf(atA, sandbox.id)).server, soon).toBeUndefined();
+      expect(await (await atB.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("kept");
+      await atB.ask("DELETE", at);
+    },
+  );
 
-  test("copies of a persistent sandbox are persistent, and go their own ways", async () => {
+  test("copies of a persistent sandbox are persistent, and go their own ways", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create({ ...lasting, labels: { job: "1" } });
     await atA.run(sandbox.id, { shell: "echo parent >note" });
@@ -171,7 +190,7 @@ describe("servers that share a bucket", () => {
     for (const { id } of [sandbox, one, two]) await atA.ask("DELETE", `/sandboxes/${id}`);
   });
 
-  test("one that was rolled back goes on elsewhere from there", async () => {
+  test("one that was rolled back goes on elsewhere from there", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(lasting);
     const at = `/sandboxes/${sandbox.id}`;
@@ -180,12 +199,17 @@ describe("servers that share a bucket", () => {
     await atA.run(sandbox.id, { shell: "echo two >>note" });
     const rolledBack = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: 1 });
     expect(rolledBack.body).toMatchObject({ checkpoint: 1, left: 2, sandbox: { server: { url: servers[0]?.url } } });
+    const needed = await atA.ask("DELETE", `${at}/checkpoints/1`);
+    expect(needed.body.error?.code).toBe("in_use");
     expect((await atA.run(sandbox.id, { shell: "cat note; echo three >>note" })).stdout).toBe("one\n");
     expect((await atB.run(sandbox.id, { shell: "cat note" })).stdout).toBe("one\nthree\n");
+    // Stored by the first server, and removed by the second, which never had it.
+    expect((await atB.ask("DELETE", `${at}/checkpoints/1`)).body).toEqual({ removed: true });
+    expect((await atB.ask("DELETE", `${at}/checkpoints/1`)).body).toEqual({ removed: false });
     await atB.ask("DELETE", at);
   });
 
-  test("the SDK attaches on another server to a command that runs on the first", async () => {
+  test("the SDK attaches on another server to a command that runs on the first", unhurried, async () => {
     const [atA] = clients() as [ApiClient];
     const [, b] = servers as [TestServer, TestServer, TestServer];
     const { sandbox } = await atA.create(lasting);

@@ -51,9 +51,10 @@ export class SandboxRollbacks {
 
   /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
   async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
-    const { engine, find, tell } = this.#options;
-    find(id);
-    const isRemoved = await engine.removeCheckpoint(id, checkpoint);
+    const { engine, find, tell, lasting } = this.#options;
+    const { facts } = find(id);
+    const remove = (): Promise<boolean> => engine.removeCheckpoint(id, checkpoint);
+    const isRemoved = await (facts.persistent ? lasting.removeCheckpoint(id, checkpoint, remove) : remove());
     if (isRemoved) tell({ type: "checkpoint.removed", sandboxId: id, checkpoint });
     return isRemoved;
   }

@@ -205,6 +205,26 @@ export class PersistentSandboxes {
     return this.#departures.reserve(this.#owned.find(id));
   }
 
+  /** From the store, too, and from there first: what is left here goes with the sandbox. */
+  removeCheckpoint(id: SandboxId, checkpoint: number, removeHere: () => Promise<boolean>): Promise<boolean> {
+    return this.#owned.inTurn(id, async () => {
+      if (this.#owned.find(id).metadata.checkpoint?.n === checkpoint) {
+        throw new SandboxError(
+          "in_use",
+          `Cannot remove checkpoint ${checkpoint}: the sandbox goes on from it elsewhere`,
+          {
+            suggestion: "Pause the sandbox, which stores a newer one, or kill it.",
+            details: { sandboxId: id, checkpoint },
+          },
+        );
+      }
+      const { archive } = this.#options;
+      const isStored = (await archive?.list(id))?.some(({ n }) => n === checkpoint) === true;
+      if (isStored) await archive?.remove(id, checkpoint);
+      return (await removeHere()) || isStored;
+    });
+  }
+
   /** It runs as of this checkpoint: if it is stored, whoever takes it over goes on from there, too. */
   async rolledBack(id: SandboxId, checkpoint: number): Promise<void> {
     const stored = (await this.#options.archive?.list(id))?.find(({ n }) => n === checkpoint);
