@@ -12,6 +12,7 @@ import { fork } from "./persist/fork.ts";
 import { handovers } from "./persist/handover.ts";
 import { layers } from "./persist/layers.ts";
 import { pause, resume } from "./persist/pause-resume.ts";
+import { soak } from "./persist/soak/soak.ts";
 import { Progress } from "./progress.ts";
 import { formatReport, type Report } from "./report.ts";
 import { runBenchmark } from "./run-benchmark.ts";
@@ -39,6 +40,7 @@ const benchmarks: readonly Benchmark[] = [
   layers,
   fork,
   ...handovers,
+  soak,
 ];
 
 const exitCodes = { missed: 1, failed: 1, usage: 2, interrupted: 130 } as const;

@@ -1,4 +1,5 @@
 import { Atoll, Sandbox } from "@atoll/sdk";
+import type { ObjectServer } from "../../support/object-servers/object-server.ts";
 import { openS3Place } from "../../support/object-servers/s3-place.ts";
 import { ServerProcess } from "../server/server-process.ts";
 
@@ -7,6 +8,8 @@ export type StoreKind = "file" | "s3";
 /** Where both servers of a pair keep what lasts. */
 interface SharedStore extends AsyncDisposable {
   setting: string;
+  /** Of a bucket: where its requests can be made to fail. */
+  bucket?: ObjectServer;
 }
 
 /** A server and a client of it. */
@@ -48,9 +51,9 @@ export class ServerPair implements AsyncDisposable {
     this.#store = store;
   }
 
-  static async open(dir: string, kind: StoreKind): Promise<ServerPair> {
+  static async open(dir: string, kind: StoreKind, others: readonly string[] = []): Promise<ServerPair> {
     const store = kind === "file" ? fileStore(`${dir}/store`) : await s3Store();
-    const flags = ["--metadata-store", store.setting, "--checkpoint-store", store.setting];
+    const flags = ["--metadata-store", store.setting, "--checkpoint-store", store.setting, ...others];
     const a = await Place.open(`${dir}/a`, flags);
     try {
       return new ServerPair([a, await Place.open(`${dir}/b`, flags)], store);
@@ -59,6 +62,12 @@ export class ServerPair implements AsyncDisposable {
       await store[Symbol.asyncDispose]();
       throw error;
     }
+  }
+
+  /** Of a pair that has one. */
+  get bucket(): ObjectServer {
+    if (this.#store.bucket === undefined) throw new Error("These servers share no bucket");
+    return this.#store.bucket;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -73,6 +82,6 @@ function fileStore(setting: string): SharedStore {
 
 /** A small server of our own that speaks S3, in this process. */
 async function s3Store(): Promise<SharedStore> {
-  const { config, close } = await openS3Place();
-  return { setting: JSON.stringify(config), [Symbol.asyncDispose]: close };
+  const { config, close, server } = await openS3Place();
+  return { bucket: server, setting: JSON.stringify(config), [Symbol.asyncDispose]: close };
 }

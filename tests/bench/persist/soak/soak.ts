@@ -1,0 +1,81 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Trial } from "../../benchmark.ts";
+import { exitCodeOf, outputOf } from "../../host-command.ts";
+import { ServerPair } from "../server-pair.ts";
+import { doDeed } from "./deeds.ts";
+import { Stuck } from "./insist.ts";
+import { OwnerWatch } from "./owner-watch.ts";
+import { planCycle } from "./plan.ts";
+import { Subject } from "./subject.ts";
+
+/** Short, so that a dead server's sandboxes are soon free; what is shown does not depend on it. */
+const leaseTtlMs = "4000";
+
+/** One sandbox lives through everything that can happen to servers, disks and stores; nothing of it may be lost. */
+export const soak: Trial = {
+  name: "persist.soak",
+  title: "a sandbox is paused, forked, handed over, and its servers, uploads, disk and store fail; time of one cycle",
+  unit: "ms",
+  better: "lower",
+  bar: { of: "checks", text: "0 lost, doubled, two owners, stuck" },
+  rounds: { full: 300, quick: 30 },
+  async attempt(bench, rounds) {
+    await using disk = await Disk.mount(join(bench.dir, "disk"));
+    await using pair = await ServerPair.open(disk.path, "s3", ["--lease-ttl-ms", leaseTtlMs]);
+    const subject = await Subject.create(pair.places[0], bench.signal);
+    await using owners = new OwnerWatch(pair.places, subject.id);
+    const ours: number[] = [];
+    const wrong: string[] = [];
+    const stuck: string[] = [];
+    const until = <T>(promise: Promise<T>, what: string): Promise<T> => bench.until(promise, what);
+    for (let round = 0; round < rounds && wrong.length + stuck.length === 0; round += 1) {
+      bench.signal.throwIfAborted();
+      const cycle = planCycle(bench.seed + round);
+      const named = `--seed ${cycle.seed} begins with ${cycle.deed}`;
+      bench.progress.tell(`cycle ${round + 1} of ${rounds}: ${cycle.deed}, seed ${cycle.seed}`);
+      const startMs = performance.now();
+      try {
+        await subject.work(pair.places[cycle.at], cycle);
+        const { next, problems } = await doDeed({ pair, subject, disk: disk.path, until }, cycle);
+        problems.push(...(await subject.look(next)));
+        wrong.push(...problems.map((problem) => `${named}: ${problem}`));
+      } catch (error) {
+        bench.signal.throwIfAborted();
+        (error instanceof Stuck ? stuck : wrong).push(`${named}: ${String(error)}`);
+      }
+      ours.push(performance.now() - startMs);
+    }
+    if (wrong.length + stuck.length === 0) wrong.push(...(await subject.finish(pair.places[1])));
+    return {
+      ours,
+      checks: [
+        { text: `${ours.length} of ${rounds} cycles were played`, isMet: ours.length === rounds },
+        { text: `${wrong.length} times something was lost, doubled or wrong`, isMet: wrong.length === 0 },
+        { text: `${stuck.length} times it was stuck`, isMet: stuck.length === 0 },
+        { text: `in ${owners.doubles} of ${owners.looks} looks it ran twice`, isMet: owners.doubles === 0 },
+      ],
+      notes: [`seed ${bench.seed}`, ...wrong, ...stuck],
+    };
+  },
+};
+
+/** Of its own, so that it can be full. */
+class Disk implements AsyncDisposable {
+  readonly path: string;
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  static async mount(path: string): Promise<Disk> {
+    await mkdir(path);
+    await outputOf("mount", ["-t", "tmpfs", "-o", "size=1g,mode=700", "tmpfs", path]);
+    return new Disk(path);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // A process that is just going may still be in it: it then goes with the last of them.
+    if ((await exitCodeOf("umount", [this.path])) !== 0) await exitCodeOf("umount", ["--lazy", this.path]);
+  }
+}
