@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdir, open, rm } from "node:fs/promises";
+import { mkdir, open, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import type { CommandResult } from "@atoll/protocol";
@@ -45,6 +45,11 @@ async function fillDisk({ leavingBytes = 0 } = {}): Promise<void> {
   } finally {
     await file.close();
   }
+}
+
+async function usedBytes(): Promise<number> {
+  const { blocks, bfree, bsize } = await statfs(disk);
+  return (blocks - bfree) * bsize;
 }
 
 const emptyDisk = (): Promise<void> => rm(join(disk, "filler"));
@@ -125,14 +130,18 @@ test("files that have no room on the disk are not saved, and the sandbox that ha
   const path = `/sandboxes/${sandbox.id}`;
   await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >large" });
   const waiting = await api.start(sandbox.id, { shell: "read go; exit 5", stdin: true });
+  const before = await usedBytes();
   for (const leavingBytes of [2 * 1024 * 1024, 12 * 1024 * 1024]) {
     await fillDisk({ leavingBytes });
     const refused = await api.ask("POST", `${path}/snapshots`, { name: "large" });
     expect([refused.status, refused.body.error?.code]).toEqual([507, "no_space"]);
     await emptyDisk();
+    // What was begun is taken away, and would make room in the next round.
+    await expect.poll(usedBytes).toBeLessThan(before + 1024 * 1024);
   }
   expect((await api.ask("GET", "/snapshots/large")).status).toBe(404);
   expect((await api.ask("POST", `${path}/snapshots`, { name: "large" })).status).toBe(201);
+  await expect.poll(usedBytes).toBeLessThan(before + 10 * 1024 * 1024);
   await fillDisk({ leavingBytes: 12 * 1024 * 1024 });
   const created = await api.ask("POST", "/sandboxes", { driver: "local", snapshot: "large" });
   expect([created.status, created.body.error?.code]).toEqual([507, "no_space"]);
