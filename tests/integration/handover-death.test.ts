@@ -65,7 +65,8 @@ test(
     ]);
     onTestFinished(() => c.dispose());
     onTestFinished(() => b.dispose());
-    onTestFinished(async () => void (await a.signal("SIGKILL")));
+    const last: { server: TestServer } = { server: a };
+    onTestFinished(() => last.server.dispose());
     const [atA, atB, atC] = [clientOf(a), clientOf(b), clientOf(c)];
     const [unpublished, unwritten, fetched] = (await Promise.all([1, 2, 3].map(() => makeSandbox(atA)))) as [
       string,
@@ -105,7 +106,7 @@ test(
     expect(paused.body.checkpoint).toBe(3);
 
     const again = await startTestServer({ flags, dataDir: a.dataDir });
-    onTestFinished(() => again.dispose());
+    last.server = again;
     const atAgain = new ApiClient(again.url, a.key);
     for (const id of [unpublished, unwritten])
       await eventOf({ url: again.url, key: a.key }, "sandbox.copy_dropped", id);
@@ -120,13 +121,14 @@ test(
   async () => {
     const flags = ["--lease-ttl-ms", "600000"];
     const first = await startTestServerProcess({ flags });
-    onTestFinished(async () => void (await first.signal("SIGKILL")));
+    const last: { server: TestServer } = { server: first };
+    onTestFinished(() => last.server.dispose());
     const api = clientOf(first);
     const { sandbox } = await api.create(lasting);
     const command = await api.start(sandbox.id, { shell: "read line; echo got $line", stdin: true });
     await first.signal("SIGKILL");
     const next = await startTestServer({ flags, dataDir: first.dataDir });
-    onTestFinished(() => next.dispose());
+    last.server = next;
     const again = new ApiClient(next.url, first.key);
     const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
     await again.fetch("POST", `${path}/stdin?offset=0`, { body: "it\n" });
