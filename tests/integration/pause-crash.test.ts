@@ -1,6 +1,6 @@
-import { access, readdir } from "node:fs/promises";
+import { access, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxId } from "@atoll/protocol";
+import { SandboxId, SandboxRecord } from "@atoll/protocol";
 import { expect, test, vi } from "vitest";
 import { DoomedServer } from "../support/doomed-server.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
@@ -73,6 +73,28 @@ test("a server that dies while memory is being written leaves a sandbox that is 
     await holding.writeStdin("go\n");
     // The digest of what it holds is what it was before.
     expect(await new Conversation(holding).until(/\n/)).toBe("same\n");
+  } finally {
+    await host.dispose();
+  }
+});
+
+test("an image that was saved and not sealed when the machine went down is not believed, and the files survive", async () => {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), "pause: saved");
+  const { sandboxId = "" } = await server.until((fact) => fact.streamId !== undefined);
+  await server.until((fact) => fact.step === "pause: saved");
+  await server.killHard();
+  const recordFile = join(dataDir, "sandboxes", sandboxId, "record.json");
+  const record = SandboxRecord.parse(JSON.parse(await readFile(recordFile, "utf8")));
+  if (record.state !== "pausing") throw new Error(`It is ${record.state}`);
+  const container = { ...record.container, bootId: "00000000-0000-4000-8000-000000000000" };
+  await writeFile(recordFile, JSON.stringify({ ...record, container }));
+
+  const host = await openTestEngine({ dataDir });
+  try {
+    const sandbox = host.engine.get(SandboxId.parse(sandboxId));
+    expect(sandbox.record).toMatchObject({ state: "failed", survives: ["files"] });
+    expect(await host.engine.checkpoints(sandbox.id)).toEqual([]);
   } finally {
     await host.dispose();
   }

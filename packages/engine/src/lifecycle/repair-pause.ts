@@ -4,6 +4,7 @@ import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
 import { boundStack, finishPause } from "../operations/pause.ts";
+import { bootId } from "../process/proc-table.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 
 /**
@@ -26,7 +27,10 @@ export async function repairPause(
     await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }));
     return "paused";
   }
-  switch (await freezer.findOutcome(container, layout.checkpoint(n))) {
+  const outcome = await freezer.findOutcome(container, layout.checkpoint(n));
+  // What the machine had not written to its disk when it went down is gone, whatever stands beside it.
+  const isOfThisBoot = container.bootId === (await bootId());
+  switch (outcome === "saved" && !isOfThisBoot ? "failed" : outcome) {
     case "not begun":
       // Whoever takes it over wakes it.
       await store.remove(n);
