@@ -95,8 +95,9 @@ describe("a sandbox that takes too much", () => {
         ],
         user,
       });
-      const { output } = await finish(filler);
-      expect(output).toMatch(/(File size limit exceeded|File too large)[^]*stopped/);
+      const { stdout, stderr } = await finish(filler);
+      expect(stderr.toString()).toMatch(/File size limit exceeded|File too large/);
+      expect(stdout.toString()).toMatch(/^stopped \d+\n$/);
       expect(events).toContainEqual(expect.objectContaining({ type: "limit.hit", limit: "disk" }));
       const { diskBytes } = await sandbox.usage();
       expect(diskBytes).toBeLessThan(32 * MiB * 1.25 + 64 * MiB);
