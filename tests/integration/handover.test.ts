@@ -144,7 +144,10 @@ describe("servers that share a bucket", () => {
       expect(refused.body.error).toMatchObject({ code: "in_use", details: { waiter: { url: servers[1]?.url } } });
       release();
       expect((await running).stdout).toBe("here\n");
-      expect(await infoOf(atC, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
+      // What it saw when it was refused is good for a moment.
+      await expect
+        .poll(() => infoOf(atC, sandbox.id), soon)
+        .toMatchObject({ state: "running", server: { url: servers[1]?.url } });
       const told = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
       expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1 });
       await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
