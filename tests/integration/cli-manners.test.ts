@@ -119,7 +119,7 @@ describe("a reader that leaves", () => {
     ["ls"],
     ["logs", "ID", "talk"],
     ["exec", "ID", "--", "yes"],
-    ["cp", "ID:/etc/services", "-"],
+    ["cp", "ID:/usr/bin/bash", "-"],
     ["stats", "--interval", "10ms"],
   ])("ends %j without a word", (words) => {
     const argv = atollArgv(words.map((word) => word.replace("ID", id)));

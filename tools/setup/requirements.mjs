@@ -53,6 +53,25 @@ const requirements = [
     without: "the line that the server prints to try it out does not work, and the default template has no curl",
     probe: () => probeOutput("/usr/bin/curl", ["--version"]),
   },
+  {
+    name: "ps",
+    packages: ["procps"],
+    why: "shows, finds and ends processes inside the default template; tests do so",
+    without: "the default template has no ps, pgrep and pkill",
+    probe: () => probeOutput("/usr/bin/pgrep", ["--version"]),
+  },
+  ...[
+    ["xz", "xz-utils", "--version"],
+    ["zstd", "zstd", "--version"],
+    // It would wait for input after its version.
+    ["bzip2", "bzip2", "--help"],
+  ].map(([program = "", name = "", flag = ""]) => ({
+    name: program,
+    packages: [name],
+    why: "unpacks templates",
+    without: `templates from archives that are compressed with ${program} cannot be imported`,
+    probe: () => probeOutput(program, [flag]),
+  })),
 ];
 
 /** @returns {Promise<Probe[]>} */
