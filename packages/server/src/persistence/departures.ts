@@ -1,8 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { PhaseClock, type PauseResult } from "@atoll/engine";
 import { SandboxError, type SandboxId } from "@atoll/protocol";
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
+import { untilDone } from "../support/until-done.ts";
 import type { LocalCopies } from "./local-copies.ts";
 import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
@@ -21,8 +21,7 @@ export interface DeparturesOptions extends PersistenceOptions {
 /** How long each phase took, and all together. */
 type Timed = Pick<PauseResult, "phases" | "totalMs">;
 
-const firstRetryMs = 500;
-const longestRetryMs = 30_000;
+const retries = { firstMs: 500, longestMs: 30_000 };
 
 /** Saves persistent sandboxes where any server finds them, and gives them back. Nothing is given back before it is stored. */
 export class Departures {
@@ -61,20 +60,18 @@ export class Departures {
   /** Another server asked for it: it is saved, whatever it does, and given to that one. If that fails it goes on here, and is tried again while somebody waits. */
   handOver(id: SandboxId, waiter: LeaseParty): void {
     const { inBackground, owned, log } = this.#options;
-    inBackground("hand-over", id, async (signal) => {
-      for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
-        try {
-          await owned.inTurn(id, () => this.#handOver(id, waiter));
-          return;
-        } catch (error) {
-          log.warn({ err: error, sandboxId: id, waiter }, "sandbox not handed over");
-        }
-        await delay(pauseMs, undefined, { signal });
-        const handle = owned.get(id);
-        if (handle === undefined) return;
-        if (handle.waiter === undefined) return this.#goOn(id);
-      }
-    });
+    const onFailure = (error: unknown): void => {
+      log.warn({ err: error, sandboxId: id, waiter }, "sandbox not handed over");
+    };
+    let isFirst = true;
+    inBackground("hand-over", id, (signal) =>
+      untilDone({ ...retries, signal, onFailure }, async () => {
+        const isStillWanted = isFirst || owned.get(id)?.waiter !== undefined;
+        isFirst = false;
+        await (isStillWanted ? owned.inTurn(id, () => this.#handOver(id, waiter)) : this.#goOn(id));
+        return true;
+      }),
+    );
   }
 
   async #handOver(id: SandboxId, waiter: LeaseParty): Promise<void> {
@@ -155,24 +152,20 @@ export class Departures {
 
   #storeLater(id: SandboxId): void {
     const { inBackground, owned, roster, log } = this.#options;
-    inBackground("store", id, async (signal) => {
-      for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
-        await delay(pauseMs, undefined, { signal });
-        const isDone = await owned
-          .inTurn(id, async () => {
-            const handle = owned.get(id);
-            if (handle === undefined || roster.get(id)?.sandbox.state !== "paused") return true;
-            await this.#store(handle, "paused");
-            await this.#giveBack(handle);
-            return true;
-          })
-          .catch((error: unknown) => {
-            log.warn({ err: error, sandboxId: id }, "paused sandbox not stored yet");
-            return false;
-          });
-        if (isDone) return;
-      }
-    });
+    const onFailure = (error: unknown): void => {
+      log.warn({ err: error, sandboxId: id }, "paused sandbox not stored yet");
+    };
+    inBackground("store", id, (signal) =>
+      untilDone({ ...retries, afterMs: retries.firstMs, signal, onFailure }, () =>
+        owned.inTurn(id, async () => {
+          const handle = owned.get(id);
+          if (handle === undefined || roster.get(id)?.sandbox.state !== "paused") return true;
+          await this.#store(handle, "paused");
+          await this.#giveBack(handle);
+          return true;
+        }),
+      ),
+    );
   }
 
   /** It was stopped for somebody who does not want it any more. */

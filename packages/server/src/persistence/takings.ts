@@ -1,6 +1,6 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { isSandboxError, type PhaseTimes, type SandboxId } from "@atoll/protocol";
 import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
+import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
 import { sendNudge } from "./nudges.ts";
 import { RunPermits } from "./run-permits.ts";
@@ -14,8 +14,7 @@ export interface TakingsOptions extends DeparturesOptions {
 
 /** How long another server may take to save a sandbox and give it up. */
 const patienceMs = 5 * 60_000;
-const firstRetryMs = 250;
-const longestRetryMs = 10_000;
+const retries = { firstMs: 250, longestMs: 10_000 };
 
 /** Gets sandboxes for this server: from another one, from the stores, or back after their lease was lost. None runs here without its lease. */
 export class Takings {
@@ -74,7 +73,7 @@ export class Takings {
       await this.permits.stop(id);
       this.#options.owned.remove(handle);
       await handle.release().catch(() => undefined);
-      if (this.#options.copies.find(id) !== undefined) this.settle(id, longestRetryMs);
+      if (this.#options.copies.find(id) !== undefined) this.settle(id, retries.longestMs);
       throw error;
     }
   }
@@ -83,21 +82,15 @@ export class Takings {
   settle(id: SandboxId, afterMs = 0): void {
     if (this.#settling.has(id)) return;
     this.#settling.add(id);
-    this.#options.inBackground("settle", id, (signal) =>
-      this.#untilSettled(id, afterMs, signal).finally(() => this.#settling.delete(id)),
+    const { inBackground, owned, log } = this.#options;
+    const onFailure = (error: unknown): void => {
+      log.warn({ err: error, sandboxId: id }, "not known yet whose sandbox it is");
+    };
+    inBackground("settle", id, (signal) =>
+      untilDone({ ...retries, afterMs, signal, onFailure }, () =>
+        owned.inTurn(id, () => this.#trySettle(id, signal)),
+      ).finally(() => this.#settling.delete(id)),
     );
-  }
-
-  async #untilSettled(id: SandboxId, afterMs: number, signal: AbortSignal): Promise<void> {
-    await delay(afterMs, undefined, { signal });
-    for (let pauseMs = firstRetryMs; ; pauseMs = Math.min(2 * pauseMs, longestRetryMs)) {
-      try {
-        if (await this.#options.owned.inTurn(id, () => this.#trySettle(id, signal))) return;
-      } catch (error) {
-        this.#options.log.warn({ err: error, sandboxId: id }, "not known yet whose sandbox it is");
-      }
-      await delay(pauseMs, undefined, { signal });
-    }
   }
 
   /** False: it is this server's, but its lease is not to be had yet. */
