@@ -159,6 +159,10 @@ __attribute__((noreturn)) static void become_program(int report, pid_t launcher)
         if (failed != NULL)
             _exit(FAILURE);
     }
+    if (plan.batch && sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0}) != 0) {
+        send_message(report, false, errno, "give up interrupting others");
+        _exit(FAILURE);
+    }
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

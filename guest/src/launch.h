@@ -27,6 +27,8 @@ struct launch_plan {
     /* NULL without --enter. */
     const char *root;
     const char *hostname;
+    /* None of the program's threads interrupts another one only because it has been woken. */
+    bool batch;
     /* Nothing is mounted or started before a byte has come on stdin. */
     bool held;
     char **program;

@@ -5,7 +5,7 @@
 
 static const char usage[] =
     "Usage: atoll-guest launch --dir DIR [--cgroup DIR]... [--freezer DIR] [--overlay TARGET OPTIONS]... [--bind SOURCE TARGET]...\n"
-    "                          [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME] [--held] -- PROGRAM ARGUMENT...\n";
+    "                          [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME] [--batch] [--held] -- PROGRAM ARGUMENT...\n";
 
 static bool add_mount(struct launch_plan *plan, enum mount_kind kind, const char *target, const char *from) {
     if (plan->mount_count == LAUNCH_MOUNTS)
@@ -19,6 +19,10 @@ static int parse_option(int argc, char **argv, struct launch_plan *plan) {
     const char *name = argv[0];
     if (strcmp(name, "--held") == 0) {
         plan->held = true;
+        return 1;
+    }
+    if (strcmp(name, "--batch") == 0) {
+        plan->batch = true;
         return 1;
     }
     if (argc >= 2 && strcmp(name, "--dir") == 0) {

@@ -27,7 +27,7 @@ export interface ContainerRunsOptions {
 }
 
 /** What is launched, and what writes the files for it into the run directory. */
-export interface RunPlan extends Pick<LauncherCommand, "program" | "enter"> {
+export interface RunPlan extends Pick<LauncherCommand, "program" | "enter" | "batch"> {
   prepare?: () => Promise<void>;
 }
 

@@ -14,6 +14,8 @@ export interface LauncherCommand {
   overlays: { target: string; options: string }[];
   /** Makes the program the init of new namespaces on this root; without it the program finds the host's. */
   enter?: { root: string; hostname: string };
+  /** Whether it runs under `SCHED_BATCH`; why that pays is in decision 16. */
+  batch?: boolean;
   program: string[];
 }
 
@@ -37,6 +39,7 @@ export function launcherArguments(command: LauncherCommand): string[] {
     ...(command.freezer === undefined ? [] : ["--freezer", command.freezer]),
     ...command.overlays.flatMap(({ target, options }) => ["--overlay", target, options]),
     ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
+    ...(command.batch === true ? ["--batch"] : []),
     "--held",
     "--",
     ...command.program,

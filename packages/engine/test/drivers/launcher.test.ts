@@ -38,9 +38,10 @@ describe("its arguments", () => {
         { target: "/r/usr", options: "lowerdir=/b" },
       ],
       enter: { root: "/r", hostname: "box" },
+      batch: true,
     });
     expect(args.join(" ")).toBe(
-      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --held -- /bin/runsc --debug run",
+      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --batch --held -- /bin/runsc --debug run",
     );
   });
 

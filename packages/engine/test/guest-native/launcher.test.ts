@@ -104,6 +104,14 @@ describe.skipIf(ownUser !== "0")("the launcher", { timeout: testTimeoutMs }, () 
     expect(exitFile()).toBe("signal 9\n");
   });
 
+  test.for([
+    [["--batch"], 3],
+    [[], 0],
+  ] as const)("with %j the program has scheduling policy %i", async ([options, policy]) => {
+    const { exitCode } = await launchToEnd(...options, "--", "/usr/bin/awk", "{ exit $41 }", "/proc/self/stat");
+    expect(exitCode).toBe(policy);
+  });
+
   test("held back, it mounts and starts nothing before the word has come", async () => {
     using reports = new SanitizerReports();
     const { child, steps, exitCode } = launch(["--held", "--", "/bin/sh", "-c", "exit 7"], reports, "pipe");

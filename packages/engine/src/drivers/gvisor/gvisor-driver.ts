@@ -45,6 +45,7 @@ export class GvisorDriver implements Driver {
         const memoryDir = spec.from?.memoryDir;
         return {
           prepare: () => writeFile(run.specFile, JSON.stringify(content)),
+          batch: true,
           program: [
             runscPath,
             "--root",
