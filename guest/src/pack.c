@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "archive.h"
@@ -25,7 +26,8 @@ struct listing {
     size_t count, next, bytes;
 };
 
-static struct out archive = {.fd = -1}, stamp = {.fd = -1};
+/* Both without a value: with one, their buffers would be a part of the guest's image, and of every checkpoint. */
+static struct out archive, stamp;
 /* Others write to the directories meanwhile: what has gone away since it was listed is not there. */
 static bool is_living;
 static size_t names_held;
@@ -234,14 +236,38 @@ static int fail(const char *what, const char *root) {
     return error == ENOENT || error == ESTALE ? EXIT_CHANGED : 1;
 }
 
+/* Begins to put the filesystem of a directory on disk, for `await_durable` to wait for. -1 with errno set. */
+static pid_t make_durable(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pid_t pid = fd < 0 ? -1 : fork();
+    if (pid == 0)
+        _exit(syncfs(fd) == 0 ? 0 : errno);
+    if (fd >= 0)
+        close(fd);
+    return pid;
+}
+
+static bool await_durable(pid_t pid) {
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return false;
+    errno = WIFEXITED(status) ? WEXITSTATUS(status) : EIO;
+    return errno == 0;
+}
+
 int pack_main(int argc, char **argv) {
-    bool stamps = argc > 0 && strcmp(argv[0], "--stamp") == 0;
+    bool is_durable = argc > 0 && strcmp(argv[0], "--durable-stamp") == 0;
+    bool stamps = is_durable || (argc > 0 && strcmp(argv[0], "--stamp") == 0);
     is_living = argc > 0 && strcmp(argv[0], "--living") == 0;
     int first = stamps || is_living ? 1 : 0;
     if (argc <= first) {
-        fprintf(stderr, "Usage: atoll-guest pack [--stamp | --living] DIRECTORY...\n");
+        fprintf(stderr, "Usage: atoll-guest pack [--stamp | --durable-stamp | --living] DIRECTORY...\n");
         return 2;
     }
+    pid_t syncing = is_durable ? make_durable(argv[first]) : 0;
+    if (syncing < 0)
+        return fail("make durable", argv[first]);
     archive.fd = STDOUT_FILENO;
     stamp.fd = stamps ? STAMP_FD : -1;
     out_bytes(&archive, ARCHIVE_MAGIC, ARCHIVE_MAGIC_SIZE);
@@ -251,6 +277,8 @@ int pack_main(int argc, char **argv) {
     out_tag(&archive, TAG_END_OF_ALL);
     if ((errno = out_flush(&archive)) != 0 || (errno = out_flush(&stamp)) != 0)
         return fail("write the archive of", argv[first]);
+    if (syncing > 0 && !await_durable(syncing))
+        return fail("make durable", argv[first]);
     return 0;
 }
 
@@ -260,6 +288,7 @@ int stamp_main(int argc, char **argv) {
         return 2;
     }
     int next = STAMP_FD;
+    archive.fd = -1;
     stamp.fd = STDOUT_FILENO;
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {

@@ -3,11 +3,10 @@ import { access, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs
 import { join } from "node:path";
 import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
-import { syncDirectory, syncFilesystem, writeDurably } from "../store/durable-file.ts";
+import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
-import { settleAll } from "../support/settle-all.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
 import { readFirstLayers } from "./first-layers.ts";
 import { mergeLayers } from "./merge-layers.ts";
@@ -73,8 +72,7 @@ export class LayerLibrary {
 
   /** Reads all of a layer, and makes it durable meanwhile. */
   async #read(dir: string, signal: AbortSignal): Promise<Sealed> {
-    const [sealed] = await settleAll([this.#packer.digest(await uppers(dir), signal), syncFilesystem(dir, signal)]);
-    return sealed;
+    return this.#packer.digestDurably(await uppers(dir), signal);
   }
 
   async #keep(id: LayerId, { sizeBytes, sha256, stamp }: Sealed): Promise<LayerPart> {

@@ -32,8 +32,17 @@ export class TreePacker {
   }
 
   /** What the archive of these directories is, and their stamp, without keeping it. */
-  async digest(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
-    const child = await this.#start(["pack", "--stamp", ...trees], signal, { extraFds: ["pipe"] });
+  digest(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+    return this.#digest("--stamp", trees, signal);
+  }
+
+  /** The same, and everything on their filesystem survives a crash of the machine. */
+  digestDurably(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+    return this.#digest("--durable-stamp", trees, signal);
+  }
+
+  async #digest(option: string, trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+    const child = await this.#start(["pack", option, ...trees], signal, { extraFds: ["pipe"] });
     const hash = createHash("sha256");
     let sizeBytes = 0;
     const [, stamp] = await settleAll([

@@ -82,6 +82,10 @@ export class ContainerRuns {
     return this.#container(ref, layout.run(ref.id), cgroup, new Promise<void>(() => undefined));
   }
 
+  async end(id: ContainerId): Promise<void> {
+    await (await this.#options.cgroups.open(this.#cgroupName(id))).kill();
+  }
+
   async remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     const run = layout.run(id);
     const cgroup = await this.#options.cgroups.open(this.#cgroupName(id));

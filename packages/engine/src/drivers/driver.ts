@@ -59,16 +59,20 @@ export interface Container {
 }
 
 /** Saves running containers. Like its driver it keeps nothing in memory about them. */
+export interface FrozenContents {
+  /** Files, as seen inside, that have no place in an image. With any of them `save` would end the container. */
+  unsaveable: string[];
+  /** Of all of its memory: its image is not larger than this and a little. */
+  memoryBytes: number;
+}
+
 export interface Freezer {
   readonly runtime: { version: string; platform: string };
   /** Stops every process where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Not after `save`: it would wake up only to die. Does nothing to a container that is not frozen. */
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
-  /** Files of a frozen container, as seen inside, that have no place in an image. With any of them `save` would end the container. */
-  findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]>;
-  /** The memory of a frozen container: its image is not larger than this and a little. */
-  measureMemory(ref: ContainerRef, layout: SandboxLayout): Promise<number>;
+  inspect(ref: ContainerRef, layout: SandboxLayout): Promise<FrozenContents>;
   /** Writes the image of a frozen container, which then has to be removed, whether or not this succeeds. The directory must not be there yet. */
   save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void>;
   /** Whether `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */
@@ -96,6 +100,8 @@ export interface Driver {
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Does nothing to a container that is not frozen. */
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
+  /** Begins its end and does not wait for it: that is for `remove`. */
+  end(id: ContainerId): Promise<void>;
   /** Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether or not they were there. */
   remove(id: ContainerId, layout: SandboxLayout): Promise<void>;
 }

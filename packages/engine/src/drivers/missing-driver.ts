@@ -34,6 +34,10 @@ export class MissingDriver implements Driver {
     throw this.because;
   }
 
+  end(id: ContainerId): Promise<void> {
+    return this.#runs.end(id);
+  }
+
   remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     return this.#runs.remove(id, layout);
   }

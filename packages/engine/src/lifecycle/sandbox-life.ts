@@ -5,6 +5,8 @@ import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/dr
 import { GuestChannel } from "../guest/channel.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
+import { warn } from "../support/warn.ts";
+import { based } from "./based.ts";
 import { endReason, explainEnd } from "./container-end.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
 import { watchLifetime } from "./lifetime.ts";
@@ -89,11 +91,15 @@ export class SandboxLife {
     this.#monitor?.stop();
   }
 
+  /** Kills all that is in the container of a sandbox that was saved, and leaves the waiting to `leaveContainer`. */
+  async endContainer(): Promise<void> {
+    this.#hangUp();
+    if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId);
+  }
+
   /** Ends the container of a sandbox that was saved. Its streams wait for the next one. */
   async leaveContainer(): Promise<void> {
-    this.#monitor?.stop();
-    this.#takeBackStreams();
-    this.#channel?.leave();
+    this.#hangUp();
     await this.#removeContainer();
     this.#containerId = undefined;
   }
@@ -121,10 +127,7 @@ export class SandboxLife {
       await this.#greet(container, from, stop);
       return container;
     } catch (error) {
-      this.#takeBackStreams();
-      this.#channel?.leave();
-      await this.#removeContainer();
-      this.#containerId = undefined;
+      await this.leaveContainer();
       options.signal.throwIfAborted();
       throw stop.aborted ? this.#late() : error;
     }
@@ -383,18 +386,14 @@ export class SandboxLife {
     this.#stopLifetime();
   }
 
+  #hangUp(): void {
+    this.#monitor?.stop();
+    this.#takeBackStreams();
+    this.#channel?.leave();
+  }
+
   async #removeContainer(): Promise<void> {
     this.deadline.leave();
     if (this.#containerId !== undefined) await this.#options.driver.remove(this.#containerId, this.#options.layout);
   }
-}
-
-/** An absent base is no field at all. */
-export function based(base: number | undefined): { base?: number } {
-  return base === undefined ? {} : { base };
-}
-
-/** Background work has nobody to reject to; a person reads it in the log. */
-function warn(error: unknown): void {
-  process.emitWarning(error instanceof Error ? error : String(error), { type: "AtollCleanupError" });
 }

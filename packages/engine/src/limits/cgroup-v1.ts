@@ -176,6 +176,10 @@ class CgroupV1 implements Cgroup {
     return this.#write("freezer", "freezer.state", "THAWED");
   }
 
+  async kill(): Promise<void> {
+    await this.#killOnce(0);
+  }
+
   async killAll({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     let round = 0;
     const isEmpty = await pollUntil(() => this.#killOnce(round++), { deadlineMs });

@@ -150,6 +150,10 @@ class CgroupV2 implements Cgroup {
   }
 
   /** SIGKILL reaches frozen processes here. */
+  async kill(): Promise<void> {
+    await this.#killOnce();
+  }
+
   async killAll({ deadlineMs }: { deadlineMs: number }): Promise<void> {
     const isEmpty = await pollUntil(() => this.#killOnce(), { deadlineMs });
     if (!isEmpty) throw stillAlive(this.name, await this.pids());

@@ -34,6 +34,8 @@ export interface Cgroup {
   /** Resolves when every process stands still. Rejects with `timed_out`, and everything runs again, when that takes too long. */
   freeze(): Promise<void>;
   thaw(): Promise<void>;
+  /** Sends everybody SIGKILL, frozen or not, and does not wait for their end. */
+  kill(): Promise<void>;
   /** Resolves when nobody is left, frozen or not. Rejects with `timed_out`, naming who is. */
   killAll(options: { deadlineMs: number }): Promise<void>;
   /** The group itself, and the directories of its namespace when it was the last. Rejects with `in_use` while there are processes. */

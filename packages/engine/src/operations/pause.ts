@@ -17,7 +17,8 @@ import { assertRoom } from "../checkpoints/room.ts";
 import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
-import { based, type SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { based } from "../lifecycle/based.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { newContainerId } from "../support/ids.ts";
 import { settleAll } from "../support/settle-all.ts";
 
@@ -184,10 +185,7 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
     await step(pause, "prepared");
     await freezer.freeze(container, layout);
     await step(pause, "frozen");
-    const [files, memoryBytes] = await Promise.all([
-      freezer.findUnsaveable(container, layout),
-      freezer.measureMemory(container, layout),
-    ]);
+    const { unsaveable: files, memoryBytes } = await freezer.inspect(container, layout);
     killed.throwIfAborted();
     if (files.length === 0) {
       await assertRoom(layout.dir, memoryBytes);
@@ -229,6 +227,8 @@ async function save(pause: Pause): Promise<CheckpointManifest> {
   let stopped = Promise.resolve();
   try {
     await step(pause, "saved");
+    // Before the disk is kept busy: it would wait behind that, and dying takes longer than the rest.
+    await life.endContainer();
     stopped = life.leaveContainer();
     return await finishPause(pause, { stopped, below });
   } catch (error) {

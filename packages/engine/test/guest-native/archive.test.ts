@@ -166,6 +166,9 @@ test("a stamp tells whether anything was touched", () => {
   const stamp = (): string => tool(["stamp", tree]).stdout.toString("hex");
   const first = stamp();
   expect(tool(["pack", "--stamp", tree]).stamp.toString("hex")).toBe(first);
+  const durable = tool(["pack", "--durable-stamp", tree]);
+  expect(durable.stamp.toString("hex")).toBe(first);
+  expect(durable.stdout.equals(pack(tree))).toBe(true);
   expect(stamp()).toBe(first);
   const { atime, mtime } = statSync(join(tree, "file"));
   writeFileSync(join(tree, "file"), "y");
@@ -181,6 +184,13 @@ test("what cannot be packed is named", () => {
   expect(tool(["pack", tree])).toMatchObject({
     exitCode: 1,
     stderr: `Cannot pack ${tree}: d/device: Operation not supported\n`,
+  });
+});
+
+test("what cannot be made durable is named", () => {
+  expect(tool(["pack", "--durable-stamp", "/nowhere"])).toMatchObject({
+    exitCode: 3,
+    stderr: expect.stringMatching(/^Cannot make durable \/nowhere: .*No such file or directory\n$/) as string,
   });
 });
 

@@ -78,6 +78,10 @@ export class GvisorDriver implements Driver {
     return this.freezer.thaw(ref, layout);
   }
 
+  end(id: ContainerId): Promise<void> {
+    return this.#options.runs.end(id);
+  }
+
   remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     return this.#options.runs.remove(id, layout);
   }

@@ -5,7 +5,7 @@ import { run } from "../../process/run.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
 import { hasErrno } from "../../support/errno.ts";
 import { pollUntil } from "../../support/poll-until.ts";
-import type { Freezer } from "../driver.ts";
+import type { Freezer, FrozenContents } from "../driver.ts";
 import { guestAnnotation } from "./oci-spec.ts";
 import { imageName, RunscControl, saveRequest } from "./runsc-control.ts";
 
@@ -59,26 +59,11 @@ export class RunscFreezer implements Freezer {
     if (exitCode !== 0) throw commandFailed("wake", ref, stderr);
   }
 
-  async findUnsaveable(ref: ContainerRef, layout: SandboxLayout): Promise<string[]> {
+  async inspect(ref: ContainerRef, layout: SandboxLayout): Promise<FrozenContents> {
+    const files = await openFiles(ref, layout);
     const { rootfs } = layout.run(ref.id);
-    const found = new Set<string>();
-    for (const { fd, path } of await openFiles(ref, layout)) {
-      if (!path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
-      // The launcher has the sandbox's root mounted where we gave it.
-      const named = `/proc/${ref.pid}/root${rootfs}${path.slice(rootInside.length)}`;
-      if (await isNameOf(named, fd)) continue;
-      found.add(path.slice(rootInside.length, -deletedMark.length));
-    }
-    return [...found].toSorted();
-  }
-
-  async measureMemory(ref: ContainerRef, layout: SandboxLayout): Promise<number> {
-    const sizes = new Map<number, number>();
-    for (const { fd, path } of await openFiles(ref, layout)) {
-      const file = path.startsWith(memoryFile) ? await stat(fd).catch(gone) : undefined;
-      if (file !== undefined) sizes.set(file.ino, file.blocks * blockBytes);
-    }
-    return [...sizes.values()].reduce((sum, size) => sum + size, 0);
+    const [unsaveable, memoryBytes] = await Promise.all([findUnsaveable(ref, rootfs, files), measureMemory(files)]);
+    return { unsaveable, memoryBytes };
   }
 
   async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
@@ -130,8 +115,13 @@ async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.in
   return StateFile.parse(JSON.parse(await readFile(path, "utf8")));
 }
 
+interface OpenFile {
+  fd: string;
+  path: string;
+}
+
 /** What the process that is the sandbox has open, and what the kernel calls it. */
-async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<{ fd: string; path: string }[]> {
+async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<OpenFile[]> {
   const { sandbox } = await readState(ref, layout);
   const fdDir = `/proc/${sandbox.pid}/fd`;
   const fds = (await readdir(fdDir)).map((name) => `${fdDir}/${name}`);
@@ -140,6 +130,27 @@ async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<{ fd
     const path = paths[index];
     return path === undefined ? [] : [{ fd, path }];
   });
+}
+
+async function findUnsaveable(ref: ContainerRef, rootfs: string, files: readonly OpenFile[]): Promise<string[]> {
+  const found = new Set<string>();
+  for (const { fd, path } of files) {
+    if (!path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
+    // The launcher has the sandbox's root mounted where we gave it.
+    const named = `/proc/${ref.pid}/root${rootfs}${path.slice(rootInside.length)}`;
+    if (await isNameOf(named, fd)) continue;
+    found.add(path.slice(rootInside.length, -deletedMark.length));
+  }
+  return [...found].toSorted();
+}
+
+async function measureMemory(files: readonly OpenFile[]): Promise<number> {
+  const sizes = new Map<number, number>();
+  for (const { fd, path } of files) {
+    const file = path.startsWith(memoryFile) ? await stat(fd).catch(gone) : undefined;
+    if (file !== undefined) sizes.set(file.ino, file.blocks * blockBytes);
+  }
+  return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 }
 
 /** Whether a file may really be called so: a name can end like the kernel's mark. */

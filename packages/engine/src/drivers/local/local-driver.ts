@@ -42,6 +42,10 @@ export class LocalDriver implements Driver {
     return this.#runs.thaw(ref.id);
   }
 
+  end(id: ContainerId): Promise<void> {
+    return this.#runs.end(id);
+  }
+
   remove(id: ContainerId, layout: SandboxLayout): Promise<void> {
     return this.#runs.remove(id, layout);
   }
