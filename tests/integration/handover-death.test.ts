@@ -2,6 +2,7 @@ import type { CommandInfo, SandboxInfo, SandboxPaused } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
+import { makeNotedSandbox } from "../support/noted-sandbox.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
@@ -14,16 +15,6 @@ const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => n
 
 async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
   return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body;
-}
-
-/** One with a stored checkpoint, and something that was written since. */
-async function makeSandbox(api: ApiClient): Promise<string> {
-  const { sandbox } = await api.create(lasting);
-  await api.run(sandbox.id, { shell: "echo one >note" });
-  const paused = await api.ask<SandboxPaused>("POST", `/sandboxes/${sandbox.id}/pause`, {});
-  expect(paused.body).toMatchObject({ checkpoint: 1, sandbox: { state: "paused" } });
-  await api.run(sandbox.id, { shell: "echo two >>note" });
-  return sandbox.id;
 }
 
 /** Keeps requests back for ever, as a network does whose end is dead. */
@@ -68,7 +59,7 @@ test(
     const last: { server: TestServer } = { server: a };
     onTestFinished(() => last.server.dispose());
     const [atA, atB, atC] = [clientOf(a), clientOf(b), clientOf(c)];
-    const [unpublished, unwritten, fetched] = (await Promise.all([1, 2, 3].map(() => makeSandbox(atA)))) as [
+    const [unpublished, unwritten, fetched] = (await Promise.all([1, 2, 3].map(() => makeNotedSandbox(atA)))) as [
       string,
       string,
       string,
