@@ -1,10 +1,10 @@
-import type { CommandInfo, SandboxForked, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
+import type { CommandInfo, PortInfo, SandboxForked, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
 import { Sandbox } from "@atoll/sdk";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
 import { sharedBucket, sharedDirectory, type SharedS3Store, type SharedStore } from "../support/shared-store.ts";
-import { startTestServer, type TestServer } from "../support/test-server.ts";
+import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
 const soon = { interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
@@ -226,6 +226,42 @@ describe("servers that share a bucket", () => {
     expect((await there.getInfo()).server?.url).toBe(b.url);
     await there.kill();
   });
+
+  test("a port of a sandbox that is elsewhere is reached through the server that is asked", unhurried, async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create(lasting);
+    const at = `/sandboxes/${sandbox.id}`;
+    await atA.start(sandbox.id, { shell: "echo page >index.html; python3 -m http.server 8080" });
+    await atA.ask("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
+    const { body } = await atB.ask<PortInfo>("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
+    expect(body.url.startsWith(servers[1]?.url ?? "no URL")).toBe(true);
+    expect(await (await fetch(`${body.url}?atoll_token=${body.token}`)).text()).toBe("page\n");
+    expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
+    await atA.ask("DELETE", at);
+  });
+
+  test(
+    "a server that is to pause on exit leaves its sandboxes to the others, with all that ran",
+    unhurried,
+    async () => {
+      const [, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+      await using leaving = await startTestServerProcess({ flags: [...store.flags(), "--pause-on-exit"] });
+      const there = new ApiClient(leaving.url, leaving.key);
+      const { sandbox } = await there.create(lasting);
+      const command = await there.start(sandbox.id, { shell: counting, stdin: true });
+      const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
+      await write(there, path, 0, "a");
+      await expect.poll(() => outputOf(there, path), soon).toBe("running 4");
+      expect(await leaving.signal("SIGTERM")).toEqual({ code: 0, signal: null });
+      expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "paused" });
+      await write(atB, path, 2, "b");
+      await atB.fetch("DELETE", `${path}/stdin`);
+      const end = await atB.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
+      expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 8 });
+      expect((await infoOf(atB, sandbox.id)).takenOver).toBeUndefined();
+      await atB.ask("DELETE", `/sandboxes/${sandbox.id}`);
+    },
+  );
 
   test("what cannot last is refused before anything is made", async () => {
     const [atA] = clients() as [ApiClient];
