@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | merge LOWER UPPER TARGET LINKS [BELOW]... |\n"
-                    "       pack [--stamp | --living] DIRECTORY... | stamp DIRECTORY... [-- DIRECTORY...]... | unpack DIRECTORY... |\n"
+                    "       pack [--stamp | --durable-stamp | --living] DIRECTORY... | stamp DIRECTORY... [-- DIRECTORY...]... | unpack DIRECTORY... |\n"
                     "       checkpoint SOCKET DIRECTORY NAME OUTCOME REQUEST | --version\n");
     return 2;
 }

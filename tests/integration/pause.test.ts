@@ -40,4 +40,19 @@ describe("a sandbox that was paused and resumed", () => {
     expect((await runIn(sandbox, "cat log")).output).toBe("1\n2\n3\n");
     await sandbox.kill();
   });
+
+  test("its memory does not grow by what was done with its files", async () => {
+    const { engine } = host;
+    const sandbox = await engine.create({});
+    const pauseAfter = async (operations: number): Promise<number> => {
+      for (let n = 0; n < operations; n += 1) await sandbox.files.stat("/home/user");
+      await engine.pause(sandbox.id);
+      await engine.resume(sandbox.id);
+      return (await engine.checkpoints(sandbox.id)).at(-1)?.memoryBytes ?? 0;
+    };
+    const few = await pauseAfter(1);
+    const many = await pauseAfter(50);
+    expect(many - few).toBeLessThan(50 * 1024);
+    await sandbox.kill();
+  });
 });
