@@ -58,7 +58,7 @@ export interface Container {
   readonly launcherGone: Promise<void>;
 }
 
-/** Saves running containers. Like its driver it keeps nothing in memory about them. */
+/** What a frozen container has. */
 export interface FrozenContents {
   /** Files, as seen inside, that have no place in an image. With any of them `save` would end the container. */
   unsaveable: string[];
@@ -66,6 +66,7 @@ export interface FrozenContents {
   memoryBytes: number;
 }
 
+/** Saves running containers. Like its driver it keeps nothing in memory about them. */
 export interface Freezer {
   readonly runtime: { version: string; platform: string };
   /** Stops every process where it is. */
