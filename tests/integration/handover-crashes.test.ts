@@ -2,12 +2,11 @@ import { pollUntil } from "@atoll/engine";
 import type { CommandResult, SandboxInfo } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
+import { startDoomedServers } from "../support/doomed-servers.ts";
 import { makeNotedSandbox } from "../support/noted-sandbox.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
-import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
+import type { TestServer } from "../support/test-server.ts";
 
-/** Not so short that a busy machine loses a lease by itself. */
-const leaseTtl = ["--lease-ttl-ms", "15000"];
 /** Sandboxes, each of which is stopped one step further than the one before. Twice as many steps are more than a hand-over has. */
 const atOnce = 10;
 
@@ -70,12 +69,7 @@ test.for([
   async ({ before, note }) => {
     const store = await sharedBucket();
     onTestFinished(() => store[Symbol.asyncDispose]());
-    const flags = [...store.flags(), ...leaseTtl];
-    const [a, b, c] = await Promise.all([
-      startTestServerProcess({ flags }),
-      startTestServerProcess({ flags }),
-      startTestServer({ flags }),
-    ]);
+    const { a, b, c } = await startDoomedServers(store);
     for (const server of [a, b, c]) onTestFinished(() => server.dispose());
     const [atA, atB, atC] = [clientOf(a), clientOf(b), clientOf(c)];
     const ids = await Promise.all(Array.from({ length: atOnce }, () => makeNotedSandbox(atA)));

@@ -2,14 +2,13 @@ import type { CommandInfo, SandboxInfo, SandboxPaused } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
+import { startDoomedServers } from "../support/doomed-servers.ts";
 import { makeNotedSandbox } from "../support/noted-sandbox.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
 const lasting = { driver: "gvisor", persistent: true } as const;
-/** Not so short that a busy machine loses a lease by itself. */
-const leaseTtl = ["--lease-ttl-ms", "15000"];
 
 const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => new ApiClient(url, key);
 
@@ -48,12 +47,7 @@ test(
   async () => {
     const store = await sharedBucket();
     onTestFinished(() => store[Symbol.asyncDispose]());
-    const flags = [...store.flags(), ...leaseTtl];
-    const [a, b, c] = await Promise.all([
-      startTestServerProcess({ flags }),
-      startTestServerProcess({ flags }),
-      startTestServer({ flags }),
-    ]);
+    const { flags, a, b, c } = await startDoomedServers(store);
     onTestFinished(() => c.dispose());
     onTestFinished(() => b.dispose());
     const last: { server: TestServer } = { server: a };
