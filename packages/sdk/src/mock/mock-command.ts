@@ -50,7 +50,7 @@ export class MockCommand {
     env: Record<string, string>,
     onEnd: (info: CommandInfo) => void,
   ) {
-    const argv = request.argv ?? ["bash", "-c", request.shell ?? ""];
+    const argv = request.argv ?? ["/bin/bash", "-c", request.shell ?? ""];
     this.#onEnd = onEnd;
     this.log = new MockLog(request.logBytes);
     this.#isInputClosed = !request.stdin;

@@ -243,11 +243,15 @@ export class Command {
 
   async #end(ended: EndedCommand): Promise<void> {
     await this.#untilStored(async () => {
-      await this.#options.store.saveEnd(ended);
+      this.#options.store.saveEnd(ended);
       // In one step with storing it: whoever waits for what is being stored sees the end, and does not make up another.
       this.#stored = ended;
     });
     await this.#close();
+    // Whoever waits is told already: what this server knows outlives it.
+    await this.#options.store.makeDurable(this.id).catch((error: unknown) => {
+      this.#options.logger.warn({ err: error, commandId: this.id }, "command end not made durable");
+    });
   }
 
   async #close(): Promise<void> {

@@ -32,6 +32,9 @@ export interface SandboxCommandsOptions {
   onEnd: (command: CommandInfo) => void;
 }
 
+/** What runs a line, the best first. With its path it is found at once, and does not look for itself either. */
+const shells = ["/bin/bash", "bash", "sh"];
+
 /** A number that something inside still has, though its server has forgotten it; the next one is tried. */
 const mostTakenNumbers = 16;
 
@@ -158,15 +161,17 @@ export class SandboxCommands {
   async #start(request: RunCommand, mark: IdempotencyMark | undefined): Promise<Command> {
     if (request.argv !== undefined) return this.#startProgram(request, request.argv, mark);
     const line = request.shell ?? "";
-    try {
-      return await this.#startProgram(request, ["bash", "-c", line], mark);
-    } catch (error) {
-      if (!isSandboxError(error, "spawn_failed") || error.details["errno"] !== "ENOENT") throw error;
-      return this.#startProgram(request, ["sh", "-c", line], mark).catch(() => {
-        // A missing directory looks the same for both.
-        throw error;
-      });
+    let missing: unknown;
+    for (const shell of shells) {
+      try {
+        return await this.#startProgram(request, [shell, "-c", line], mark);
+      } catch (error) {
+        if (!isSandboxError(error, "spawn_failed") || error.details["errno"] !== "ENOENT") throw missing ?? error;
+        // Of the first: a missing directory looks the same for all of them.
+        missing ??= error;
+      }
     }
+    throw missing;
   }
 
   async #startProgram(request: RunCommand, argv: string[], mark: IdempotencyMark | undefined): Promise<Command> {
@@ -190,9 +195,7 @@ export class SandboxCommands {
         ...(mark === undefined ? {} : { idempotency: mark }),
         state: "running",
       };
-      await this.#store.saveStart(stored).catch((error: unknown) => {
-        throw storageError(error, "start a command");
-      });
+      this.#saveStart(stored);
       try {
         return this.#begin(stored, await this.#spawn(request, stored));
       } catch (error) {
@@ -201,6 +204,14 @@ export class SandboxCommands {
         const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
         if (!isTaken || taken === mostTakenNumbers) throw error;
       }
+    }
+  }
+
+  #saveStart(stored: RunningCommand): void {
+    try {
+      this.#store.saveStart(stored);
+    } catch (error) {
+      throw storageError(error, "start a command");
     }
   }
 

@@ -1,9 +1,12 @@
-import { constants } from "node:fs";
-import { mkdir, open, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { closeSync, constants, mkdirSync, openSync, writeFileSync } from "node:fs";
+import { open, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { CommandId, SandboxId, StreamId } from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
+
+/** What is not there any more was removed with its sandbox, and is not made again. */
+const appendToExisting = constants.O_WRONLY | constants.O_APPEND;
 
 const start = {
   version: z.literal(1),
@@ -52,11 +55,12 @@ export type EndedCommand = Exclude<StoredCommand, RunningCommand>;
 
 /**
  * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end; the directory `<id>` has its log, `<id>.input` whose its input is. A line that is
- * added is safe with one write to the disk, where replacing a file takes two.
+ * added is safe with one write to the disk, where replacing a file takes two. Lines are written without waiting: to hand so few bytes to another thread and to be told of it takes
+ * ten times as long as to write them.
  */
 export class CommandStore {
   readonly #dir: string;
-  #made: Promise<unknown> | undefined;
+  #isMade = false;
 
   constructor(dir: string) {
     this.#dir = dir;
@@ -75,21 +79,30 @@ export class CommandStore {
    * Before the start. It outlives this process and not the machine, as the sandbox does; half a record, which a crash in here leaves, belongs to a
    * command that was not started.
    */
-  async saveStart(command: RunningCommand): Promise<void> {
-    this.#made ??= mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    await this.#made;
-    await writeFile(this.#recordFile(command.id), `${JSON.stringify(command)}\n`, { mode: 0o600, flag: "wx" });
+  saveStart(command: RunningCommand): void {
+    if (!this.#isMade) mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+    this.#isMade = true;
+    writeFileSync(this.#recordFile(command.id), `${JSON.stringify(command)}\n`, { mode: 0o600, flag: "wx" });
   }
 
-  /** Outlives the machine. */
-  async saveEnd(command: EndedCommand): Promise<void> {
-    const file = await open(this.#recordFile(command.id), constants.O_WRONLY | constants.O_APPEND);
+  /** Outlives this process from now on, and the machine from `makeDurable` on. */
+  saveEnd(command: EndedCommand): void {
+    const file = openSync(this.#recordFile(command.id), appendToExisting);
     try {
       // The line break before it keeps it whole behind the half line of an earlier attempt.
-      await file.appendFile(`\n${JSON.stringify(command)}\n`);
-      await file.datasync();
+      writeFileSync(file, `\n${JSON.stringify(command)}\n`);
     } finally {
-      await file.close();
+      closeSync(file);
+    }
+  }
+
+  /** One that was removed meanwhile needs no more. */
+  async makeDurable(id: CommandId): Promise<void> {
+    const file = await open(this.#recordFile(id), "r").catch(ignoreMissing);
+    try {
+      await file?.datasync();
+    } finally {
+      await file?.close();
     }
   }
 
@@ -118,6 +131,11 @@ export class CommandStore {
   #recordFile(id: CommandId): string {
     return join(this.#dir, `${id}.jsonl`);
   }
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+  throw error;
 }
 
 function parseJson(text: string): unknown {

@@ -1,6 +1,6 @@
 import type { Sandbox } from "@atoll/engine";
 
-const argv = ["bash", "-c", "true"];
+const argv = ["/bin/bash", "-c", "true"];
 const timeoutMs = 10_000;
 
 /**

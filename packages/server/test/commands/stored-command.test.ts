@@ -48,27 +48,46 @@ const ended: EndedCommand = {
 };
 
 test("a command is what was stored of it last", async () => {
-  await store.saveStart(running);
+  store.saveStart(running);
   expect(await store.load()).toEqual([running]);
-  await store.saveEnd(ended);
+  store.saveEnd(ended);
   expect(await store.load()).toEqual([ended]);
 });
 
 test("an end that was cut off anywhere was not stored, and can be stored again", async () => {
-  await store.saveStart(running);
+  store.saveStart(running);
   const start = await readFile(file());
-  await store.saveEnd(ended);
+  store.saveEnd(ended);
   const whole = await readFile(file());
   for (let length = start.byteLength; length < whole.byteLength - 1; length += 1) {
     await writeFile(file(), whole.subarray(0, length));
     expect(await store.load()).toEqual([running]);
-    await store.saveEnd(ended);
+    store.saveEnd(ended);
     expect(await store.load()).toEqual([ended]);
   }
 });
 
+test("an end is made durable, and one that was removed meanwhile needs no more", async () => {
+  store.saveStart(running);
+  store.saveEnd(ended);
+  await store.makeDurable(id);
+  expect(await store.load()).toEqual([ended]);
+  await store.remove(id);
+  await store.makeDurable(id);
+  expect(await readdir(dir)).toEqual([]);
+});
+
+test("the end of a command that was removed does not bring it back", async () => {
+  store.saveStart(running);
+  await store.remove(id);
+  expect(() => {
+    store.saveEnd(ended);
+  }).toThrow(/ENOENT/);
+  expect(await readdir(dir)).toEqual([]);
+});
+
 test("a start that was cut off anywhere leaves nothing", async () => {
-  await store.saveStart(running);
+  store.saveStart(running);
   const whole = await readFile(file());
   for (let length = 0; length < whole.byteLength - 1; length += 1) {
     await writeFile(file(), whole.subarray(0, length));
@@ -92,7 +111,7 @@ test("a log without a record goes", async () => {
 
 test("commands come in the order in which they were started", async () => {
   const later = { ...running, id: CommandId.parse(`cmd${"0".repeat(20)}`), startedAtMs: 5 };
-  await store.saveStart(later);
-  await store.saveStart(running);
+  store.saveStart(later);
+  store.saveStart(running);
   expect((await store.load()).map((command) => command.id)).toEqual([id, later.id]);
 });

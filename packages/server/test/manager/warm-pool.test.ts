@@ -83,7 +83,7 @@ test("each has run something before it is ready, if it can", async () => {
   const pool = poolOf(1);
   await vi.advanceTimersByTimeAsync(0);
   expect(pool.take(shape)).toBe(launched[0]);
-  expect(launched[0]?.ran).toEqual([["bash", "-c", "true"]]);
+  expect(launched[0]?.ran).toEqual([["/bin/bash", "-c", "true"]]);
   const bare = poolOf(1, { canRun: false });
   await vi.advanceTimersByTimeAsync(0);
   expect(bare.readyCount).toBe(1);
