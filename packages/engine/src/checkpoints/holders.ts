@@ -1,4 +1,4 @@
-import { SandboxError, type SandboxId } from "@atoll/protocol";
+import { deadlineAfter, SandboxError, type SandboxId } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import type { FileHolder } from "../guest/messages.ts";
 import { pollUntil } from "../support/poll-until.ts";
@@ -20,7 +20,7 @@ export interface Unsaveable {
 export async function findHolders(channel: GuestChannel, files: readonly string[]): Promise<Unsaveable> {
   const processes = new Map<number, FileHolder>();
   for (const path of files.slice(0, mostFiles)) {
-    const holders = await channel.findHolders(path, AbortSignal.timeout(answerMs));
+    const holders = await channel.findHolders(path, deadlineAfter(answerMs));
     for (const holder of holders) processes.set(holder.pid, holder);
   }
   return { files: [...files], processes: [...processes.values()] };

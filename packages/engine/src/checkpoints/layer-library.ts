@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { access, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
 import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
@@ -138,7 +138,7 @@ export class LayerLibrary {
   /** True if it is here, whole. */
   async has(part: LayerPart): Promise<boolean> {
     try {
-      await this.verify([part], AbortSignal.timeout(readTimeoutMs));
+      await this.verify([part], deadlineAfter(readTimeoutMs));
       return true;
     } catch (error) {
       if (isSandboxError(error, "unrestorable")) return false;

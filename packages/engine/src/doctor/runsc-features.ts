@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { SandboxError } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
 import { run } from "../process/run.ts";
 import { hasErrno } from "../support/errno.ts";
 import { findProgram } from "./find-program.ts";
@@ -67,7 +67,7 @@ async function ask(path: string): Promise<Runsc> {
 }
 
 async function output(path: string, args: string[]): Promise<string> {
-  const signal = AbortSignal.timeout(askTimeoutMs);
+  const signal = deadlineAfter(askTimeoutMs);
   try {
     const { stdout, stderr } = await run(path, args, { signal, timeoutMs: askTimeoutMs });
     // It prints its flags to one or the other, depending on the release.

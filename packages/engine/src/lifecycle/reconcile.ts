@@ -1,5 +1,5 @@
 import { readdir, rm } from "node:fs/promises";
-import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import { ContainerId, deadlineAfter, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
@@ -158,7 +158,7 @@ async function adoptOrFail(
       await removeContainers(context, record.id, "container" in record ? record.container.id : undefined);
       if (!life.deadline.hasPassed) {
         if ("container" in record) await thawMarked(life, record.container);
-        await life.takeOver(AbortSignal.timeout(adoptTimeoutMs));
+        await life.takeOver(deadlineAfter(adoptTimeoutMs));
         life.live(await frozenBytes(context, life.record));
         return { what, done: "adopted", because };
       }

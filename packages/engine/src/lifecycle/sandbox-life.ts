@@ -220,7 +220,7 @@ export class SandboxLife {
   async #start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     const { keeper, startTimeoutMs } = this.#options;
     const { signal, from, base, frozenBytes, proxyPort } = options;
-    const stop = AbortSignal.any([signal, AbortSignal.timeout(startTimeoutMs)]);
+    const stop = AbortSignal.any([signal, timeoutAfter(Promise.resolve(), startTimeoutMs)]);
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
@@ -362,7 +362,7 @@ export class SandboxLife {
   /** Ends whatever is under way and whatever runs. */
   async #clear(because: string): Promise<void> {
     this.#killRequested.abort(new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${because}`));
-    const abandoned = AbortSignal.timeout(abandonStartMs);
+    const abandoned = timeoutAfter(Promise.resolve(), abandonStartMs);
     await Promise.race([this.#starting, once(abandoned, "abort")]);
     if (abandoned.aborted) void this.#starting.then(() => this.#removeContainer()).catch(warn);
     this.dropStreams();

@@ -1,4 +1,5 @@
 import { readdir, readFile } from "node:fs/promises";
+import { deadlineAfter } from "@atoll/protocol";
 import { run } from "../process/run.ts";
 import type { DataLayout } from "../store/layout.ts";
 import { pollUntil } from "../support/poll-until.ts";
@@ -32,7 +33,7 @@ export async function removeStrayMounts(layout: DataLayout): Promise<string[]> {
     .toReversed();
   for (const target of targets) {
     await run("umount", ["--lazy", target], {
-      signal: AbortSignal.timeout(unmountTimeoutMs),
+      signal: deadlineAfter(unmountTimeoutMs),
       timeoutMs: unmountTimeoutMs,
     });
   }

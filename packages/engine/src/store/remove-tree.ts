@@ -1,5 +1,5 @@
 import { rm } from "node:fs/promises";
-import { SandboxError } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
 import { run } from "../process/run.ts";
 import { hasErrno } from "../support/errno.ts";
 
@@ -14,7 +14,7 @@ export async function removeTree(path: string): Promise<void> {
     await rm(path, { recursive: true, force: true });
   } catch (error) {
     if (!hasErrno(error, "ENAMETOOLONG")) throw error;
-    const signal = AbortSignal.timeout(deadlineMs);
+    const signal = deadlineAfter(deadlineMs);
     const { exitCode, stderr } = await run("rm", ["-rf", "--", path], { signal, timeoutMs: deadlineMs });
     if (exitCode !== 0)
       throw new SandboxError("internal", `Cannot remove ${path}`, { cause: error, details: { stderr } });

@@ -1,8 +1,11 @@
+import { deadlineAfter } from "@atoll/protocol";
+
 /** Aborts when so much time has passed since `begin` has resolved. */
 export function timeoutAfter(begin: Promise<unknown>, ms: number): AbortSignal {
   const controller = new AbortController();
   const start = (): void => {
-    setTimeout(() => controller.abort(new Error(`${ms} ms have passed`)), ms).unref();
+    const deadline = deadlineAfter(ms);
+    deadline.addEventListener("abort", () => controller.abort(deadline.reason), { once: true });
   };
   begin.then(start, () => undefined);
   return controller.signal;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { lstat, mkdir, readlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { SandboxError, TemplateName } from "@atoll/protocol";
+import { deadlineAfter, SandboxError, TemplateName } from "@atoll/protocol";
 import { hasErrno } from "../support/errno.ts";
 import { readAllowedEtc } from "./host-etc.ts";
 import { ownEntries } from "./host-skeleton.ts";
@@ -41,7 +41,7 @@ interface SystemTree {
  */
 export async function makeHostTemplate({ templatesDir, hostRoot }: HostTemplateOptions): Promise<Template> {
   // Shared by all who wait for it: nobody's signal ends it.
-  const signal = AbortSignal.timeout(buildTimeoutMs);
+  const signal = deadlineAfter(buildTimeoutMs);
   await mkdir(templatesDir, { recursive: true });
   const { skeleton, trees } = await planHostTemplate({ templatesDir, hostRoot }, signal);
   const manifest: TemplateManifest = {

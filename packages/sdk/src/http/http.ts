@@ -2,7 +2,7 @@ import { httpHeaders, routes, SandboxError, type Route, type RouteName } from "@
 import { z } from "zod";
 import type { Connection } from "../connection-options.ts";
 import { connectionError, errorFromWire, isRefused } from "../errors.ts";
-import { backoffMs, pause } from "./backoff.ts";
+import { backoffMs, later, pause } from "./backoff.ts";
 import { readReply } from "./lenient.ts";
 import { randomKey } from "./random-key.ts";
 
@@ -48,19 +48,22 @@ export class Http {
   async call<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Reply<Name>> {
     const route: Route = routes[name];
     const timeoutMs = "timeoutMs" in input ? input.timeoutMs : this.#connection.requestTimeoutMs;
-    const deadline = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
+    const late = new AbortController();
+    const settle = timeoutMs === undefined ? undefined : later(timeoutMs, () => late.abort());
     try {
-      const text = await this.#send(route, input, anyOf(input.signal, deadline), (response) => response.text());
+      const text = await this.#send(route, input, anyOf(input.signal, late.signal), (response) => response.text());
       if (!(route.reply instanceof z.ZodType)) return undefined as Reply<Name>;
       const from = `${this.#connection.baseUrl}${route.path}`;
       return readReply(route.reply, parseJson(text, from), from) as Reply<Name>;
     } catch (error) {
-      if (deadline?.aborted === true && input.signal?.aborted !== true) {
+      if (late.signal.aborted && input.signal?.aborted !== true) {
         throw new SandboxError("timed_out", `Cannot ${route.method} ${route.path}: no answer in ${timeoutMs} ms`, {
           cause: error,
         });
       }
       throw this.#explained(error, input.signal);
+    } finally {
+      settle?.();
     }
   }
 

@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EgressAnswer, EgressAsk, EgressHandler } from "@atoll/engine";
+import { deadlineAfter } from "@atoll/protocol";
 import { parseAddress } from "./address.ts";
 import type { CompiledPolicy } from "./compile-policy.ts";
 import { connectFirst, type Connected } from "./connect-first.ts";
@@ -68,7 +69,7 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
     onEgress: async (ask) => {
       const waitMs = pace.takeTurn();
       if (waitMs > 0) await delay(waitMs);
-      const signal = AbortSignal.timeout(timeoutMs);
+      const signal = deadlineAfter(timeoutMs);
       const outcome = await attempt(ask, policy(), resolve, signal).catch((error: unknown) => failureOf(error, signal));
       if (!("socket" in outcome)) {
         onDecision({ ...ask, verdict: outcome.verdict, because: outcome.because });

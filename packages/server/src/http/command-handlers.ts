@@ -1,4 +1,4 @@
-import type { CommandLine, CommandResult, StdinAccepted } from "@atoll/protocol";
+import { deadlineAfter, type CommandLine, type CommandResult, type StdinAccepted } from "@atoll/protocol";
 import { assertMayUseTemplate } from "../auth/principal.ts";
 import { commandResult } from "../commands/command-result.ts";
 import type { Command } from "../commands/command.ts";
@@ -22,7 +22,7 @@ export function commandHandlers({ manager, quota }: Parts) {
     getCommand: ({ params }) => manager.command(params.id, params.commandId).info(),
     waitCommand: async ({ params, query, waiting }) => {
       const command = manager.command(params.id, params.commandId);
-      const late = AbortSignal.timeout(query.timeoutMs);
+      const late = deadlineAfter(query.timeoutMs);
       return command.waitEnd(AbortSignal.any([waiting, late])).catch((error: unknown) => {
         if (error !== late.reason) throw error;
         return command.info();

@@ -1,7 +1,7 @@
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Engine, Sandbox } from "@atoll/engine";
-import { SandboxError, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
+import { deadlineAfter, SandboxError, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
 import type { NewEvent } from "../events/event-journal.ts";
@@ -140,7 +140,7 @@ class PreparedCommands {
   async unpack(engine: Engine, id: SandboxId, checkpoint: number): Promise<void> {
     await this.remove();
     const all = join(this.#dir, "all");
-    const signal = AbortSignal.timeout(unpackTimeoutMs);
+    const signal = deadlineAfter(unpackTimeoutMs);
     try {
       await mkdir(all, { recursive: true, mode: 0o700 });
       if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw nothingKept(id, checkpoint);

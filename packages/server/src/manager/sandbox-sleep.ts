@@ -1,5 +1,12 @@
 import type { Engine, PauseResult } from "@atoll/engine";
-import type { CheckpointInfo, SandboxId, SandboxState, SandboxPaused, SandboxResumed } from "@atoll/protocol";
+import {
+  deadlineAfter,
+  type CheckpointInfo,
+  type SandboxId,
+  type SandboxState,
+  type SandboxPaused,
+  type SandboxResumed,
+} from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -123,7 +130,7 @@ export class SandboxSleep {
         throw error;
       });
     if (!memory && proxyPort !== undefined) {
-      await managed.sandbox.startProxy(proxyPort, { signal: AbortSignal.timeout(proxyTimeoutMs) });
+      await managed.sandbox.startProxy(proxyPort, { signal: deadlineAfter(proxyTimeoutMs) });
     }
     await managed.commands.carryOn();
     // A full disk is no reason to tell of a sandbox that runs as if it did not.

@@ -1,4 +1,4 @@
-import { SandboxError } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
 
 const hourMs = 60 * 60_000;
 
@@ -20,7 +20,7 @@ export async function asTransfer<T>(
   signal: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const limit = AbortSignal.timeout(longestTransferMs);
+  const limit = deadlineAfter(longestTransferMs);
   try {
     return await work(AbortSignal.any([signal, limit]));
   } catch (error) {

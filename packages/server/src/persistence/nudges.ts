@@ -1,4 +1,4 @@
-import type { SandboxId, ServerRef } from "@atoll/protocol";
+import { deadlineAfter, type SandboxId, type ServerRef } from "@atoll/protocol";
 
 const patienceMs = 2_000;
 /** Sooner than this after the last one nothing can have changed that the last one did not find. */
@@ -11,7 +11,7 @@ export function sendNudge({ url }: Pick<ServerRef, "url">, id: SandboxId): void 
   fetch(`${url}/leases/${id}/nudge`, {
     method: "POST",
     redirect: "error",
-    signal: AbortSignal.timeout(patienceMs),
+    signal: deadlineAfter(patienceMs),
   })
     .then((answer) => answer.body?.cancel())
     .catch(() => undefined);

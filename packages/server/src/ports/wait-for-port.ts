@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { pollUntil } from "@atoll/engine";
-import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, SandboxError } from "@atoll/protocol";
 
 /** As `Sandbox.dial`. */
 export type Dial<Connection extends Duplex = Duplex> = (
@@ -39,7 +39,7 @@ export interface WaitForPortOptions {
  * `timed_out`, with the signal's reason, or at once when the sandbox has ended.
  */
 export async function waitForPort(dial: Dial, port: number, { timeoutMs, signal }: WaitForPortOptions): Promise<void> {
-  const late = AbortSignal.timeout(timeoutMs);
+  const late = deadlineAfter(timeoutMs);
   const stop = signal === undefined ? late : AbortSignal.any([signal, late]);
   const isOpen = async (): Promise<boolean> => {
     try {

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { deadlineAfter } from "@atoll/protocol";
 import type { Gate } from "../bucket/gate.ts";
 import { readWhole, sendFile } from "../bucket/send-file.ts";
 import type { UploadOptions } from "../object-store.ts";
@@ -74,7 +75,7 @@ async function uploadPieces(call: UploadCall, path: string, options: UploadOptio
     const mark = newMark();
     return await writeIf(call, options.if, mark, (condition) => bucket.compose(sources, name, condition, mark, signal));
   } finally {
-    await Promise.allSettled(made.map((each) => bucket.remove(each, {}, AbortSignal.timeout(removeWithinMs))));
+    await Promise.allSettled(made.map((each) => bucket.remove(each, {}, deadlineAfter(removeWithinMs))));
   }
 }
 

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from "node:crypto";
-import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, SandboxError } from "@atoll/protocol";
 import type { S3Bucket, S3Condition, StoredEntry } from "./s3-bucket.ts";
 import { newSeal } from "./s3-envelope.ts";
 import { matchHeader, type S3Traits } from "./s3-traits.ts";
@@ -24,7 +24,7 @@ export async function learnTraits(bucket: S3Bucket, prefix: string, signal: Abor
     return { etagForm, canCompleteIf, canRemoveIf };
   } finally {
     // What was seen matters more than what is left; and it must go also when the caller has gone.
-    await Promise.allSettled(names.map((name) => bucket.remove(name, {}, AbortSignal.timeout(10_000))));
+    await Promise.allSettled(names.map((name) => bucket.remove(name, {}, deadlineAfter(10_000))));
   }
 }
 
@@ -67,7 +67,7 @@ async function learnComplete(
       const etag = await bucket.uploadPart(name, uploadId, 1, newSeal(), signal);
       return await isRefused(bucket.completeUpload(name, uploadId, [etag], condition, signal));
     } finally {
-      await bucket.abortUpload(name, uploadId, AbortSignal.timeout(10_000)).catch(() => undefined);
+      await bucket.abortUpload(name, uploadId, deadlineAfter(10_000)).catch(() => undefined);
     }
   };
   return (await isKept({ IfNoneMatch: "*" })) && (await isKept({ IfMatch: matchHeader(foreignEtag, form) }));

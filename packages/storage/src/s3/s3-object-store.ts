@@ -1,4 +1,4 @@
-import { isSandboxError } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError } from "@atoll/protocol";
 import { Gate } from "../bucket/gate.ts";
 import {
   absentAsUndefined,
@@ -211,7 +211,7 @@ export class S3ObjectStore implements ObjectStore {
 
   /** One at a time learns for all; what failed to be learnt is tried again by the next who asks. */
   readonly #learn = (signal: AbortSignal): Promise<S3Traits> => {
-    const patience = AbortSignal.timeout(learnWithinMs);
+    const patience = deadlineAfter(learnWithinMs);
     this.#traits ??= learnTraits(this.#bucket, this.#prefix, patience).catch((error: unknown) => {
       this.#traits = undefined;
       throw error;

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, SandboxError } from "@atoll/protocol";
 import type { Gate } from "../bucket/gate.ts";
 import { retried } from "../bucket/retry.ts";
 import { hashFile, openSource, readWhole, sendFile } from "../bucket/send-file.ts";
@@ -68,7 +68,7 @@ async function uploadParts(call: UploadCall, path: string, options: UploadOption
       completeOnce(write, () => bucket.completeUpload(name, uploadId, etags, condition, signal)),
     );
   } catch (error) {
-    await bucket.abortUpload(name, uploadId, AbortSignal.timeout(undoWithinMs)).catch(() => undefined);
+    await bucket.abortUpload(name, uploadId, deadlineAfter(undoWithinMs)).catch(() => undefined);
     throw error;
   }
 }

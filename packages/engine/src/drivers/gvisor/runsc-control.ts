@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
-import { SandboxError, type ContainerId } from "@atoll/protocol";
+import { deadlineAfter, SandboxError, type ContainerId } from "@atoll/protocol";
 import { z } from "zod";
 import { hasErrno } from "../../support/errno.ts";
 
@@ -76,7 +76,7 @@ export class RunscControl {
   }
 
   async #exchange(socket: Socket, method: string): Promise<Answer | undefined> {
-    const signal = AbortSignal.timeout(answerTimeoutMs);
+    const signal = deadlineAfter(answerTimeoutMs);
     try {
       await once(socket, "connect", { signal });
     } catch (error) {

@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { listFiles, readText } from "./repository.ts";
+
+test("no source relies on a deadline that Node may forget", () => {
+  const forgetful = listFiles()
+    .filter((path) => /^packages\/[^/]+\/src\/.*\.ts$/.test(path) && path !== "packages/protocol/src/deadline.ts")
+    .filter((path) =>
+      readText(path)
+        .split("\n")
+        // In an example the reader's own signal is passed on alone.
+        .some((line) => line.includes("AbortSignal.timeout(") && !line.trimStart().startsWith("*")),
+    );
+  expect(forgetful, "use deadlineAfter instead of AbortSignal.timeout").toEqual([]);
+});
