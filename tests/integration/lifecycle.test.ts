@@ -1,11 +1,11 @@
-import { chmod, mkdir, readdir, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Engine } from "@atoll/engine";
 import { actions, type DriverName, type SandboxId } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { hostLeftovers } from "../support/host-leftovers.ts";
-import { openTestEngine, runIn } from "../support/test-engine.ts";
+import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 /** A stand-in for runsc that does as its body says, for failures that the real one cannot be made to have on order. */
@@ -146,6 +146,33 @@ describe("the platform of gVisor", () => {
     const sandbox = await host.engine.create();
     expect((await runIn(sandbox, "echo $((6*7)); exit 3")).output).toBe("42\n");
     await host.dispose();
+  });
+
+  test.for([
+    ["systrap", "ptrace"],
+    ["ptrace", "systrap"],
+  ] as const)("what began under %s goes on so on an engine that prefers %s", async ([first, second]) => {
+    const counter = ["bash", "-c", "i=0; while read x; do echo $((i+=1)); done"];
+    const before = await openTestEngine({ platform: first });
+    const { dataDir } = before;
+    const { id } = await before.engine.create();
+    const counting = await before.engine.get(id).spawn({ argv: counter, stdin: true }, { keep: true });
+    await counting.writeStdin(Buffer.from("x\n"));
+    await new Conversation(counting).until(/1\n/);
+    await before.engine.close();
+    // Taken over while it runs: what it is paused as is known from the container alone.
+    const after = await openTestEngine({ dataDir, platform: second });
+    await after.engine.pause(id);
+    await after.engine.resume(id);
+    const sandbox = after.engine.get(id);
+    const [entry] = sandbox.inherited;
+    const again = sandbox.attach(entry?.id ?? 0, { stdoutBytes: 2, stderrBytes: 0 });
+    await again.writeStdin(Buffer.from("x\n"));
+    expect(await new Conversation(again).until(/\n/)).toBe("2\n");
+    const [{ n } = { n: 0 }] = await after.engine.checkpoints(id);
+    const manifest = join(dataDir, "sandboxes", id, "checkpoints", String(n), "manifest.json");
+    expect(JSON.parse(await readFile(manifest, "utf8"))).toMatchObject({ runtime: { platform: first } });
+    await after.dispose();
   });
 });
 

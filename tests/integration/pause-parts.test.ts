@@ -158,12 +158,15 @@ describe("a machine that lacks something is told what", () => {
     await rm(dataDir, { recursive: true });
   });
 
-  test("the version of runsc, and the guest", async () => {
+  test("the version of runsc, its platform, and the guest", async () => {
     const paused = await makePaused();
     const manifest = CheckpointManifest.parse(JSON.parse(await readFile(paused.manifest, "utf8")));
     const older = { ...manifest, runtime: { ...manifest.runtime, version: "release-20200101.0" } };
     await writeFile(paused.manifest, JSON.stringify(older));
     await expectRefusal(paused.id, /saved by runsc release-20200101\.0, and here is/);
+    const elsewhere = { ...manifest, runtime: { ...manifest.runtime, platform: "kvm" } };
+    await writeFile(paused.manifest, JSON.stringify(elsewhere));
+    await expectRefusal(paused.id, /needs gVisor's platform kvm/);
     await writeFile(paused.manifest, JSON.stringify({ ...manifest, guest: "0123456789abcdef01234567" }));
     await expectRefusal(paused.id, /guest 0123456789abcdef01234567 is not there/);
     await host.engine.kill(paused.id);

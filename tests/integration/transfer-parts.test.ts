@@ -103,6 +103,14 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
     }),
   ],
   [
+    "a platform that this runsc does not have",
+    /needs gVisor's platform kvm/,
+    async (from) => ({
+      ...from,
+      manifest: { ...from.manifest, runtime: { ...from.manifest.runtime, platform: "kvm" } },
+    }),
+  ],
+  [
     "a guest that is not here",
     /guest 0123456789abcdef is not there/,
     async (from) => ({ ...from, manifest: { ...from.manifest, guest: "0123456789abcdef" } }),

@@ -50,7 +50,7 @@ export interface EngineOptions extends ReconcileOptions {
    * How gVisor catches system calls; the best that runsc offers if not given. `systrap` is about twice as fast at them and costs a
    * few percent of a core per sandbox that does nothing; `ptrace` idles for free.
    */
-  platform?: "systrap" | "ptrace";
+  platform?: "systrap" | "ptrace" | undefined;
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
   /** What this machine's processors can do, if not as the kernel tells. */
@@ -277,5 +277,13 @@ async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<
       suggestion: `This runsc offers ${platforms.join(" and ") || "neither of them"}.`,
     });
   }
-  return new GvisorDriver({ runs, guestPath, runscPath: path, runscVersion: version, platform, cpuFeatures });
+  return new GvisorDriver({
+    runs,
+    guestPath,
+    runscPath: path,
+    runscVersion: version,
+    platform,
+    platforms,
+    cpuFeatures,
+  });
 }

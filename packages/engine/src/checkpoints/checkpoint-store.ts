@@ -1,6 +1,7 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
+import type { ImageNeeds } from "../drivers/driver.ts";
 import { writeDurably } from "../store/durable-file.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
@@ -36,17 +37,17 @@ export class CheckpointStore {
     return Math.max(0, ...used) + 1;
   }
 
-  /** Makes an empty directory for an image with this guest in it. */
-  async begin(n: number, guest: string): Promise<void> {
+  /** Makes an empty directory for an image that will need this. */
+  async begin(n: number, needs: ImageNeeds): Promise<void> {
     const target = this.#sandbox.checkpoint(n);
     await this.remove(n);
     await mkdir(target.memoryDir, { recursive: true, mode: 0o700 });
-    await writeDurably(target.guestFile, guest);
+    await writeDurably(target.needsFile, JSON.stringify(needs));
   }
 
-  /** The guest of one that was begun. */
-  async guestOf(n: number): Promise<string> {
-    return readFile(this.#sandbox.checkpoint(n).guestFile, "utf8");
+  /** Of one that was begun. */
+  async needsOf(n: number): Promise<ImageNeeds> {
+    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as ImageNeeds;
   }
 
   /** Rejects with `unrestorable` when there is none, or it is not one of this sandbox. */

@@ -1,5 +1,5 @@
 import type { CheckpointManifest } from "@atoll/protocol";
-import type { LaunchSource } from "../drivers/driver.ts";
+import type { ImageNeeds, LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
@@ -13,15 +13,20 @@ export function filesOf(
   return { frozen: context.layers.directories(layers, template.trees.length) };
 }
 
-/** The memory of checkpoint `n`, on the files of `files`, for a guest that is in it. */
+/** The memory of checkpoint `n`, on the files of `files`, with what it needs. */
 export function withMemory(
   context: EngineContext,
   life: SandboxLife,
   files: LaunchSource,
-  { n, guest }: Pick<CheckpointManifest, "n" | "guest">,
+  n: number,
+  { guest, platform }: ImageNeeds,
 ): LaunchSource {
   const { memoryDir } = life.parts.layout.checkpoint(n);
-  return { ...files, memoryDir, guestLayer: context.layout.guestLayer(guest) };
+  return { ...files, memoryDir, guestLayer: context.layout.guestLayer(guest), platform };
+}
+
+export function needsOf({ guest, runtime }: Pick<CheckpointManifest, "guest" | "runtime">): ImageNeeds {
+  return { guest, platform: runtime.platform };
 }
 
 export function frozenBytesOf({ layers }: Pick<CheckpointManifest, "layers">): number {

@@ -61,9 +61,15 @@ export async function assertMachineFits(
       details: { checkpoint: n, ...details },
     });
   if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
-  if (freezer.runtime.version !== runtime.version) {
-    const here = freezer.runtime.version;
+  if (freezer.version !== runtime.version) {
+    const here = freezer.version;
     throw refuse(`it was saved by runsc ${runtime.version}, and here is ${here}`, { needed: runtime.version, here });
+  }
+  if (!freezer.platforms.includes(runtime.platform)) {
+    throw refuse(`it needs gVisor's platform ${runtime.platform}`, {
+      needed: runtime.platform,
+      here: freezer.platforms,
+    });
   }
   const present = new Set(await context.readCpuFeatures());
   const lacking = cpuFeatures.filter((feature) => !present.has(feature));

@@ -22,6 +22,8 @@ export interface LaunchSource {
   frozen: string[][];
   /** The guest that is in the image; the newest one if absent. */
   guestLayer?: string;
+  /** How the image's system calls are caught; as the driver likes if absent. */
+  platform?: string;
   /** Processes go on from this memory image; without it they are started afresh. */
   memoryDir?: string;
 }
@@ -68,7 +70,9 @@ export interface FrozenContents {
 
 /** Saves running containers. Like its driver it keeps nothing in memory about them. */
 export interface Freezer {
-  readonly runtime: { version: string; platform: string };
+  readonly version: string;
+  /** Of the platforms that an image may need, those that are here. */
+  readonly platforms: readonly string[];
   /** Stops every process where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Not after `save`: it would wake up only to die. Does nothing to a container that is not frozen. */
@@ -78,8 +82,15 @@ export interface Freezer {
   save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void>;
   /** Whether `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */
   findOutcome(ref: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun">;
+  findNeeds(ref: ContainerRef, layout: SandboxLayout): Promise<ImageNeeds>;
+}
+
+/** What the image of a container's memory can only go on with. */
+export interface ImageNeeds {
   /** The name of the guest's layer that the container was started with. */
-  findGuest(ref: ContainerRef, layout: SandboxLayout): Promise<string>;
+  guest: string;
+  /** systrap writes itself into the programs that it runs. */
+  platform: string;
 }
 
 /**

@@ -1,6 +1,13 @@
-import type { LimitName, SandboxEventMessage, SandboxId, SandboxLimits, SandboxUsage } from "@atoll/protocol";
+import {
+  deadlineAfter,
+  type LimitName,
+  type SandboxEventMessage,
+  type SandboxId,
+  type SandboxLimits,
+  type SandboxUsage,
+} from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
-import type { Cgroup } from "./cgroup.ts";
+import type { Cgroup, CgroupUsage } from "./cgroup.ts";
 import { nextDiskDelay } from "./disk-pace.ts";
 import { measureTree } from "./disk-usage.ts";
 
@@ -57,7 +64,7 @@ export class UsageMonitor {
   /** A reading of now. */
   async read(): Promise<SandboxUsage> {
     const { cgroup, channel } = this.#options;
-    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(guestAnswerMs)]);
+    const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
     const [{ memoryBytes, memoryPeakBytes, cpuMs }, processes] = await Promise.all([
       cgroup.usage(),
       channel.countProcesses(signal),
@@ -90,7 +97,7 @@ export class UsageMonitor {
     const usage = await cgroup.usage();
     const isIdle = usage.cpuMs - this.#cpuMsAtLastLook < idleCpuMs;
     this.#cpuMsAtLastLook = usage.cpuMs;
-    await this.lookForOom();
+    await this.#lookForOom(usage);
     if (isIdle) {
       this.#disk.growthPerMs = 0;
       return;
@@ -98,7 +105,7 @@ export class UsageMonitor {
     this.#compare("memory", usage.memoryBytes, limits.memoryBytes);
     await this.#measureDisk();
     await this.#guardDisk();
-    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(guestAnswerMs)]);
+    const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
     this.#compare("processes", await channel.countProcesses(signal), limits.processes);
   }
 
@@ -109,8 +116,12 @@ export class UsageMonitor {
 
   /** Looks now, and tells what it finds. */
   async lookForOom(): Promise<number> {
+    return this.#lookForOom(await this.#options.cgroup.usage());
+  }
+
+  async #lookForOom({ memoryPeakBytes }: CgroupUsage): Promise<number> {
     const { cgroup, limits } = this.#options;
-    const [kills, { memoryPeakBytes }] = await Promise.all([cgroup.oomKills(), cgroup.usage()]);
+    const kills = await cgroup.oomKills();
     if (kills > this.#oomKills) {
       this.#oomKills = kills;
       this.#hit("memory", memoryPeakBytes, limits.memoryBytes, "the kernel killed a process of the sandbox");
@@ -133,7 +144,7 @@ export class UsageMonitor {
   async #guardDisk(): Promise<void> {
     const { limits, channel, onOverrun } = this.#options;
     const { usedBytes } = this.#disk;
-    const signal = AbortSignal.any([this.#stopped.signal, AbortSignal.timeout(guestAnswerMs)]);
+    const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
     if (usedBytes > limits.diskBytes * overrunShare + overrunBytes) {
       this.stop();
       onOverrun(usedBytes);

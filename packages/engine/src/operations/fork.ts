@@ -9,7 +9,7 @@ import {
 } from "@atoll/protocol";
 import { z } from "zod";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
+import { filesOf, frozenBytesOf, needsOf, withMemory } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -133,7 +133,7 @@ async function startCopy(
     await life.deadline.set(options.allowUntil);
     await keeper.begin();
     const own = await inherit(context, parent, life, manifest);
-    const from = withMemory(context, life, filesOf(context, life, own), own);
+    const from = withMemory(context, life, filesOf(context, life, own), own.n, needsOf(own));
     const frozenBytes = frozenBytesOf(own);
     await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });
     return new Sandbox(life);

@@ -1,5 +1,6 @@
 import {
   assertAccepts,
+  deadlineAfter,
   SandboxError,
   type CheckpointManifest,
   type ContainerRef,
@@ -162,7 +163,7 @@ async function wake({ life, freezer, container, killed }: Pause): Promise<void> 
     await life.deadline.allowed(killed);
     try {
       await freezer.thaw(container, life.parts.layout);
-      await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
+      await life.channel.greet(deadlineAfter(guestAnswerMs));
       return;
     } catch (error) {
       killed.throwIfAborted();
@@ -173,7 +174,7 @@ async function wake({ life, freezer, container, killed }: Pause): Promise<void> 
 }
 
 async function begin({ life, freezer, store, container, n }: Pause): Promise<void> {
-  await store.begin(n, await freezer.findGuest(container, life.parts.layout));
+  await store.begin(n, await freezer.findNeeds(container, life.parts.layout));
 }
 
 async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
@@ -181,7 +182,7 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
   const { layout } = life.parts;
   const ended: FileHolder[] = [];
   for (let round = 0; ; round += 1) {
-    await life.channel.prepareCheckpoint(AbortSignal.timeout(guestAnswerMs));
+    await life.channel.prepareCheckpoint(deadlineAfter(guestAnswerMs));
     await step(pause, "prepared");
     await freezer.freeze(container, layout);
     await step(pause, "frozen");
@@ -192,7 +193,7 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
       return ended;
     }
     await freezer.thaw(container, layout);
-    await life.channel.greet(AbortSignal.timeout(guestAnswerMs));
+    await life.channel.greet(deadlineAfter(guestAnswerMs));
     const found = await findHolders(life.channel, files);
     if (!force || round === mostForcedRounds || found.processes.length === 0) throw unsaveable(life.record.id, found);
     await endHolders(life.channel, found);
@@ -252,16 +253,16 @@ export async function finishPause(
   const { context, life, freezer, store, n, parent, clock, killed } = pause;
   const { keeper, layout } = life.parts;
   const { id, driver, template } = life.record;
-  const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
+  const signal = AbortSignal.any([killed, deadlineAfter(sealDeadlineMs)]);
   const isStopped = stopped.then(() => step(pause, "stopped"));
   // Told when we come to it, and not as unhandled before.
   isStopped.catch(() => undefined);
-  const [memory, own, owner, cpuFeatures, guest] = await settleAll([
+  const [memory, own, owner, cpuFeatures, needs] = await settleAll([
     store.sealMemory(n),
     context.layers.freeze(layerId(id, n), layout, signal),
     store.sealOwner(n, context.packer, signal),
     context.readCpuFeatures(),
-    store.guestOf(n),
+    store.needsOf(n),
   ]);
   await step(pause, "layer");
   const layers = [own, ...(await below)];
@@ -274,8 +275,8 @@ export async function finishPause(
     createdAtMs: Date.now(),
     driver,
     template,
-    guest,
-    runtime: freezer.runtime,
+    guest: needs.guest,
+    runtime: { version: freezer.version, platform: needs.platform },
     cpuFeatures,
     memory,
     layers,
@@ -300,13 +301,13 @@ export async function finishPause(
 export async function boundStack(pause: Pause): Promise<LayerPart[]> {
   const { context, life, store, n, killed } = pause;
   const { layers } = pause.ground;
-  const signal = AbortSignal.any([killed, AbortSignal.timeout(sealDeadlineMs)]);
+  const signal = AbortSignal.any([killed, deadlineAfter(sealDeadlineMs)]);
   const at = cheapestMerge(layers);
   const [upper, lower] = at === undefined ? [] : layers.slice(at, at + 2);
   if (at === undefined || upper === undefined || lower === undefined) return layers;
   const { trees } = life.parts.template;
   const frozen = context.layers.directories(layers.slice(at + 2), trees.length);
-  const guestLayer = context.layout.guestLayer(await store.guestOf(n));
+  const guestLayer = context.layout.guestLayer((await store.needsOf(n)).guest);
   const below = trees.map((tree, index) => [
     ...(frozen[index] ?? []),
     ...(index === 0 ? [guestLayer] : []),
@@ -338,10 +339,7 @@ async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPar
     await store.unpublish(n);
     await discardMerged(pause, below);
     await context.layers.thaw(layerId(life.record.id, n), layout);
-    const source = withMemory(context, life, filesOf(context, life, ground), {
-      n,
-      guest: await store.guestOf(n),
-    });
+    const source = withMemory(context, life, filesOf(context, life, ground), n, await store.needsOf(n));
     await life.deadline.allowed(killed);
     const moved = await life.moveTo(newContainerId(), source, {
       signal: killed,

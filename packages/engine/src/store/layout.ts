@@ -160,9 +160,9 @@ export class CheckpointLayout {
     return join(this.dir, "memory");
   }
 
-  /** Names the guest that is in the image, for whoever has to finish the checkpoint. */
-  get guestFile(): string {
-    return join(this.dir, "guest");
+  /** What the image needs, for whoever has to finish the checkpoint. */
+  get needsFile(): string {
+    return join(this.dir, "needs.json");
   }
 
   /** An archive of the sandbox's `ownerDir` at that moment. */

@@ -27,8 +27,13 @@ test("a processor that lacks one of them is refused by name", async () => {
 });
 
 test("runsc is told in the specification, and only then", () => {
-  const options = { rootfs: "/r", hostname: "h", limits: SandboxLimits.parse({}), guest: "g" };
-  expect(ociSpec(options)).toMatchObject({ annotations: { "atoll.guest": "g" } });
+  const options = {
+    rootfs: "/r",
+    hostname: "h",
+    limits: SandboxLimits.parse({}),
+    needs: { guest: "g", platform: "systrap" },
+  };
+  expect(ociSpec(options)).toMatchObject({ annotations: { "atoll.guest": "g", "atoll.platform": "systrap" } });
   expect(JSON.stringify(ociSpec(options))).not.toContain("cpufeatures");
   expect(ociSpec({ ...options, cpuFeatures: ["sse", "sse2"] })).toMatchObject({
     annotations: { "dev.gvisor.internal.cpufeatures": "sse,sse2" },

@@ -1,10 +1,13 @@
-import { constants } from "node:fs";
+import { constants, writevSync } from "node:fs";
 import { open, stat, truncate, type FileHandle } from "node:fs/promises";
 import type { OutputPosition } from "@atoll/engine";
 import { encodeRecordHeader, maxRecordBytes, parseRecord, recordHeaderBytes, type OutputPiece } from "./log-record.ts";
 
 /** Enough for the longest record, so that every read gets at least one. */
 const readBytes = maxRecordBytes + recordHeaderBytes;
+
+/** A piece up to this length is written without waiting: to hand it to another thread takes longer than to write it. */
+const atOnceBytes = 16 * 1024;
 
 /** One file of a command's log: records that follow each other without a gap. */
 export class LogSegment {
@@ -34,7 +37,7 @@ export class LogSegment {
     let written = 0;
     while (written < length) {
       const rest = written === 0 ? buffers : [Buffer.concat(buffers).subarray(written)];
-      written += (await this.#writer.writev(rest, this.fileBytes + written)).bytesWritten;
+      written += await writeAt(this.#writer, rest, length, this.fileBytes + written);
     }
     this.fileBytes += length;
     this.dataBytes += piece.data.byteLength;
@@ -105,4 +108,10 @@ function positionBehind({ stream, at, offset, data }: OutputPiece): OutputPositi
   return stream === "stdout"
     ? { stdoutBytes: ownBytes, stderrBytes: endAt - ownBytes }
     : { stdoutBytes: endAt - ownBytes, stderrBytes: ownBytes };
+}
+
+/** How many bytes of it were written. */
+async function writeAt(file: FileHandle, buffers: Buffer[], length: number, position: number): Promise<number> {
+  if (length <= atOnceBytes) return writevSync(file.fd, buffers, position);
+  return (await file.writev(buffers, position)).bytesWritten;
 }

@@ -32,6 +32,10 @@ export const Config = z.strictObject({
   dataDir: absolutePath.default("/var/lib/atoll").describe("everything that the server keeps"),
   guestPath: absolutePath.default(builtGuest).describe("the guest program, as set-up builds it"),
   runscPath: absolutePath.optional().describe("runsc, where it is not on the PATH"),
+  platform: z
+    .enum(["systrap", "ptrace"])
+    .optional()
+    .describe("how gVisor catches system calls: systrap is faster, ptrace costs nothing while a sandbox is idle"),
   cpuFeatures: z
     .array(z.string().regex(/^[a-z0-9_]+$/, "a feature as in /proc/cpuinfo"))
     .min(1)

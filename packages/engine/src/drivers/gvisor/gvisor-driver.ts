@@ -13,7 +13,10 @@ export interface GvisorDriverOptions {
   guestPath: string;
   runscPath: string;
   runscVersion: string;
-  platform: "systrap" | "ptrace";
+  /** Of containers that do not go on from memory. */
+  platform: string;
+  /** All that this runsc offers. */
+  platforms: readonly string[];
   /** All that sandboxes may see of the processor, if this runsc can hide the rest. */
   cpuFeatures?: readonly string[] | undefined;
 }
@@ -30,16 +33,17 @@ export class GvisorDriver implements Driver {
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
-    const { runs, runscPath, platform, cpuFeatures } = this.#options;
+    const { runs, runscPath, cpuFeatures } = this.#options;
+    const platform = spec.from?.platform ?? this.#options.platform;
     return runs.launch(
       spec,
       (run) => {
-        const guest = basename(runs.guestLayer(spec.from));
+        const needs = { guest: basename(runs.guestLayer(spec.from)), platform };
         const content = ociSpec({
           rootfs: run.rootfs,
           hostname: spec.hostname,
           limits: spec.limits,
-          guest,
+          needs,
           cpuFeatures,
         });
         const memoryDir = spec.from?.memoryDir;

@@ -1,4 +1,5 @@
 import type { SandboxLimits } from "@atoll/protocol";
+import type { ImageNeeds } from "../driver.ts";
 
 /** What root inside may do; the same set as the default of other container engines. Checked by gVisor's kernel, never by the host's. */
 const rootCapabilities = [
@@ -28,18 +29,18 @@ export interface OciSpecOptions {
   rootfs: string;
   hostname: string;
   limits: SandboxLimits;
-  /** Name of the guest's layer. */
-  guest: string;
+  needs: ImageNeeds;
   cpuFeatures?: readonly string[] | undefined;
 }
 
-/** Where the specification says which guest the container has. */
+/** Where the specification says which guest the container has, and how its system calls are caught. */
 export const guestAnnotation = "atoll.guest";
+export const platformAnnotation = "atoll.platform";
 
 /** What runsc hides all other features of the processor for. */
 const featuresAnnotation = "dev.gvisor.internal.cpufeatures";
 
-export function ociSpec({ rootfs, hostname, limits, guest, cpuFeatures }: OciSpecOptions): object {
+export function ociSpec({ rootfs, hostname, limits, needs, cpuFeatures }: OciSpecOptions): object {
   const capabilities = [...rootCapabilities, ...guestCapabilities];
   return {
     ociVersion: "1.0.2",
@@ -55,7 +56,8 @@ export function ociSpec({ rootfs, hostname, limits, guest, cpuFeatures }: OciSpe
     root: { path: rootfs, readonly: false },
     hostname,
     annotations: {
-      [guestAnnotation]: guest,
+      [guestAnnotation]: needs.guest,
+      [platformAnnotation]: needs.platform,
       ...(cpuFeatures === undefined ? {} : { [featuresAnnotation]: cpuFeatures.join(",") }),
     },
     mounts: [

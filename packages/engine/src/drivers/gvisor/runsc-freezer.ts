@@ -1,12 +1,12 @@
 import { readdir, readFile, readlink, stat } from "node:fs/promises";
-import { SandboxError, type ContainerRef } from "@atoll/protocol";
+import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { z } from "zod";
 import { run } from "../../process/run.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
 import { hasErrno } from "../../support/errno.ts";
 import { pollUntil } from "../../support/poll-until.ts";
-import type { Freezer, FrozenContents } from "../driver.ts";
-import { guestAnnotation } from "./oci-spec.ts";
+import type { Freezer, FrozenContents, ImageNeeds } from "../driver.ts";
+import { guestAnnotation, platformAnnotation } from "./oci-spec.ts";
 import { imageName, RunscControl, saveRequest } from "./runsc-control.ts";
 
 const commandTimeoutMs = 30_000;
@@ -30,20 +30,24 @@ const recordOutcome =
 const exitNotAsked = 3;
 
 const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
-const SpecFile = z.object({ annotations: z.object({ [guestAnnotation]: z.string() }) });
+const SpecFile = z.object({
+  annotations: z.object({ [guestAnnotation]: z.string(), [platformAnnotation]: z.string() }),
+});
 
 /** Freezes and saves containers through runsc's socket where it is understood, and otherwise with runsc's own commands, which find the container by its state directory. */
 export class RunscFreezer implements Freezer {
-  readonly runtime: { version: string; platform: string };
+  readonly version: string;
+  readonly platforms: readonly string[];
   #runscPath: string;
   #guestPath: string;
   #saveRequest: string | undefined;
 
-  constructor(options: { runscPath: string; runscVersion: string; platform: string; guestPath: string }) {
+  constructor(options: { runscPath: string; runscVersion: string; platforms: readonly string[]; guestPath: string }) {
     this.#runscPath = options.runscPath;
     this.#guestPath = options.guestPath;
     this.#saveRequest = saveRequest(options.runscVersion);
-    this.runtime = { version: options.runscVersion, platform: options.platform };
+    this.version = options.runscVersion;
+    this.platforms = options.platforms;
   }
 
   async freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
@@ -67,7 +71,7 @@ export class RunscFreezer implements Freezer {
   }
 
   async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
-    const options = { signal: AbortSignal.timeout(saveTimeoutMs), timeoutMs: saveTimeoutMs };
+    const options = { signal: deadlineAfter(saveTimeoutMs), timeoutMs: saveTimeoutMs };
     let exitCode: number | null = exitNotAsked;
     if (this.#saveRequest !== undefined) {
       const { socketPath } = this.#control(ref, layout);
@@ -91,9 +95,9 @@ export class RunscFreezer implements Freezer {
     return files.length > 0 ? "failed" : "not begun";
   }
 
-  async findGuest(ref: ContainerRef, layout: SandboxLayout): Promise<string> {
-    const spec = SpecFile.parse(JSON.parse(await readFile(layout.run(ref.id).specFile, "utf8")));
-    return spec.annotations[guestAnnotation];
+  async findNeeds(ref: ContainerRef, layout: SandboxLayout): Promise<ImageNeeds> {
+    const { annotations } = SpecFile.parse(JSON.parse(await readFile(layout.run(ref.id).specFile, "utf8")));
+    return { guest: annotations[guestAnnotation], platform: annotations[platformAnnotation] };
   }
 
   #control(ref: ContainerRef, layout: SandboxLayout): RunscControl {
@@ -106,7 +110,7 @@ export class RunscFreezer implements Freezer {
 
   async #runsc(ref: ContainerRef, layout: SandboxLayout, word: string): ReturnType<typeof run> {
     const [file = "", ...args] = this.#command(ref, layout, [word]);
-    return run(file, args, { signal: AbortSignal.timeout(commandTimeoutMs), timeoutMs: commandTimeoutMs });
+    return run(file, args, { signal: deadlineAfter(commandTimeoutMs), timeoutMs: commandTimeoutMs });
   }
 }
 
