@@ -1,0 +1,100 @@
+import { copyFile, mkdir, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { cacheRoot } from "../setup/paths.mjs";
+import { run, tail } from "../setup/run.mjs";
+import { downloadPackage, presentPackage } from "./packages.mjs";
+
+/** What the machine's devices and file systems need. What these stand on is found in the modules themselves. */
+const wanted = ["virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "crc32c_generic", "ext4", "overlay"];
+
+/** @typedef {{ image: string, modules: string[] }} Kernel paths; the modules in the order in which they are loaded */
+
+/**
+ * Debian's kernel, taken out of its package: nothing of it is installed on the host.
+ *
+ * @param {import("../setup/report.mjs").Report} report
+ * @returns {Promise<Kernel>}
+ */
+export async function fetchKernel(report) {
+  const name = await presentPackage("linux-image-amd64", /Depends: (linux-image-\S+)/);
+  const cache = join(cacheRoot(), "vm");
+  const directory = join(cache, name);
+  const found = await openKernel(directory);
+  if (found !== undefined) return found;
+  return report.step(`Fetching ${name}`, async () => {
+    await mkdir(cache, { recursive: true });
+    const draft = await mkdtemp(join(cache, "draft-"));
+    try {
+      await downloadPackage(name, draft);
+      await unpackKernel(draft);
+      // Another run may have been first.
+      await rename(join(draft, "kernel"), directory).catch((error) => {
+        if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
+      });
+    } finally {
+      await rm(draft, { recursive: true, force: true });
+    }
+    const kernel = await openKernel(directory);
+    if (kernel === undefined) throw new Error(`Cannot find the kernel in ${directory}`);
+    return kernel;
+  });
+}
+
+/**
+ * @param {string} directory
+ * @returns {Promise<Kernel | undefined>}
+ */
+async function openKernel(directory) {
+  const names = await readdir(join(directory, "modules")).catch(() => undefined);
+  if (names === undefined) return undefined;
+  return {
+    image: join(directory, "vmlinuz"),
+    modules: names.toSorted().map((name) => join(directory, "modules", name)),
+  };
+}
+
+/** @param {string} draft the directory of the package */
+async function unpackKernel(draft) {
+  const files = await readdir(draft);
+  const archive = files.find((name) => name.endsWith(".deb"));
+  if (archive === undefined) throw new Error(`There is no package in ${draft}`);
+  const tree = join(draft, "tree");
+  const { exitCode, output } = await run("dpkg-deb", ["-x", join(draft, archive), tree]);
+  if (exitCode !== 0) throw new Error(`Cannot unpack ${archive}:\n${tail(output)}`);
+  await mkdir(join(draft, "kernel", "modules"), { recursive: true });
+  const images = await readdir(join(tree, "boot"));
+  const image = images.find((name) => name.startsWith("vmlinuz-"));
+  if (image === undefined) throw new Error(`There is no kernel in ${archive}`);
+  await rename(join(tree, "boot", image), join(draft, "kernel", "vmlinuz"));
+  for (const [index, path] of (await inLoadOrder(join(tree, "lib", "modules"))).entries()) {
+    const name = `${String(index).padStart(2, "0")}-${basename(path)}`;
+    await copyFile(path, join(draft, "kernel", "modules", name));
+  }
+}
+
+/**
+ * @param {string} directory
+ * @returns {Promise<string[]>} each module behind those that it names in its own `depends`
+ */
+async function inLoadOrder(directory) {
+  const files = await readdir(directory, { recursive: true });
+  const paths = new Map(files.filter((path) => path.endsWith(".ko")).map((path) => [moduleName(path), path]));
+  /** @type {Set<string>} */
+  const ordered = new Set();
+  /** @param {string} name */
+  const visit = async (name) => {
+    const path = paths.get(name);
+    if (path === undefined) throw new Error(`The kernel has no module ${name}`);
+    const full = join(directory, path);
+    const depends = /\0depends=([^\0]*)\0/.exec(await readFile(full, "latin1"))?.[1] ?? "";
+    for (const needed of depends.split(",").filter((word) => word !== "")) await visit(needed);
+    ordered.add(full);
+  };
+  for (const name of wanted) await visit(name);
+  return [...ordered];
+}
+
+/** @param {string} path */
+function moduleName(path) {
+  return basename(path, ".ko").replaceAll("-", "_");
+}

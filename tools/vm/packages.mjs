@@ -1,0 +1,66 @@
+import { existsSync } from "node:fs";
+import { run, tail } from "../setup/run.mjs";
+
+/** Programs that the machine is made and run with, and the packages they come in. */
+const programs = {
+  "/usr/bin/busybox": "busybox-static",
+  "/usr/bin/dpkg-deb": "dpkg",
+  "/usr/bin/qemu-system-x86_64": "qemu-system-x86",
+  "/usr/sbin/mke2fs": "e2fsprogs",
+};
+
+/** Another apt on the machine, such as unattended upgrades, is waited for. */
+const patience = ["-o", "DPkg::Lock::Timeout=300"];
+const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" };
+
+/**
+ * Installs what is missing; nothing when all is there. Packages stay: they are the machine's.
+ *
+ * @param {import("../setup/report.mjs").Report} report
+ */
+export async function installPrograms(report) {
+  const missing = Object.entries(programs).filter(([path]) => !existsSync(path));
+  if (missing.length === 0) return;
+  const names = missing.map(([, name]) => name);
+  const args = ["install", "--yes", "-q", "--no-install-recommends", ...patience, ...names];
+  await report.step(`Installing ${names.join(", ")}`, () => withFreshLists(() => run("apt-get", args, { env })));
+}
+
+/**
+ * Fetches a package and installs nothing.
+ *
+ * @param {string} name
+ * @param {string} directory
+ */
+export async function downloadPackage(name, directory) {
+  await withFreshLists(() => run("apt-get", ["download", "-q", name], { cwd: directory, env }));
+}
+
+/**
+ * The package that a package of no content of its own stands for at present.
+ *
+ * @param {string} name
+ * @param {RegExp} pattern
+ * @returns {Promise<string>}
+ */
+export async function presentPackage(name, pattern) {
+  const { stdout } = await withFreshLists(async () => {
+    const result = await run("apt-cache", ["depends", name], { env });
+    return { ...result, exitCode: pattern.test(result.stdout) ? result.exitCode : 1 };
+  });
+  return pattern.exec(stdout)?.[1] ?? name;
+}
+
+/**
+ * The package lists may be old, or not there at all: then the work is done again with new ones.
+ *
+ * @param {() => Promise<import("../setup/run.mjs").RunResult>} work
+ */
+async function withFreshLists(work) {
+  const first = await work();
+  if (first.exitCode === 0) return first;
+  await run("apt-get", ["update", "-q"], { env });
+  const second = await work();
+  if (second.exitCode !== 0) throw new Error(`Cannot get packages through apt:\n${tail(second.output)}`);
+  return second;
+}
