@@ -16,8 +16,13 @@ import { installPrograms } from "./vm/packages.mjs";
 /** Emulated, the tests take about ten times as long as on the host. */
 const deadlineMs = 90 * 60_000;
 
-/** Whatever makes, reads or waits for groups. */
-const tested = ["cgroups", "limits", "deadline"].map((name) => `tests/integration/${name}.test.ts`);
+/** Whatever makes, reads or waits for groups, and a look at what they leave behind. */
+const tested = [
+  "tests/integration/cgroups.test.ts",
+  "tests/integration/limits.test.ts",
+  "tests/integration/deadline.test.ts",
+  "tests/aftermath/nothing-left.test.ts",
+];
 
 /** @typedef {import("./test-summary.mjs").Summary} Summary */
 
@@ -25,7 +30,7 @@ const tested = ["cgroups", "limits", "deadline"].map((name) => `tests/integratio
 function sessionScript(args) {
   const files = args.some((arg) => arg.endsWith(".test.ts")) ? [] : tested;
   const reporter = fileURLToPath(new URL("test-reporter.mjs", import.meta.url));
-  const vitest = ["run", "--project", "integration", "--reporter=verbose", `--reporter=${reporter}`, ...files, ...args];
+  const vitest = ["run", "--reporter=verbose", `--reporter=${reporter}`, ...files, ...args];
   const settings = {
     PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     HOME: process.env["HOME"] ?? "/root",
@@ -40,6 +45,7 @@ function sessionScript(args) {
   const environment = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
   const program = [process.execPath, join(repositoryRoot, "node_modules", "vitest", "vitest.mjs"), ...vitest];
   return [
+    'echo "Linux $(uname -r) with cgroup v2: $(cat /sys/fs/cgroup/cgroup.controllers)"',
     `mkdir -p ${dataDir}/tmp`,
     `cd ${quoted(repositoryRoot)}`,
     ["env", "-i", ...environment, ...program].map(quoted).join(" "),
@@ -77,7 +83,9 @@ async function main() {
   const report = createReport({ isQuiet: false });
   await installPrograms(report);
   const kernel = await fetchKernel(report);
-  report.say("Booting the machine: the first test starts in about a minute");
+  report.say(
+    "Booting the machine. Everything in it is emulated: the first test starts after a minute or two, and all take about half an hour",
+  );
   const args = process.argv.slice(2);
   const session = {
     script: sessionScript(args),

@@ -1,16 +1,15 @@
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rename, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { cacheRoot } from "../setup/paths.mjs";
-import { run, tail } from "../setup/run.mjs";
-import { downloadPackage, presentPackage } from "./packages.mjs";
+import { presentPackage, unpackPackage } from "./packages.mjs";
 
 /** What the machine's devices and file systems need. What these stand on is found in the modules themselves. */
 const wanted = ["virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "crc32c_generic", "ext4", "overlay"];
 
-/** @typedef {{ image: string, modules: string[] }} Kernel paths; the modules in the order in which they are loaded */
+/** @typedef {{ image: string, busybox: string, modules: string[] }} Kernel paths; the modules in the order in which they are loaded */
 
 /**
- * Debian's kernel, taken out of its package: nothing of it is installed on the host.
+ * Debian's kernel, and a static program to start with, taken out of their packages: nothing of them is installed on the host.
  *
  * @param {import("../setup/report.mjs").Report} report
  * @returns {Promise<Kernel>}
@@ -25,10 +24,11 @@ export async function fetchKernel(report) {
     await mkdir(cache, { recursive: true });
     const draft = await mkdtemp(join(cache, "draft-"));
     try {
-      await downloadPackage(name, draft);
-      await unpackKernel(draft);
+      await unpackPackage(name, join(draft, "kernel"));
+      await unpackPackage("busybox-static", join(draft, "busybox"));
+      await gather(draft, join(draft, "gathered"));
       // Another run may have been first.
-      await rename(join(draft, "kernel"), directory).catch((error) => {
+      await rename(join(draft, "gathered"), directory).catch((error) => {
         if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
       });
     } finally {
@@ -49,26 +49,26 @@ async function openKernel(directory) {
   if (names === undefined) return undefined;
   return {
     image: join(directory, "vmlinuz"),
+    busybox: join(directory, "busybox"),
     modules: names.toSorted().map((name) => join(directory, "modules", name)),
   };
 }
 
-/** @param {string} draft the directory of the package */
-async function unpackKernel(draft) {
-  const files = await readdir(draft);
-  const archive = files.find((name) => name.endsWith(".deb"));
-  if (archive === undefined) throw new Error(`There is no package in ${draft}`);
-  const tree = join(draft, "tree");
-  const { exitCode, output } = await run("dpkg-deb", ["-x", join(draft, archive), tree]);
-  if (exitCode !== 0) throw new Error(`Cannot unpack ${archive}:\n${tail(output)}`);
-  await mkdir(join(draft, "kernel", "modules"), { recursive: true });
+/**
+ * @param {string} draft with what was unpacked
+ * @param {string} target
+ */
+async function gather(draft, target) {
+  await mkdir(join(target, "modules"), { recursive: true });
+  const tree = join(draft, "kernel");
   const images = await readdir(join(tree, "boot"));
   const image = images.find((name) => name.startsWith("vmlinuz-"));
-  if (image === undefined) throw new Error(`There is no kernel in ${archive}`);
-  await rename(join(tree, "boot", image), join(draft, "kernel", "vmlinuz"));
+  if (image === undefined) throw new Error("The package of the kernel has no kernel in it");
+  await copyFile(join(tree, "boot", image), join(target, "vmlinuz"));
+  await copyFile(join(draft, "busybox", "bin", "busybox"), join(target, "busybox"));
   for (const [index, path] of (await inLoadOrder(join(tree, "lib", "modules"))).entries()) {
     const name = `${String(index).padStart(2, "0")}-${basename(path)}`;
-    await copyFile(path, join(draft, "kernel", "modules", name));
+    await copyFile(path, join(target, "modules", name));
   }
 }
 

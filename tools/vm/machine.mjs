@@ -39,7 +39,7 @@ export async function runInMachine(kernel, session, collect) {
     // The end of the first program would be a panic.
     const end = "\nsync\necho o > /proc/sysrq-trigger\nwhile :; do read -r line; done\n";
     await writeFile(join(exchange, "session"), `${session.script}${end}`);
-    await packInitramfs(directory, kernel.modules);
+    await packInitramfs(directory, kernel);
     await makeDisk(join(directory, "disk"));
     await boot(directory, kernel.image, session);
     return await collect(exchange);
@@ -50,17 +50,17 @@ export async function runInMachine(kernel, session, collect) {
 
 /**
  * @param {string} directory
- * @param {readonly string[]} modules
+ * @param {import("./kernel.mjs").Kernel} kernel
  */
-async function packInitramfs(directory, modules) {
+async function packInitramfs(directory, { busybox, modules }) {
   const root = join(directory, "initramfs");
   await mkdir(join(root, "bin"), { recursive: true });
   await mkdir(join(root, "modules"));
   await copyFile(fileURLToPath(new URL("init.sh", import.meta.url)), join(root, "init"));
   await chmod(join(root, "init"), 0o755);
-  await copyFile("/usr/bin/busybox", join(root, "bin", "busybox"));
+  await copyFile(busybox, join(root, "bin", "busybox"));
   for (const path of modules) await copyFile(path, join(root, "modules", basename(path)));
-  await runOrThrow("sh", ["-c", 'cd "$1" && find . | busybox cpio -o -H newc > "$1.cpio"', "sh", root]);
+  await runOrThrow("sh", ["-c", 'cd "$1" && find . | bin/busybox cpio -o -H newc > "$1.cpio"', "sh", root]);
 }
 
 /** @param {string} path */
@@ -95,8 +95,9 @@ async function boot(directory, image, { kernelArguments, deadlineMs, signal }) {
     ["-virtfs", `local,path=${join(directory, "exchange")},mount_tag=exchange,${share}`],
   ].flat();
   const timeout = AbortSignal.timeout(deadlineMs);
-  // Behind whatever else runs on this host. In a group of its own: an interrupt of the terminal reaches it through us only.
-  const child = spawn("nice", ["-n", "10", "qemu-system-x86_64", ...args], {
+  signal.throwIfAborted();
+  // Gone with us, also when we are killed; behind whatever else runs on this host. In a group of its own: an interrupt of the terminal reaches it through us only.
+  const child = spawn("setpriv", ["--pdeathsig", "KILL", "nice", "-n", "10", "qemu-system-x86_64", ...args], {
     stdio: ["ignore", "inherit", "inherit"],
     detached: true,
   });

@@ -1,9 +1,10 @@
 import { existsSync } from "node:fs";
+import { mkdir, readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 
 /** Programs that the machine is made and run with, and the packages they come in. */
 const programs = {
-  "/usr/bin/busybox": "busybox-static",
   "/usr/bin/dpkg-deb": "dpkg",
   "/usr/bin/qemu-system-x86_64": "qemu-system-x86",
   "/usr/sbin/mke2fs": "e2fsprogs",
@@ -27,13 +28,19 @@ export async function installPrograms(report) {
 }
 
 /**
- * Fetches a package and installs nothing.
+ * Unpacks what is in a package, and installs nothing.
  *
  * @param {string} name
- * @param {string} directory
+ * @param {string} directory a new one
  */
-export async function downloadPackage(name, directory) {
-  await withFreshLists(() => run("apt-get", ["download", "-q", name], { cwd: directory, env }));
+export async function unpackPackage(name, directory) {
+  const archives = `${directory}.archives`;
+  await mkdir(archives, { recursive: true });
+  await withFreshLists(() => run("apt-get", ["download", "-q", name], { cwd: archives, env }));
+  for (const archive of await readdir(archives)) {
+    const { exitCode, output } = await run("dpkg-deb", ["-x", join(archives, archive), directory]);
+    if (exitCode !== 0) throw new Error(`Cannot unpack ${archive}:\n${tail(output)}`);
+  }
 }
 
 /**
