@@ -3,11 +3,14 @@ import { defineConfig } from "vitest/config";
 /** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
 const conditions = ["source", "node", "development|production"];
 
+/** How many times as long as usual things may take: an emulated machine has reason to be slow. */
+const patience = Number(process.env["ATOLL_TEST_PATIENCE"] ?? 1);
+
 /** Deadlines find what hangs. They say nothing about speed, and a busy machine must not reach them. */
 const deadlines = {
-  testTimeout: 300_000,
-  hookTimeout: 300_000,
-  expect: { poll: { timeout: 120_000 } },
+  testTimeout: 300_000 * patience,
+  hookTimeout: 300_000 * patience,
+  expect: { poll: { timeout: 120_000 * patience } },
 } as const;
 
 /** Real sandboxes share two cores and one host: more workers would only wait for each other. */

@@ -39,6 +39,7 @@ function sessionScript(args) {
     CI: "1",
     NO_COLOR: "1",
     ATOLL_TEST_CGROUPS: "2",
+    ATOLL_TEST_PATIENCE: "10",
     ATOLL_TEST_ROOT: `${dataDir}/test`,
     ATOLL_TEST_SUMMARY: `${exchangeDir}/summary.json`,
   };

@@ -12,10 +12,13 @@ export interface TestEngine {
   dispose(): Promise<void>;
 }
 
+/** A sandbox that does not come to life fails its test. One that is slow to, on a slow machine, does not. */
+const startTimeoutMs = 30_000 * Number(process.env["ATOLL_TEST_PATIENCE"] ?? 1);
+
 export async function openTestEngine(options: Partial<EngineOptions> = {}): Promise<TestEngine> {
   const dataDir = options.dataDir ?? (await makeDataDir());
   bringHostScan(dataDir);
-  const engine = await Engine.open({ guestPath: guestBinaryPath(), ...options, dataDir });
+  const engine = await Engine.open({ guestPath: guestBinaryPath(), startTimeoutMs, ...options, dataDir });
   return {
     engine,
     dataDir,

@@ -97,7 +97,7 @@ async function boot(directory, image, { kernelArguments, deadlineMs, signal }) {
   const timeout = AbortSignal.timeout(deadlineMs);
   signal.throwIfAborted();
   // Gone with us, also when we are killed; behind whatever else runs on this host. In a group of its own: an interrupt of the terminal reaches it through us only.
-  const child = spawn("setpriv", ["--pdeathsig", "KILL", "nice", "-n", "10", "qemu-system-x86_64", ...args], {
+  const child = spawn("/usr/bin/setpriv", ["--pdeathsig", "KILL", "nice", "-n", "10", "qemu-system-x86_64", ...args], {
     stdio: ["ignore", "inherit", "inherit"],
     detached: true,
   });

@@ -7,6 +7,7 @@ import { run, tail } from "../setup/run.mjs";
 const programs = {
   "/usr/bin/dpkg-deb": "dpkg",
   "/usr/bin/qemu-system-x86_64": "qemu-system-x86",
+  "/usr/bin/setpriv": "util-linux",
   "/usr/sbin/mke2fs": "e2fsprogs",
 };
 
