@@ -20,6 +20,7 @@ static const struct {
 } tools[] = {
     {"stat", 1, tool_stat},   {"list", 2, tool_list},     {"read", 3, tool_read},     {"write", 3, tool_write},
     {"mkdir", 3, tool_mkdir}, {"rename", 3, tool_rename}, {"remove", 2, tool_remove}, {"watch", 2, tool_watch},
+    {"nodes", 2, tool_nodes}, {"mknodes", 2, tool_mknodes},
 };
 
 static uint8_t records[RECORDS_SIZE];

@@ -12,6 +12,9 @@
 /* Descriptor on which a tool tells init what to remove if it does not come to its own end; see undo.h. */
 #define TOOL_UNDO_FD 3
 
+/* Of a name in an entry. */
+#define TOOL_NAME_MOST 8000
+
 /* `argv[0]` is the tool's name. */
 int tool_main(int argc, char **argv);
 
@@ -23,6 +26,8 @@ int tool_mkdir(char **arguments);
 int tool_rename(char **arguments);
 int tool_remove(char **arguments);
 int tool_watch(char **arguments);
+int tool_nodes(char **arguments);
+int tool_mknodes(char **arguments);
 
 /* Prints one line on stderr and returns `error`. */
 __attribute__((format(printf, 2, 3))) int tool_fail(int error, const char *what, ...);

@@ -1,7 +1,10 @@
-/* stat and list: files as entries. */
+/* stat, list and nodes: files as entries. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +14,7 @@
 #include "wire.h"
 
 /* No path of a tree that is deeper can be given back to the kernel in one piece. */
-#define NAME_MOST 8000
+#define NAME_MOST TOOL_NAME_MOST
 #define ENTRY_FIXED (1 + 4 * 4 + 8 * 3)
 
 static char type_of(mode_t mode) {
@@ -74,18 +77,36 @@ int tool_stat(char **arguments) {
 struct listing {
     struct level *level;
     int64_t depth, here;
+    /* Of pipes and sockets alone, as far down as names can be told; how many there were. */
+    bool only_nodes;
+    size_t nodes;
     char path[NAME_MOST + 1];
 };
 
+/* Tells of a pipe or a socket and of nothing else. 0 or an errno. */
+static int tell_node(struct listing *l, const struct walk_entry *entry, size_t length, struct stat *info) {
+    if (entry->type != DT_DIR && entry->type != DT_FIFO && entry->type != DT_SOCK && entry->type != DT_UNKNOWN)
+        return ENOTDIR;
+    if (fstatat(l->level->fd, entry->name, info, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno;
+    if (S_ISFIFO(info->st_mode) || S_ISSOCK(info->st_mode)) {
+        put_entry(info, l->path, length, "", 0);
+        l->nodes++;
+    }
+    return 0;
+}
+
 /* Tells one entry and goes into it if it is a directory. One that cannot be read, or goes away meanwhile, has no contents. */
-static int list_entry(struct listing *l, const char *name) {
+static int list_entry(struct listing *l, const struct walk_entry *entry) {
     struct level *level = l->level;
     struct stat info;
+    const char *name = entry->name;
     size_t length = level->path_length + strlen(name);
     if (length + 1 > NAME_MOST)
-        return ENAMETOOLONG;
+        return l->only_nodes ? 0 : ENAMETOOLONG;
     memcpy(l->path + level->path_length, name, length - level->path_length);
-    if (tell(level->fd, name, l->path, length, &info) != 0 || !S_ISDIR(info.st_mode) || l->here >= l->depth)
+    int error = l->only_nodes ? tell_node(l, entry, length, &info) : tell(level->fd, name, l->path, length, &info);
+    if (error != 0 || !S_ISDIR(info.st_mode) || l->here >= l->depth)
         return 0;
     struct level *below = walk_into(level, level->fd, name, false);
     if (below == NULL)
@@ -102,7 +123,7 @@ static int list_tree(struct listing *l) {
     while (error == 0 && l->level != NULL) {
         struct walk_entry entry;
         if (walk_next(l->level, &entry) > 0) {
-            error = list_entry(l, entry.name);
+            error = list_entry(l, &entry);
         } else {
             l->level = walk_out(l->level);
             l->here--;
@@ -126,4 +147,75 @@ int tool_list(char **arguments) {
     int written = record_flush();
     error = error != 0 ? error : written;
     return error == 0 ? 0 : tool_fail(error, "list %s", path);
+}
+
+static bool has_changed_since(int root, const char *directory, int64_t changed) {
+    struct stat info;
+    return fstatat(root, directory, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (int64_t)info.st_ctim.tv_sec * 1000000000 + info.st_ctim.tv_nsec != changed;
+}
+
+/* What is no directory, or none any more, has nothing in it; nor has one that was changed last at `changed`. 0 or an errno. */
+static int nodes_in(struct listing *l, int root, const char *directory, int64_t changed, bool is_synced) {
+    struct stat info;
+    size_t length = strlen(directory);
+    if (length + 1 > NAME_MOST || !has_changed_since(root, directory, changed))
+        return 0;
+    l->level = walk_into(NULL, root, directory, false);
+    if (l->level == NULL)
+        return errno == EMFILE || errno == ENOMEM ? errno : 0;
+    memcpy(l->path, directory, length);
+    l->path[length] = '/';
+    l->level->path_length = strcmp(directory, ".") == 0 ? 0 : length + 1;
+    l->here = 1;
+    l->nodes = 0;
+    int error = list_tree(l);
+    if (error != 0 || l->nodes == 0 || !is_synced || fstatat(root, directory, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return error;
+    /* gVisor notes the change of a directory that got a pipe in memory; a time that is set is told to the host, even if it is the same. */
+    const struct timespec times[2] = {info.st_atim, info.st_mtim};
+    return utimensat(root, directory, times, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+/* The next of what to look at: a time, a space and a path, ended by NUL. 1, 0 at the end, -1 with errno. */
+static int next_directory(char **line, size_t *room, const char **directory, int64_t *changed) {
+    if (getdelim(line, room, 0, stdin) <= 0)
+        return 0;
+    char *space = strchr(*line, ' ');
+    if (space != NULL)
+        *space = 0;
+    if (space == NULL || !tool_number(*line, 10, changed)) {
+        errno = EBADMSG;
+        return -1;
+    }
+    *directory = space + 1;
+    return 1;
+}
+
+int tool_nodes(char **arguments) {
+    static struct listing listing;
+    const char *path = arguments[0], *where = arguments[1];
+    bool is_below = strcmp(where, "below") == 0, is_synced = strcmp(where, "synced") == 0;
+    const char *directory;
+    char *line = NULL;
+    size_t room = 0;
+    int64_t changed;
+    int more = 0;
+    if (!is_below && !is_synced && strcmp(where, "in") != 0)
+        return tool_fail(EINVAL, "list nodes %s", where);
+    walk_allow_depth();
+    int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return tool_fail(errno, "list nodes of %s", path);
+    listing.only_nodes = true;
+    listing.depth = is_below ? INT64_MAX : 1;
+    int error = is_below ? nodes_in(&listing, root, ".", INT64_MIN, false) : 0;
+    while (error == 0 && !is_below && (more = next_directory(&line, &room, &directory, &changed)) > 0)
+        error = nodes_in(&listing, root, directory, changed, is_synced);
+    if (more < 0)
+        error = errno;
+    free(line);
+    int written = record_flush();
+    error = error != 0 ? error : written;
+    return error == 0 ? 0 : tool_fail(error, "list nodes of %s", path);
 }

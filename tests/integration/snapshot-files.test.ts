@@ -22,7 +22,7 @@ afterAll(async () => {
   await other?.dispose();
 });
 
-/** Everything that a filesystem keeps, made inside as root. gVisor has pipes and sockets in memory only, and no attributes. */
+/** Everything that a filesystem keeps, made inside as root. gVisor sets no attributes. */
 const make = (driver: DriverName): string => `
 set -e
 mkdir kinds && cd kinds
@@ -39,9 +39,9 @@ python3 - ${driver} <<'END'
 import os, socket, sys
 with open("sparse", "wb") as f:
     f.write(b"begin"); f.seek(64 << 20); f.write(b"end")
+os.mkfifo("pipe", 0o640)
+socket.socket(socket.AF_UNIX).bind("socket")
 if sys.argv[1] == "local":
-    os.mkfifo("pipe", 0o640)
-    socket.socket(socket.AF_UNIX).bind("socket")
     os.setxattr("file", "user.note", bytes(range(256)))
     os.setxattr("deep", "user.empty", b"")
 END
@@ -85,6 +85,8 @@ describe.each<DriverName>(["gvisor", "local"])("files under driver %s", (driver)
     const copy = await other.engine.create({ driver }, { files });
     expect(await seen(copy)).toBe(before);
     expect(before).toContain("./file|f|4751|1000|33|5|2|");
+    expect(before).toContain("./pipe|p|640|0|0|");
+    expect(before).toContain("./socket|s|755|0|0|");
     await Promise.all([sandbox.kill(), copy.kill()]);
   });
 

@@ -1,4 +1,5 @@
 import type { ContainerId, ContainerRef, DriverName, SandboxLimits } from "@atoll/protocol";
+import type { NodesOrder, NodesPlace } from "../guest/guest-nodes.ts";
 import type { FifoPaths } from "../guest/transport.ts";
 import type { Cgroup } from "../limits/cgroup.ts";
 import type { CheckpointLayout, SandboxLayout } from "../store/layout.ts";
@@ -26,6 +27,8 @@ export interface LaunchSource {
   platform?: string;
   /** Processes go on from this memory image; without it they are started afresh. */
   memoryDir?: string;
+  /** Made by the guest before anything else runs. */
+  nodes?: Promise<NodesOrder[]>;
 }
 
 export interface DriverLaunchOptions {
@@ -108,6 +111,11 @@ export interface Driver {
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container>;
   /** The container of a dead server, or undefined if it does not run any more. */
   adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined>;
+  /**
+   * Directories inside, without the `/` before them, among them every one with a pipe or a socket that the container has in memory only. Absent: all of its files are on disk, and pipes and sockets that are
+   * found there can be used.
+   */
+  findDirectories?(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]>;
   /** Stops every process of a container where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Does nothing to a container that is not frozen. */

@@ -1,8 +1,7 @@
-import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { SandboxError } from "@atoll/protocol";
 import type { GuestChannel } from "./channel.ts";
-import { fileError } from "./errno.ts";
-import type { GuestProcess } from "./guest-process.ts";
-import { parseEntry, parseEvent, readRecords, RecordCutOff, type FileEntry, type WatchEvent } from "./tool-records.ts";
+import { parseEntry, parseEvent, type FileEntry, type WatchEvent } from "./tool-records.ts";
+import { badAnswer, ToolRun } from "./tool-run.ts";
 import { MalformedPayload } from "./wire.ts";
 
 export interface FileOptions {
@@ -10,8 +9,6 @@ export interface FileOptions {
   user?: string;
   signal?: AbortSignal;
 }
-
-const maxMessageBytes = 4096;
 
 /** Of a whole listing, which is held in memory; an entry counts as its record and what the host needs to keep it. */
 const maxListingBytes = 64 * 1024 * 1024;
@@ -112,7 +109,7 @@ export class GuestFiles {
       throw error;
     }
     await tool.finish(`write ${path}`);
-    if (!isWhole) throw violation(new MalformedPayload(`All is well with ${path}, and not all of it was taken`));
+    if (!isWhole) throw badAnswer(new MalformedPayload(`All is well with ${path}, and not all of it was taken`));
   }
 
   mkdir(path: string, options: FileOptions & { mode?: number; parents?: boolean } = {}): Promise<void> {
@@ -175,77 +172,8 @@ export class GuestFiles {
     // A home that is not there must not stand in the way of a path that does not begin in it.
     const paths = argv.slice(1, argv[0] === "rename" ? 3 : 2);
     const cwd = paths.every((path) => path.startsWith("/")) ? "/" : "";
-    const process = await this.#channel().spawn(
-      { argv, env: {}, cwd, user: options.user ?? "user", stdin, graceMs: 0, windowBytes: 256 * 1024, tool: true },
-      options.signal === undefined ? {} : { signal: options.signal },
-    );
-    return new ToolRun(process);
-  }
-}
-
-/** One run of a tool: its exit code is an errno, its stderr one line for people. */
-class ToolRun {
-  readonly process: GuestProcess;
-  #message = "";
-  #listening: Promise<void> = Promise.resolve();
-
-  constructor(process: GuestProcess) {
-    this.process = process;
-  }
-
-  hear(data: Buffer): void {
-    if (this.#message.length < maxMessageBytes) this.#message += data.toString("utf8");
-  }
-
-  /** For a tool that has nothing to say on stdout. */
-  listen(): void {
-    this.#listening = (async () => {
-      for await (const { stream, data } of this.process) if (stream === "stderr") this.hear(data);
-    })();
-    this.#listening.catch(() => undefined);
-  }
-
-  /** False when the tool does not listen any more: its end says why. */
-  async feed(data: Uint8Array): Promise<boolean> {
-    try {
-      await this.process.writeStdin(data);
-      return true;
-    } catch (error) {
-      if (isSandboxError(error, "invalid_state")) return false;
-      throw error;
-    }
-  }
-
-  /** What the tool tells, to its end, which has to be a good one. A reader that stops early ends the tool. */
-  async *records(asked: string): AsyncGenerator<Buffer, void, void> {
-    try {
-      yield* readRecords(this.#stdout());
-    } catch (error) {
-      if (error instanceof RecordCutOff) await this.finish(asked);
-      throw error instanceof MalformedPayload ? violation(error) : error;
-    } finally {
-      await this.process.kill("SIGKILL");
-    }
-    await this.finish(asked);
-  }
-
-  async *#stdout(): AsyncGenerator<{ data: Buffer }, void, void> {
-    for await (const event of this.process) {
-      if (event.stream === "stdout") yield event;
-      else this.hear(event.data);
-    }
-  }
-
-  async finish(asked: string): Promise<void> {
-    const exit = await this.process.wait();
-    await this.#listening;
-    if (exit.exitCode === 0) return;
-    const details = { message: this.#message.trim() };
-    if (exit.exitCode !== null) throw fileError(exit.exitCode, asked, details);
-    if (exit.signal === "SIGXFSZ") {
-      throw new SandboxError("no_space", `Cannot ${asked}: the sandbox's disk quota is used up`, { details });
-    }
-    throw new SandboxError("file_error", `Cannot ${asked}: the operation was ended by ${exit.signal}`, { details });
+    const { user = "user", signal } = options;
+    return ToolRun.start(this.#channel(), argv, { user, cwd, stdin, ...(signal === undefined ? {} : { signal }) });
   }
 }
 
@@ -253,12 +181,8 @@ function parsed<T>(parse: () => T): T {
   try {
     return parse();
   } catch (cause) {
-    throw cause instanceof MalformedPayload ? violation(cause) : cause;
+    throw cause instanceof MalformedPayload ? badAnswer(cause) : cause;
   }
-}
-
-function violation(cause: MalformedPayload): SandboxError {
-  return new SandboxError("guest_violation", `Cannot use the guest's answer: ${cause.message}`, { cause });
 }
 
 async function* pieces(

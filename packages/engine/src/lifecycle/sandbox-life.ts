@@ -3,6 +3,7 @@ import { SandboxError, type ContainerId, type EndReason, type SandboxRecord, typ
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
+import { makeNodes } from "../guest/guest-nodes.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
@@ -254,15 +255,15 @@ export class SandboxLife {
     return container;
   }
 
-  /** Says hello to the guest of a new container; to one that was restored also where it is now. */
+  /** Says hello to the guest of a new container; to one that was restored also where it is now, to others what they lack. */
   async #greet(container: Container, from: LaunchSource | undefined, signal: AbortSignal): Promise<void> {
     await this.#openChannel(container, { isFirstHost: true, signal });
     if (from?.memoryDir !== undefined) await this.channel.tellRestored(this.record.id, signal);
+    for (const order of (await from?.nodes) ?? []) await makeNodes(this.channel, order, signal);
   }
 
   #late(): SandboxError {
-    const { startTimeoutMs } = this.#options;
-    const what = `Cannot start sandbox ${this.record.id}: no answer within ${startTimeoutMs} ms`;
+    const what = `Cannot start sandbox ${this.record.id}: no answer within ${this.#options.startTimeoutMs} ms`;
     return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
   }
 

@@ -7,6 +7,7 @@ import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { Sandbox } from "../sandbox.ts";
 import { layFiles, type FilesSource } from "../snapshots/lay-files.ts";
+import { withNodes } from "../snapshots/nodes-in-layers.ts";
 import { hasErrno, noSpace } from "../support/errno.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { newRecord } from "./new-record.ts";
@@ -86,7 +87,8 @@ async function beginWith(
 ): Promise<Pick<StartOptions, "from" | "frozenBytes">> {
   await intent;
   const layers = await life.inTurn((killed) => layFiles(context, life, files, AbortSignal.any([signal, killed])));
-  return { from: filesOf(context, life, { layers }), frozenBytes: frozenBytesOf({ layers }) };
+  const from = withNodes(context, life, filesOf(context, life, { layers }), signal);
+  return { from, frozenBytes: frozenBytesOf({ layers }) };
 }
 
 /** A full disk is something that a caller can act on; everything else stays what it is. */

@@ -6,10 +6,12 @@ import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { mergeLayers } from "../checkpoints/merge-layers.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
+import type { Nodes } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
+import { findNodesInMemory, findUnchangedNodes, placeNodes } from "./nodes-in-memory.ts";
 import { whileFrozen } from "./while-frozen.ts";
 
 /** Per tree of a template, a directory as overlayfs mounts it. */
@@ -24,7 +26,7 @@ export interface FilesCopy {
 
 /**
  * Copies what a sandbox wrote over its template, all of one moment, into one layer below `scratch`. A running sandbox stands still while its own layer is
- * copied; those below it do not change.
+ * copied; those below it do not change. The pipes and sockets that it has in memory only can be listed while it runs and not while it stands still: those count that were there before and after it, unchanged.
  */
 export async function copyFiles(
   context: EngineContext,
@@ -42,7 +44,9 @@ export async function copyFiles(
   const flat = new Flattening(context, template, scratch, signal);
   await flat.prepare();
   let frozenMs = 0;
+  let nodes: Nodes = [];
   if (record.state === "running") {
+    const before = await findNodesInMemory(life, record.container, signal);
     await whileFrozen(life, record.container, killed, async () => {
       const startMs = performance.now();
       await context.atStep("snapshot: frozen", record.id);
@@ -50,8 +54,10 @@ export async function copyFiles(
       frozenMs = performance.now() - startMs;
     });
     await context.atStep("snapshot: copied", record.id);
+    nodes = await findUnchangedNodes(life, before, signal);
   } else await flat.begin(top, below);
   for (const [index, layer] of below.entries()) await flat.add(layer, below.slice(index + 1));
+  await placeNodes(context.guestPath, { template, uppers: flat.uppers, nodes }, signal);
   return { dir: flat.dir, frozenMs };
 }
 
@@ -93,6 +99,10 @@ export class Flattening {
     return join(this.#scratch, String(this.#round));
   }
 
+  get uppers(): string[] {
+    return this.#template.trees.map((_, tree) => this.#target(tree));
+  }
+
   /** What `begin` needs. Apart from it, for those who hurry then. */
   async prepare(): Promise<void> {
     await mkdir(this.#nothing, { mode: 0o700 });
@@ -110,7 +120,7 @@ export class Flattening {
 
   async add(lower: Layer, below: readonly Layer[]): Promise<void> {
     const before = this.dir;
-    const upper = this.#template.trees.map((_, tree) => this.#target(tree));
+    const upper = this.uppers;
     this.#round += 1;
     await this.#makeRoom();
     await this.#merge(upper, lower, below);

@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
+import type { NodesPlace } from "../../guest/guest-nodes.ts";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
 import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
@@ -72,6 +73,10 @@ export class GvisorDriver implements Driver {
 
   adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined> {
     return this.#options.runs.adopt(ref, layout);
+  }
+
+  findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
+    return this.freezer.findDirectories(ref, layout);
   }
 
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void> {

@@ -1,6 +1,9 @@
+import { readlinkSync, statSync } from "node:fs";
 import { readdir, readFile, readlink, stat } from "node:fs/promises";
+import { setImmediate } from "node:timers/promises";
 import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { z } from "zod";
+import type { NodesPlace } from "../../guest/guest-nodes.ts";
 import { run } from "../../process/run.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
 import { hasErrno } from "../../support/errno.ts";
@@ -70,6 +73,23 @@ export class RunscFreezer implements Freezer {
     return { unsaveable, memoryBytes };
   }
 
+  /**
+   * A directory that gVisor remembers a pipe or a socket for is one that it has open for as long as that is there. When it was given one it noted the time of the change, which the host has not seen: so where both know the
+   * same time there is none.
+   */
+  async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
+    const { sandbox } = await readState(ref, layout);
+    const fdDir = `/proc/${sandbox.pid}/fd`;
+    const found = new Map<string, NodesPlace>();
+    for (const [index, fd] of (await readdir(fdDir)).entries()) {
+      // A sandbox may have any number, and others wait.
+      if (index % 256 === 255) await setImmediate();
+      const place = placeOf(`${fdDir}/${fd}`);
+      if (place !== undefined) found.set(place.path.toString("latin1"), place);
+    }
+    return [...found.values()];
+  }
+
   async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
     const options = { signal: deadlineAfter(saveTimeoutMs), timeoutMs: saveTimeoutMs };
     let exitCode: number | null = exitNotAsked;
@@ -134,6 +154,21 @@ async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<Open
     const path = paths[index];
     return path === undefined ? [] : [{ fd, path }];
   });
+}
+
+/** Undefined for what is no directory of the root. Without the way to a thread and back, which takes longer than all else: there may be thousands. */
+function placeOf(fd: string): NodesPlace | undefined {
+  try {
+    const path = readlinkSync(fd, { encoding: "buffer" });
+    if (!`${path.toString("latin1")}/`.startsWith(`${rootInside}/`)) return undefined;
+    const stats = statSync(fd, { bigint: true });
+    if (!stats.isDirectory()) return undefined;
+    return { path: path.subarray(rootInside.length + 1), emptyAtNs: stats.ctimeNs };
+  } catch (error) {
+    // The kernel does not tell a path of more than 4 KiB.
+    if (hasErrno(error, "ENAMETOOLONG")) return undefined;
+    return gone(error);
+  }
 }
 
 async function findUnsaveable(ref: ContainerRef, rootfs: string, files: readonly OpenFile[]): Promise<string[]> {

@@ -1,0 +1,63 @@
+import { constants } from "node:os";
+import { SandboxError } from "@atoll/protocol";
+import type { LaunchSource } from "../drivers/driver.ts";
+import type { EngineContext } from "../engine-context.ts";
+import { NodeList, type NodesOrder } from "../guest/guest-nodes.ts";
+import { readRecords } from "../guest/tool-records.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { startHostProcess } from "../process/host-process.ts";
+import { settleAll } from "../support/settle-all.ts";
+import type { Template } from "../templates/template.ts";
+
+const lookTimeoutMs = 10 * 60_000;
+
+/** Files to start from, with the pipes and sockets that have to be made inside before it runs. They are looked for while it starts: in the layers, and in what it wrote already. */
+export function withNodes(
+  context: EngineContext,
+  life: SandboxLife,
+  files: LaunchSource,
+  signal: AbortSignal,
+): LaunchSource {
+  const { driver, layout, template } = life.parts;
+  if (driver.findDirectories === undefined) return files;
+  const layers = template.trees.map((_, tree) => [...(files.frozen[tree] ?? []), layout.layer(tree).upper]);
+  const nodes = findNodesInLayers(context.guestPath, template, layers, signal);
+  // Whoever waits gets the error, and a start that fails first need not.
+  nodes.catch(() => undefined);
+  return { ...files, nodes };
+}
+
+/** The pipes and sockets in layers, per tree the directories, to be made anew by a sandbox that sees those of the host and cannot use them. */
+async function findNodesInLayers(
+  guestPath: string,
+  template: Template,
+  layers: readonly (readonly string[])[],
+  signal: AbortSignal,
+): Promise<NodesOrder[]> {
+  return settleAll(
+    template.trees.map(async ({ at }, tree): Promise<NodesOrder> => {
+      const list = new NodeList(`use the pipes and sockets for ${at}`);
+      for (const dir of layers[tree] ?? []) await look(guestPath, dir, list, signal);
+      return { at, nodes: list.nodes };
+    }),
+  );
+}
+
+async function look(guestPath: string, dir: string, list: NodeList, signal: AbortSignal): Promise<void> {
+  const child = await startHostProcess(guestPath, ["tool", "nodes", dir, "below"], {
+    signal,
+    timeoutMs: lookTimeoutMs,
+    stderr: "ignore",
+    graceMs: 0,
+  });
+  try {
+    for await (const record of readRecords(child)) list.add(record);
+  } finally {
+    await child.kill("SIGKILL");
+  }
+  const { exitCode } = await child.wait();
+  signal.throwIfAborted();
+  // A sandbox that has written nothing yet has no directory for it.
+  if (exitCode === 0 || exitCode === constants.errno.ENOENT) return;
+  throw new SandboxError("storage_failed", "Cannot look for pipes and sockets in a layer", { details: { exitCode } });
+}

@@ -1,0 +1,99 @@
+import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
+import { listNodes, type Nodes } from "../guest/guest-nodes.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { run } from "../process/run.ts";
+import { settleAll } from "../support/settle-all.ts";
+import type { Template } from "../templates/template.ts";
+
+/** Root inside can stop the tool that lists them. */
+const listTimeoutMs = 30_000;
+const placeTimeoutMs = 60_000;
+
+/** In an entry with its length before it: type, mode, owner, group, links, size, inode and time come before the length of the name and the name. */
+const nameLengthOffset = 4 + 1 + 4 * 4 + 3 * 8;
+const nameOffset = nameLengthOffset + 4;
+
+/**
+ * The pipes and sockets that a running sandbox has in memory only, with names that begin at its root. The directories that they are in are on disk when they were listed, as those see them. None for a driver that has
+ * everything on disk.
+ */
+export async function findNodesInMemory(
+  life: SandboxLife,
+  container: ContainerRef,
+  signal: AbortSignal,
+): Promise<Nodes> {
+  const { driver, layout } = life.parts;
+  const found = (await driver.findDirectories?.(container, layout)) ?? [];
+  const places = found.map(({ path, ...rest }) => ({ path: path.byteLength === 0 ? Buffer.from(".") : path, ...rest }));
+  return listNodes(life.channel, { at: "/", places, where: "synced" }, timely(signal));
+}
+
+/** Those of `before` that are there, each as it was. */
+export async function findUnchangedNodes(life: SandboxLife, before: Nodes, signal: AbortSignal): Promise<Nodes> {
+  const directories = new Set(before.map((node) => directoryOf(nameOf(node))));
+  const places = [...directories].map((name) => ({ path: Buffer.from(name, "latin1") }));
+  const now = await listNodes(life.channel, { at: "/", places, where: "in" }, timely(signal));
+  const present = new Set(now.map((node) => node.toString("latin1")));
+  return before.filter((node) => present.has(node.toString("latin1")));
+}
+
+function timely(signal: AbortSignal): AbortSignal {
+  return AbortSignal.any([signal, deadlineAfter(listTimeoutMs)]);
+}
+
+/**
+ * Makes them in directories of the host that nobody else writes to, one for each tree of the template, where nothing else is in their place. Rejects with `storage_failed`.
+ */
+export async function placeNodes(
+  guestPath: string,
+  { template, uppers, nodes }: { template: Template; uppers: readonly string[]; nodes: Nodes },
+  signal: AbortSignal,
+): Promise<void> {
+  const perTree: Buffer[][] = template.trees.map(() => []);
+  for (const node of nodes) {
+    const path = `/${nameOf(node)}`;
+    // The last one that it lies in is mounted over those before.
+    const tree = template.trees.findLastIndex(({ at }) => at === "/" || path.startsWith(`${at}/`));
+    const at = template.trees[tree]?.at ?? "/";
+    perTree[tree]?.push(renamed(node, path.slice(at === "/" ? 1 : at.length + 1)));
+  }
+  await settleAll(
+    uppers.map(async (upper, tree) => {
+      const input = Buffer.concat(perTree[tree] ?? []);
+      if (input.byteLength === 0) return;
+      const words = ["tool", "mknodes", upper, "missing"];
+      const { exitCode, stderr } = await run(guestPath, words, { input, signal, timeoutMs: placeTimeoutMs });
+      if (exitCode === 0) return;
+      throw new SandboxError("storage_failed", `Cannot put pipes and sockets into a layer: ${stderr.trim()}`);
+    }),
+  );
+}
+
+/** Names may be any bytes: this keeps them all. */
+function nameOf(node: Buffer): string {
+  if (node.byteLength < nameOffset) throw malformed();
+  const end = nameOffset + node.readUInt32LE(nameLengthOffset);
+  if (end > node.byteLength) throw malformed();
+  return node.toString("latin1", nameOffset, end);
+}
+
+function directoryOf(name: string): string {
+  const slash = name.lastIndexOf("/");
+  return slash < 0 ? "." : name.slice(0, slash);
+}
+
+function renamed(node: Buffer, name: string): Buffer {
+  const shorter = nameOf(node).length - name.length;
+  const bytes = Buffer.concat([
+    node.subarray(0, nameOffset),
+    Buffer.from(name, "latin1"),
+    node.subarray(nameOffset + name.length + shorter),
+  ]);
+  bytes.writeUInt32LE(node.readUInt32LE(0) - shorter, 0);
+  bytes.writeUInt32LE(name.length, nameLengthOffset);
+  return bytes;
+}
+
+function malformed(): SandboxError {
+  return new SandboxError("guest_violation", "Cannot use the guest's answer: it is no list of pipes and sockets");
+}
