@@ -1,5 +1,5 @@
 import type { Sandbox } from "@atoll/engine";
-import { takeTurns, type Benchmark, type Comparison } from "../benchmark.ts";
+import { takeSeries, takeTurns, type Benchmark, type Comparison } from "../benchmark.ts";
 import { withIdlePair } from "../idle-pair.ts";
 import type { Lab } from "../lab.ts";
 import type { RawBundle } from "../raw-runsc.ts";
@@ -30,13 +30,14 @@ export const execConcurrent: Benchmark = {
 };
 
 function measure(lab: Lab, rounds: number, count: number): ReturnType<Comparison["run"]> {
-  return withIdlePair(lab, async ({ sandbox, bundle }) => {
-    const samples = await takeTurns(lab, rounds, {
-      ours: () => timeAll(lab, count, () => execOurs(sandbox)),
-      rival: () => timeAll(lab, count, () => execRival(lab, bundle)),
-    });
-    return { ...samples, checks: [] };
-  });
+  return takeSeries(rounds, (part) =>
+    withIdlePair(lab, ({ sandbox, bundle }) =>
+      takeTurns(lab, part, {
+        ours: () => timeAll(lab, count, () => execOurs(sandbox)),
+        rival: () => timeAll(lab, count, () => execRival(lab, bundle)),
+      }),
+    ),
+  ).then((samples) => ({ ...samples, checks: [] }));
 }
 
 async function timeAll(lab: Lab, count: number, runOne: () => Promise<void>): Promise<number> {

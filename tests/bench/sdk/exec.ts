@@ -1,5 +1,5 @@
 import { Atoll, Sandbox } from "@atoll/sdk";
-import { takeTurns, type Comparison } from "../benchmark.ts";
+import { takeSeries, takeTurns, type Comparison } from "../benchmark.ts";
 import { startIdleRival } from "../idle-pair.ts";
 import { ServerProcess } from "../server/server-process.ts";
 
@@ -14,15 +14,17 @@ export const exec: Comparison = {
   async run(lab, rounds) {
     await using server = await ServerProcess.start({ dir: `${lab.dir}/server` });
     await using client = new Atoll({ baseUrl: server.url, apiKey: server.key });
-    await using sandbox = await Sandbox.create({ client });
-    await using bundle = await startIdleRival(lab);
-    const samples = await takeTurns(lab, rounds, {
-      ours: () => lab.until(timeRun(sandbox), "end of true"),
-      rival: () =>
-        lab.until(
-          timed(() => bundle.exec(["/bin/bash", "-c", "true"], lab.rival.user)),
-          "end of runsc exec",
-        ),
+    const samples = await takeSeries(rounds, async (part) => {
+      await using sandbox = await Sandbox.create({ client });
+      await using bundle = await startIdleRival(lab);
+      return await takeTurns(lab, part, {
+        ours: () => lab.until(timeRun(sandbox), "end of true"),
+        rival: () =>
+          lab.until(
+            timed(() => bundle.exec(["/bin/bash", "-c", "true"], lab.rival.user)),
+            "end of runsc exec",
+          ),
+      });
     });
     return { ...samples, checks: [] };
   },

@@ -1,3 +1,4 @@
+import type { Writable } from "node:stream";
 import {
   ClientMessage,
   SandboxError,
@@ -17,6 +18,7 @@ import type { Channel, ChannelLink, ChannelSources } from "./channel.ts";
 import { openEvents } from "./events-channel.ts";
 import { FollowChannel } from "./follow-channel.ts";
 import { decodeBinary } from "./frames.ts";
+import { GatheredWrites } from "./gathered-writes.ts";
 import { openWatch } from "./watch-channel.ts";
 
 export interface ConnectionOptions {
@@ -42,6 +44,7 @@ type OpenMessage = Extract<ClientMessage, { type: "follow" | "watch" | "events" 
 /** One client: its greeting, its channels and its heartbeat. Whatever ends it, commands go on. */
 export class Connection {
   #socket: WebSocket;
+  #writes: GatheredWrites;
   #options: ConnectionOptions;
   #credentials: Credentials | undefined;
   #holder: string | undefined;
@@ -51,8 +54,10 @@ export class Connection {
   #helloTimer: NodeJS.Timeout;
   #heartbeat: NodeJS.Timeout;
 
-  constructor(socket: WebSocket, options: ConnectionOptions) {
+  /** `stream`: what the socket writes to. */
+  constructor(socket: WebSocket, stream: Writable, options: ConnectionOptions) {
     this.#socket = socket;
+    this.#writes = new GatheredWrites(stream);
     this.#options = options;
     this.#helloTimer = setTimeout(() => {
       this.#refuse(new SandboxError("timed_out", "Cannot go on: no hello came in time"));
@@ -230,6 +235,7 @@ export class Connection {
     signal.throwIfAborted();
     await new Promise<void>((resolve, reject) => {
       const isFull = this.#socket.bufferedAmount > bufferedBytes;
+      this.#writes.gather();
       this.#socket.send(data, (error) => {
         if (error !== undefined && error !== null) reject(error);
         else resolve();

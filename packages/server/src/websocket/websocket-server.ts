@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { websocketProtocol } from "@atoll/protocol";
-import { WebSocketServer } from "ws";
+import { WebSocketServer, type WebSocket } from "ws";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { Connection, type ConnectionOptions } from "./connection.ts";
 
@@ -40,7 +40,7 @@ export class WebSockets {
     if (pathname !== websocketProtocol.path) return false;
     if (this.#options.stopping.aborted) refuse(socket, "503 Service Unavailable");
     else if (!this.#isAllowed(request)) refuse(socket, "403 Forbidden");
-    else this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#accept(webSocket));
+    else this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#accept(webSocket, socket));
     return true;
   }
 
@@ -49,9 +49,9 @@ export class WebSockets {
     return headers.origin === undefined || this.#options.corsOrigins.includes(headers.origin);
   }
 
-  #accept(webSocket: ConstructorParameters<typeof Connection>[0]): void {
+  #accept(webSocket: WebSocket, stream: Duplex): void {
     const { metrics, maxChannels = 1_000 } = this.#options;
-    const connection = new Connection(webSocket, { ...this.#options, serverId: this.#serverId, maxChannels });
+    const connection = new Connection(webSocket, stream, { ...this.#options, serverId: this.#serverId, maxChannels });
     this.#connections.add(connection);
     metrics.websocket(1);
     webSocket.once("close", () => {
