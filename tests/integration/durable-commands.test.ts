@@ -105,6 +105,10 @@ describe("input", () => {
     expect(await command.closeStdin({ offset: 11 })).toBe(11);
     expect(await commandResult(command)).toMatchObject({ stdout: "hello world", command: { stdinBytes: 11 } });
     expect(await command.closeStdin()).toBe(11);
+    // What was taken can be sent again by whoever did not hear of it, more cannot.
+    expect(await command.writeStdin(Buffer.from("o world"), { offset: 4 })).toBe(11);
+    const more = command.writeStdin(Buffer.from("o world!"), { offset: 4 });
+    await expect(more).rejects.toMatchObject({ code: "invalid_state" });
     await expect(command.writeStdin(Buffer.from("x"))).rejects.toMatchObject({ code: "invalid_state" });
   });
 

@@ -131,8 +131,14 @@ export class Command {
     return this.info();
   }
 
-  /** Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, a gap is `invalid_argument`. */
+  /** Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, also after the end; a gap is `invalid_argument`. */
   async writeStdin(data: Uint8Array, options: InputOptions = {}): Promise<number> {
+    const { writer, offset } = options;
+    if (!this.isRunning && offset !== undefined) {
+      // Whoever did not hear that it was taken sends it again, and the command may have ended with it.
+      const accepted = this.nextOffset(writer);
+      if (offset + data.byteLength <= accepted) return accepted;
+    }
     return this.#openInput("write to").write(data, options);
   }
 
