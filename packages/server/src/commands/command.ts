@@ -47,6 +47,8 @@ export class Command {
   #inputBell = new Bell();
   /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
   #letGo = new AbortController();
+  /** Everybody who keeps account of the command knows of its end. */
+  #isOver: boolean;
   /** Set when this server goes: nobody here learns the end any more. */
   #detachedBecause: Error | undefined;
   #kept: Promise<void> = Promise.resolve();
@@ -55,6 +57,7 @@ export class Command {
   constructor(options: CommandOptions) {
     this.#options = options;
     this.#stored = options.stored;
+    this.#isOver = options.stored.state !== "running";
     if (typeof options.log !== "function") this.#log = options.log;
   }
 
@@ -124,7 +127,7 @@ export class Command {
 
   /** Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server goes before. */
   async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
-    while (this.isRunning) {
+    while (!this.#isOver) {
       if (this.#detachedBecause !== undefined) throw this.#detachedBecause;
       await this.#bell.wait(signal);
     }
@@ -264,6 +267,7 @@ export class Command {
     try {
       await this.#openLog.complete();
     } finally {
+      this.#isOver = true;
       this.#bell.ring();
       this.#options.onEnd(this);
     }
