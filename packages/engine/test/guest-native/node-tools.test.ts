@@ -15,11 +15,10 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { parseEntry, readRecords, type FileEntry } from "../../src/guest/tool-records.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
-import type { StreamLog } from "./guest-stream-log.ts";
 import { NativeGuest, ownUser } from "./native-guest.ts";
+import { entries, outcome, tool } from "./run-tool.ts";
 
 beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 
@@ -33,32 +32,6 @@ beforeEach(() => {
 afterEach(() => {
   rmSync(dir, { recursive: true, force: true });
 });
-
-async function tool(guest: NativeGuest, argv: string[], input?: Buffer | string): Promise<StreamLog> {
-  const id = guest.spawn(argv, { tool: true, stdin: input !== undefined });
-  guest.stream(id);
-  if (input !== undefined) await guest.feed(id, Buffer.from(input));
-  return guest.finish(id);
-}
-
-/** The exit code, which is an errno. */
-async function outcome(
-  guest: NativeGuest,
-  argv: string[],
-  input?: Buffer | string,
-): Promise<number | null | undefined> {
-  return (await tool(guest, argv, input)).exit?.exitCode;
-}
-
-async function entries(log: StreamLog): Promise<FileEntry[]> {
-  const found: FileEntry[] = [];
-  for await (const record of readRecords(chunks(log.stdout))) found.push(parseEntry(record));
-  return found;
-}
-
-async function* chunks(data: Buffer): AsyncGenerator<{ data: Buffer }, void, void> {
-  yield { data };
-}
 
 describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
   const never = -(2n ** 63n);

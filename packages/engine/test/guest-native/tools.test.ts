@@ -15,10 +15,9 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { parseEntry, readRecords, type FileEntry } from "../../src/guest/tool-records.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
-import type { StreamLog } from "./guest-stream-log.ts";
 import { NativeGuest, ownUser } from "./native-guest.ts";
+import { entries, outcome, tool } from "./run-tool.ts";
 
 beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 
@@ -42,32 +41,6 @@ beforeEach(() => {
 afterEach(() => {
   rmSync(dir, { recursive: true, force: true });
 });
-
-async function tool(guest: NativeGuest, argv: string[], input?: Buffer | string): Promise<StreamLog> {
-  const id = guest.spawn(argv, { tool: true, stdin: input !== undefined });
-  guest.stream(id);
-  if (input !== undefined) await guest.feed(id, Buffer.from(input));
-  return guest.finish(id);
-}
-
-/** The exit code, which is an errno. */
-async function outcome(
-  guest: NativeGuest,
-  argv: string[],
-  input?: Buffer | string,
-): Promise<number | null | undefined> {
-  return (await tool(guest, argv, input)).exit?.exitCode;
-}
-
-async function entries(log: StreamLog): Promise<FileEntry[]> {
-  const found: FileEntry[] = [];
-  for await (const record of readRecords(chunks(log.stdout))) found.push(parseEntry(record));
-  return found;
-}
-
-async function* chunks(data: Buffer): AsyncGenerator<{ data: Buffer }, void, void> {
-  yield { data };
-}
 
 describe("stat and list", { timeout: testTimeoutMs }, () => {
   test("an entry says what the file is, and a link is not followed", async () => {
