@@ -48,8 +48,9 @@ export interface Trial extends Description {
 export type Benchmark = Comparison | Trial;
 
 /**
- * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before and is not counted:
- * page cache and lazily made things are warm for both. A round of two turns begins while others are quiet, if they ever are.
+ * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before and is not counted: page cache and lazily made things are warm for both.
+ * Every turn begins on a machine that has been quiet for a moment, if others ever are: after an idle moment everything takes longer, and a turn right after the other side's
+ * would be spared that.
  */
 export async function takeTurns(
   lab: Lab,
@@ -60,11 +61,12 @@ export async function takeTurns(
   await sides.ours();
   await sides.rival();
   for (let round = 1; round <= rounds; round++) {
-    lab.signal.throwIfAborted();
-    await lab.quiet.wait();
     lab.progress.tell(`round ${round} of ${rounds}`);
-    samples.ours.push(await sides.ours());
-    samples.rival.push(await sides.rival());
+    for (const side of ["ours", "rival"] as const) {
+      lab.signal.throwIfAborted();
+      await lab.quiet.wait();
+      samples[side].push(await sides[side]());
+    }
   }
   return samples;
 }

@@ -28,7 +28,8 @@ describe("a terminal into gVisor", () => {
   test("takes Ctrl-C inside, where it ends what runs in the foreground and not the shell", async () => {
     await using terminal = new Terminal(server, ["shell", "-e", "PS1=here> ", "-e", "PROMPT_COMMAND=", id]);
     await terminal.shows(/[>#$] ?$/);
-    terminal.type("echo slee''ping; sleep 1000\r");
+    // It is said by the very process that is to be ended, so it is in the foreground by then.
+    terminal.type("sh -c 'echo slee\"\"ping; exec sleep 1000'\r");
     await terminal.shows("sleeping");
     terminal.type("\u0003");
     terminal.type("echo status $?\r");

@@ -2,7 +2,6 @@ import { once } from "node:events";
 import type { Atoll } from "@atoll/sdk";
 import type { Environment } from "./environment.ts";
 import { exitCodes } from "./exit-code.ts";
-import { httpFetch } from "./http-fetch.ts";
 import { Interruption, type EndingSignal } from "./interruption.ts";
 import { Progress } from "./output/progress.ts";
 import { styleFor, type Style } from "./output/style.ts";
@@ -101,8 +100,7 @@ export class Cli {
     const { url, key } = await this.settings();
     // Not every call needs a server, and this is most of what there is to load.
     const { Atoll } = await import("@atoll/sdk");
-    const fetch = httpFetch as unknown as typeof globalThis.fetch;
-    return new Atoll({ baseUrl: url.value, apiKey: key.value, fetch });
+    return new Atoll({ baseUrl: url.value, apiKey: key.value });
   }
 
   /** Waits while the reader of stdout is slow, so that memory does not fill up with what it has not read. */

@@ -1,5 +1,6 @@
 import { environment } from "#environment";
 import type { WebSocketLike } from "./environment/environment.ts";
+import { exchangeOver, type Exchange } from "./http/exchange.ts";
 
 /** Where the server is and how to speak with it. Every call that needs no `Atoll` takes these. */
 export interface ConnectionOptions {
@@ -15,7 +16,7 @@ export interface ConnectionOptions {
   requestTimeoutMs?: number | undefined;
   /** How long a server that has answered before is waited for when it is gone. */
   reconnectForMs?: number | undefined;
-  /** Instead of the global one. */
+  /** Instead of the runtime's own way to send requests. */
   fetch?: typeof fetch | undefined;
   /** Instead of the runtime's own. */
   webSocket?: ((url: string) => WebSocketLike | Promise<WebSocketLike>) | undefined;
@@ -29,7 +30,7 @@ export interface Connection {
   baseUrl: string;
   requestTimeoutMs: number;
   reconnectForMs: number;
-  fetch: typeof fetch;
+  exchange: Exchange;
   openWebSocket: (url: string) => Promise<WebSocketLike>;
 }
 
@@ -45,8 +46,7 @@ export function resolveConnection(options: ConnectionOptions): Connection {
     baseUrl: (options.baseUrl ?? readVariable("ATOLL_API_URL") ?? defaultBaseUrl).replace(/\/+$/, ""),
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     reconnectForMs: options.reconnectForMs ?? 120_000,
-    // Browsers insist on `fetch` being called without a receiver of its own.
-    fetch: options.fetch ?? ((input, init) => globalThis.fetch(input, init)),
+    exchange: options.fetch === undefined ? environment.exchange : exchangeOver(options.fetch),
     openWebSocket: async (url) => (webSocket ?? openDefault)(url),
   };
 }

@@ -26,7 +26,7 @@ export type { WebSocketLike } from "./environment/environment.ts";
 export { CommandExitError } from "./errors.ts";
 export type { EventOptions } from "./events.ts";
 export type { Files, ReadOptions, SignedUrl, WatchOptions, WriteOptions } from "./files/files.ts";
-export type { ByteSource } from "./http/http.ts";
+export type { ByteSource } from "./http/exchange.ts";
 export type { PtyOptions, Ptys } from "./pty.ts";
 export type { CreateOptions, Metrics, Timeouts } from "./sandbox-options.ts";
 export { Sandbox } from "./sandbox.ts";

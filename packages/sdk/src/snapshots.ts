@@ -1,5 +1,6 @@
 import type { SnapshotInfo } from "@atoll/protocol";
-import type { ByteSource, Http } from "./http/http.ts";
+import type { ByteSource } from "./http/exchange.ts";
+import type { Http } from "./http/http.ts";
 
 interface SignalOption {
   signal?: AbortSignal | undefined;

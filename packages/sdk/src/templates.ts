@@ -1,6 +1,7 @@
 import type { routes } from "@atoll/protocol";
 import type { z } from "zod";
-import type { ByteSource, Http } from "./http/http.ts";
+import type { ByteSource } from "./http/exchange.ts";
+import type { Http } from "./http/http.ts";
 
 export type TemplateInfo = z.infer<typeof routes.listTemplates.reply>["templates"][number];
 

@@ -1,6 +1,6 @@
 import type { CommandInfo, RunCommandInput, SandboxId, SignalName } from "@atoll/protocol";
 import { CommandExitError } from "../errors.ts";
-import type { ByteSource } from "../http/http.ts";
+import type { ByteSource } from "../http/exchange.ts";
 import { randomKey } from "../http/random-key.ts";
 import { CommandHandle, type FollowOptions, type Wire } from "./command-handle.ts";
 import type { CommandResult } from "./command-result.ts";

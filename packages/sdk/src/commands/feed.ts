@@ -1,4 +1,4 @@
-import type { ByteSource } from "../http/http.ts";
+import type { ByteSource } from "../http/exchange.ts";
 import type { CommandHandle } from "./command-handle.ts";
 
 /** Sends everything of a source as input, as fast as the server takes it, and then its end. */

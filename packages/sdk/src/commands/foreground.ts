@@ -89,7 +89,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
 
   /** `undefined`: the stream broke. */
   async #readOnce(signal: AbortSignal): Promise<CommandInfo | undefined> {
-    const body = await this.#wire.http.stream(this.#name, { ...this.#input, signal });
+    const body = await this.#wire.http.body(this.#name, { ...this.#input, signal });
     const lines = readLines(body, silenceMs);
     let end: CommandInfo | undefined;
     try {

@@ -1,3 +1,5 @@
+import type { Exchange } from "../http/exchange.ts";
+
 /** The part of a WebSocket that is used here; that of browsers and that of `ws` both have it. */
 export interface WebSocketLike {
   binaryType: string;
@@ -14,6 +16,7 @@ export interface WebSocketLike {
 /** What differs between runtimes. `#environment` is the one for the runtime that loads the package. */
 export interface Environment {
   readVariable(name: "ATOLL_API_KEY" | "ATOLL_API_URL"): string | undefined;
+  exchange: Exchange;
   openWebSocket(url: string): Promise<WebSocketLike>;
   /** A timer that does not keep the program alive, where the runtime knows such. */
   detachTimer(timer: unknown): void;

@@ -1,9 +1,11 @@
 import type { Environment, WebSocketLike } from "./environment.ts";
+import { exchange } from "./node-exchange.ts";
 
 /** Node: Node 20 has no global WebSocket, and `ws` can let go of the event loop in every version. */
 export const environment: Environment = {
   // oxlint-disable-next-line node/no-process-env -- the one place of the SDK that reads the environment
   readVariable: (name) => process.env[name],
+  exchange,
   async openWebSocket(url) {
     const { WebSocket } = await import("ws");
     const socket = new WebSocket(url, { perMessageDeflate: false, maxPayload: 64 * 1024 * 1024 });

@@ -1,7 +1,7 @@
 import { isSandboxError, type routes, type FileInfo, type SandboxId, type WatchMessage } from "@atoll/protocol";
 import type { z } from "zod";
 import type { Wire } from "../commands/command-handle.ts";
-import type { ByteSource } from "../http/http.ts";
+import type { ByteSource } from "../http/exchange.ts";
 import { watchFiles } from "./watch.ts";
 
 interface FileOptions {

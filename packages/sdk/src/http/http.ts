@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Connection } from "../connection-options.ts";
 import { connectionError, errorFromWire, isRefused } from "../errors.ts";
 import { backoffMs, later, pause } from "./backoff.ts";
+import { readText, readWhole, type Answer, type ByteReader, type ByteSource, type HttpRequest } from "./exchange.ts";
 import { readReply } from "./lenient.ts";
 import { randomKey } from "./random-key.ts";
 
@@ -25,8 +26,6 @@ export interface CallInput<Name extends RouteName> {
   timeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
 }
-
-export type ByteSource = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array>;
 
 export type Reply<Name extends RouteName> = (typeof routes)[Name]["reply"] extends infer Schema extends z.ZodType
   ? z.output<Schema>
@@ -51,7 +50,7 @@ export class Http {
     const late = new AbortController();
     const settle = timeoutMs === undefined ? undefined : later(timeoutMs, () => late.abort());
     try {
-      const text = await this.#send(route, input, anyOf(input.signal, late.signal), (response) => response.text());
+      const text = await this.#send(route, input, anyOf(input.signal, late.signal), readText);
       if (!(route.reply instanceof z.ZodType)) return undefined as Reply<Name>;
       const from = `${this.#connection.baseUrl}${route.path}`;
       return readReply(route.reply, parseJson(text, from), from) as Reply<Name>;
@@ -70,18 +69,21 @@ export class Http {
   /** A request whose answer is bytes, all of them. */
   async bytes<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Uint8Array> {
     try {
-      const whole = await this.#send(routes[name], input, input.signal, (response) => response.arrayBuffer());
-      return new Uint8Array(whole);
+      return await this.#send(routes[name], input, input.signal, readWhole);
     } catch (error) {
       throw this.#explained(error, input.signal);
     }
   }
 
-  /** A request whose answer is a stream; its body is the caller's, and errors of the connection in it are explained. */
+  /** A request whose answer is a stream; errors of the connection in it are explained. */
   async stream<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<ReadableStream<Uint8Array>> {
+    return this.#explainedStream(await this.body(name, input), input.signal);
+  }
+
+  /** A request whose answer is read by the caller, piece by piece. */
+  async body<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<ByteReader> {
     try {
-      const { body } = await this.#send(routes[name], input, input.signal, async (response) => response);
-      return body === null ? new Blob([]).stream() : this.#explainedStream(body, input.signal);
+      return await this.#send(routes[name], input, input.signal, async (body) => body);
     } catch (error) {
       throw this.#explained(error, input.signal);
     }
@@ -92,23 +94,22 @@ export class Http {
     route: Route,
     input: CallInput<Name>,
     signal: AbortSignal | undefined,
-    read: (response: Response) => Promise<Value>,
+    read: (body: ByteReader) => Promise<Value>,
   ): Promise<Value> {
     const { params, query } = input as { params?: object; query?: object };
     const url = urlOf(this.#connection.baseUrl, route.path, params, query);
     const body = bodyOf(route, input);
-    const init: RequestInit & { duplex?: "half" } = {
+    const request: HttpRequest = {
       method: route.method,
       headers: this.#headers(route, input),
       ...(signal === undefined ? {} : { signal }),
-      ...(body === undefined ? {} : { body: body as Exclude<RequestInit["body"], undefined> }),
-      ...(body instanceof ReadableStream ? { duplex: "half" } : {}),
+      ...(body === undefined ? {} : { body }),
     };
     const canRepeat = !(body instanceof ReadableStream);
     const isSafe = canRepeat && (route.method === "GET" || route.isIdempotent === true || input.isRepeatable === true);
     const startedAtMs = Date.now();
     for (let attempt = 0; ; attempt += 1) {
-      const answer = await this.#attempt(url, init, read);
+      const answer = await this.#attempt(url, request, read);
       if ("value" in answer) return answer.value;
       if ("error" in answer) {
         signal?.throwIfAborted();
@@ -123,20 +124,21 @@ export class Http {
       if (waitMs === undefined || !canRepeat || Date.now() + waitMs - startedAtMs > this.#connection.reconnectForMs) {
         throw await errorOf(refusal);
       }
-      await refusal.body?.cancel();
+      await refusal.body.cancel();
       await pause(waitMs, signal);
     }
   }
 
   async #attempt<Value>(
     url: string,
-    init: RequestInit,
-    read: (response: Response) => Promise<Value>,
-  ): Promise<{ value: Value } | { refusal: Response } | { error: unknown }> {
+    request: HttpRequest,
+    read: (body: ByteReader) => Promise<Value>,
+  ): Promise<{ value: Value } | { refusal: Answer } | { error: unknown }> {
     try {
-      const response = await this.#connection.fetch(url, init);
+      const answer = await this.#connection.exchange(url, request);
       this.#hasAnswered = true;
-      return response.ok ? { value: await read(response) } : { refusal: response };
+      const isGood = answer.status >= 200 && answer.status < 300;
+      return isGood ? { value: await read(answer.body) } : { refusal: answer };
     } catch (error) {
       return { error };
     }
@@ -161,19 +163,18 @@ export class Http {
     return headers;
   }
 
-  #explainedStream(body: ReadableStream<Uint8Array>, signal: AbortSignal | undefined): ReadableStream<Uint8Array> {
-    const reader = body.getReader();
+  #explainedStream(body: ByteReader, signal: AbortSignal | undefined): ReadableStream<Uint8Array> {
     return new ReadableStream<Uint8Array>({
       pull: async (controller) => {
         try {
-          const { done, value } = await reader.read();
-          if (done) controller.close();
-          else controller.enqueue(value);
+          const piece = await body.read();
+          if (piece === undefined) controller.close();
+          else controller.enqueue(piece);
         } catch (error) {
           controller.error(this.#explained(error, signal));
         }
       },
-      cancel: (reason) => reader.cancel(reason),
+      cancel: (reason) => body.cancel(reason),
     });
   }
 
@@ -203,38 +204,34 @@ function bodyOf<Name extends RouteName>(route: Route, input: CallInput<Name>): B
   return typeof route.body === "string" ? (input.bytes ?? "") : JSON.stringify(input.body ?? {});
 }
 
-function retryAfterMs(response: Response): number | undefined {
-  if (response.status !== 429 && response.status !== 503) return undefined;
-  const value = response.headers.get("retry-after");
-  if (value === null) return undefined;
+function retryAfterMs({ status, header }: Answer): number | undefined {
+  if (status !== 429 && status !== 503) return undefined;
+  const value = header("retry-after");
+  if (value === undefined) return undefined;
   const seconds = Number(value);
   const ms = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(value) - Date.now();
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
 /** Something between client and server answered for it, say a proxy while the server restarts. */
-function isFromBetween(response: Response): boolean {
-  const isOurs = response.headers.get("content-type")?.includes("json") === true;
-  return !isOurs && [502, 503, 504].includes(response.status);
+function isFromBetween({ status, header }: Answer): boolean {
+  const isOurs = header("content-type")?.includes("json") === true;
+  return !isOurs && [502, 503, 504].includes(status);
 }
 
-async function errorOf(response: Response): Promise<SandboxError> {
-  const text = await response.text();
+async function errorOf({ status, url, body }: Answer): Promise<SandboxError> {
+  const text = await readText(body);
   let wire: unknown;
   try {
     wire = (JSON.parse(text) as { error?: unknown }).error;
   } catch {
-    const code = response.status >= 502 && response.status <= 504 ? "unavailable" : "internal";
-    return new SandboxError(
-      code,
-      `Cannot use the answer of ${response.url}: status ${response.status} without an error of Atoll`,
-      {
-        suggestion: "Check that baseUrl leads to an Atoll server",
-        details: { status: response.status, body: text.slice(0, 500) },
-      },
-    );
+    const code = status >= 502 && status <= 504 ? "unavailable" : "internal";
+    return new SandboxError(code, `Cannot use the answer of ${url}: status ${status} without an error of Atoll`, {
+      suggestion: "Check that baseUrl leads to an Atoll server",
+      details: { status, body: text.slice(0, 500) },
+    });
   }
-  return errorFromWire(wire, response.url);
+  return errorFromWire(wire, url);
 }
 
 function parseJson(text: string, url: string): unknown {

@@ -1,35 +1,32 @@
 import { later } from "./backoff.ts";
+import type { ByteReader } from "./exchange.ts";
 
 /**
  * The lines of a body as JSON. Throws when the body ends within a line, breaks, or is silent for longer than `silenceMs`:
  * whoever reads it carries on with another request.
  */
-export async function* readLines(
-  body: ReadableStream<Uint8Array>,
-  silenceMs: number,
-): AsyncGenerator<unknown, void, undefined> {
-  const reader = body.getReader();
+export async function* readLines(body: ByteReader, silenceMs: number): AsyncGenerator<unknown, void, undefined> {
   const decoder = new TextDecoder();
   let rest = "";
   try {
     for (;;) {
-      const { done, value } = await readWithin(reader, silenceMs);
-      if (done) break;
-      const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+      const piece = await readWithin(body, silenceMs);
+      if (piece === undefined) break;
+      const lines = (rest + decoder.decode(piece, { stream: true })).split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) if (line !== "") yield JSON.parse(line) as unknown;
     }
     if (rest !== "") throw new Error("the stream ended within a line");
   } finally {
     // The connection of a reader that leaves early is of no use to anybody.
-    await reader.cancel().catch(() => undefined);
+    await body.cancel().catch(() => undefined);
   }
 }
 
-async function readWithin(reader: ReadableStreamDefaultReader<Uint8Array>, silenceMs: number) {
-  const stop = later(silenceMs, () => void reader.cancel(new Error("the stream is silent")).catch(() => undefined));
+async function readWithin(body: ByteReader, silenceMs: number): Promise<Uint8Array | undefined> {
+  const stop = later(silenceMs, () => void body.cancel(new Error("the stream is silent")).catch(() => undefined));
   try {
-    return await reader.read();
+    return await body.read();
   } finally {
     stop();
   }

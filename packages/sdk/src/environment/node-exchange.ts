@@ -1,0 +1,86 @@
+import { request as requestPlain, type IncomingMessage } from "node:http";
+import { request as requestSecurely } from "node:https";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { Answer, ByteReader, ByteSource, HttpRequest } from "../http/exchange.ts";
+
+/**
+ * Over Node's own HTTP client, which takes half as long for a small request as its `fetch`, and a tenth to load. It follows no
+ * redirects: the server makes none.
+ */
+export async function exchange(url: string, { method, headers, body, signal }: HttpRequest): Promise<Answer> {
+  signal?.throwIfAborted();
+  const send = url.startsWith("https:") ? requestSecurely : requestPlain;
+  const request = send(url, {
+    method,
+    headers: { ...headers, ...lengthOf(body) },
+    ...(signal === undefined ? {} : { signal }),
+  });
+  const message = await new Promise<IncomingMessage>((resolve, reject) => {
+    const fail = (cause: Error): void => reject(new TypeError("the request failed", { cause }));
+    request.once("response", resolve);
+    // It stays: a connection that breaks later is told to whoever reads the answer.
+    request.on("error", fail);
+    const source = body instanceof Blob ? body.stream() : body;
+    if (source instanceof ReadableStream) {
+      const pieces = Readable.fromWeb(source).on("error", fail);
+      // A server that has heard enough answers and hangs up; what counts is its answer, or that there is none.
+      pipeline(pieces, request).catch(fail);
+    } else {
+      request.end(source instanceof ArrayBuffer ? new Uint8Array(source) : source);
+    }
+  });
+  return {
+    status: message.statusCode ?? 0,
+    url,
+    header: (name) => valueOf(message, name),
+    body: new MessageReader(message),
+  };
+}
+
+/** A request with a body that is known beforehand says how long it is; others come in chunks. */
+function lengthOf(body: ByteSource | undefined): Record<string, string> {
+  if (body === undefined || body instanceof ReadableStream) return {};
+  const length =
+    typeof body === "string" ? Buffer.byteLength(body) : body instanceof Blob ? body.size : body.byteLength;
+  return { "content-length": String(length) };
+}
+
+function valueOf(message: IncomingMessage, name: string): string | undefined {
+  const value = message.headers[name.toLowerCase()];
+  return Array.isArray(value) ? value.join(", ") : value;
+}
+
+class MessageReader implements ByteReader {
+  readonly #message: IncomingMessage;
+  #error: Error | undefined;
+  #wake: () => void = () => undefined;
+
+  constructor(message: IncomingMessage) {
+    this.#message = message;
+    // One error may follow another.
+    message.on("error", (error) => {
+      this.#error ??= error;
+      this.#wake();
+    });
+    for (const event of ["readable", "end", "close"]) message.on(event, () => this.#wake());
+  }
+
+  async read(): Promise<Uint8Array | undefined> {
+    for (;;) {
+      const piece = this.#message.read() as Buffer | null;
+      if (piece !== null) return piece;
+      if (this.#message.readableEnded) return undefined;
+      if (this.#error !== undefined) throw this.#error;
+      if (this.#message.destroyed) throw new Error("the connection was closed");
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  async cancel(): Promise<void> {
+    // One that was read to its end is left alone: its connection serves the next request.
+    if (!this.#message.readableEnded) this.#message.destroy();
+  }
+}

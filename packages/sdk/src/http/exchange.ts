@@ -1,0 +1,80 @@
+/** What a request's body may be. */
+export type ByteSource = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array>;
+
+export interface HttpRequest {
+  method: string;
+  headers: Record<string, string>;
+  body?: ByteSource;
+  signal?: AbortSignal;
+}
+
+/** A body as it comes, no faster than it is asked for: what is held here is a piece or two. */
+export interface ByteReader {
+  /** The next piece, or `undefined` at the end. Rejects when the body breaks off. */
+  read(): Promise<Uint8Array | undefined>;
+  /** Leaves, with the connection if there is more to come. */
+  cancel(reason?: unknown): Promise<void>;
+}
+
+export interface Answer {
+  status: number;
+  url: string;
+  /** The value of a header, whatever its case. */
+  header: (name: string) => string | undefined;
+  body: ByteReader;
+}
+
+/** One request and its answer. Rejects with an error whose `cause` tells what is wrong with the connection. */
+export type Exchange = (url: string, request: HttpRequest) => Promise<Answer>;
+
+/** Over a `fetch`: that of browsers, or one that a user brings. */
+export function exchangeOver(fetch: typeof globalThis.fetch): Exchange {
+  return async (url, { body, ...request }) => {
+    const init: RequestInit & { duplex?: "half" } = {
+      ...request,
+      ...(body === undefined ? {} : { body: body as Exclude<RequestInit["body"], undefined> }),
+      ...(body instanceof ReadableStream ? { duplex: "half" } : {}),
+    };
+    const response = await fetch(url, init);
+    return {
+      status: response.status,
+      url: response.url,
+      header: (name) => response.headers.get(name) ?? undefined,
+      body: response.body === null ? nothing : readerOf(response.body),
+    };
+  };
+}
+
+const nothing: ByteReader = { read: async () => undefined, cancel: async () => undefined };
+
+function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
+  const reader = body.getReader();
+  return {
+    read: async () => {
+      const { done, value } = await reader.read();
+      return done ? undefined : value;
+    },
+    cancel: (reason) => reader.cancel(reason),
+  };
+}
+
+/** All that is left of a body. */
+export async function readWhole(body: ByteReader): Promise<Uint8Array> {
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  for (let piece = await body.read(); piece !== undefined; piece = await body.read()) {
+    pieces.push(piece);
+    length += piece.byteLength;
+  }
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.byteLength;
+  }
+  return whole;
+}
+
+export async function readText(body: ByteReader): Promise<string> {
+  return new TextDecoder().decode(await readWhole(body));
+}
