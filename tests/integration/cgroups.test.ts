@@ -85,6 +85,20 @@ describe("memory", () => {
 });
 
 describe("CPU time", () => {
+  test("all groups together have the weight that was given", async () => {
+    // What servers give it: some may run beside this test.
+    await tree.setWeight(20);
+    const group = await create();
+    const texts = await Promise.all(
+      group.directories.map(async (directory) => {
+        const above = directory.slice(0, directory.indexOf(`/${namespace}/`));
+        const files = ["cpu.shares", "cpu.weight"].map((file) => readFile(`${above}/${file}`, "utf8").catch(() => ""));
+        return (await Promise.all(files)).join("").trim();
+      }),
+    );
+    expect(texts.filter((text) => text !== "")).toEqual([tree.version === 1 ? "205" : "20"]);
+  });
+
   test("who wants more than is allowed is held back", async () => {
     const group = await create({ cpus: 0.1 });
     const process = await startIn(group, "while :; do :; done");

@@ -51,6 +51,11 @@ export interface EngineOptions extends ReconcileOptions {
    * few percent of a core per sandbox that does nothing; `ptrace` idles for free.
    */
   platform?: "systrap" | "ptrace" | undefined;
+  /**
+   * What all sandboxes of this machine together weigh against everything else on it while there is less CPU time than is wanted: 1 to 10,000, where an ordinary group of processes has 100.
+   * Less keeps the program that owns them quick, however many of them are busy. All engines of a machine share it; not given, it is left as it is.
+   */
+  cpuWeight?: number | undefined;
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
   /** What this machine's processors can do, if not as the kernel tells. */
@@ -235,6 +240,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
       suggestion: "Run as root on a host with cgroup memory and cpu controllers mounted; `doctor` tells more.",
     });
   }
+  if (options.cpuWeight !== undefined) await cgroups.setWeight(options.cpuWeight);
   const runs = new ContainerRuns({ guestPath: options.guestPath, guestLayer, cgroups, namespace: layout.namespace });
   const { cpuFeatures } = options;
   const gvisor = await makeGvisor(runs, options).catch((error: unknown) => {

@@ -303,7 +303,7 @@ async function openManager({
     dataDir: config.dataDir,
     guestPath: config.guestPath,
     runscPath: config.runscPath,
-    engineOptions: { platform: config.platform, cpuFeatures: config.cpuFeatures },
+    engineOptions: { platform: config.platform, cpuWeight: config.cpuWeight, cpuFeatures: config.cpuFeatures },
     // A sandbox that was taken over may ask before everything is in its place.
     onEgress: (id) => async (ask) => {
       await opened;

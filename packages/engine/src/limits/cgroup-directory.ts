@@ -10,25 +10,29 @@ const removeDeadlineMs = 5_000;
 /** Another engine removes the empty parents of its own groups, which may be ours too: then they are made again. */
 const mostAttempts = 10;
 
-/** Makes the group's directory in a controller's root, with its parents. */
-export async function makeGroupDirectory(kernel: CgroupKernel, directory: string): Promise<void> {
+/** Makes the group's directory in a controller's root, with its parents. Resolves to whether the one of all namespaces was made with it. */
+export async function makeGroupDirectory(kernel: CgroupKernel, directory: string): Promise<boolean> {
+  let isNewTree = false;
   for (let attempt = 1; ; attempt++) {
     try {
-      return await kernel.makeDirectory(directory);
+      await kernel.makeDirectory(directory);
+      return isNewTree;
     } catch (error) {
       if (!hasErrno(error, "ENOENT") || attempt === mostAttempts) throw error;
-      await makeIfAbsent(kernel, dirname(dirname(directory)));
+      isNewTree = (await makeIfAbsent(kernel, dirname(dirname(directory)))) || isNewTree;
       await makeIfAbsent(kernel, dirname(directory));
     }
   }
 }
 
-async function makeIfAbsent(kernel: CgroupKernel, directory: string): Promise<void> {
+async function makeIfAbsent(kernel: CgroupKernel, directory: string): Promise<boolean> {
   try {
     await kernel.makeDirectory(directory);
+    return true;
   } catch (error) {
     // ENOENT: the parent went away meanwhile; the next attempt makes it again.
     if (!hasErrno(error, "EEXIST", "ENOENT")) throw error;
+    return false;
   }
 }
 

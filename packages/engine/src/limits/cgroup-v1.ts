@@ -23,8 +23,12 @@ import {
   type CgroupTree,
   type CgroupUsage,
 } from "./cgroup.ts";
+import { TreeWeight } from "./tree-weight.ts";
 
 const periodUs = 100_000;
+/** What an ordinary group has here, and at least. */
+const ordinaryShares = 1024;
+const fewestShares = 2;
 const freezeDeadlineMs = 2_000;
 
 /** Where each controller that we use is mounted. Some may share a mount. */
@@ -42,10 +46,12 @@ export class CgroupV1Tree implements CgroupTree {
   readonly version = 1;
   readonly #kernel: CgroupKernel;
   readonly #mounts: V1Mounts;
+  readonly #weight: TreeWeight;
 
   constructor(kernel: CgroupKernel, mounts: V1Mounts) {
     this.#kernel = kernel;
     this.#mounts = mounts;
+    this.#weight = new TreeWeight(kernel, join(mounts.cpu, treeDirectory, "cpu.shares"));
   }
 
   get roots(): string[] {
@@ -89,6 +95,10 @@ export class CgroupV1Tree implements CgroupTree {
     return [...new Set(found.flat())].map((name) => `${namespace}/${name}`);
   }
 
+  setWeight(weight: number): Promise<void> {
+    return this.#weight.set(String(Math.max(fewestShares, Math.round((weight * ordinaryShares) / 100))));
+  }
+
   #group(name: string, mounts: Partial<V1Mounts>): CgroupV1 {
     return new CgroupV1(this.#kernel, name, mounts);
   }
@@ -96,18 +106,24 @@ export class CgroupV1Tree implements CgroupTree {
   /** All or none. Gives back the step that undoes it. */
   async #makeDirectories({ name, tops, freezer }: CgroupV1): Promise<() => Promise<void>> {
     const made: string[] = [];
+    let isNewTree = false;
     const results = await Promise.allSettled(
       tops.map(async (directory) => {
-        await makeGroupDirectory(this.#kernel, directory);
+        isNewTree = (await makeGroupDirectory(this.#kernel, directory)) || isNewTree;
         made.push(directory);
         if (freezer !== undefined && dirname(freezer) === directory) await this.#kernel.makeDirectory(freezer);
       }),
     );
     const undo = (): Promise<void> => removeGroupDirectories(this.#kernel, name, made);
-    const failure = results.find((result) => result.status === "rejected");
-    if (failure === undefined) return undo;
-    await undo();
-    throw failure.reason;
+    try {
+      const failure = results.find((result) => result.status === "rejected");
+      if (failure !== undefined) throw failure.reason;
+      await this.#weight.uphold({ isNewTree });
+      return undo;
+    } catch (error) {
+      await undo();
+      throw error;
+    }
   }
 }
 

@@ -22,6 +22,7 @@ import {
   type CgroupTree,
   type CgroupUsage,
 } from "./cgroup.ts";
+import { TreeWeight } from "./tree-weight.ts";
 
 const controllers = ["memory", "cpu", "pids"];
 const periodUs = 100_000;
@@ -32,10 +33,12 @@ export class CgroupV2Tree implements CgroupTree {
   readonly version = 2;
   readonly #kernel: CgroupKernel;
   readonly #mount: string;
+  readonly #weight: TreeWeight;
 
   constructor(kernel: CgroupKernel, mount: string) {
     this.#kernel = kernel;
     this.#mount = mount;
+    this.#weight = new TreeWeight(kernel, join(mount, treeDirectory, "cpu.weight"));
   }
 
   get roots(): string[] {
@@ -47,7 +50,7 @@ export class CgroupV2Tree implements CgroupTree {
     const group = this.#group(name);
     await using undo = new Cleanup();
     try {
-      await makeGroupDirectory(this.#kernel, group.directory);
+      const isNewTree = await makeGroupDirectory(this.#kernel, group.directory);
       undo.defer(() => group.remove());
       await this.#kernel.makeDirectory(group.freezer);
       await group.setLimits(limits).catch(async (error: unknown) => {
@@ -55,6 +58,7 @@ export class CgroupV2Tree implements CgroupTree {
         await this.#enableControllers(group.directory);
         await group.setLimits(limits);
       });
+      await this.#weight.uphold({ isNewTree });
     } catch (error) {
       throw cannotCreate(name, error);
     }
@@ -70,6 +74,10 @@ export class CgroupV2Tree implements CgroupTree {
   async list(namespace: string): Promise<string[]> {
     const names = await this.#kernel.children(join(this.#mount, treeDirectory, namespace));
     return names.map((name) => `${namespace}/${name}`);
+  }
+
+  setWeight(weight: number): Promise<void> {
+    return this.#weight.set(String(weight));
   }
 
   #group(name: string): CgroupV2 {

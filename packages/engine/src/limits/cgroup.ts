@@ -55,6 +55,11 @@ export interface CgroupTree {
   open(name: string): Promise<Cgroup>;
   /** The names of all groups of a namespace, of whoever left them. */
   list(namespace: string): Promise<string[]>;
+  /**
+   * What the groups of all namespaces together weigh against everything else on the host while there is less CPU time than is wanted: 1 to
+   * 10,000, and an ordinary group has 100. In force at once, and for groups that are made later. All engines of a host share it: the last to say has its way.
+   */
+  setWeight(weight: number): Promise<void>;
 }
 
 /** Processes are one level below their group: who watches over them can leave it and is still in the group. */

@@ -86,6 +86,34 @@ describe.for([
     expect(await tree.list("ns")).toEqual(["ns/a"]);
   });
 
+  test("all groups together have the weight that was given, also when all were gone in between", async () => {
+    const { kernel, tree } = make();
+    const weight = (): string | undefined => kernel.file("/c/atoll/cpu.shares") ?? kernel.file("/u/atoll/cpu.weight");
+    await tree.setWeight(25);
+    expect(weight()).toBeUndefined();
+    const first = await tree.create("ns/a", limits);
+    expect(["256", "25"]).toContain(weight());
+    await tree.setWeight(50);
+    expect(["512", "50"]).toContain(weight());
+    await first.remove();
+    expect(weight()).toBeUndefined();
+    await tree.create("ns/b", limits);
+    expect(["512", "50"]).toContain(weight());
+  });
+
+  test("without a weight of their own they weigh as much as any other group", async () => {
+    const { kernel, tree } = make();
+    await tree.create("ns/a", limits);
+    expect(kernel.file("/c/atoll/cpu.shares") ?? kernel.file("/u/atoll/cpu.weight")).toMatch(/^(1024|100)$/);
+  });
+
+  test("a weight meets groups that another engine has made", async () => {
+    const { kernel, tree } = make();
+    await tree.create("other/a", limits);
+    await tree.setWeight(1);
+    expect(kernel.file("/c/atoll/cpu.shares") ?? kernel.file("/u/atoll/cpu.weight")).toMatch(/^(10|1)$/);
+  });
+
   test("everybody in the group and below is listed once, and nobody of another namespace's", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);

@@ -36,6 +36,12 @@ export const Config = z.strictObject({
     .enum(["systrap", "ptrace"])
     .optional()
     .describe("how gVisor catches system calls: systrap is faster, ptrace costs nothing while a sandbox is idle"),
+  cpuWeight: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(20)
+    .describe("of all sandboxes together while processors are short, where the rest of the machine has 100"),
   cpuFeatures: z
     .array(z.string().regex(/^[a-z0-9_]+$/, "a feature as in /proc/cpuinfo"))
     .min(1)
