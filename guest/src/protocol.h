@@ -35,6 +35,7 @@
 #define ATOLL_FRAME_PREPARE 0x24
 #define ATOLL_FRAME_RESTORED 0x25
 #define ATOLL_FRAME_PING 0x26
+#define ATOLL_FRAME_NODES 0x27
 
 /* Guest to host. */
 #define ATOLL_FRAME_WELCOME 0x81
@@ -51,6 +52,7 @@
 #define ATOLL_FRAME_HELD_BY 0x9b
 #define ATOLL_FRAME_READY 0x9c
 #define ATOLL_FRAME_PONG 0x9d
+#define ATOLL_FRAME_NODES_ARE 0x9e
 
 /* Flags of SPAWN. */
 #define ATOLL_SPAWN_PTY 1

@@ -6,6 +6,7 @@
 
 #include "cap.h"
 #include "holders.h"
+#include "nodes.h"
 #include "out.h"
 #include "procfs.h"
 #include "proxy.h"
@@ -115,6 +116,9 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
         }
         break;
     }
+    case ATOLL_FRAME_NODES:
+        nodes_answer(id, r);
+        return true;
     default:
         return false;
     }

@@ -12,9 +12,6 @@
 /* Descriptor on which a tool tells init what to remove if it does not come to its own end; see undo.h. */
 #define TOOL_UNDO_FD 3
 
-/* Of a name in an entry. */
-#define TOOL_NAME_MOST 8000
-
 /* `argv[0]` is the tool's name. */
 int tool_main(int argc, char **argv);
 

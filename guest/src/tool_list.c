@@ -9,46 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "entry.h"
+#include "nodes.h"
 #include "tool.h"
 #include "walk.h"
-#include "wire.h"
-
-/* No path of a tree that is deeper can be given back to the kernel in one piece. */
-#define NAME_MOST TOOL_NAME_MOST
-#define ENTRY_FIXED (1 + 4 * 4 + 8 * 3)
-
-static char type_of(mode_t mode) {
-    switch (mode & S_IFMT) {
-    case S_IFDIR:
-        return 'd';
-    case S_IFLNK:
-        return 'l';
-    case S_IFIFO:
-        return 'p';
-    case S_IFSOCK:
-        return 's';
-    case S_IFCHR:
-        return 'c';
-    case S_IFBLK:
-        return 'b';
-    default:
-        return 'f';
-    }
-}
 
 static void put_entry(const struct stat *info, const char *name, size_t name_length, const char *target, size_t target_length) {
-    uint8_t *to = record_start(ENTRY_FIXED + 8 + name_length + target_length);
-    int64_t modified = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
-    to = put_u8(to, (uint8_t)type_of(info->st_mode));
-    to = put_u32(to, info->st_mode & 07777);
-    to = put_u32(to, info->st_uid);
-    to = put_u32(to, info->st_gid);
-    to = put_u32(to, (uint32_t)info->st_nlink);
-    to = put_u64(to, (uint64_t)info->st_size);
-    to = put_u64(to, info->st_ino);
-    to = put_u64(to, (uint64_t)modified);
-    to = put_text(to, name, name_length);
-    put_text(to, target, target_length);
+    entry_put(record_start(entry_size(name_length, target_length)), info, name, name_length, target, target_length);
 }
 
 /* 0 or an errno. `name` is what is told, `file` what is looked at in `directory`. */
@@ -66,7 +33,7 @@ static int tell(int directory, const char *file, const char *name, size_t name_l
 int tool_stat(char **arguments) {
     const char *path = arguments[0];
     struct stat info;
-    if (strlen(path) > NAME_MOST)
+    if (strlen(path) > ENTRY_NAME_MOST)
         return tool_fail(ENAMETOOLONG, "stat %.100s", path);
     int error = tell(AT_FDCWD, path, path, strlen(path), &info);
     if (error == 0)
@@ -77,10 +44,9 @@ int tool_stat(char **arguments) {
 struct listing {
     struct level *level;
     int64_t depth, here;
-    /* Of pipes and sockets alone, as far down as names can be told; how many there were. */
+    /* Of pipes and sockets alone, as far down as names can be told. */
     bool only_nodes;
-    size_t nodes;
-    char path[NAME_MOST + 1];
+    char path[ENTRY_NAME_MOST + 1];
 };
 
 /* Tells of a pipe or a socket and of nothing else. 0 or an errno. */
@@ -89,10 +55,8 @@ static int tell_node(struct listing *l, const struct walk_entry *entry, size_t l
         return ENOTDIR;
     if (fstatat(l->level->fd, entry->name, info, AT_SYMLINK_NOFOLLOW) != 0)
         return errno;
-    if (S_ISFIFO(info->st_mode) || S_ISSOCK(info->st_mode)) {
+    if (S_ISFIFO(info->st_mode) || S_ISSOCK(info->st_mode))
         put_entry(info, l->path, length, "", 0);
-        l->nodes++;
-    }
     return 0;
 }
 
@@ -102,7 +66,7 @@ static int list_entry(struct listing *l, const struct walk_entry *entry) {
     struct stat info;
     const char *name = entry->name;
     size_t length = level->path_length + strlen(name);
-    if (length + 1 > NAME_MOST)
+    if (length + 1 > ENTRY_NAME_MOST)
         return l->only_nodes ? 0 : ENAMETOOLONG;
     memcpy(l->path + level->path_length, name, length - level->path_length);
     int error = l->only_nodes ? tell_node(l, entry, length, &info) : tell(level->fd, name, l->path, length, &info);
@@ -149,32 +113,19 @@ int tool_list(char **arguments) {
     return error == 0 ? 0 : tool_fail(error, "list %s", path);
 }
 
-static bool has_changed_since(int root, const char *directory, int64_t changed) {
-    struct stat info;
-    return fstatat(root, directory, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-           (int64_t)info.st_ctim.tv_sec * 1000000000 + info.st_ctim.tv_nsec != changed;
+static int put_node(const struct stat *info, const char *path, size_t length) {
+    put_entry(info, path, length, "", 0);
+    return 0;
 }
 
-/* What is no directory, or none any more, has nothing in it; nor has one that was changed last at `changed`. 0 or an errno. */
-static int nodes_in(struct listing *l, int root, const char *directory, int64_t changed, bool is_synced) {
-    struct stat info;
-    size_t length = strlen(directory);
-    if (length + 1 > NAME_MOST || !has_changed_since(root, directory, changed))
-        return 0;
-    l->level = walk_into(NULL, root, directory, false);
-    if (l->level == NULL)
-        return errno == EMFILE || errno == ENOMEM ? errno : 0;
-    memcpy(l->path, directory, length);
-    l->path[length] = '/';
-    l->level->path_length = strcmp(directory, ".") == 0 ? 0 : length + 1;
-    l->here = 1;
-    l->nodes = 0;
-    int error = list_tree(l);
-    if (error != 0 || l->nodes == 0 || !is_synced || fstatat(root, directory, &info, AT_SYMLINK_NOFOLLOW) != 0)
-        return error;
-    /* gVisor notes the change of a directory that got a pipe in memory; a time that is set is told to the host, even if it is the same. */
-    const struct timespec times[2] = {info.st_atim, info.st_mtim};
-    return utimensat(root, directory, times, AT_SYMLINK_NOFOLLOW) == 0 || errno == ENOENT ? 0 : errno;
+/* In the whole tree. 0 or an errno. */
+static int list_nodes_below(int root) {
+    static struct listing listing;
+    listing.only_nodes = true;
+    listing.depth = INT64_MAX;
+    listing.here = 1;
+    listing.level = walk_into(NULL, root, ".", false);
+    return listing.level == NULL ? errno : list_tree(&listing);
 }
 
 /* The next of what to look at: a time, a space and a path, ended by NUL. 1, 0 at the end, -1 with errno. */
@@ -192,29 +143,32 @@ static int next_directory(char **line, size_t *room, const char **directory, int
     return 1;
 }
 
-int tool_nodes(char **arguments) {
-    static struct listing listing;
-    const char *path = arguments[0], *where = arguments[1];
-    bool is_below = strcmp(where, "below") == 0, is_synced = strcmp(where, "synced") == 0;
+/* In the directories that stdin names. 0 or an errno. */
+static int list_nodes_in(int root, bool is_synced) {
+    struct nodes_search search = {.root = root, .is_synced = is_synced, .left = SIZE_MAX, .tell = put_node};
     const char *directory;
     char *line = NULL;
     size_t room = 0;
     int64_t changed;
-    int more = 0;
+    int error = 0, more = 0;
+    while (error == 0 && (more = next_directory(&line, &room, &directory, &changed)) > 0)
+        error = nodes_in(&search, directory, changed);
+    if (more < 0)
+        error = errno;
+    free(line);
+    return error;
+}
+
+int tool_nodes(char **arguments) {
+    const char *path = arguments[0], *where = arguments[1];
+    bool is_below = strcmp(where, "below") == 0, is_synced = strcmp(where, "synced") == 0;
     if (!is_below && !is_synced && strcmp(where, "in") != 0)
         return tool_fail(EINVAL, "list nodes %s", where);
     walk_allow_depth();
     int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return tool_fail(errno, "list nodes of %s", path);
-    listing.only_nodes = true;
-    listing.depth = is_below ? INT64_MAX : 1;
-    int error = is_below ? nodes_in(&listing, root, ".", INT64_MIN, false) : 0;
-    while (error == 0 && !is_below && (more = next_directory(&line, &room, &directory, &changed)) > 0)
-        error = nodes_in(&listing, root, directory, changed, is_synced);
-    if (more < 0)
-        error = errno;
-    free(line);
+    int error = is_below ? list_nodes_below(root) : list_nodes_in(root, is_synced);
     int written = record_flush();
     error = error != 0 ? error : written;
     return error == 0 ? 0 : tool_fail(error, "list nodes of %s", path);

@@ -8,17 +8,18 @@
 #include <unistd.h>
 
 #include "archive.h"
+#include "entry.h"
 #include "tool.h"
 #include "wire.h"
 
-#define RECORD_MOST (TOOL_NAME_MOST + 256)
+#define RECORD_MOST (ENTRY_NAME_MOST + 256)
 
 struct node {
     mode_t type, mode;
     uid_t uid;
     gid_t gid;
     struct timespec modified;
-    char path[TOOL_NAME_MOST + 1];
+    char path[ENTRY_NAME_MOST + 1];
 };
 
 static void set_modified(struct node *node, int64_t ns) {
@@ -42,7 +43,7 @@ static bool parse_node(const uint8_t *record, size_t length, struct node *node) 
     struct text name = read_text(&r), target = read_text(&r);
     if (r.bad || reader_left(&r) != 0 || (type != 'p' && type != 's') || target.length != 0)
         return false;
-    if (name.length < 1 || name.length > TOOL_NAME_MOST || modified < -INT64_MAX + 1000000000)
+    if (name.length < 1 || name.length > ENTRY_NAME_MOST || modified < -INT64_MAX + 1000000000)
         return false;
     set_modified(node, modified);
     memcpy(node->path, name.at, name.length);

@@ -83,3 +83,28 @@ test("the disk quota counts what lies in the layers below", async () => {
   expect((await sandbox.usage()).diskBytes).toBeGreaterThan(8 * MiB);
   await sandbox.kill();
 });
+
+test("pauses between which nothing was written leave nothing in the stack", { timeout: 120_000 }, async () => {
+  const { engine } = host;
+  const sandbox = await engine.create({});
+  const pauseTwice = async (): Promise<number> => {
+    for (let round = 0; round < 2; round += 1) {
+      await engine.pause(sandbox.id);
+      await engine.resume(sandbox.id);
+    }
+    return (await engine.checkpoints(sandbox.id)).at(-1)?.n ?? 0;
+  };
+  const depthOf = async (n: number): Promise<number> => {
+    const file = join(host.dataDir, "sandboxes", sandbox.id, "checkpoints", String(n), "manifest.json");
+    return CheckpointManifest.parse(JSON.parse(await readFile(file, "utf8"))).layers.length;
+  };
+  expect(await depthOf(await pauseTwice())).toBe(1);
+  await runIn(sandbox, "echo kept >file");
+  expect(await depthOf(await pauseTwice())).toBe(2);
+  await runIn(sandbox, "rm file");
+  expect(await depthOf(await pauseTwice())).toBe(3);
+  expect(await depthOf(await pauseTwice())).toBe(3);
+  await engine.rollback(sandbox.id, 4);
+  expect((await runIn(sandbox, "cat file")).output).toBe("kept\n");
+  await sandbox.kill();
+});

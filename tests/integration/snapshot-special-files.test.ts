@@ -154,6 +154,40 @@ describe("pipes and sockets that were made under gVisor", () => {
     await Promise.all([sandbox, ...sandboxes].map((one) => one.kill()));
   });
 
+  test("are there for those who go on with the files of a pause alone", deadline, async () => {
+    const sandbox = await host.engine.create({});
+    await runIn(sandbox, makeAsRoot, asRoot);
+    await runIn(sandbox, makeAsUser, asUser);
+    const before = await seen(sandbox);
+    const files = await save(sandbox);
+    await host.engine.pause(sandbox.id);
+    expect((await save(sandbox)).sha256).toBe(files.sha256);
+    await host.engine.resume(sandbox.id, { memory: false });
+    expect(await seen(sandbox)).toBe(before);
+    expect(await useIn(sandbox)).toBe(used);
+    await runIn(sandbox, "rm deep/er/pipe", asUser);
+    await host.engine.pause(sandbox.id);
+    await host.engine.resume(sandbox.id, { memory: false });
+    expect(await useIn(sandbox)).toBe(used);
+    expect((await runIn(sandbox, "[ -e deep/er/pipe ] || echo gone", asUser)).output).toBe("gone\n");
+    await sandbox.kill();
+  });
+
+  test("that came with a snapshot are in one of the pause after it, as they are then", deadline, async () => {
+    const first = await host.engine.create({});
+    await runIn(first, "mkfifo kept gone; chmod 611 kept", asUser);
+    const second = await host.engine.create({}, { files: await save(first) });
+    await runIn(second, "rm gone; mkfifo new", asUser);
+    const before = await seen(second);
+    await host.engine.pause(second.id);
+    for (const driver of drivers) {
+      const third = await other.engine.create({ driver }, { files: await save(second) });
+      expect(await seen(third)).toBe(before);
+      await third.kill();
+    }
+    await Promise.all([first.kill(), second.kill()]);
+  });
+
   test("that come and go meanwhile do not hurt the others", deadline, async () => {
     const sandbox = await host.engine.create({});
     const script = `

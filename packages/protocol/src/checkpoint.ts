@@ -60,6 +60,8 @@ export const CheckpointManifest = z.strictObject({
   layers: z.array(LayerPart).min(1),
   /** Absent: nothing was kept. */
   owner: OwnerPart.optional(),
+  /** The pipes and sockets that are in its memory and not in its layers, for whoever goes on with its files alone: records of the guest, in base64. Absent: they are not known. */
+  nodes: z.array(z.base64().max(16_384)).max(32_768).optional(),
   phases: PhaseTimes,
 });
 export type CheckpointManifest = z.infer<typeof CheckpointManifest>;

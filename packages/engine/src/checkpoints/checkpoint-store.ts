@@ -15,6 +15,9 @@ export const lastCheckpoint = 999_999_999;
 /** Behind the number of a checkpoint that is gone. */
 const retiredMark = ".gone";
 
+/** What is known of a checkpoint before its memory is saved. */
+interface Beginnings extends ImageNeeds, Pick<CheckpointManifest, "nodes"> {}
+
 /** The checkpoints of one sandbox: numbered directories, each complete from the moment it has its manifest. */
 export class CheckpointStore {
   #sandbox: SandboxLayout;
@@ -37,17 +40,17 @@ export class CheckpointStore {
     return Math.max(0, ...used) + 1;
   }
 
-  /** Makes an empty directory for an image that will need this. */
-  async begin(n: number, needs: ImageNeeds): Promise<void> {
+  /** Makes an empty directory for an image that will need this, and notes what its manifest will say. */
+  async begin(n: number, beginnings: Beginnings): Promise<void> {
     const target = this.#sandbox.checkpoint(n);
     await this.remove(n);
     await mkdir(target.memoryDir, { recursive: true, mode: 0o700 });
-    await writeDurably(target.needsFile, JSON.stringify(needs));
+    await writeDurably(target.needsFile, JSON.stringify(beginnings));
   }
 
   /** Of one that was begun. */
-  async needsOf(n: number): Promise<ImageNeeds> {
-    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as ImageNeeds;
+  async needsOf(n: number): Promise<Beginnings> {
+    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as Beginnings;
   }
 
   /** Rejects with `unrestorable` when there is none, or it is not one of this sandbox. */

@@ -1,6 +1,7 @@
 import type { CheckpointManifest } from "@atoll/protocol";
 import type { ImageNeeds, LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
+import type { Nodes } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
 /** The files of a checkpoint to start from; without layers it is the template alone. */
@@ -23,6 +24,15 @@ export function withMemory(
 ): LaunchSource {
   const { memoryDir } = life.parts.layout.checkpoint(n);
   return { ...files, memoryDir, guestLayer: context.layout.guestLayer(guest), platform };
+}
+
+/** The pipes and sockets that were in the memory of a checkpoint, on its files without it. */
+export function withSavedNodes(files: LaunchSource, manifest: CheckpointManifest): LaunchSource {
+  return { ...files, nodes: Promise.resolve([{ at: "/", nodes: nodesOf(manifest), how: "missing" }]) };
+}
+
+export function nodesOf({ nodes = [] }: Pick<CheckpointManifest, "nodes">): Nodes {
+  return nodes.map((node) => Buffer.from(node, "base64"));
 }
 
 export function needsOf({ guest, runtime }: Pick<CheckpointManifest, "guest" | "runtime">): ImageNeeds {

@@ -14,6 +14,9 @@ import type { TreePacker } from "./tree-packer.ts";
 
 const readTimeoutMs = 30 * 60_000;
 
+/** An archive that is larger has files in it: there is no need to look. */
+const mostEmptyBytes = 1024;
+
 /** What is known of a layer on this machine; kept beside it. */
 const Sealed = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
 type Sealed = z.infer<typeof Sealed>;
@@ -86,6 +89,19 @@ export class LayerLibrary {
   async trim(id: LayerId): Promise<void> {
     const trees = this.#trees(id);
     await Promise.all((await readdir(trees)).map((tree) => removeTree(join(trees, tree, "work"))));
+  }
+
+  /** Without those that hold no file and hide none, as of a sandbox that was paused again before it wrote anything. */
+  async withoutEmpty(layers: readonly LayerPart[]): Promise<LayerPart[]> {
+    const areEmpty = await Promise.all(layers.map((part) => this.#isEmpty(part)));
+    return layers.filter((_, index) => areEmpty[index] === false);
+  }
+
+  async #isEmpty({ id, sizeBytes }: LayerPart): Promise<boolean> {
+    if (sizeBytes > mostEmptyBytes) return false;
+    // Whether one that cannot be read is there is for `verify` to say.
+    const names = await Promise.all((await this.#uppers(id)).map((dir) => readdir(dir))).catch(() => [[id]]);
+    return names.flat().length === 0;
   }
 
   /**

@@ -81,11 +81,19 @@ export interface Freezer {
   /** Not after `save`: it would wake up only to die. Does nothing to a container that is not frozen. */
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   inspect(ref: ContainerRef, layout: SandboxLayout): Promise<FrozenContents>;
-  /** Writes the image of a frozen container, which then has to be removed, whether or not this succeeds. The directory must not be there yet. */
-  save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void>;
-  /** Whether `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */
+  /** For a container that will be frozen. */
+  saver(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Saver;
+  /** Whether a `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */
   findOutcome(ref: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun">;
   findNeeds(ref: ContainerRef, layout: SandboxLayout): Promise<ImageNeeds>;
+}
+
+/** Whoever does not save disposes of it, and nothing has happened. */
+export interface Saver extends AsyncDisposable {
+  /** Does what can be done beforehand, which keeps this process busy for a moment. */
+  getReady(): void;
+  /** Writes the image of the container, which is frozen by now and then has to be removed, whether or not this succeeds. The image must not be there yet. */
+  save(): Promise<void>;
 }
 
 /** What the image of a container's memory can only go on with. */

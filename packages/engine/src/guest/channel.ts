@@ -4,7 +4,7 @@ import { Answers } from "./answers.ts";
 import type { AttachOptions, ChannelOptions } from "./channel-options.ts";
 import { FrameDecoder } from "./decoder.ts";
 import { EgressRelay } from "./egress-relay.ts";
-import { errnoName, errnoText } from "./errno.ts";
+import { refusal } from "./errno.ts";
 import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuestType } from "./frames.ts";
 import { GuestConnection } from "./guest-connection.ts";
 import { GuestLine } from "./guest-line.ts";
@@ -170,8 +170,7 @@ export class GuestChannel {
 
   /** Caps the size of every file that a process inside may write; `undefined` lifts the cap. */
   async capFileSize(bytes: number | undefined, signal: AbortSignal): Promise<void> {
-    const payload = new PayloadWriter().u64(bytes ?? 0xffff_ffff_ffff_ffffn).finish();
-    await this.#request(toGuest.CAP, payload, signal);
+    await this.#request(toGuest.CAP, new PayloadWriter().u64(bytes ?? 0xffff_ffff_ffff_ffffn).finish(), signal);
   }
 
   /** Starts the proxy inside, on 127.0.0.1. */
@@ -183,6 +182,12 @@ export class GuestChannel {
   async findHolders(path: string, signal: AbortSignal): Promise<FileHolder[]> {
     const message = await this.#request(toGuest.HOLDERS, new PayloadWriter().str(path).finish(), signal);
     return message.type === "heldBy" ? message.holders : wrongAnswer(message);
+  }
+
+  /** As `encodeNodes` asks for them. Rejects with `E2BIG` where that would take long, and with `ENOSYS` if the guest is older than this request. */
+  async findNodes(question: Buffer, signal: AbortSignal): Promise<Buffer[]> {
+    const message = await this.#request(toGuest.NODES, question, signal);
+    return message.type === "nodes" ? message.entries : wrongAnswer(message);
   }
 
   /** After this nothing comes from the guest, and nothing goes to it, until the next `greet`. */
@@ -308,6 +313,7 @@ export class GuestChannel {
       case "done":
       case "counted":
       case "heldBy":
+      case "nodes":
       case "ready":
       case "pong":
         return this.#answers.resolve(message.id, message);
@@ -348,9 +354,7 @@ export class GuestChannel {
   }
 
   #takeFailure({ id, errno, what }: GuestMessage & { type: "failed" }): void {
-    const error = new SandboxError("spawn_failed", `Cannot ${what}: ${errnoText(errno)}`, {
-      details: { errno: errnoName(errno), what },
-    });
+    const error = refusal(errno, what);
     this.#streams.get(id)?.refuse(error);
     this.#answers.reject(id, error);
   }

@@ -38,13 +38,20 @@ const codes: Record<string, ErrorCode> = {
   EDQUOT: "no_space",
 };
 
-export function errnoName(errno: number): string {
+function errnoName(errno: number): string {
   return names.get(errno) ?? `errno ${errno}`;
 }
 
-export function errnoText(errno: number): string {
+function errnoText(errno: number): string {
   const name = errnoName(errno);
   return texts[name] ?? name;
+}
+
+/** The error for what the guest was asked for and could not do. `asked` completes "Cannot …". */
+export function refusal(errno: number, asked: string): SandboxError {
+  return new SandboxError("spawn_failed", `Cannot ${asked}: ${errnoText(errno)}`, {
+    details: { errno: errnoName(errno), what: asked },
+  });
 }
 
 /** The error for a file operation that the sandbox's kernel refused. `asked` completes "Cannot …". */

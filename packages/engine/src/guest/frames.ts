@@ -31,6 +31,7 @@ export const toGuest = {
   PREPARE: 0x24,
   RESTORED: 0x25,
   PING: 0x26,
+  NODES: 0x27,
 } as const;
 export type ToGuestType = (typeof toGuest)[keyof typeof toGuest];
 
@@ -49,6 +50,7 @@ export const toHost = {
   HELD_BY: 0x9b,
   READY: 0x9c,
   PONG: 0x9d,
+  NODES_ARE: 0x9e,
 } as const;
 
 export const spawnFlags = { SPAWN_PTY: 1, SPAWN_STDIN: 2, SPAWN_TOOL: 4 } as const;

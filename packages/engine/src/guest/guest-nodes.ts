@@ -1,5 +1,7 @@
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { GuestChannel } from "./channel.ts";
+import { protocolConstants } from "./frames.ts";
+import { encodeNodes } from "./requests.ts";
 import { ToolRun } from "./tool-run.ts";
 
 /** Of the entries of one list. Nobody has so many pipes and sockets; more of them would be held in memory, here and wherever they are sent. */
@@ -8,29 +10,30 @@ const maxNodesBytes = 1024 * 1024;
 /** The number and not the name: a sandbox may write what it likes into its `/etc/passwd`. */
 const root = "0:0";
 
-/** No inode was changed then. */
-const never = -(2n ** 63n);
+/** No inode was changed then: the directory is looked at whenever it was changed. */
+export const neverNs = -(2n ** 63n);
 
 /** Pipes and sockets as the guest's tools `nodes` and `mknodes` write and read them, one buffer for each. */
 export type Nodes = readonly Buffer[];
 
-/** Some to be made in a sandbox before anything runs in it, each in the place of one that it sees and cannot use, and as that is. */
+/** Some to be made in a sandbox before anything runs in it. */
 export interface NodesOrder {
   /** The directory that their names begin in. */
   at: string;
   nodes: Nodes;
+  /** `anew`: each in the place of one that the sandbox sees and cannot use, and as that is. `missing`: each where nothing is. */
+  how: "anew" | "missing";
 }
 
 /** A directory to look for some in. */
 export interface NodesPlace {
-  /** Relative. What is no directory, or none any more, has nothing in it. */
+  /** From the root, without a slash before it. What is no directory, or none any more, has nothing in it. */
   path: Buffer;
   /** The time of the last change of its inode in which it has none for sure. */
-  emptyAtNs?: bigint;
+  emptyAtNs: bigint;
 }
 
 export interface NodesQuestion {
-  at: string;
   places: readonly NodesPlace[];
   /** `synced`: the directories of what is found are on the host's disk afterwards, with their times. */
   where: "in" | "synced";
@@ -39,14 +42,16 @@ export interface NodesQuestion {
 /** Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if they are too many. */
 export async function listNodes(
   channel: GuestChannel,
-  { at, places, where }: NodesQuestion,
+  { places, where }: NodesQuestion,
   signal: AbortSignal,
 ): Promise<Nodes> {
   if (places.length === 0) return [];
-  const what = `list pipes and sockets of ${at}`;
-  const tool = await ToolRun.start(channel, ["nodes", at, where], { user: root, cwd: "/", stdin: true, signal });
+  const what = "list pipes and sockets";
+  const few = await listFewNodes(channel, { places, where }, signal);
+  if (few !== undefined) return few;
+  const tool = await ToolRun.start(channel, ["nodes", "/", where], { user: root, cwd: "/", stdin: true, signal });
   const end = Buffer.alloc(1);
-  const lines = places.flatMap(({ path, emptyAtNs = never }) => [Buffer.from(`${emptyAtNs} `), path, end]);
+  const lines = places.flatMap(({ path, emptyAtNs }) => [Buffer.from(`${emptyAtNs} `), path, end]);
   const fed = feed(tool, Buffer.concat(lines));
   const list = new NodeList(what);
   try {
@@ -61,9 +66,29 @@ export async function listNodes(
   return list.nodes;
 }
 
-export async function makeNodes(channel: GuestChannel, { at, nodes }: NodesOrder, signal: AbortSignal): Promise<void> {
+/** By the guest itself, in a tenth of the time that a tool takes. Asks at once. Undefined: that is not for it, because there is much to look at or it is of an older version. */
+export async function listFewNodes(
+  channel: GuestChannel,
+  { places, where }: NodesQuestion,
+  signal: AbortSignal,
+): Promise<Nodes | undefined> {
+  const question = encodeNodes(where, places);
+  if (question.byteLength > protocolConstants.MAX_TO_GUEST) return undefined;
+  try {
+    return (await channel.findNodes(question, signal)).map(withLength);
+  } catch (error) {
+    if (isSandboxError(error, "spawn_failed")) return undefined;
+    throw error;
+  }
+}
+
+export async function makeNodes(
+  channel: GuestChannel,
+  { at, nodes, how }: NodesOrder,
+  signal: AbortSignal,
+): Promise<void> {
   if (nodes.length === 0) return;
-  const tool = await ToolRun.start(channel, ["mknodes", at, "anew"], { user: root, cwd: "/", stdin: true, signal });
+  const tool = await ToolRun.start(channel, ["mknodes", at, how], { user: root, cwd: "/", stdin: true, signal });
   tool.listen();
   await feed(tool, Buffer.concat(nodes)).catch(() => undefined);
   await tool.finish(`make pipes and sockets in ${at}`);
@@ -91,8 +116,12 @@ export class NodeList {
         details: { nodes: this.nodes.length },
       });
     }
-    const length = Buffer.alloc(4);
-    length.writeUInt32LE(record.byteLength);
-    this.nodes.push(Buffer.concat([length, record]));
+    this.nodes.push(withLength(record));
   }
+}
+
+function withLength(record: Buffer): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeUInt32LE(record.byteLength);
+  return Buffer.concat([length, record]);
 }

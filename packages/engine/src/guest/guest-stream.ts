@@ -93,6 +93,7 @@ export class GuestStream {
       case "done":
       case "counted":
       case "heldBy":
+      case "nodes":
       case "ready":
       case "pong":
         throw new MalformedPayload(`A stream cannot be told "${message.type}"`);

@@ -44,6 +44,7 @@ export type GuestMessage =
   | { type: "done"; id: number }
   | { type: "counted"; id: number; processes: number; streams: number; heldBytes: number }
   | { type: "heldBy"; id: number; holders: FileHolder[] }
+  | { type: "nodes"; id: number; entries: Buffer[] }
   | { type: "ready"; id: number }
   | { type: "pong"; id: number; payload: Buffer };
 
@@ -81,6 +82,8 @@ function parseBody({ type, id }: Frame, reader: PayloadReader): GuestMessage {
       return { type: "counted", id, processes: reader.u32(), streams: reader.u32(), heldBytes: reader.u64() };
     case toHost.HELD_BY:
       return { type: "heldBy", id, holders: readList(reader, 1024, readHolder) };
+    case toHost.NODES_ARE:
+      return { type: "nodes", id, entries: readList(reader, 2048, (list) => list.bytes(list.u32())) };
     case toHost.READY:
       return { type: "ready", id };
     case toHost.PONG:

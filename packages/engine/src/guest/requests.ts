@@ -66,6 +66,13 @@ export function encodeRestored(id: number, entropy: Buffer, hostname: string): B
   return encodeFrame(toGuest.RESTORED, id, payload.finish());
 }
 
+/** Each directory with the time of the last change of its inode in which it has none for sure. */
+export function encodeNodes(where: "in" | "synced", places: readonly { path: Buffer; emptyAtNs: bigint }[]): Buffer {
+  const payload = new PayloadWriter().u32(where === "synced" ? 1 : 0).u32(places.length);
+  for (const { path, emptyAtNs } of places) payload.u64(BigInt.asUintN(64, emptyAtNs)).str(path);
+  return payload.finish();
+}
+
 /** To the process group. SIGKILL also reaches what has left it. */
 export function encodeSignal(id: number, name: SignalName): Buffer {
   const scope = name === "SIGKILL" ? signalScopes.everythingStarted : signalScopes.group;

@@ -3,7 +3,8 @@ import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { boundStack, finishPause } from "../operations/pause.ts";
+import { boundStack } from "../operations/bound-layers.ts";
+import { finishPause } from "../operations/pause.ts";
 import { bootId } from "../process/proc-table.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 

@@ -7,7 +7,6 @@ import {
   type LayerPart,
   type PhaseTimes,
 } from "@atoll/protocol";
-import { cheapestMerge } from "../checkpoints/bound-stack.ts";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
@@ -15,13 +14,15 @@ import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source
 import { layerId } from "../checkpoints/layer-library.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { assertRoom } from "../checkpoints/room.ts";
-import type { Freezer } from "../drivers/driver.ts";
+import type { Freezer, Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
 import { based } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { newContainerId } from "../support/ids.ts";
 import { settleAll } from "../support/settle-all.ts";
+import { boundStack, discardMerged } from "./bound-layers.ts";
+import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 
 /** Processes can open and delete files as fast as others are ended. */
 const mostForcedRounds = 5;
@@ -104,16 +105,26 @@ export async function pauseInTurn(
   const clock = new PhaseClock();
   const { freezer } = driver;
   const pause: Pause = { context, life, freezer, store, container, n, parent, ground, killed, clock };
-  await keeper.apply("pause", (common) => ({
-    ...common,
-    state: "pausing",
-    container,
-    checkpoint: n,
-    ...based(base),
-  }));
+  await using saver = freezer.saver(container, layout, layout.checkpoint(n));
+  const prepared = prepare(pause, saver);
+  prepared.catch(() => undefined);
+  try {
+    await keeper.apply("pause", (common) => ({
+      ...common,
+      state: "pausing",
+      container,
+      checkpoint: n,
+      ...based(base),
+    }));
+  } catch (error) {
+    await prepared.catch(() => undefined);
+    await life.channel.greet(deadlineAfter(guestAnswerMs));
+    life.live(frozenBytesOf(ground));
+    throw error;
+  }
   await step(pause, "intent");
-  const ended = await freezeOrGoOn(pause, options.force === true);
-  const manifest = await save(pause);
+  const ended = await freezeOrGoOn(pause, { force: options.force === true, prepared });
+  const manifest = await save(pause, saver);
   const { phases, totalMs } = clock;
   return { checkpoint: manifest.n, phases, totalMs, ended };
 }
@@ -127,13 +138,28 @@ async function numberFor(store: CheckpointStore, asked: number | undefined): Pro
   });
 }
 
+/** Needs no intent on disk: the next greeting undoes it, whoever says it. */
+async function prepare({ life, container }: Pause, saver: Saver): ReturnType<typeof prepareGuest> {
+  const places = await findNodePlaces(life, container);
+  life.stopMonitor();
+  const prepared = prepareGuest(life, places);
+  // While the guest is at work.
+  saver.getReady();
+  return prepared;
+}
+
+interface FreezeOptions {
+  force: boolean;
+  prepared: ReturnType<typeof prepareGuest>;
+}
+
 /** From here to `save` everything can be undone by waking it up. */
-async function freezeOrGoOn(pause: Pause, force: boolean): Promise<FileHolder[]> {
+async function freezeOrGoOn(pause: Pause, options: FreezeOptions): Promise<FileHolder[]> {
   const { life, container, killed, clock } = pause;
   const { keeper } = life.parts;
-  life.stopMonitor();
   try {
-    const [ended] = await settleAll([freeze(pause, force), begin(pause)]);
+    const nodes = await options.prepared;
+    const [ended] = await settleAll([freeze(pause, options.force), begin(pause, nodes)]);
     // From here on it is saved or it ends: nothing in it runs any more.
     await life.deadline.suspend();
     clock.lap("freeze");
@@ -173,16 +199,21 @@ async function wake({ life, freezer, container, killed }: Pause): Promise<void> 
   }
 }
 
-async function begin({ life, freezer, store, container, n }: Pause): Promise<void> {
-  await store.begin(n, await freezer.findNeeds(container, life.parts.layout));
+async function begin(
+  { life, freezer, store, container, n }: Pause,
+  nodes: Pick<CheckpointManifest, "nodes">,
+): Promise<void> {
+  const needs = await freezer.findNeeds(container, life.parts.layout);
+  await store.begin(n, { ...needs, ...nodes });
 }
 
+/** Its guest is prepared. */
 async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
   const { life, freezer, container, killed } = pause;
   const { layout } = life.parts;
   const ended: FileHolder[] = [];
   for (let round = 0; ; round += 1) {
-    await life.channel.prepareCheckpoint(deadlineAfter(guestAnswerMs));
+    if (round > 0) await life.channel.prepareCheckpoint(deadlineAfter(guestAnswerMs));
     await step(pause, "prepared");
     await freezer.freeze(container, layout);
     await step(pause, "frozen");
@@ -201,14 +232,13 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
   }
 }
 
-async function save(pause: Pause): Promise<CheckpointManifest> {
-  const { life, freezer, store, container, n, killed, clock } = pause;
-  const { layout } = life.parts;
+async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
+  const { life, store, n, killed, clock } = pause;
   const below = boundStack(pause);
   below.catch(() => undefined);
   try {
     await step(pause, "saving");
-    await freezer.save(container, layout, layout.checkpoint(n));
+    await saver.save();
   } catch (error) {
     await discardMerged(pause, below);
     killed.throwIfAborted();
@@ -281,6 +311,7 @@ export async function finishPause(
     memory,
     layers,
     ...(owner === undefined ? {} : { owner }),
+    ...(needs.nodes === undefined ? {} : { nodes: needs.nodes }),
     phases: clock.phases,
   };
   await step(pause, "sealed");
@@ -292,41 +323,6 @@ export async function finishPause(
   const { phases } = clock;
   await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), { phases });
   return manifest;
-}
-
-/**
- * The layers that it stands on, with room for one more on top: those do not change any more, and so can be merged while memory is saved. A stack that cannot be merged is used as
- * it is, for as long as it can be mounted.
- */
-export async function boundStack(pause: Pause): Promise<LayerPart[]> {
-  const { context, life, store, n, killed } = pause;
-  const { layers } = pause.ground;
-  const signal = AbortSignal.any([killed, deadlineAfter(sealDeadlineMs)]);
-  const at = cheapestMerge(layers);
-  const [upper, lower] = at === undefined ? [] : layers.slice(at, at + 2);
-  if (at === undefined || upper === undefined || lower === undefined) return layers;
-  const { trees } = life.parts.template;
-  const frozen = context.layers.directories(layers.slice(at + 2), trees.length);
-  const guestLayer = context.layout.guestLayer((await store.needsOf(n)).guest);
-  const below = trees.map((tree, index) => [
-    ...(frozen[index] ?? []),
-    ...(index === 0 ? [guestLayer] : []),
-    ...tree.lower,
-  ]);
-  const id = layerId(life.record.id, n, "merged");
-  try {
-    return layers.toSpliced(at, 2, await context.layers.merge(id, [upper, lower], below, signal));
-  } catch {
-    signal.throwIfAborted();
-    await context.layers.discard(id);
-    return layers;
-  }
-}
-
-/** What `boundStack` has made, or is making, when no manifest names it. */
-async function discardMerged({ context, life, n }: Pause, below: Promise<LayerPart[]>): Promise<void> {
-  await below.catch(() => undefined);
-  await context.layers.discard(layerId(life.record.id, n, "merged"));
 }
 
 /** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */

@@ -1,5 +1,5 @@
 import { assertAccepts, type PhaseTimes } from "@atoll/protocol";
-import { filesOf, frozenBytesOf, needsOf, withMemory } from "../checkpoints/launch-source.ts";
+import { filesOf, frozenBytesOf, needsOf, withMemory, withSavedNodes } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { readCheckpoint, verifyParts } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -71,7 +71,9 @@ export async function resumeInTurn(
       return step("verified");
     });
     const files = filesOf(context, life, manifest);
-    const source = memory ? withMemory(context, life, files, manifest.n, needsOf(manifest)) : files;
+    const source = memory
+      ? withMemory(context, life, files, manifest.n, needsOf(manifest))
+      : withSavedNodes(files, manifest);
     const { ref } = await life.moveTo(containerId, source, {
       signal,
       mayStart: settleAll([intent, verified]).then(() => undefined),

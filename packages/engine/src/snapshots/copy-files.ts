@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { assertAccepts, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
+import { nodesOf } from "../checkpoints/launch-source.ts";
 import { mergeLayers } from "../checkpoints/merge-layers.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -39,12 +40,12 @@ export async function copyFiles(
   assertAccepts(record, "take a snapshot of");
   const { layout, template } = life.parts;
   const own = template.trees.map((_, tree) => layout.layer(tree).upper);
-  const saved = await savedLayers(context, life, record, signal);
-  const [top = [], ...below] = record.state === "running" ? [own, ...saved] : saved;
+  const saved = await readSaved(context, life, record, signal);
+  const [top = [], ...below] = record.state === "running" ? [own, ...saved.layers] : saved.layers;
   const flat = new Flattening(context, template, scratch, signal);
   await flat.prepare();
   let frozenMs = 0;
-  let nodes: Nodes = [];
+  let { nodes } = saved;
   if (record.state === "running") {
     const before = await findNodesInMemory(life, record.container, signal);
     await whileFrozen(life, record.container, killed, async () => {
@@ -61,23 +62,26 @@ export async function copyFiles(
   return { dir: flat.dir, frozenMs };
 }
 
-/** Of the checkpoint that a sandbox stands on or of what it began with, the topmost first. */
-async function savedLayers(
+/** Of the checkpoint that a sandbox stands on or of what it began with: its layers, the topmost first, and the pipes and sockets that were in memory. */
+async function readSaved(
   context: EngineContext,
   life: SandboxLife,
   record: SandboxRecord,
   signal: AbortSignal,
-): Promise<Layer[]> {
+): Promise<{ layers: Layer[]; nodes: Nodes }> {
   const isPaused = record.state === "paused";
   const n = isPaused ? record.checkpoint : record.state === "running" ? record.base : undefined;
   const { layout } = life.parts;
-  const { layers } =
+  const { layers, nodes } =
     n === undefined
-      ? { layers: await readFirstLayers(layout) }
+      ? { layers: await readFirstLayers(layout), nodes: [] }
       : isPaused
         ? await verifyCheckpoint(context, life, n, { memory: false, signal })
         : await new CheckpointStore(layout).read(n);
-  return layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree)));
+  return {
+    layers: layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree))),
+    nodes: nodesOf({ nodes }),
+  };
 }
 
 /** Makes one layer of a stack, from the top down. What no template below has is not hidden in it. */

@@ -1,5 +1,5 @@
 import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
-import { listNodes, type Nodes } from "../guest/guest-nodes.ts";
+import { listNodes, neverNs, type Nodes, type NodesPlace } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { run } from "../process/run.ts";
 import { settleAll } from "../support/settle-all.ts";
@@ -22,17 +22,22 @@ export async function findNodesInMemory(
   container: ContainerRef,
   signal: AbortSignal,
 ): Promise<Nodes> {
+  const places = await findPlaces(life, container);
+  return listNodes(life.channel, { places, where: "synced" }, timely(signal));
+}
+
+/** The directories that may have some. */
+export async function findPlaces(life: SandboxLife, container: ContainerRef): Promise<NodesPlace[]> {
   const { driver, layout } = life.parts;
   const found = (await driver.findDirectories?.(container, layout)) ?? [];
-  const places = found.map(({ path, ...rest }) => ({ path: path.byteLength === 0 ? Buffer.from(".") : path, ...rest }));
-  return listNodes(life.channel, { at: "/", places, where: "synced" }, timely(signal));
+  return found.map(({ path, ...rest }) => ({ path: path.byteLength === 0 ? Buffer.from(".") : path, ...rest }));
 }
 
 /** Those of `before` that are there, each as it was. */
 export async function findUnchangedNodes(life: SandboxLife, before: Nodes, signal: AbortSignal): Promise<Nodes> {
   const directories = new Set(before.map((node) => directoryOf(nameOf(node))));
-  const places = [...directories].map((name) => ({ path: Buffer.from(name, "latin1") }));
-  const now = await listNodes(life.channel, { at: "/", places, where: "in" }, timely(signal));
+  const places = [...directories].map((name) => ({ path: Buffer.from(name, "latin1"), emptyAtNs: neverNs }));
+  const now = await listNodes(life.channel, { places, where: "in" }, timely(signal));
   const present = new Set(now.map((node) => node.toString("latin1")));
   return before.filter((node) => present.has(node.toString("latin1")));
 }

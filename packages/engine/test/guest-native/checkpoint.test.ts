@@ -22,11 +22,15 @@ function places(temporary: TemporaryDirectory): { state: string; memory: string;
   return { state, memory, outcome: temporary.join("outcome"), socket: `${state}/runsc-${id}.sock` };
 }
 
-async function checkpoint({ socket, memory, outcome }: ReturnType<typeof places>): Promise<number | null> {
+async function checkpoint(
+  { socket, memory, outcome }: ReturnType<typeof places>,
+  input = "\n",
+): Promise<number | null> {
   const words = ["checkpoint", socket, memory, "checkpoint.img", outcome, JSON.stringify({ method: "save" })];
   const { exitCode } = await run(guest, words, {
     signal: AbortSignal.timeout(testTimeoutMs),
     timeoutMs: testTimeoutMs,
+    input,
   });
   return exitCode;
 }
@@ -52,6 +56,16 @@ test("where nobody listens nothing is begun", async () => {
   expect(await checkpoint(at)).toBe(3);
   expect(readdirSync(at.memory)).toEqual([]);
   expect(readdirSync(temporary.path)).not.toContain("outcome");
+});
+
+test("without a word nothing is begun", async () => {
+  using temporary = new TemporaryDirectory();
+  const at = places(temporary);
+  await using sentry = await FakeSentry.listen(at.state, id);
+  expect(await checkpoint(at, "")).toBe(3);
+  expect(sentry.calls).toEqual([]);
+  expect(readdirSync(at.memory)).toEqual([]);
+  expect(readdirSync(temporary.path)).not.toContain("outcome.stderr");
 });
 
 test("an image that is there is not written over", async () => {

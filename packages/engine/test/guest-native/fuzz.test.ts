@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { encodeFrame, headerBytes, protocolConstants, toGuest, tornFramePadding } from "../../src/guest/frames.ts";
-import type { GuestSpawn } from "../../src/guest/requests.ts";
+import { encodeNodes, type GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
 import { SeededRandom } from "../support/seeded-random.ts";
 import { buildTimeoutMs, guestProgram, type GuestBuild } from "./guest-program.ts";
@@ -84,6 +84,13 @@ const honest: Make[] = [
   (random) => encodeFrame(toGuest.CAP, anyId(random), u64(random.oneOf([0n, 5000n, 0xffff_ffff_ffff_ffffn]))),
   (random) => encodeFrame(toGuest.COUNT, anyId(random)),
   (random, dir) => encodeFrame(toGuest.HOLDERS, anyId(random), new PayloadWriter().str(`${dir}/file-1`).finish()),
+  (random, dir) => {
+    const places = [dir, "etc", "tmp", ".", "no/such"].map((path) => ({
+      path: Buffer.from(path.replace(/^\//, "")),
+      emptyAtNs: BigInt.asIntN(64, anyPosition(random)),
+    }));
+    return encodeFrame(toGuest.NODES, anyId(random), encodeNodes(random.oneOf(["in", "synced"]), places));
+  },
   (random) => encodeFrame(toGuest.PREPARE, anyId(random)),
   (random) =>
     encodeFrame(

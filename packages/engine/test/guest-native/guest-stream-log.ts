@@ -73,6 +73,7 @@ export class StreamLog {
       case "done":
       case "counted":
       case "heldBy":
+      case "nodes":
       case "ready":
       case "pong":
         throw new Error(`A stream was told "${message.type}"`);

@@ -263,7 +263,7 @@ export class NativeGuest implements AsyncDisposable {
 }
 
 function isAnswer({ type }: GuestMessage): boolean {
-  return ["failed", "done", "counted", "heldBy", "ready", "pong"].includes(type);
+  return ["failed", "done", "counted", "heldBy", "nodes", "ready", "pong"].includes(type);
 }
 
 export function helloPayload(nonce: Uint8Array, version: number = protocolConstants.VERSION): Buffer {

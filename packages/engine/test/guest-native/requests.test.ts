@@ -1,8 +1,11 @@
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
+import { neverNs } from "../../src/guest/guest-nodes.ts";
+import { encodeNodes } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import { NativeGuest } from "./native-guest.ts";
@@ -50,6 +53,60 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     guest.sendPosition("STDIN_EOF", id, 0);
     await guest.finish(id);
     expect(await ask()).toMatchObject({ holders: [] });
+  });
+
+  test("NODES tells the pipes and sockets of directories, but not of one that was not changed since", async () => {
+    await using guest = await NativeGuest.start();
+    const dir = mkdtempSync(join(tmpdir(), "atoll-nodes-"));
+    try {
+      execFileSync("/bin/sh", ["-c", "mkdir d e && mkfifo -m 640 d/pipe e/pipe && echo >d/file"], { cwd: dir });
+      const path = (name: string): Buffer => Buffer.from(`${dir.slice(1)}/${name}`);
+      const since = statSync(join(dir, "e"), { bigint: true }).ctimeNs;
+      const places = [
+        { path: path("d"), emptyAtNs: neverNs },
+        { path: path("d/file"), emptyAtNs: neverNs },
+        { path: path("none"), emptyAtNs: neverNs },
+        { path: path("e"), emptyAtNs: since },
+      ];
+      const answer = await guest.ask("NODES", encodeNodes("in", places));
+      const entries = answer.type === "nodes" ? answer.entries : [];
+      expect(entries.map((entry) => entry.toString("latin1", 45, entry.byteLength - 4))).toEqual([
+        path("d/pipe").toString(),
+      ]);
+      expect([entries[0]?.toString("latin1", 0, 1), entries[0]?.readUInt32LE(1)]).toEqual(["p", 0o640]);
+      // Giving it its times once more is a change too.
+      expect(await guest.ask("NODES", encodeNodes("synced", places))).toMatchObject({ entries });
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+
+  test("NODES leaves directories with many files, and answers that do not fit, to a tool", async () => {
+    await using guest = await NativeGuest.start();
+    const dir = mkdtempSync(join(tmpdir(), "atoll-nodes-"));
+    const ask = (): ReturnType<typeof guest.ask> =>
+      guest.ask("NODES", encodeNodes("in", [{ path: Buffer.from(dir.slice(1)), emptyAtNs: neverNs }]));
+    try {
+      execFileSync("/bin/sh", ["-c", "seq 1 4096 | xargs touch"], { cwd: dir });
+      expect(await ask()).toMatchObject({ type: "nodes", entries: [] });
+      execFileSync("/bin/sh", ["-c", "touch one-more"], { cwd: dir });
+      expect(await ask()).toMatchObject({ type: "failed", errno: constants.errno.E2BIG });
+      execFileSync("/bin/bash", ["-c", "rm * && mkfifo {1..1500}"], { cwd: dir });
+      expect(await ask()).toMatchObject({ type: "failed", errno: constants.errno.E2BIG });
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
+  });
+
+  test.for([
+    ["more directories than it has", new PayloadWriter().u32(0).u32(2).u64(0).str("tmp").finish()],
+    ["fewer than it has", new PayloadWriter().u32(0).u32(0).u64(0).str("tmp").finish()],
+    ["flags that do not exist", new PayloadWriter().u32(2).u32(0).finish()],
+    ["a path that no kernel takes", new PayloadWriter().u32(0).u32(1).u64(0).str("x".repeat(8001)).finish()],
+    ["nothing", Buffer.alloc(0)],
+  ] as const)("NODES with %s is refused", async ([, payload]) => {
+    await using guest = await NativeGuest.start();
+    expect(await guest.ask("NODES", payload)).toMatchObject({ type: "failed", errno: constants.errno.EBADMSG });
   });
 
   test("RESTORED without a host name changes nothing", async () => {

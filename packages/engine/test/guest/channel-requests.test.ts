@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import { isSandboxError } from "@atoll/protocol";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { GuestChannel } from "../../src/guest/channel.ts";
+import { encodeNodes } from "../../src/guest/requests.ts";
 import { caught } from "../support/caught.ts";
 import { FakeGuest, openChannel, type HostFrameName } from "../support/fake-guest.ts";
 import { guestFrame } from "../support/guest-frames.ts";
@@ -63,6 +64,15 @@ test.for<{
     payload: [2, 0, 0, 0, 47, 97],
     answer: (id) => guestFrame.heldBy(id, [{ pid: 4, streamId: 2, command: "vi" }]),
     result: [{ pid: 4, streamId: 2, command: "vi" }],
+  },
+  {
+    what: "finding pipes and sockets",
+    ask: (channel, signal) =>
+      channel.findNodes(encodeNodes("synced", [{ path: Buffer.from("a"), emptyAtNs: -2n }]), signal),
+    name: "NODES",
+    payload: [1, 0, 0, 0, 1, 0, 0, 0, 254, 255, 255, 255, 255, 255, 255, 255, 1, 0, 0, 0, 97],
+    answer: (id) => guestFrame.nodesAre(id, [Buffer.from("entry")]),
+    result: [Buffer.from("entry")],
   },
   {
     what: "preparing a checkpoint",

@@ -70,6 +70,11 @@ describe("well-formed", () => {
       frame: guestFrame.heldBy(7, [{ pid: 9, streamId: 0, command: "vi a" }]),
       message: { type: "heldBy", id: 7, holders: [{ pid: 9, streamId: 0, command: "vi a" }] },
     },
+    {
+      what: "NODES_ARE",
+      frame: guestFrame.nodesAre(7, [Buffer.from("one"), Buffer.from("two")]),
+      message: { type: "nodes", id: 7, entries: [Buffer.from("one"), Buffer.from("two")] },
+    },
     { what: "READY", frame: guestFrame.ready(7), message: { type: "ready", id: 7 } },
     {
       what: "PONG",
@@ -226,6 +231,8 @@ describe("malformed", () => {
     ["COUNTED that is too short", rawFrame(toHost.COUNTED, 1, Buffer.alloc(15))],
     ["HELD_BY with more than fits", rawFrame(toHost.HELD_BY, 1, payload().u32(1025).finish())],
     ["HELD_BY with fewer than it counts", rawFrame(toHost.HELD_BY, 1, payload().u32(1).finish())],
+    ["NODES_ARE with more than fits", rawFrame(toHost.NODES_ARE, 1, payload().u32(2049).finish())],
+    ["NODES_ARE with an entry that is too long", rawFrame(toHost.NODES_ARE, 1, payload().u32(1).u32(9).finish())],
   ])("%s", ([, frame]) => {
     expect(() => parse(frame)).toThrow(MalformedPayload);
   });
@@ -242,6 +249,7 @@ describe("malformed", () => {
       connect("example.org"),
       guestFrame.counted(7, 3),
       guestFrame.heldBy(7, [{ pid: 9, streamId: 0, command: "vi" }]),
+      guestFrame.nodesAre(7, [Buffer.from("entry")]),
     ];
     for (const frame of frames) {
       const whole = frame.subarray(16, frame.byteLength - 4);

@@ -100,6 +100,11 @@ export const guestFrame = {
     for (const { pid, streamId, command } of holders) payload.u32(pid).u32(streamId).str(command);
     return rawFrame(toHost.HELD_BY, id, payload.finish());
   },
+  nodesAre: (id: number, entries: readonly Uint8Array[]) => {
+    const payload = new PayloadWriter().u32(entries.length);
+    for (const entry of entries) payload.str(entry);
+    return rawFrame(toHost.NODES_ARE, id, payload.finish());
+  },
   ready: (id: number) => rawFrame(toHost.READY, id),
   pong: (id: number, payload: Uint8Array) => rawFrame(toHost.PONG, id, payload),
 };
@@ -123,6 +128,7 @@ export function everyGuestFrame(nonce: Buffer): Buffer[] {
     guestFrame.done(7),
     guestFrame.counted(8, 3, 2, 4096),
     guestFrame.heldBy(9, [{ pid: 10, streamId: 5, command: "sleep 1" }]),
+    guestFrame.nodesAre(12, [Buffer.from("entry"), Buffer.alloc(300, 1)]),
     guestFrame.ready(10),
     guestFrame.pong(11, Buffer.from("12345678")),
   ];

@@ -8,13 +8,12 @@ import { run } from "../../process/run.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
 import { hasErrno } from "../../support/errno.ts";
 import { pollUntil } from "../../support/poll-until.ts";
-import type { Freezer, FrozenContents, ImageNeeds } from "../driver.ts";
+import type { Freezer, FrozenContents, ImageNeeds, Saver } from "../driver.ts";
 import { guestAnnotation, platformAnnotation } from "./oci-spec.ts";
-import { imageName, RunscControl, saveRequest } from "./runsc-control.ts";
+import { RunscControl, saveRequest } from "./runsc-control.ts";
+import { RunscSaver, saveTimeoutMs } from "./runsc-saver.ts";
 
 const commandTimeoutMs = 30_000;
-/** Writing gigabytes of memory takes a while. */
-const saveTimeoutMs = 10 * 60_000;
 /** What the kernel writes behind the path of a file that has no name any more. */
 const deletedMark = " (deleted)";
 /** Where runsc mounts the sandbox's root for its own process. */
@@ -24,13 +23,6 @@ const rootInside = "/root";
 const memoryFile = "/memfd:runsc-memory";
 /** Of which `stat` counts. */
 const blockBytes = 512;
-
-/** Writes down how the program ended, also if nobody waits for it any more. */
-const recordOutcome =
-  'out=$1; shift; "$@" 2>"$out.stderr"; code=$?; echo $code >"$out.new" && mv "$out.new" "$out"; exit $code';
-
-/** How the guest's binary says that it has asked for nothing yet. */
-const exitNotAsked = 3;
 
 const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 const SpecFile = z.object({
@@ -90,21 +82,15 @@ export class RunscFreezer implements Freezer {
     return [...found.values()];
   }
 
-  async save(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Promise<void> {
-    const options = { signal: deadlineAfter(saveTimeoutMs), timeoutMs: saveTimeoutMs };
-    let exitCode: number | null = exitNotAsked;
-    if (this.#saveRequest !== undefined) {
-      const { socketPath } = this.#control(ref, layout);
-      const words = ["checkpoint", socketPath, target.memoryDir, imageName, target.outcomeFile, this.#saveRequest];
-      ({ exitCode } = await run(this.#guestPath, words, options));
-    }
-    if (exitCode === exitNotAsked) {
-      const words = this.#command(ref, layout, ["checkpoint", "--image-path", target.memoryDir]);
-      ({ exitCode } = await run("/bin/sh", ["-c", recordOutcome, "sh", target.outcomeFile, ...words], options));
-    }
-    if (exitCode === 0) return;
-    const stderr = await readFile(`${target.outcomeFile}.stderr`, "utf8").catch(() => "");
-    throw commandFailed("save", ref, stderr);
+  saver(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Saver {
+    return new RunscSaver({
+      guestPath: this.#guestPath,
+      socketPath: this.#control(ref, layout).socketPath,
+      request: this.#saveRequest,
+      command: (words) => this.#command(ref, layout, words),
+      target,
+      fail: (stderr) => commandFailed("save", ref, stderr),
+    });
   }
 
   async findOutcome(_: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun"> {
@@ -124,7 +110,7 @@ export class RunscFreezer implements Freezer {
     return new RunscControl(layout.run(ref.id).runtimeState, ref.id);
   }
 
-  #command(ref: ContainerRef, layout: SandboxLayout, words: string[]): string[] {
+  #command(ref: ContainerRef, layout: SandboxLayout, words: readonly string[]): string[] {
     return [this.#runscPath, "--root", layout.run(ref.id).runtimeState, ...words, ref.id];
   }
 

@@ -1,0 +1,17 @@
+/* Files as records, as docs/guest-protocol.md has them. */
+#ifndef ATOLL_ENTRY_H
+#define ATOLL_ENTRY_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* Of a name in an entry. No path of a tree that is deeper can be given back to the kernel in one piece. */
+#define ENTRY_NAME_MOST 8000
+
+size_t entry_size(size_t name_length, size_t target_length);
+/* Writes `entry_size` bytes and returns what follows them. */
+uint8_t *entry_put(uint8_t *to, const struct stat *info, const char *name, size_t name_length, const char *target,
+                   size_t target_length);
+
+#endif
