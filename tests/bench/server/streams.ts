@@ -3,7 +3,6 @@ import { availableParallelism } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Atoll, Sandbox, type CommandHandle } from "@atoll/sdk";
 import type { Trial } from "../benchmark.ts";
-import { percentile } from "../statistics.ts";
 import type { Workbench } from "../workbench.ts";
 import { ServerProcess } from "./server-process.ts";
 
@@ -13,7 +12,7 @@ const quick = { sandboxes: 5, forMs: 20_000, startAtOnce: 2 };
 /** The server is asked this often; each answer tells of the time since the one before. */
 const readingMs = 5_000;
 const allowedDelayMs = 100;
-/** Between the second quarter of the time and the last; in the first one everything is still warming up. */
+/** Between the lowest of the second quarter of the time and the lowest of the last; in the first one everything is still warming up. */
 const allowedGrowthBytes = 32 * MiB;
 
 /** What the clock that gVisor's systrap keeps running takes of a core, in every sandbox. */
@@ -161,7 +160,8 @@ async function read(server: ServerProcess): Promise<Reading> {
   };
 }
 
+/** Memory goes up and down by a hundred mebibytes as garbage gathers and is collected, every few minutes; what is never let go of shows in how low it gets. */
 function growth(bytes: readonly number[]): number {
   const quarter = Math.ceil(bytes.length / 4);
-  return percentile(bytes.slice(-quarter), 0.5) - percentile(bytes.slice(quarter, 2 * quarter), 0.5);
+  return Math.min(...bytes.slice(-quarter)) - Math.min(...bytes.slice(quarter, 2 * quarter));
 }
