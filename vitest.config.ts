@@ -13,8 +13,8 @@ const deadlines = {
   expect: { poll: { timeout: 120_000 * patience } },
 } as const;
 
-/** Real sandboxes share two cores and one host. A third of the time a test waits for what it has asked of one: three keep both cores busy. */
-const onRealSandboxes = { pool: "forks", fileParallelism: true, maxWorkers: 3, retry: 0 } as const;
+/** Real sandboxes share two cores and one host: more workers would only wait for each other. */
+const onRealSandboxes = { pool: "forks", fileParallelism: true, maxWorkers: 2, retry: 0 } as const;
 
 /** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
