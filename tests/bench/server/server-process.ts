@@ -91,6 +91,12 @@ export class ServerProcess implements AsyncDisposable {
     };
   }
 
+  /** Of its own process, resident. */
+  async memoryBytes(): Promise<number> {
+    const status = await readFile(`/proc/${this.pid}/status`, "utf8");
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+  }
+
   /** With every sandbox, whatever state the server is in. */
   async [Symbol.asyncDispose](): Promise<void> {
     // Only a living server can remove what it has.
