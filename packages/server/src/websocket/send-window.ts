@@ -4,8 +4,8 @@
  */
 export class SendWindow {
   #windowBytes: number;
-  /** Pieces that are not acknowledged: where each ends, and how long it is. Bytes that were dropped have no length. */
-  #onTheWay: { endsAt: number; bytes: number }[] = [];
+  /** Bytes that are not acknowledged. However many pieces they were sent in, what follows without a gap is one run: only dropped bytes make another. */
+  #onTheWay: { startsAt: number; endsAt: number }[] = [];
   #bytes = 0;
   #wake: () => void = () => undefined;
 
@@ -31,17 +31,21 @@ export class SendWindow {
   }
 
   sent(endsAt: number, bytes: number): void {
-    this.#onTheWay.push({ endsAt, bytes });
+    const startsAt = endsAt - bytes;
+    const last = this.#onTheWay.at(-1);
+    if (last?.endsAt === startsAt) last.endsAt = endsAt;
+    else this.#onTheWay.push({ startsAt, endsAt });
     this.#bytes += bytes;
   }
 
   /** Everything below `at` has arrived. */
   acknowledge(at: number): void {
-    let first = this.#onTheWay[0];
-    while (first !== undefined && first.endsAt <= at) {
+    for (let first = this.#onTheWay[0]; first !== undefined && first.startsAt < at; first = this.#onTheWay[0]) {
+      const arrivedAt = Math.min(at, first.endsAt);
+      this.#bytes -= arrivedAt - first.startsAt;
+      first.startsAt = arrivedAt;
+      if (arrivedAt < first.endsAt) break;
       this.#onTheWay.shift();
-      this.#bytes -= first.bytes;
-      first = this.#onTheWay[0];
     }
     this.#wake();
   }

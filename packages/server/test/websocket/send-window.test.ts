@@ -15,11 +15,33 @@ test("a sender waits when the window is full, and goes on when the reader acknow
     isFree = true;
     return bytes;
   });
-  window.acknowledge(59);
+  window.acknowledge(0);
   await Promise.resolve();
   expect(isFree).toBe(false);
   window.acknowledge(60);
   expect(await waiting).toBe(60);
+});
+
+test("what has arrived makes room to the byte, whatever pieces it came in", async () => {
+  const window = new SendWindow(100);
+  for (let at = 1; at <= 80; at += 1) window.sent(at, 1);
+  window.acknowledge(79);
+  expect(await window.room(never)).toBe(99);
+  window.acknowledge(50);
+  expect(await window.room(never)).toBe(99);
+  // A reader cannot have what was not sent.
+  window.acknowledge(1_000_000);
+  expect(await window.room(never)).toBe(100);
+});
+
+test("a window takes no more memory for many small pieces than for one", async () => {
+  const pieces = 1_000_000;
+  const window = new SendWindow(2 * pieces);
+  const before = process.memoryUsage().heapUsed;
+  for (let at = 1; at <= pieces; at += 1) window.sent(at, 1);
+  // A few tens of bytes for each would be more than this.
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(16 * 1024 * 1024);
+  expect(await window.room(never)).toBe(pieces);
 });
 
 test("bytes that the log no longer has fill no window", async () => {
