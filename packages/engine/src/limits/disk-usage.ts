@@ -17,6 +17,12 @@ const mostLinkedFiles = 100_000;
 /** A path is opened in parts no longer than this; the kernel takes 4096 bytes, and trees can be deeper. */
 const longestPart = 2_000;
 
+/**
+ * Names are any bytes, and what is not UTF-8 would not be found again under the string that is made of it. One character per byte loses nothing and
+ * takes no more memory than the bytes do.
+ */
+const nameEncoding = "latin1";
+
 interface Directory {
   /** The root has none, and its name is its path. */
   parent: Directory | undefined;
@@ -46,10 +52,11 @@ class TreeWalk {
 
   async measure(path: string): Promise<number> {
     this.#signal.throwIfAborted();
-    const stats = await statsOf(path);
+    const name = Buffer.from(path).toString(nameEncoding);
+    const stats = await statsOf(name);
     if (stats === undefined) return 0;
     this.#device = stats.dev;
-    this.#add({ parent: undefined, name: path, inode: stats.ino }, stats);
+    this.#add({ parent: undefined, name, inode: stats.ino }, stats);
     while (this.#waiting.length > 0) {
       // The last come first: depth before breadth keeps the list short.
       const next = this.#waiting.splice(-concurrency);
@@ -65,7 +72,7 @@ class TreeWalk {
       // Names below this path are looked up in the very directory that was opened.
       const path = `/proc/self/fd/${handle.fd}`;
       let names: string[] = [];
-      for await (const { name } of await opendir(path, { bufferSize: chunkSize })) {
+      for await (const { name } of await opendir(path, { bufferSize: chunkSize, encoding: nameEncoding })) {
         names.push(name);
         if (names.length < chunkSize) continue;
         await this.#addAll(directory, path, names);
@@ -105,7 +112,7 @@ const hasDisappeared = (error: unknown): boolean => hasErrno(error, "ENOENT", "E
 
 async function statsOf(path: string): Promise<Stats | undefined> {
   try {
-    return await lstat(path);
+    return await lstat(Buffer.from(path, nameEncoding));
   } catch (error) {
     if (hasDisappeared(error)) return undefined;
     throw error;
@@ -119,7 +126,10 @@ async function openDirectory(directory: Directory): Promise<FileHandle | undefin
     for (const part of partsOf(directory)) {
       const base: FileHandle | undefined = handle;
       const path = base === undefined ? part : `/proc/self/fd/${base.fd}/${part}`;
-      handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+      handle = await open(
+        Buffer.from(path, nameEncoding),
+        constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW,
+      );
       await base?.close();
     }
     if (handle !== undefined && (await handle.stat()).ino === directory.inode) return handle;

@@ -54,6 +54,24 @@ describe("a tree's size", () => {
     expect(await measure()).toBeGreaterThan(200_000);
   });
 
+  test.for([
+    { what: "names that are not UTF-8", name: String.raw`$'\xff'` },
+    { what: "names that would be too long as UTF-8", name: String.raw`$(printf '\xff%.0s' $(seq 200))` },
+    { what: "names with characters of several bytes", name: "ä€" },
+  ])("has what lies under $what", async ({ name }) => {
+    const script = `cd "$1" && mkdir ${name} && cd ${name} && mkdir ${name} && head -c 200000 /dev/zero > ${name}/${name}`;
+    execFileSync("bash", ["-c", script, "bash", root]);
+    expect(await measure()).toBe(du());
+    expect(await measure()).toBeGreaterThan(200_000);
+  });
+
+  test("is that of a path with characters of several bytes", async () => {
+    const path = join(root, "ä€");
+    await mkdir(path);
+    await writeFile(join(path, "file"), Buffer.alloc(100 * KiB, 1));
+    expect(await measure(path)).toBe(du(path));
+  });
+
   test("is 0 for a directory that is not there", async () => {
     expect(await measure(join(root, "gone"))).toBe(0);
   });
