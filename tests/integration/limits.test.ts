@@ -114,6 +114,19 @@ describe("a sandbox that takes too much", () => {
     },
   );
 
+  test("disk: what a server stopped, the next one allows when there is room", async () => {
+    const first = await openTestEngine();
+    const sandbox = await first.engine.create({ limits: { diskBytes: 16 * MiB } });
+    await runIn(sandbox, "i=0; while head -c 1M /dev/zero > fill$i; do i=$((i+1)); sleep 0.005; done");
+    await first.engine.close();
+    const second = await openTestEngine({ dataDir: first.dataDir });
+    const same = second.engine.get(sandbox.id);
+    await runIn(same, "rm -f fill*");
+    const write = async (): Promise<number | null> => (await runIn(same, "head -c 4096 /dev/zero > more")).exitCode;
+    await expect.poll(write).toBe(0);
+    await second.dispose();
+  });
+
   test("file size: no file grows beyond the limit", async () => {
     const sandbox = await host.engine.create({ limits: { fileBytes: 1 * MiB } });
     const { output } = await runIn(sandbox, "trap '' XFSZ; head -c 3M /dev/zero > big; stat -c %s big");

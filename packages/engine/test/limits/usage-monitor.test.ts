@@ -1,0 +1,162 @@
+import { SandboxLimits, type SandboxEventMessage, type SandboxId } from "@atoll/protocol";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { UsageMonitor } from "../../src/limits/usage-monitor.ts";
+
+const MiB = 1024 * 1024;
+const limits = SandboxLimits.parse({ diskBytes: 100 * MiB, memoryBytes: 100 * MiB, processes: 40, cpus: 2 });
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** A sandbox that uses what a test says. It outlives the monitors that look at it, and its guest keeps what it was told. */
+class WatchedSandbox implements Disposable {
+  usedBytes = 0;
+  cpuMs = 0;
+  memoryBytes = 0;
+  processes = 1;
+  oomKills = 0;
+  cappedAt: number | undefined;
+  measured = 0;
+  answersCap = true;
+  readonly overruns: number[] = [];
+  readonly #events: SandboxEventMessage[] = [];
+  #monitor: UsageMonitor | undefined;
+
+  /** Another server, a resume, a refused pause: the next monitor. */
+  watch(): UsageMonitor {
+    this.#monitor?.stop();
+    this.#monitor = new UsageMonitor({
+      sandboxId: "sb_test" as SandboxId,
+      limits,
+      frozenBytes: 0,
+      upperDirs: ["/upper"],
+      cgroup: {
+        usage: async () => ({ memoryBytes: this.memoryBytes, memoryPeakBytes: this.memoryBytes, cpuMs: this.cpuMs }),
+        oomKills: async () => this.oomKills,
+      },
+      channel: {
+        capFileSize: async (bytes) => {
+          if (!this.answersCap) throw new Error("The guest does not answer");
+          this.cappedAt = bytes;
+        },
+        countProcesses: async () => this.processes,
+      },
+      measureTree: async () => {
+        this.measured += 1;
+        return this.usedBytes;
+      },
+      tell: (event) => this.#events.push(event),
+      onOverrun: (usedBytes) => this.overruns.push(usedBytes),
+    });
+    return this.#monitor;
+  }
+
+  /** Lets it run for a while, in which it uses this much CPU time per second. */
+  async run(seconds: number, { cpuMsPerSecond = 100 } = {}): Promise<void> {
+    for (let second = 0; second < seconds; second += 1) {
+      this.cpuMs += cpuMsPerSecond;
+      await vi.advanceTimersByTimeAsync(1_000);
+    }
+  }
+
+  /** What was told since the last call, as "near disk". */
+  told(): string[] {
+    return this.#events
+      .splice(0)
+      .flatMap((event) => ("limit" in event ? [`${event.type.replace("limit.", "")} ${event.limit}`] : []));
+  }
+
+  [Symbol.dispose](): void {
+    this.#monitor?.stop();
+  }
+}
+
+function watched(): WatchedSandbox {
+  const sandbox = new WatchedSandbox();
+  sandbox.watch();
+  return sandbox;
+}
+
+describe("disk", () => {
+  test("writes fail at the quota, and succeed again when enough was removed", async () => {
+    using sandbox = watched();
+    sandbox.usedBytes = 91 * MiB;
+    await sandbox.run(2);
+    expect(sandbox.told()).toEqual(["near disk"]);
+    sandbox.usedBytes = 100 * MiB;
+    await sandbox.run(2);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+    sandbox.usedBytes = 96 * MiB;
+    await sandbox.run(2);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, []]);
+    sandbox.usedBytes = 95 * MiB;
+    await sandbox.run(1);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([undefined, ["eased disk"]]);
+  });
+
+  test("a cap that was set before it is watched anew is lifted when there is room", async () => {
+    using sandbox = watched();
+    sandbox.usedBytes = 100 * MiB;
+    await sandbox.run(2);
+    expect(sandbox.cappedAt).toBe(0);
+    sandbox.watch();
+    sandbox.usedBytes = 1 * MiB;
+    await sandbox.run(2);
+    expect(sandbox.cappedAt).toBeUndefined();
+  });
+
+  test("a cap that was set before it is watched anew is lifted below the quota, also when that is near", async () => {
+    using sandbox = watched();
+    sandbox.cappedAt = 0;
+    sandbox.usedBytes = 97 * MiB;
+    await sandbox.run(2);
+    expect(sandbox.cappedAt).toBeUndefined();
+  });
+
+  test("a cap that its guest did not confirm is set again", async () => {
+    using sandbox = watched();
+    await sandbox.run(2);
+    sandbox.usedBytes = 100 * MiB;
+    sandbox.answersCap = false;
+    await sandbox.run(2);
+    expect(sandbox.told()).toEqual([]);
+    sandbox.answersCap = true;
+    await sandbox.run(2);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+  });
+
+  test("it is ended when it grows on all the same, once", async () => {
+    using sandbox = watched();
+    sandbox.usedBytes = 200 * MiB;
+    await sandbox.run(5);
+    expect(sandbox.overruns).toEqual([200 * MiB]);
+  });
+});
+
+test("memory that runs out is told each time, and when there is enough again", async () => {
+  using sandbox = watched();
+  sandbox.memoryBytes = 95 * MiB;
+  await sandbox.run(2);
+  expect(sandbox.told()).toEqual(["near memory"]);
+  sandbox.oomKills = 1;
+  await sandbox.run(2);
+  sandbox.oomKills = 2;
+  await sandbox.run(2);
+  expect(sandbox.told()).toEqual(["hit memory", "hit memory"]);
+  sandbox.memoryBytes = 10 * MiB;
+  await sandbox.run(2);
+  expect(sandbox.told()).toEqual(["eased memory"]);
+});
+
+test("nothing is looked at any more when it has been stopped", async () => {
+  using sandbox = watched();
+  await sandbox.run(2);
+  sandbox.watch().stop();
+  const { measured } = sandbox;
+  await sandbox.run(5);
+  expect(sandbox.measured).toBe(measured);
+});
