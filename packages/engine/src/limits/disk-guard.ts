@@ -1,5 +1,6 @@
-import { deadlineAfter } from "@atoll/protocol";
+import { deadlineAfter, SandboxError, type SandboxId } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
+import { warn } from "../support/warn.ts";
 import { nextDiskDelay } from "./disk-pace.ts";
 import { measureTree } from "./disk-usage.ts";
 
@@ -8,12 +9,15 @@ const easedShare = 0.95;
 /** A sandbox that grows on although its writes are stopped is ended at this much over its quota. */
 const overrunShare = 1.25;
 const overrunBytes = 64 * 1024 * 1024;
+/** One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is written. */
+const mostFailures = 3;
 const guestAnswerMs = 5_000;
 
-/** `full`: writes inside fail. `overrun`: it grew on all the same. */
-export type DiskState = "open" | "full" | "overrun";
+/** `full`: writes inside fail. `blind`: they fail because nobody can tell how much there is. `overrun`: it grew on all the same. */
+export type DiskState = "open" | "full" | "blind" | "overrun";
 
 export interface DiskGuardOptions {
+  sandboxId: SandboxId;
   /** Of the layers below, which do not change. */
   frozenBytes: number;
   /** The directories that the sandbox's writes go to. */
@@ -29,7 +33,9 @@ export class DiskGuard {
    * What the guest was told. It keeps that through the death of servers, pauses and forks, so at first, and after an answer that did not come, nobody here
    * knows what is in force.
    */
-  #state: "unknown" | "open" | "full" = "unknown";
+  #state: "unknown" | "open" | "full" | "blind" = "unknown";
+  /** In a row. */
+  #failures = 0;
   #usedBytes = 0;
   #measuredAtMs = 0;
   #durationMs = 0;
@@ -59,9 +65,17 @@ export class DiskGuard {
   }
 
   async measure(signal: AbortSignal): Promise<void> {
-    const { upperDirs, frozenBytes, measureTree: measureOne = measureTree } = this.#options;
+    const { upperDirs, frozenBytes, sandboxId, measureTree: measureOne = measureTree } = this.#options;
     const startedMs = performance.now();
-    const sizes = await Promise.all(upperDirs.map((dir) => measureOne(dir, { signal })));
+    const sizes = await Promise.all(upperDirs.map((dir) => measureOne(dir, { signal }))).catch((cause: unknown) => {
+      signal.throwIfAborted();
+      // What fails late may not be tried all the time either.
+      this.#durationMs = performance.now() - startedMs;
+      throw new SandboxError("internal", `Cannot measure the files of sandbox ${sandboxId}: the host cannot read all`, {
+        cause,
+        suggestion: "Look at the host's disks and its kernel log.",
+      });
+    });
     const nowMs = performance.now();
     const usedBytes = sizes.reduce((sum, size) => sum + size, frozenBytes);
     const grownBytes = this.#measuredAtMs === 0 ? 0 : Math.max(0, usedBytes - this.#usedBytes);
@@ -73,7 +87,13 @@ export class DiskGuard {
 
   /** Measures, and sees to it that writes inside fail or succeed as they should. */
   async look(allowedBytes: number, signal: AbortSignal): Promise<DiskState> {
-    await this.measure(signal);
+    try {
+      await this.measure(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      return this.#fail(error, signal);
+    }
+    this.#failures = 0;
     if (this.#usedBytes > allowedBytes * overrunShare + overrunBytes) return "overrun";
     const isFull =
       this.#state === "full" ? this.#usedBytes > allowedBytes * easedShare : this.#usedBytes >= allowedBytes;
@@ -81,11 +101,20 @@ export class DiskGuard {
     return isFull ? "full" : "open";
   }
 
-  async #tell(state: "open" | "full", signal: AbortSignal): Promise<void> {
+  /** Rejects with the error as long as it may pass by itself. */
+  async #fail(error: unknown, signal: AbortSignal): Promise<"blind"> {
+    this.#failures += 1;
+    if (this.#failures < mostFailures) throw error;
+    if (this.#failures === mostFailures) warn(error);
+    await this.#tell("blind", signal);
+    return "blind";
+  }
+
+  async #tell(state: "open" | "full" | "blind", signal: AbortSignal): Promise<void> {
     if (this.#state === state) return;
     this.#state = "unknown";
     const inTime = AbortSignal.any([signal, deadlineAfter(guestAnswerMs)]);
-    await this.#options.channel.capFileSize(state === "full" ? 0 : undefined, inTime);
+    await this.#options.channel.capFileSize(state === "open" ? undefined : 0, inTime);
     this.#state = state;
   }
 }

@@ -18,36 +18,32 @@ export interface LimitReading {
 export class LimitEvents {
   #sandboxId: SandboxId;
   #tell: (event: SandboxEventMessage) => void;
-  #told = new Map<LimitName, "near" | "hit">();
+  #told = new Set<LimitName>();
 
   constructor(sandboxId: SandboxId, tell: (event: SandboxEventMessage) => void) {
     this.#sandboxId = sandboxId;
     this.#tell = tell;
   }
 
-  /** Near or far; one that was hit stays so until it is far. */
+  /** Near or far: what was told as hit is near. */
   compare(limit: LimitName, reading: LimitReading): void {
     const isNear = reading.used >= reading.allowed * nearShare;
     if (!isNear) this.ease(limit, reading);
     else if (!this.#told.has(limit)) {
-      this.#told.set(limit, "near");
+      this.#told.add(limit);
       this.#send({ type: "limit.near", limit, ...reading });
     }
   }
 
   /** Each time that it is called. */
   hit(limit: LimitName, reading: LimitReading, consequence: string): void {
-    this.#told.set(limit, "hit");
+    this.#told.add(limit);
     this.#send({ type: "limit.hit", limit, ...reading, consequence });
   }
 
   /** When something was told before. */
   ease(limit: LimitName, reading: LimitReading): void {
     if (this.#told.delete(limit)) this.#send({ type: "limit.eased", limit, ...reading });
-  }
-
-  isHit(limit: LimitName): boolean {
-    return this.#told.get(limit) === "hit";
   }
 
   #send(event: LimitEvent): void {

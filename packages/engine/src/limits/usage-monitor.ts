@@ -1,21 +1,19 @@
-import {
-  deadlineAfter,
-  type SandboxEventMessage,
-  type SandboxId,
-  type SandboxLimits,
-  type SandboxUsage,
-} from "@atoll/protocol";
+import { deadlineAfter, type SandboxEventMessage, type SandboxLimits, type SandboxUsage } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import type { Cgroup, CgroupUsage } from "./cgroup.ts";
-import { DiskGuard, type DiskGuardOptions } from "./disk-guard.ts";
+import { DiskGuard, type DiskGuardOptions, type DiskState } from "./disk-guard.ts";
 import { LimitEvents } from "./limit-events.ts";
 
 /** Less CPU time than this since the last look: nothing worth measuring can have been written. */
 const idleCpuMs = 2;
 const guestAnswerMs = 5_000;
 
+const stoppedWrites = {
+  full: "writes to files fail until enough is removed",
+  blind: "writes to files fail until the host can measure them again",
+};
+
 export interface UsageMonitorOptions extends DiskGuardOptions {
-  sandboxId: SandboxId;
   limits: SandboxLimits;
   cgroup: Pick<Cgroup, "usage" | "oomKills">;
   channel: Pick<GuestChannel, "capFileSize" | "countProcesses">;
@@ -28,6 +26,7 @@ export interface UsageMonitorOptions extends DiskGuardOptions {
 export class UsageMonitor {
   #options: UsageMonitorOptions;
   #disk: DiskGuard;
+  #diskState: DiskState = "open";
   #events: LimitEvents;
   #timer: NodeJS.Timeout | undefined;
   #stopped = new AbortController();
@@ -109,7 +108,9 @@ export class UsageMonitor {
 
   async #guardDisk(): Promise<void> {
     const { limits, onOverrun } = this.#options;
+    const before = this.#diskState;
     const state = await this.#disk.look(limits.diskBytes, this.#stopped.signal);
+    this.#diskState = state;
     const reading = { used: this.#disk.usedBytes, allowed: limits.diskBytes };
     switch (state) {
       case "overrun":
@@ -117,13 +118,12 @@ export class UsageMonitor {
         onOverrun(reading.used);
         return;
       case "full":
-        if (!this.#events.isHit("disk")) {
-          this.#events.hit("disk", reading, "writes to files fail until enough is removed");
-        }
+      case "blind":
+        if (before !== state) this.#events.hit("disk", reading, stoppedWrites[state]);
         return;
       case "open":
-        if (this.#events.isHit("disk")) this.#events.ease("disk", reading);
-        else this.#events.compare("disk", reading);
+        if (before === "open") this.#events.compare("disk", reading);
+        else this.#events.ease("disk", reading);
     }
   }
 }

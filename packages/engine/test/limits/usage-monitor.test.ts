@@ -22,6 +22,7 @@ class WatchedSandbox implements Disposable {
   cappedAt: number | undefined;
   measured = 0;
   answersCap = true;
+  canBeMeasured = true;
   readonly overruns: number[] = [];
   readonly #events: SandboxEventMessage[] = [];
   #monitor: UsageMonitor | undefined;
@@ -47,6 +48,7 @@ class WatchedSandbox implements Disposable {
       },
       measureTree: async () => {
         this.measured += 1;
+        if (!this.canBeMeasured) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
         return this.usedBytes;
       },
       tell: (event) => this.#events.push(event),
@@ -127,6 +129,50 @@ describe("disk", () => {
     sandbox.answersCap = true;
     await sandbox.run(2);
     expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+  });
+
+  test("writes fail when it cannot be measured again and again, and succeed as soon as it can", async () => {
+    const warnings: Error[] = [];
+    const listen = (warning: Error): number => warnings.push(warning);
+    process.on("warning", listen);
+    using sandbox = watched();
+    sandbox.usedBytes = 97 * MiB;
+    await sandbox.run(2);
+    sandbox.told();
+    sandbox.canBeMeasured = false;
+    await sandbox.run(1);
+    sandbox.canBeMeasured = true;
+    await sandbox.run(1);
+    sandbox.canBeMeasured = false;
+    await sandbox.run(2);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([undefined, []]);
+    await sandbox.run(8);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+    sandbox.canBeMeasured = true;
+    await sandbox.run(1);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([undefined, ["eased disk"]]);
+    await vi.waitFor(() => expect(warnings).toHaveLength(1));
+    expect(warnings[0]?.message).toContain("Cannot measure the files of sandbox sb_test");
+    process.off("warning", listen);
+  });
+
+  test("one that is full when it can be measured again is told as full", async () => {
+    using sandbox = watched();
+    sandbox.canBeMeasured = false;
+    await sandbox.run(4);
+    sandbox.canBeMeasured = true;
+    sandbox.usedBytes = 100 * MiB;
+    await sandbox.run(2);
+    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk", "hit disk"]]);
+  });
+
+  test("a reading of what cannot be measured says so", async () => {
+    using sandbox = watched();
+    sandbox.canBeMeasured = false;
+    await expect(sandbox.watch().read()).rejects.toMatchObject({
+      code: "internal",
+      message: expect.stringContaining("Cannot measure the files of sandbox sb_test"),
+    });
   });
 
   test("it is ended when it grows on all the same, once", async () => {
