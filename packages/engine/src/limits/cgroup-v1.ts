@@ -157,7 +157,7 @@ class CgroupV1 implements Cgroup {
     return {
       memoryBytes: Math.max(0, Number(used ?? 0) - (valueOf(memory, "total_inactive_file") ?? 0)),
       memoryPeakBytes: Number(peak ?? 0),
-      cpuMs: Math.round(Number(cpu ?? 0) / 1_000_000),
+      cpuMs: cpu === undefined ? undefined : Math.round(Number(cpu) / 1_000_000),
     };
   }
 

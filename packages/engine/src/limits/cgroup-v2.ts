@@ -122,10 +122,11 @@ class CgroupV2 implements Cgroup {
       this.#read("cpu.stat"),
     ]);
     const usedBytes = Number(current ?? 0);
+    const cpuUs = valueOf(cpu, "usage_usec");
     return {
       memoryBytes: Math.max(0, usedBytes - (valueOf(memory, "inactive_file") ?? 0)),
       memoryPeakBytes: Number(peak ?? usedBytes),
-      cpuMs: Math.round((valueOf(cpu, "usage_usec") ?? 0) / 1000),
+      cpuMs: cpuUs === undefined ? undefined : Math.round(cpuUs / 1000),
     };
   }
 

@@ -13,7 +13,8 @@ export interface CgroupUsage {
   memoryBytes: number;
   /** The highest ever, with file cache. */
   memoryPeakBytes: number;
-  cpuMs: number;
+  /** Undefined: this host does not account for it. */
+  cpuMs: number | undefined;
 }
 
 /** A named group of processes, whether or not it is there: the methods that end things are idempotent. */

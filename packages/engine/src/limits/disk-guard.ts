@@ -11,6 +11,10 @@ const overrunShare = 1.25;
 const overrunBytes = 64 * 1024 * 1024;
 /** One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is written. */
 const mostFailures = 3;
+/** Less CPU time than this since it was measured: nothing worth measuring can have been written. */
+const idleCpuMs = 2;
+/** It is looked at this often whatever it does: the host may allocate what was written when the writer has long been idle. */
+const longestRestMs = 30_000;
 const guestAnswerMs = 5_000;
 
 /** `full`: writes inside fail. `blind`: they fail because nobody can tell how much there is. `overrun`: it grew on all the same. */
@@ -38,6 +42,9 @@ export class DiskGuard {
   #failures = 0;
   #usedBytes = 0;
   #measuredAtMs = 0;
+  /** The last look that found out and told all that it had to, and the CPU time that had been used before it. */
+  #lookedAtMs = 0;
+  #cpuMsAtLook: number | undefined;
   #durationMs = 0;
   #growthPerMs = 0;
 
@@ -59,9 +66,12 @@ export class DiskGuard {
     });
   }
 
-  /** To be called when nothing can have grown. */
-  rest(): void {
+  /** Whether a sandbox that has used this much CPU time can have written much since the last look. */
+  isAtRest(cpuMs: number | undefined): boolean {
+    if (cpuMs === undefined || this.#cpuMsAtLook === undefined) return false;
+    if (cpuMs - this.#cpuMsAtLook >= idleCpuMs || performance.now() - this.#lookedAtMs >= longestRestMs) return false;
     this.#growthPerMs = 0;
+    return true;
   }
 
   async measure(signal: AbortSignal): Promise<void> {
@@ -85,8 +95,9 @@ export class DiskGuard {
     this.#durationMs = nowMs - startedMs;
   }
 
-  /** Measures, and sees to it that writes inside fail or succeed as they should. */
-  async look(allowedBytes: number, signal: AbortSignal): Promise<DiskState> {
+  /** Measures, and sees to it that writes inside fail or succeed as they should. `cpuMs`: what the sandbox had used before. */
+  async look(allowedBytes: number, cpuMs: number | undefined, signal: AbortSignal): Promise<DiskState> {
+    this.#cpuMsAtLook = undefined;
     try {
       await this.measure(signal);
     } catch (error) {
@@ -98,6 +109,8 @@ export class DiskGuard {
     const isFull =
       this.#state === "full" ? this.#usedBytes > allowedBytes * easedShare : this.#usedBytes >= allowedBytes;
     await this.#tell(isFull ? "full" : "open", signal);
+    this.#cpuMsAtLook = cpuMs;
+    this.#lookedAtMs = performance.now();
     return isFull ? "full" : "open";
   }
 

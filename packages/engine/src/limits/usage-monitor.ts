@@ -4,9 +4,9 @@ import type { Cgroup, CgroupUsage } from "./cgroup.ts";
 import { DiskGuard, type DiskGuardOptions, type DiskState } from "./disk-guard.ts";
 import { LimitEvents } from "./limit-events.ts";
 
-/** Less CPU time than this since the last look: nothing worth measuring can have been written. */
-const idleCpuMs = 2;
 const guestAnswerMs = 5_000;
+/** For a count that the disk waits for. */
+const countMs = 1_000;
 
 const stoppedWrites = {
   full: "writes to files fail until enough is removed",
@@ -30,7 +30,6 @@ export class UsageMonitor {
   #events: LimitEvents;
   #timer: NodeJS.Timeout | undefined;
   #stopped = new AbortController();
-  #cpuMsAtLastLook = -1;
   #oomKills = 0;
 
   constructor(options: UsageMonitorOptions) {
@@ -54,7 +53,8 @@ export class UsageMonitor {
       channel.countProcesses(signal),
       this.#disk.measure(this.#stopped.signal),
     ]);
-    return { readAtMs: Date.now(), memoryBytes, memoryPeakBytes, cpuMs, processes, diskBytes: this.#disk.usedBytes };
+    const diskBytes = this.#disk.usedBytes;
+    return { readAtMs: Date.now(), memoryBytes, memoryPeakBytes, cpuMs: cpuMs ?? 0, processes, diskBytes };
   }
 
   #schedule(): void {
@@ -70,19 +70,34 @@ export class UsageMonitor {
   }
 
   async #look(): Promise<void> {
-    const { cgroup, limits, channel } = this.#options;
-    const usage = await cgroup.usage();
-    const isIdle = usage.cpuMs - this.#cpuMsAtLastLook < idleCpuMs;
-    this.#cpuMsAtLastLook = usage.cpuMs;
-    await this.#lookForOom(usage);
-    if (isIdle) {
-      this.#disk.rest();
-      return;
+    if (this.#disk.isAtRest(await this.#lookAtCgroup())) return;
+    await this.#lookAtProcesses();
+    // Counting takes CPU time inside, which is no reason to look again.
+    await this.#guardDisk(await this.#lookAtCgroup());
+  }
+
+  /** Resolves to the CPU time that was used, if that can be found out. */
+  async #lookAtCgroup(): Promise<number | undefined> {
+    const { cgroup, limits } = this.#options;
+    try {
+      const usage = await cgroup.usage();
+      await this.#lookForOom(usage);
+      this.#events.compare("memory", { used: usage.memoryBytes, allowed: limits.memoryBytes });
+      return usage.cpuMs;
+    } catch {
+      // The disk is guarded all the same.
+      return undefined;
     }
-    this.#events.compare("memory", { used: usage.memoryBytes, allowed: limits.memoryBytes });
-    await this.#guardDisk();
-    const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
-    this.#events.compare("processes", { used: await channel.countProcesses(signal), allowed: limits.processes });
+  }
+
+  async #lookAtProcesses(): Promise<void> {
+    const { limits, channel } = this.#options;
+    try {
+      const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(countMs)]);
+      this.#events.compare("processes", { used: await channel.countProcesses(signal), allowed: limits.processes });
+    } catch {
+      // As above; a guest that is gone is told of by its channel.
+    }
   }
 
   /** Processes of the sandbox that the kernel has killed for memory, as of the last look. */
@@ -106,10 +121,10 @@ export class UsageMonitor {
     return this.#oomKills;
   }
 
-  async #guardDisk(): Promise<void> {
+  async #guardDisk(cpuMs: number | undefined): Promise<void> {
     const { limits, onOverrun } = this.#options;
     const before = this.#diskState;
-    const state = await this.#disk.look(limits.diskBytes, this.#stopped.signal);
+    const state = await this.#disk.look(limits.diskBytes, cpuMs, this.#stopped.signal);
     this.#diskState = state;
     const reading = { used: this.#disk.usedBytes, allowed: limits.diskBytes };
     switch (state) {

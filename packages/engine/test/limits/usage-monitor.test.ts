@@ -15,7 +15,9 @@ afterEach(() => {
 /** A sandbox that uses what a test says. It outlives the monitors that look at it, and its guest keeps what it was told. */
 class WatchedSandbox implements Disposable {
   usedBytes = 0;
-  cpuMs = 0;
+  cpuMs: number | undefined = 0;
+  /** What each question takes of it. */
+  cpuMsPerCount = 0;
   memoryBytes = 0;
   processes = 1;
   oomKills = 0;
@@ -23,6 +25,7 @@ class WatchedSandbox implements Disposable {
   measured = 0;
   answersCap = true;
   canBeMeasured = true;
+  readonly failing = new Set<"usage" | "countProcesses">();
   readonly overruns: number[] = [];
   readonly #events: SandboxEventMessage[] = [];
   #monitor: UsageMonitor | undefined;
@@ -36,7 +39,10 @@ class WatchedSandbox implements Disposable {
       frozenBytes: 0,
       upperDirs: ["/upper"],
       cgroup: {
-        usage: async () => ({ memoryBytes: this.memoryBytes, memoryPeakBytes: this.memoryBytes, cpuMs: this.cpuMs }),
+        usage: async () => {
+          if (this.failing.has("usage")) throw new Error("The kernel does not say");
+          return { memoryBytes: this.memoryBytes, memoryPeakBytes: this.memoryBytes, cpuMs: this.cpuMs };
+        },
         oomKills: async () => this.oomKills,
       },
       channel: {
@@ -44,7 +50,11 @@ class WatchedSandbox implements Disposable {
           if (!this.answersCap) throw new Error("The guest does not answer");
           this.cappedAt = bytes;
         },
-        countProcesses: async () => this.processes,
+        countProcesses: async () => {
+          if (this.cpuMs !== undefined) this.cpuMs += this.cpuMsPerCount;
+          if (this.failing.has("countProcesses")) throw new Error("The guest does not answer");
+          return this.processes;
+        },
       },
       measureTree: async () => {
         this.measured += 1;
@@ -60,7 +70,7 @@ class WatchedSandbox implements Disposable {
   /** Lets it run for a while, in which it uses this much CPU time per second. */
   async run(seconds: number, { cpuMsPerSecond = 100 } = {}): Promise<void> {
     for (let second = 0; second < seconds; second += 1) {
-      this.cpuMs += cpuMsPerSecond;
+      if (this.cpuMs !== undefined) this.cpuMs += cpuMsPerSecond;
       await vi.advanceTimersByTimeAsync(1_000);
     }
   }
@@ -181,6 +191,62 @@ describe("disk", () => {
     await sandbox.run(5);
     expect(sandbox.overruns).toEqual([200 * MiB]);
   });
+});
+
+describe("how often", () => {
+  test("one that does nothing is hardly ever measured", async () => {
+    using sandbox = watched();
+    sandbox.cpuMsPerCount = 50;
+    await sandbox.run(300, { cpuMsPerSecond: 0 });
+    expect(sandbox.measured).toBeLessThanOrEqual(11);
+  });
+
+  test("one that does little at a time is measured for all that together", async () => {
+    using sandbox = watched();
+    await sandbox.run(2);
+    sandbox.usedBytes = 100 * MiB;
+    await sandbox.run(4, { cpuMsPerSecond: 1 });
+    expect(sandbox.cappedAt).toBe(0);
+  });
+
+  test("one that writes without CPU time of its own is guarded all the same, whoever asks for readings", async () => {
+    using sandbox = watched();
+    const monitor = sandbox.watch();
+    await sandbox.run(2);
+    sandbox.usedBytes = 100 * MiB;
+    for (let second = 0; second < 31; second += 1) {
+      await monitor.read();
+      await sandbox.run(1, { cpuMsPerSecond: 0 });
+    }
+    expect(sandbox.cappedAt).toBe(0);
+  });
+
+  test("one whose CPU time nobody knows counts as busy", async () => {
+    using sandbox = watched();
+    sandbox.cpuMs = undefined;
+    await sandbox.run(2);
+    sandbox.usedBytes = 100 * MiB;
+    await sandbox.run(2);
+    expect(sandbox.cappedAt).toBe(0);
+  });
+
+  test("one that does nothing is looked at until its guest has confirmed what it was told", async () => {
+    using sandbox = watched();
+    sandbox.cappedAt = 0;
+    sandbox.answersCap = false;
+    await sandbox.run(5, { cpuMsPerSecond: 0 });
+    sandbox.answersCap = true;
+    await sandbox.run(1, { cpuMsPerSecond: 0 });
+    expect(sandbox.cappedAt).toBeUndefined();
+  });
+});
+
+test.for(["usage", "countProcesses"] as const)("the disk is guarded although %s fails", async (what) => {
+  using sandbox = watched();
+  sandbox.failing.add(what);
+  sandbox.usedBytes = 100 * MiB;
+  await sandbox.run(2);
+  expect(sandbox.cappedAt).toBe(0);
 });
 
 test("memory that runs out is told each time, and when there is enough again", async () => {
