@@ -114,6 +114,22 @@ describe("a sandbox that takes too much", () => {
     },
   );
 
+  test.for([
+    {
+      what: "files in a directory whose name is not UTF-8",
+      script: "mkdir $'\\xff' && head -c 9M /dev/zero > $'\\xff/\\xfe'",
+    },
+    { what: "files without a byte", script: "for i in $(seq 3000); do : > empty$i; done" },
+  ])("disk: $what count", async ({ script }) => {
+    const sandbox = await host.engine.create({ limits: { diskBytes: 8 * MiB, fileBytes: 16 * MiB } });
+    await runIn(sandbox, script);
+    await expect
+      .poll(() => events)
+      .toContainEqual(expect.objectContaining({ sandboxId: sandbox.id, type: "limit.hit", limit: "disk" }));
+    expect((await sandbox.usage()).diskBytes).toBeGreaterThan(8 * MiB);
+    await sandbox.kill();
+  });
+
   test("disk: what a server stopped, the next one allows when there is room", async () => {
     const first = await openTestEngine();
     const sandbox = await first.engine.create({ limits: { diskBytes: 16 * MiB } });

@@ -6,9 +6,8 @@ import { measureTree } from "./disk-usage.ts";
 
 /** Growth is allowed again when usage has come down to this share of the quota. */
 const easedShare = 0.95;
-/** A sandbox that grows on although its writes are stopped is ended at this much over its quota. */
-const overrunShare = 1.25;
-const overrunBytes = 64 * 1024 * 1024;
+/** A sandbox that grows on although its writes are stopped is ended at this much. */
+const overrunBytes = (allowedBytes: number): number => allowedBytes * 1.25 + 64 * 1024 * 1024;
 /** One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is written. */
 const mostFailures = 3;
 /** Less CPU time than this since it was measured: nothing worth measuring can have been written. */
@@ -74,10 +73,11 @@ export class DiskGuard {
     return true;
   }
 
-  async measure(signal: AbortSignal): Promise<void> {
+  async measure(allowedBytes: number, signal: AbortSignal): Promise<void> {
     const { upperDirs, frozenBytes, sandboxId, measureTree: measureOne = measureTree } = this.#options;
     const startedMs = performance.now();
-    const sizes = await Promise.all(upperDirs.map((dir) => measureOne(dir, { signal }))).catch((cause: unknown) => {
+    const options = { signal, enoughBytes: overrunBytes(allowedBytes) };
+    const sizes = await Promise.all(upperDirs.map((dir) => measureOne(dir, options))).catch((cause: unknown) => {
       signal.throwIfAborted();
       // What fails late may not be tried all the time either.
       this.#durationMs = performance.now() - startedMs;
@@ -99,13 +99,13 @@ export class DiskGuard {
   async look(allowedBytes: number, cpuMs: number | undefined, signal: AbortSignal): Promise<DiskState> {
     this.#cpuMsAtLook = undefined;
     try {
-      await this.measure(signal);
+      await this.measure(allowedBytes, signal);
     } catch (error) {
       signal.throwIfAborted();
       return this.#fail(error, signal);
     }
     this.#failures = 0;
-    if (this.#usedBytes > allowedBytes * overrunShare + overrunBytes) return "overrun";
+    if (this.#usedBytes > overrunBytes(allowedBytes)) return "overrun";
     const isFull =
       this.#state === "full" ? this.#usedBytes > allowedBytes * easedShare : this.#usedBytes >= allowedBytes;
     await this.#tell(isFull ? "full" : "open", signal);

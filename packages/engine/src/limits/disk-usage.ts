@@ -30,13 +30,22 @@ interface Directory {
   inode: number;
 }
 
+/** What an entry costs at least. An empty file has no blocks and takes an inode all the same, of which a filesystem has about one for each 16 KiB. */
+const leastEntryBytes = 4096;
+
+export interface MeasureOptions {
+  signal: AbortSignal;
+  /** More than this is as good as any larger result: the walk ends. A tree that grows as fast as it is walked ends it, too. */
+  enoughBytes?: number;
+}
+
 /**
- * Bytes allocated on disk for a directory and everything in it on the same filesystem; 0 when it is not there. Whoever writes in it meanwhile is
+ * Bytes that a directory and everything in it on the same filesystem take on disk; 0 when it is not there. Whoever writes in it meanwhile is
  * taken for hostile: links are never followed, not even one that takes a directory's place, and what disappears does not count. Entries
  * are read as a stream and only the names of directories wait in memory.
  */
-export async function measureTree(path: string, { signal }: { signal: AbortSignal }): Promise<number> {
-  return new TreeWalk(signal).measure(path);
+export async function measureTree(path: string, options: MeasureOptions): Promise<number> {
+  return new TreeWalk(options).measure(path);
 }
 
 class TreeWalk {
@@ -44,10 +53,12 @@ class TreeWalk {
   readonly #waiting: Directory[] = [];
   readonly #linkedFiles = new Set<number>();
   #device = 0;
+  readonly #enoughBytes: number;
   #bytes = 0;
 
-  constructor(signal: AbortSignal) {
+  constructor({ signal, enoughBytes = Infinity }: MeasureOptions) {
     this.#signal = signal;
+    this.#enoughBytes = enoughBytes;
   }
 
   async measure(path: string): Promise<number> {
@@ -57,7 +68,7 @@ class TreeWalk {
     if (stats === undefined) return 0;
     this.#device = stats.dev;
     this.#add({ parent: undefined, name, inode: stats.ino }, stats);
-    while (this.#waiting.length > 0) {
+    while (this.#waiting.length > 0 && !this.#isEnough) {
       // The last come first: depth before breadth keeps the list short.
       const next = this.#waiting.splice(-concurrency);
       await Promise.all(next.map((directory) => this.#measureEntries(directory)));
@@ -76,6 +87,7 @@ class TreeWalk {
         names.push(name);
         if (names.length < chunkSize) continue;
         await this.#addAll(directory, path, names);
+        if (this.#isEnough) return;
         names = [];
       }
       await this.#addAll(directory, path, names);
@@ -98,7 +110,11 @@ class TreeWalk {
     if (stats.isDirectory()) this.#waiting.push(entry);
     else if (stats.nlink > 1 && this.#isKnown(stats.ino)) return;
     // The unit of st_blocks is 512 bytes, whatever the filesystem's own is.
-    this.#bytes += stats.blocks * 512;
+    this.#bytes += Math.max(stats.blocks * 512, leastEntryBytes);
+  }
+
+  get #isEnough(): boolean {
+    return this.#bytes > this.#enoughBytes;
   }
 
   #isKnown(inode: number): boolean {

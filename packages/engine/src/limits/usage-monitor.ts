@@ -46,12 +46,12 @@ export class UsageMonitor {
 
   /** A reading of now. */
   async read(): Promise<SandboxUsage> {
-    const { cgroup, channel } = this.#options;
+    const { cgroup, channel, limits } = this.#options;
     const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
     const [{ memoryBytes, memoryPeakBytes, cpuMs }, processes] = await Promise.all([
       cgroup.usage(),
       channel.countProcesses(signal),
-      this.#disk.measure(this.#stopped.signal),
+      this.#disk.measure(limits.diskBytes, this.#stopped.signal),
     ]);
     const diskBytes = this.#disk.usedBytes;
     return { readAtMs: Date.now(), memoryBytes, memoryPeakBytes, cpuMs: cpuMs ?? 0, processes, diskBytes };

@@ -17,9 +17,14 @@ afterEach(() => {
 
 const measure = (path = root): Promise<number> => measureTree(path, { signal: new AbortController().signal });
 
-/** What the system's own program says. */
-const du = (path = root): number =>
-  Number(execFileSync("sh", ["-c", 'du -sx -B1 "$0"', path]).toString().split("\t")[0]);
+/** What the system's own programs say, with 4 KiB for each thing that has no block. */
+function du(path = root): number {
+  const count = (command: string): number =>
+    Number(execFileSync("sh", ["-c", command, path]).toString().split("\t")[0]);
+  return (
+    count('du -sx -B1 "$0"') + 4 * KiB * count(`find "$0" -xdev -printf '%b\\n' | awk '$1==0 {n++} END {print n+0}'`)
+  );
+}
 
 describe("a tree's size", () => {
   test("is what du says, for files, directories and links of all kinds", async () => {
@@ -39,6 +44,28 @@ describe("a tree's size", () => {
     await writeFile(join(root, "sparse"), "");
     await truncate(join(root, "sparse"), 10 * 1024 ** 3);
     expect(await measure()).toBeLessThan(100 * KiB);
+  });
+
+  test("has 4 KiB for each entry at least, so that it bounds inodes, too", async () => {
+    const empty = await measure();
+    await Promise.all(Array.from({ length: 300 }, (_, index) => writeFile(join(root, `f${index}`), "")));
+    await Promise.all(Array.from({ length: 100 }, (_, index) => symlink("x", join(root, `l${index}`))));
+    expect(await measure()).toBeGreaterThanOrEqual(empty + 400 * 4 * KiB);
+  });
+
+  test("is not looked for beyond what is enough", async () => {
+    await Promise.all(
+      Array.from({ length: 40 }, async (_, index) => {
+        await mkdir(join(root, `d${index}`));
+        await writeFile(join(root, `d${index}/file`), Buffer.alloc(100 * KiB, 1));
+      }),
+    );
+    const all = await measure();
+    const enoughBytes = 500 * KiB;
+    const some = await measureTree(root, { signal: new AbortController().signal, enoughBytes });
+    expect(some).toBeGreaterThan(enoughBytes);
+    expect(some).toBeLessThan(all / 2);
+    expect(await measureTree(root, { signal: new AbortController().signal, enoughBytes: all })).toBe(all);
   });
 
   test("counts every entry of a large directory", async () => {
