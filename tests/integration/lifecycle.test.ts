@@ -1,3 +1,5 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Engine } from "@atoll/engine";
@@ -225,6 +227,34 @@ describe("a start that fails", () => {
       ["bbbbbbbbbbbbbbbbbbbb", "reported"],
       ["aaaaaaaaaaaaaaaaaaaa", "removed"],
     ]);
+    await next.dispose();
+  });
+
+  test("mounts and launchers of a dead server are gone after the next start, with the directories they were in", async () => {
+    const host = await openTestEngine();
+    const { dataDir } = host;
+    await host.engine.close();
+    const dir = join(dataDir, "sandboxes", "aaaaaaaaaaaaaaaaaaaa");
+    const outer = join(dir, "a mount");
+    const inner = join(outer, "on a mount");
+    for (const target of [outer, inner]) {
+      await mkdir(target, { recursive: true });
+      execFileSync("mount", ["-t", "tmpfs", "none", target]);
+    }
+    // As a launcher is called, and waiting for as long as the test lives.
+    await writeFile(join(dataDir, "launch"), "read forever\n");
+    const launcher = spawn("sh", ["launch", "--dir", join(dir, "run", "bbbbbbbbbbbbbbbbbbbb")], { cwd: dataDir });
+    await once(launcher, "spawn");
+    const ended = once(launcher, "exit");
+    const next = await openTestEngine({ dataDir });
+    expect(next.engine.repairs.map(({ what, done }) => [what, done])).toEqual([
+      [`mount ${inner}`, "removed"],
+      [`mount ${outer}`, "removed"],
+      ["sandbox aaaaaaaaaaaaaaaaaaaa", "removed"],
+      [`process ${launcher.pid}`, "removed"],
+    ]);
+    expect(await ended).toEqual([null, "SIGKILL"]);
+    expect(await hostLeftovers(dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
     await next.dispose();
   });
 });

@@ -10,13 +10,14 @@ import type { EgressHandler } from "../guest/egress-relay.ts";
 import { thawMarked } from "../snapshots/while-frozen.ts";
 import { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
+import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import type { Template } from "../templates/template.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
-import { removeStrayMounts, removeStrayProcesses } from "./strays.ts";
+import { findStrayGroups, findStrayLaunchers, findStrayMounts, type Stray } from "./strays.ts";
 
 /** A living sandbox that does not answer its new server within this is given up. */
 const adoptTimeoutMs = 15_000;
@@ -35,37 +36,73 @@ export interface ReconcileOptions {
 
 /**
  * Puts a data directory in order after the server before this one, however it ended: living sandboxes are taken over, half-done ones are finished or
- * undone, and whatever belongs to no sandbox is removed. What may be somebody's files is never removed on suspicion, only reported.
+ * undone, and whatever belongs to no sandbox is removed. What may be somebody's files is never removed on suspicion, only reported, and so is what cannot be
+ * removed. When it rejects, no sandbox is held.
  */
 export async function reconcile(context: EngineContext, options: ReconcileOptions = {}): Promise<Repair[]> {
+  await using undo = new Cleanup();
+  undo.defer(() => {
+    for (const life of context.lives.values()) life.detach();
+  });
   const { records, unreadable, ownerless } = await context.store.load();
   const repairs: Repair[] = unreadable.map(({ dir, because }) => ({ what: dir, done: "reported", because }));
+  // First of all: a directory with a mount in it cannot be removed.
+  for (const mount of await findStrayMounts(context.layout)) repairs.push(await removeStray(mount));
   const repaired = await Promise.all(records.map((record) => repairOne(context, record, options)));
-  repairs.push(...repaired);
-  for (const id of ownerless) {
-    await removeContainers(context, id, undefined);
-    await context.store.remove(id);
-    const because = "it has no record: its creation never began, or its removal was all but done";
-    repairs.push({ what: `sandbox ${id}`, done: "removed", because });
-  }
+  const removed = await Promise.all(ownerless.map((id) => removeOwnerless(context, id)));
+  repairs.push(...repaired, ...removed);
+  const isLeft = (repair: Repair | undefined): boolean => repair?.done === "reported";
   const untouched = [
     ...unreadable.map(({ dir }) => new SandboxLayout(dir)),
-    ...records.filter((_, index) => repaired[index]?.done === "reported").map(({ id }) => context.layout.sandbox(id)),
+    ...records.filter((_, index) => isLeft(repaired[index])).map(({ id }) => context.layout.sandbox(id)),
+    ...ownerless.filter((_, index) => isLeft(removed[index])).map((id) => context.layout.sandbox(id)),
   ];
   const spared = await Promise.all(untouched.map(runNames));
-  repairs.push(...(await removeStrays(context, spared.flat())));
-  for (const name of await context.layers.collect())
-    repairs.push({ what: `layer ${name}`, done: "removed", because: "no checkpoint needs it" });
+  repairs.push(...(await removeStrays(context, spared.flat())), ...(await collectLayers(context)));
+  undo.release();
   return repairs;
 }
 
-async function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
-  const what = `sandbox ${record.id}`;
+/** One thing that cannot be put in order must not keep the others, and all sandboxes, from their server. */
+async function orReported(what: string, repair: () => Promise<Repair>): Promise<Repair> {
   try {
-    return await carryOut(context, record, options);
+    return await repair();
   } catch (error) {
-    // One sandbox that cannot be repaired must not keep the others from their server.
-    return { what, done: "reported", because: error instanceof Error ? error.message : String(error) };
+    return reported(what, error);
+  }
+}
+
+function reported(what: string, error: unknown): Repair {
+  return { what, done: "reported", because: error instanceof Error ? error.message : String(error) };
+}
+
+function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
+  return orReported(`sandbox ${record.id}`, () => carryOut(context, record, options));
+}
+
+function removeOwnerless(context: EngineContext, id: SandboxId): Promise<Repair> {
+  const what = `sandbox ${id}`;
+  return orReported(what, async () => {
+    await removeContainers(context, id, undefined);
+    await context.store.remove(id);
+    const because = "it has no record: its creation never began, or its removal was all but done";
+    return { what, done: "removed", because };
+  });
+}
+
+function removeStray({ what, remove }: Stray): Promise<Repair> {
+  return orReported(what, async () => {
+    await remove();
+    return { what, done: "removed", because: "it belongs to no living sandbox" };
+  });
+}
+
+async function collectLayers({ layers, layout }: EngineContext): Promise<Repair[]> {
+  try {
+    const names = await layers.collect();
+    return names.map((name) => ({ what: `layer ${name}`, done: "removed", because: "no checkpoint needs it" }));
+  } catch (error) {
+    return [reported(layout.frozenDir, error)];
   }
 }
 
@@ -211,23 +248,12 @@ async function namesIn(directory: string): Promise<string[]> {
 }
 
 /** What is left on the host with our mark and belongs neither to a living sandbox nor to one of the `spared` containers. */
-async function removeStrays(context: EngineContext, spared: readonly string[]): Promise<Repair[]> {
+async function removeStrays({ cgroups, layout, lives }: EngineContext, spared: readonly string[]): Promise<Repair[]> {
   const living = new Set(spared);
-  for (const { record } of context.lives.values()) {
+  for (const { record } of lives.values()) {
     if ("container" in record) living.add(record.container.id);
   }
-  const because = "it belongs to no living sandbox";
-  const repairs: Repair[] = [];
-  const { namespace } = context.layout;
-  for (const name of await context.cgroups.list(namespace)) {
-    if (living.has(name.slice(namespace.length + 1))) continue;
-    const cgroup = await context.cgroups.open(name);
-    await cgroup.killAll({ deadlineMs: 10_000 });
-    await cgroup.remove();
-    repairs.push({ what: `cgroup ${name}`, done: "removed", because });
-  }
-  for (const what of await removeStrayProcesses(context.layout, living))
-    repairs.push({ what, done: "removed", because });
-  for (const what of await removeStrayMounts(context.layout)) repairs.push({ what, done: "removed", because });
-  return repairs;
+  const groups = await Promise.all((await findStrayGroups(cgroups, layout, living)).map(removeStray));
+  const launchers = await Promise.all((await findStrayLaunchers(layout, living)).map(removeStray));
+  return [...groups, ...launchers];
 }

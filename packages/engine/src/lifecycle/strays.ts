@@ -1,55 +1,97 @@
 import { readdir, readFile } from "node:fs/promises";
-import { deadlineAfter } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
+import type { CgroupTree } from "../limits/cgroup.ts";
+import { bootId, isAlive, readStartTicks } from "../process/proc-table.ts";
 import { run } from "../process/run.ts";
 import type { DataLayout } from "../store/layout.ts";
+import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
 
 const killDeadlineMs = 10_000;
 const unmountTimeoutMs = 10_000;
 
-/** Ends launchers that work in this data directory for no living container: those that died between two of our steps have no cgroup. */
-export async function removeStrayProcesses(layout: DataLayout, living: ReadonlySet<string>): Promise<string[]> {
-  const removed: string[] = [];
+/** Something on the host with our mark that belongs to no living sandbox. */
+export interface Stray {
+  what: string;
+  /** Resolves when it is gone, and rejects when it stays. */
+  remove: () => Promise<void>;
+}
+
+/** Groups of this data directory that are those of no living container. */
+export async function findStrayGroups(
+  cgroups: CgroupTree,
+  { namespace }: DataLayout,
+  living: ReadonlySet<string>,
+): Promise<Stray[]> {
+  const names = await cgroups.list(namespace);
+  return names
+    .filter((name) => !living.has(name.slice(namespace.length + 1)))
+    .map((name) => ({
+      what: `cgroup ${name}`,
+      remove: async () => {
+        const cgroup = await cgroups.open(name);
+        await cgroup.killAll({ deadlineMs: killDeadlineMs });
+        await cgroup.remove();
+      },
+    }));
+}
+
+/** Launchers that work in this data directory for no living container: those that died between two of our steps have no cgroup. */
+export async function findStrayLaunchers(layout: DataLayout, living: ReadonlySet<string>): Promise<Stray[]> {
+  const found: Stray[] = [];
   for (const name of await readdir("/proc")) {
     if (!/^\d+$/.test(name)) continue;
     const words = (await readFile(`/proc/${name}/cmdline`, "utf8").catch(() => "")).split("\0");
     const runDir = words[words.indexOf("--dir") + 1] ?? "";
     if (words[1] !== "launch" || !runDir.startsWith(`${layout.sandboxesDir}/`)) continue;
     if (living.has(runDir.slice(runDir.lastIndexOf("/") + 1))) continue;
-    const pid = Number(name);
-    await killAndWait(pid);
-    removed.push(`process ${pid}`);
+    found.push({ what: `process ${name}`, remove: () => killAndWait(Number(name)) });
   }
-  return removed;
+  return found;
 }
 
-/** Mounts are made in namespaces of the containers' own; one in ours was made by hand, or by something that went wrong. */
-export async function removeStrayMounts(layout: DataLayout): Promise<string[]> {
+/**
+ * Mounts are made in namespaces of the containers' own; one in ours was made by hand, or by something that went wrong. What lies on another comes before
+ * it, and has to go first.
+ */
+export async function findStrayMounts({ sandboxesDir }: DataLayout): Promise<Stray[]> {
   const table = await readFile("/proc/self/mountinfo", "utf8");
-  const targets = table
+  return table
     .split("\n")
     .map((line) => unescapeMount(line.split(" ")[4] ?? ""))
-    .filter((target) => target.startsWith(`${layout.sandboxesDir}/`))
-    .toReversed();
-  for (const target of targets) {
-    await run("umount", ["--lazy", target], {
-      signal: deadlineAfter(unmountTimeoutMs),
-      timeoutMs: unmountTimeoutMs,
-    });
-  }
-  return targets.map((target) => `mount ${target}`);
+    .filter((target) => target.startsWith(`${sandboxesDir}/`))
+    .toReversed()
+    .map((target) => ({ what: `mount ${target}`, remove: () => unmount(target) }));
+}
+
+async function unmount(target: string): Promise<void> {
+  const { exitCode, stderr } = await run("umount", ["--lazy", target], {
+    signal: deadlineAfter(unmountTimeoutMs),
+    timeoutMs: unmountTimeoutMs,
+  });
+  if (exitCode === 0) return;
+  throw new SandboxError("in_use", `Cannot unmount ${target}: ${stderr.trim()}`, {
+    suggestion: `Unmount it by hand: umount ${target}`,
+  });
 }
 
 async function killAndWait(pid: number): Promise<void> {
-  const isGone = (): boolean => {
+  const startTicks = await readStartTicks(pid);
+  if (startTicks === undefined) return;
+  const identity = { pid, startTicks, bootId: await bootId() };
+  const isGone = async (): Promise<boolean> => {
+    if (!(await isAlive(identity))) return true;
     try {
       process.kill(pid, "SIGKILL");
-      return false;
-    } catch {
-      return true;
+    } catch (error) {
+      if (!hasErrno(error, "ESRCH")) throw error;
     }
+    return false;
   };
-  await pollUntil(isGone, { deadlineMs: killDeadlineMs });
+  if (await pollUntil(isGone, { deadlineMs: killDeadlineMs })) return;
+  throw new SandboxError("timed_out", `Cannot kill process ${pid}: it is still there`, {
+    suggestion: "A process that survives SIGKILL hangs in the kernel, on a disk or a network file system: look there.",
+  });
 }
 
 /** The kernel writes spaces and the like as octal. */

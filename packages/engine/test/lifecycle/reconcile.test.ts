@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { SandboxError, type DriverName, type SandboxRecord, type SandboxState } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LayerLibrary } from "../../src/checkpoints/layer-library.ts";
@@ -10,17 +10,21 @@ import { EventLog } from "../../src/lifecycle/event-log.ts";
 import { reconcile } from "../../src/lifecycle/reconcile.ts";
 import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
 import type { Cgroup } from "../../src/limits/cgroup.ts";
+import { bootId, readStartTicks } from "../../src/process/proc-table.ts";
 import { DataLayout } from "../../src/store/layout.ts";
 import { SandboxStore } from "../../src/store/sandbox-store.ts";
 import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
 import type { TemplateLibrary } from "../../src/templates/template-library.ts";
 import { FakeCgroupKernel } from "../limits/fake-cgroup-kernel.ts";
+import { caught } from "../support/caught.ts";
+import { FakeGuest } from "../support/fake-guest.ts";
 import { recordIn } from "../support/sandbox-records.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
 let directory: TemporaryDirectory;
 let layout: DataLayout;
 let store: SandboxStore;
+let kernel: FakeCgroupKernel;
 let cgroups: CgroupV2Tree;
 let context: EngineContext;
 
@@ -28,7 +32,8 @@ beforeEach(() => {
   directory = new TemporaryDirectory();
   layout = new DataLayout(directory.path);
   store = new SandboxStore(layout);
-  cgroups = new CgroupV2Tree(new FakeCgroupKernel(2, { "/u": ["cpu", "memory", "pids"] }), "/u");
+  kernel = new FakeCgroupKernel(2, { "/u": ["cpu", "memory", "pids"] }, ["cgroup.kill"]);
+  cgroups = new CgroupV2Tree(kernel, "/u");
   const runs = new ContainerRuns({ guestPath: "/none", guestLayer: "/none", cgroups, namespace: layout.namespace });
   const packer = new TreePacker("/none");
   const templates = { get: async (name: string) => ({ name, trees: [] }) };
@@ -60,6 +65,15 @@ afterEach(() => {
 async function addContainer(sandboxDir: string, id: string = newContainerId()): Promise<Cgroup> {
   mkdirSync(`${sandboxDir}/run/${id}`, { recursive: true });
   return cgroups.create(`${layout.namespace}/${id}`, { memoryBytes: 1_000_000, cpus: 1 });
+}
+
+/** From now on this group has a process that nobody can kill. */
+function makeUnkillable(cgroup: Cgroup): void {
+  const pid = 4_194_000;
+  kernel.addProcess(`/u/atoll/${cgroup.name}`, pid);
+  kernel.onKill = (killed) => {
+    if (killed === pid) throw new Error("it hangs in the kernel");
+  };
 }
 
 async function addRecord<S extends SandboxState>(
@@ -134,6 +148,55 @@ describe("what is left on the host", () => {
     expect(await reconcile(context)).toMatchObject([{ done: "removed" }]);
     expect(await cgroupNames()).toEqual([]);
     expect(existsSync(dir)).toBe(false);
+  });
+
+  test("a cgroup that cannot be removed is reported, and the others go", async () => {
+    const limits = { memoryBytes: 1_000_000, cpus: 1 };
+    const stuck = await cgroups.create(`${layout.namespace}/${newContainerId()}`, limits);
+    const loose = await cgroups.create(`${layout.namespace}/${newContainerId()}`, limits);
+    makeUnkillable(stuck);
+    const repairs = await reconcile(context);
+    expect(repairs).toContainEqual({
+      what: `cgroup ${stuck.name}`,
+      done: "reported",
+      because: "it hangs in the kernel",
+    });
+    expect(repairs).toContainEqual(expect.objectContaining({ what: `cgroup ${loose.name}`, done: "removed" }));
+    expect(await cgroupNames()).toEqual([stuck.name]);
+  });
+
+  test("a directory without a record whose processes cannot be killed is reported, once, and stays", async () => {
+    const { dir } = layout.sandbox(newSandboxId());
+    makeUnkillable(await addContainer(dir));
+    const other = layout.sandbox(newSandboxId());
+    await addContainer(other.dir);
+    const repairs = await reconcile(context);
+    expect(repairs.map(({ done }) => done).toSorted()).toEqual(["removed", "reported"]);
+    expect([existsSync(dir), existsSync(other.dir)]).toEqual([true, false]);
+  });
+
+  test("layers that cannot be collected are reported", async () => {
+    Object.assign(context.layers, { collect: () => Promise.reject(new Error("a bad disk")) });
+    expect(await reconcile(context)).toEqual([{ what: layout.frozenDir, done: "reported", because: "a bad disk" }]);
+  });
+
+  test("when the host cannot be looked over, sandboxes that were taken over are let go", async () => {
+    using guest = new FakeGuest();
+    const record = recordIn("running");
+    const identity = { pid: process.pid, startTicks: (await readStartTicks(process.pid)) ?? 0, bootId: await bootId() };
+    const container = { ...record.container, ...identity };
+    await store.save({ ...record, driver: "local", container });
+    const sandbox = layout.sandbox(record.id);
+    await addContainer(sandbox.dir, container.id);
+    const { fifos } = sandbox.run(container.id);
+    symlinkSync(guest.paths.in, fifos.in);
+    symlinkSync(guest.paths.out, fifos.out);
+    Object.assign(cgroups, { list: () => Promise.reject(new Error("no cgroups")) });
+    const outcome = caught(reconcile(context));
+    await guest.greet();
+    expect(await outcome).toMatchObject({ message: "no cgroups" });
+    const life = context.lives.get(record.id);
+    expect([life?.record.state, life?.channel.isOpen]).toEqual(["running", false]);
   });
 });
 
