@@ -21,7 +21,7 @@ export interface GuestLineOptions {
   onData: (chunk: Buffer) => void;
   /** The sandbox's last process is gone. */
   onEnd: (cause: Error | undefined) => void;
-  /** The guest does not read what it is answered. */
+  /** The guest does not read what it is answered, or asks on where it should be silent. */
   onFlood: () => void;
 }
 
@@ -32,6 +32,7 @@ export interface GuestLineOptions {
 export class GuestLine {
   #fifos: FifoTransport | undefined;
   #held: HeldFrame[] | undefined;
+  #heldReplyBytes = 0;
   #unreadReplyBytes = 0;
   #options: GuestLineOptions;
 
@@ -51,9 +52,13 @@ export class GuestLine {
 
   write(frame: Buffer, onTaken?: () => void): void {
     const type = frame.readUInt8(typeOffset);
-    if (this.#held !== undefined && type !== toGuest.HELLO) this.#held.push({ frame, onTaken });
-    else if (replies.has(type)) this.#writeReply(frame);
+    const isReply = replies.has(type);
+    if (this.#held !== undefined && type !== toGuest.HELLO) {
+      this.#held.push({ frame, onTaken });
+      if (isReply) this.#heldReplyBytes += frame.byteLength;
+    } else if (isReply) this.#writeReply(frame);
     else this.#fifos?.write(frame, onTaken);
+    if (isReply && this.#heldReplyBytes + this.#unreadReplyBytes > mostUnreadReplyBytes) this.#options.onFlood();
   }
 
   /** From now on frames wait, but for a greeting. */
@@ -65,6 +70,7 @@ export class GuestLine {
   release(): void {
     const held = this.#held ?? [];
     this.#held = undefined;
+    this.#heldReplyBytes = 0;
     for (const { frame, onTaken } of held) this.write(frame, onTaken);
   }
 
@@ -91,6 +97,5 @@ export class GuestLine {
     fifos?.write(frame, () => {
       if (this.#fifos === fifos) this.#unreadReplyBytes -= byteLength;
     });
-    if (this.#unreadReplyBytes > mostUnreadReplyBytes) this.#options.onFlood();
   }
 }

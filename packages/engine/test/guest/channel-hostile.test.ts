@@ -129,9 +129,8 @@ describe("what means nothing is passed over", () => {
 });
 
 describe("the host's memory", () => {
-  test("a guest that asks without end and never reads the answers is cut off", async () => {
-    const channel = await openChannel(guest);
-    guest.stopReading();
+  /** Asks until the channel is over, and tells how that ended. */
+  async function floodWithAsks(channel: GuestChannel): Promise<unknown> {
     const asks = Buffer.concat(
       Array.from({ length: 1000 }, (_, index) => guestFrame.connect(askedId + index, "example.org", 80)),
     );
@@ -142,6 +141,22 @@ describe("the host's memory", () => {
     const reason = await channel.closed;
     guest.die();
     await flooded;
+    return reason;
+  }
+
+  test("a guest that asks without end and never reads the answers is cut off", async () => {
+    const channel = await openChannel(guest);
+    guest.stopReading();
+    const reason = await floodWithAsks(channel);
+    expect(isSandboxError(reason, "guest_violation") && reason.message).toContain("read");
+  });
+
+  test("a guest that asks without end while its answers wait for the next greeting is cut off", async () => {
+    const channel = await openChannel(guest);
+    const prepared = channel.prepareCheckpoint(new AbortController().signal);
+    await guest.send(guestFrame.ready((await guest.next("PREPARE")).id));
+    await prepared;
+    const reason = await floodWithAsks(channel);
     expect(isSandboxError(reason, "guest_violation") && reason.message).toContain("read");
   });
 
