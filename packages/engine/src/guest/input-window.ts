@@ -12,7 +12,8 @@ export interface InputPosition {
 
 /**
  * The input side of one stream. Keeps what the guest has not acknowledged, so that it can be sent again after a greeting, and makes
- * writers wait while a whole window is on its way.
+ * writers wait while a whole window is on its way. What has not left this process counts as on its way, whatever the guest says: a guest that acknowledges
+ * and does not read would otherwise have all input wait in our memory.
  */
 export class InputWindow {
   #id: number;
@@ -23,6 +24,8 @@ export class InputWindow {
   /** Below `#sentOffset` by at most a window, and by more than is unacked where a predecessor has sent. */
   #ackedOffset: number;
   #sentOffset: number;
+  /** Everything below has left this process. */
+  #takenOffset: number;
   #state: "open" | "ending" | "closed" = "open";
   #closedBecause = "its stdin is closed";
   #room: (() => void)[] = [];
@@ -37,6 +40,7 @@ export class InputWindow {
     this.#send = send;
     this.#ackedOffset = start.handedOnOffset;
     this.#sentOffset = start.receivedOffset;
+    this.#takenOffset = start.receivedOffset;
   }
 
   get sentOffset(): number {
@@ -97,6 +101,8 @@ export class InputWindow {
   /** After a greeting: what the guest has not received may have been lost on the way. */
   resend(position: InputPosition): void {
     if (this.#state === "closed") return;
+    // A FIFO that was left may have taken more than it told.
+    this.#takenOffset = Math.max(this.#takenOffset, Math.min(position.receivedOffset, this.#sentOffset));
     this.acknowledge(position.handedOnOffset);
     let offset = this.#sentOffset - this.#unackedBytes;
     for (const piece of this.#unacked) {
@@ -108,10 +114,7 @@ export class InputWindow {
   }
 
   async #sendPiece(piece: Buffer): Promise<void> {
-    while (
-      this.#state === "open" &&
-      this.#sentOffset - this.#ackedOffset + piece.byteLength > protocolConstants.STDIN_WINDOW
-    ) {
+    while (this.#state === "open" && this.#onItsWay + piece.byteLength > protocolConstants.STDIN_WINDOW) {
       await this.#roomOrEnd();
     }
     this.#assertNotClosed();
@@ -120,6 +123,10 @@ export class InputWindow {
     this.#unackedBytes += piece.byteLength;
     this.#sendData(this.#sentOffset, piece);
     this.#sentOffset += piece.byteLength;
+  }
+
+  get #onItsWay(): number {
+    return this.#sentOffset - Math.min(this.#ackedOffset, this.#takenOffset);
   }
 
   #drop(bytes: number): void {
@@ -133,17 +140,20 @@ export class InputWindow {
   }
 
   #sendData(offset: number, piece: Buffer): void {
-    this.#sendCounted(encodeFrame(toGuest.STDIN, this.#id, new PayloadWriter().u64(offset).finish(), piece));
+    const frame = encodeFrame(toGuest.STDIN, this.#id, new PayloadWriter().u64(offset).finish(), piece);
+    this.#sendCounted(frame, offset + piece.byteLength);
   }
 
   #sendEnd(): void {
-    this.#sendCounted(encodeFrame(toGuest.STDIN_EOF, this.#id, new PayloadWriter().u64(this.#sentOffset).finish()));
+    const frame = encodeFrame(toGuest.STDIN_EOF, this.#id, new PayloadWriter().u64(this.#sentOffset).finish());
+    this.#sendCounted(frame, this.#sentOffset);
   }
 
-  #sendCounted(frame: Buffer): void {
+  #sendCounted(frame: Buffer, endOffset: number): void {
     this.#sentFrames += 1;
     this.#send(frame, () => {
       this.#takenFrames += 1;
+      this.#takenOffset = Math.max(this.#takenOffset, endOffset);
       this.#notify();
     });
   }

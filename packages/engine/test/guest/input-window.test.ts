@@ -11,17 +11,18 @@ interface Sent {
   length: number;
 }
 
-function makeWindow(start: InputPosition = { receivedOffset: 0, handedOnOffset: 0 }): {
-  window: InputWindow;
-  sent: Sent[];
-  bytes: () => Buffer;
-} {
+/** Frames leave this process at once, unless something else is done with `onTaken`. */
+function makeWindow(
+  start: InputPosition = { receivedOffset: 0, handedOnOffset: 0 },
+  leave: (onTaken: () => void) => void = (onTaken) => onTaken(),
+): { window: InputWindow; sent: Sent[]; bytes: () => Buffer } {
   const sent: Sent[] = [];
   const parts: Buffer[] = [];
-  const window = new InputWindow(5, start, (frame) => {
+  const window = new InputWindow(5, start, (frame, onTaken) => {
     const data = frame.subarray(24, frame.byteLength - 4);
     parts.push(data);
     sent.push({ type: frame.readUInt8(8), offset: Number(frame.readBigUInt64LE(16)), length: data.byteLength });
+    leave(onTaken);
   });
   return { window, sent, bytes: () => Buffer.concat(parts) };
 }
@@ -62,6 +63,26 @@ describe("writing", () => {
     window.acknowledge(MAX_DATA);
     await written;
     expect(sent.at(-1)).toEqual({ type: toGuest.STDIN, offset: STDIN_WINDOW, length: MAX_DATA });
+  });
+
+  test("an acknowledgement of what has not left this process makes no room for more", async () => {
+    const waiting: (() => void)[] = [];
+    const { window } = makeWindow(undefined, (onTaken) => waiting.push(onTaken));
+    const written = window.write(Buffer.alloc(STDIN_WINDOW + MAX_DATA));
+    await settled();
+    window.acknowledge(STDIN_WINDOW);
+    expect(await isPending(written)).toBe(true);
+    expect(window.sentOffset).toBe(STDIN_WINDOW);
+    waiting.shift()?.();
+    await written;
+  });
+
+  test("what the guest says after a greeting that it has received has left this process", async () => {
+    const { window } = makeWindow(undefined, () => undefined);
+    const written = window.write(Buffer.alloc(STDIN_WINDOW + MAX_DATA));
+    await settled();
+    window.resend({ receivedOffset: STDIN_WINDOW, handedOnOffset: STDIN_WINDOW });
+    await written;
   });
 
   test("the caller may use its buffer again as soon as it was told", async () => {
