@@ -4,8 +4,8 @@ import { type Finding, missing, ok, warning } from "./finding.ts";
 
 const everything = "all sandboxes";
 const minimumNode = "20.19";
-/** With the overlay options that sandboxes are mounted with. */
-const minimumKernel = "4.19";
+/** What the launcher asks of it: `openat2`, without which it mounts nothing, and `close_range`, so that nothing open here is passed on. */
+const minimumKernel = "5.9";
 
 export function judgeKernel(platform: string, release: string): Finding {
   const found = `${platform} ${release}`;

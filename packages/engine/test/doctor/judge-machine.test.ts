@@ -17,8 +17,10 @@ const capabilities = (mask: string): string =>
 describe("the machine is judged", () => {
   test.for([
     { what: "a new kernel", finding: judgeKernel("linux", "6.18.44-fc"), status: "ok" },
-    { what: "the oldest kernel", finding: judgeKernel("linux", "4.19.0-1-amd64"), status: "ok" },
-    { what: "an older kernel", finding: judgeKernel("linux", "4.9.0"), status: "missing" },
+    { what: "the oldest kernel", finding: judgeKernel("linux", "5.9.0-1-amd64"), status: "ok" },
+    { what: "a kernel with two digits", finding: judgeKernel("linux", "5.10.0-33-cloud"), status: "ok" },
+    { what: "a kernel before close_range", finding: judgeKernel("linux", "5.8.18"), status: "missing" },
+    { what: "a kernel before openat2", finding: judgeKernel("linux", "4.19.0-27-amd64"), status: "missing" },
     { what: "another system", finding: judgeKernel("darwin", "23.1.0"), status: "missing" },
     { what: "Node 20.19", finding: judgeNode("20.19.0"), status: "ok" },
     { what: "Node 24", finding: judgeNode("24.1.0"), status: "ok" },
