@@ -24,7 +24,9 @@
 enum kind { CREATED = 1, WRITTEN, ATTRIBUTES, REMOVED, MOVED_AWAY, MOVED_HERE, LOST, BEGUN, GONE };
 
 static const char *root;
-static bool recursive, over, lost_told;
+static bool recursive, begun, over;
+/* Told in this round: whoever looks for itself after it finds everything that the round lost. */
+static bool lost;
 static int inotify = -1;
 static uint64_t cursor;
 /* The last event of this round, which is not told twice in a row. */
@@ -47,13 +49,23 @@ static void tell(enum kind kind, bool directory, uint32_t cookie, const char *pa
     put_text(to, path, length);
 }
 
-/* Something is not watched that should be. The reader has to look for itself, once told that. */
+/* The reader has to look for itself, once it has been told that watching has begun. */
+static void tell_lost(void) {
+    if (begun && !lost)
+        tell(LOST, false, 0, "");
+    lost = true;
+}
+
+/* Something is not watched, or cannot be told, that should be. */
 static void cannot_watch(const char *path, int error) {
-    if (lost_told)
-        return;
-    lost_told = true;
-    tool_fail(error, "watch %s and what else is too much", path);
-    tell(LOST, false, 0, "");
+    if (!lost)
+        tool_fail(error, "watch %s and what else is too much", path);
+    tell_lost();
+}
+
+/* Gone again, or not for this user: neither is a loss that looking again would make good. */
+static bool is_loss(int error) {
+    return error != ENOENT && error != ENOTDIR && error != ELOOP && error != EACCES && error != EPERM;
 }
 
 static void forget(int watch) {
@@ -75,8 +87,7 @@ static uint32_t add_directory(uint32_t parent, const char *name) {
     }
     int watch = inotify_add_watch(inotify, path, CHANGES | IN_ONLYDIR | IN_DONT_FOLLOW);
     if (watch < 0) {
-        /* Gone again, or not for this user: neither is a loss that looking again would make good. */
-        if (errno == ENOSPC || errno == ENOMEM)
+        if (is_loss(errno))
             cannot_watch(path, errno);
         return NODE_NONE;
     }
@@ -101,33 +112,51 @@ static bool is_directory(int parent, const struct walk_entry *entry) {
     return fstatat(parent, entry->name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
 }
 
+/* Opens a directory that is watched, to look through it. NULL when that was not possible. */
+static struct level *look_into(struct level *above, int parent, const char *name, uint32_t node) {
+    struct level *level = walk_into(above, parent, name, node == 0);
+    if (level != NULL)
+        level->path_length = node;
+    else if (is_loss(errno))
+        cannot_watch(name, errno);
+    return level;
+}
+
+static void tell_found(uint32_t node, const struct walk_entry *entry, bool directory) {
+    char path[PATH_MAX];
+    if (!nodes_path(node, entry->name, path, sizeof path)) {
+        cannot_watch(entry->name, ENAMETOOLONG);
+        return;
+    }
+    tell(CREATED, directory, 0, path);
+    seen_add(node, entry->name);
+}
+
 /* Watches everything below `top`, which is watched already. With `telling`, what is found there is told as created. */
 static void scan(uint32_t top, bool telling) {
     char path[PATH_MAX];
-    if (!full_path(top, path))
+    if (!full_path(top, path)) {
+        cannot_watch(root, ENAMETOOLONG);
         return;
-    struct level *level = walk_into(NULL, AT_FDCWD, path, top == 0);
-    if (level == NULL)
-        return;
-    level->path_length = top;
+    }
+    struct level *level = look_into(NULL, AT_FDCWD, path, top);
     while (level != NULL) {
         struct walk_entry entry;
         uint32_t node = (uint32_t)level->path_length;
-        if (walk_next(level, &entry) <= 0) {
+        int more = walk_next(level, &entry);
+        if (more <= 0) {
+            if (more < 0 && is_loss(errno))
+                cannot_watch(level->name, errno);
             level = walk_out(level);
             continue;
         }
         bool directory = is_directory(level->fd, &entry);
-        if (telling && nodes_path(node, entry.name, path, sizeof path)) {
-            tell(CREATED, directory, 0, path);
-            seen_add(node, entry.name);
-        }
+        if (telling)
+            tell_found(node, &entry, directory);
         uint32_t child = directory ? add_directory(node, entry.name) : NODE_NONE;
-        struct level *below = child == NODE_NONE ? NULL : walk_into(level, level->fd, entry.name, false);
-        if (below == NULL)
-            continue;
-        below->path_length = child;
-        level = below;
+        struct level *below = child == NODE_NONE ? NULL : look_into(level, level->fd, entry.name, child);
+        if (below != NULL)
+            level = below;
     }
 }
 
@@ -157,7 +186,7 @@ static void start_over(void) {
         over = true;
         return;
     }
-    tell(LOST, false, 0, "");
+    tell_lost();
 }
 
 static void directory_came(uint32_t parent, const char *name, uint32_t cookie) {
@@ -187,8 +216,10 @@ static void take_change(uint32_t node, const struct inotify_event *event, const 
     };
     char path[PATH_MAX];
     bool directory = event->mask & IN_ISDIR;
-    if (!nodes_path(node, name, path, sizeof path))
+    if (!nodes_path(node, name, path, sizeof path)) {
+        cannot_watch(name, ENAMETOOLONG);
         return;
+    }
     if ((event->mask & IN_CREATE) && seen_take(node, name))
         return;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -239,6 +270,7 @@ static bool take_events(void) {
 /* Until the kernel has nothing more to say; only then is it certain what was moved out of the tree. */
 static void take_all_events(void) {
     last.kind = 0;
+    lost = false;
     while (!over && take_events())
         continue;
     nodes_drop_detached(forget);
@@ -255,6 +287,9 @@ int tool_watch(char **arguments) {
     if (error != 0)
         return tool_fail(error, "watch %s", root);
     tell(BEGUN, false, 0, "");
+    begun = true;
+    if (lost)
+        tell(LOST, false, 0, "");
     while (!over && (error = record_flush()) == 0) {
         struct pollfd polls[2] = {{.fd = inotify, .events = POLLIN}, {.fd = STDOUT_FILENO}};
         if (poll(polls, 2, -1) < 0 && errno != EINTR)

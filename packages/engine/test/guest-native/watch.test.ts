@@ -11,6 +11,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { rlimits, type GuestSpawn } from "../../src/guest/requests.ts";
 import { parseEvent, type WatchEvent } from "../../src/guest/tool-records.ts";
 import { pollUntil } from "../../src/support/poll-until.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
@@ -36,13 +37,18 @@ class Watch {
   #events: WatchEvent[] = [];
   #readBytes = 0;
 
-  private constructor(guest: NativeGuest, path: string, how: string) {
+  private constructor(guest: NativeGuest, path: string, how: string, parts: Partial<GuestSpawn>) {
     this.#guest = guest;
-    this.id = guest.spawn(["watch", path, how], { tool: true });
+    this.id = guest.spawn(["watch", path, how], { tool: true, ...parts });
   }
 
-  static async start(guest: NativeGuest, path: string, how: "recursive" | "flat" = "recursive"): Promise<Watch> {
-    const watch = new Watch(guest, path, how);
+  static async start(
+    guest: NativeGuest,
+    path: string,
+    how: "recursive" | "flat" = "recursive",
+    parts: Partial<GuestSpawn> = {},
+  ): Promise<Watch> {
+    const watch = new Watch(guest, path, how, parts);
     await watch.until((events) => events.length > 0);
     const [first] = watch.events();
     if (first?.kind !== "watching") throw new Error(`The first event is ${first?.kind}`);
@@ -218,6 +224,44 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     await watch.until((events) => events.some((event) => event.kind === "lost"));
     writeFileSync(`${dir}/unseen/file`, "");
     await watch.untilTold("created", "unseen/file");
+  });
+
+  /** So few descriptors that a tree of some depth cannot be looked through. */
+  const few = { limits: [{ resource: rlimits.NOFILE, soft: 12, hard: 12 }] };
+  const deep = Array.from({ length: 20 }, (_, n) => n).join("/");
+  const losses = (watch: Watch): number => watch.events().filter(({ kind }) => kind === "lost").length;
+
+  test("what cannot be looked through is told, each time anew", async () => {
+    await using guest = await NativeGuest.start();
+    const watch = await Watch.start(guest, dir, "recursive", few);
+    for (const round of [1, 2, 3]) {
+      mkdirSync(`${outside}/${deep}`, { recursive: true });
+      renameSync(outside, `${dir}/${round}`);
+      await watch.until(() => losses(watch) === round);
+    }
+  });
+
+  test("what could not be looked through at the start is told when watching has begun", async () => {
+    await using guest = await NativeGuest.start();
+    mkdirSync(`${dir}/${deep}`, { recursive: true });
+    const watch = await Watch.start(guest, dir, "recursive", few);
+    await watch.until(() => losses(watch) === 1);
+    expect(watch.events().map(({ kind }) => kind)).toEqual(["watching", "lost"]);
+  });
+
+  test("a file whose path is longer than a path can be is told as lost, when it is found and when it changes", async () => {
+    await using guest = await NativeGuest.start();
+    const watch = await Watch.start(guest, dir);
+    const down = "import os\nfor i in range(20): os.makedirs('d' * 200, exist_ok=True); os.chdir('d' * 200)\n";
+    const write = "open('f' * 250, 'w').close()";
+    mkdirSync(outside);
+    await guest.run(["python3", "-c", down + write], { cwd: outside });
+    renameSync(outside, `${dir}/long`);
+    await watch.until(() => losses(watch) === 1);
+    await guest.run(["python3", "-c", down + write], { cwd: `${dir}/long` });
+    await watch.until(() => losses(watch) === 2);
+    // Others cannot remove what has no path.
+    await guest.run(["remove", `${dir}/long`, "recursive"], { tool: true });
   });
 
   test("a path that is not there is an error", async () => {
