@@ -53,8 +53,8 @@ int nodes_in(struct nodes_search *search, const char *directory, int64_t changed
     struct walk_entry entry;
     struct stat info;
     bool has_some = false;
-    int error = 0;
-    while (error == 0 && walk_next(level, &entry) > 0) {
+    int error = 0, more = 0;
+    while (error == 0 && (more = walk_next(level, &entry)) > 0) {
         size_t whole = length + strlen(entry.name);
         if (search->left-- == 0) {
             error = E2BIG;
@@ -64,6 +64,9 @@ int nodes_in(struct nodes_search *search, const char *directory, int64_t changed
             has_some = true;
         }
     }
+    /* One that was removed meanwhile has no more entries. */
+    if (more < 0 && errno != ENOENT)
+        error = errno;
     walk_out(level);
     if (error != 0)
         return error;

@@ -86,9 +86,12 @@ static int list_tree(struct listing *l) {
     int error = 0;
     while (error == 0 && l->level != NULL) {
         struct walk_entry entry;
-        if (walk_next(l->level, &entry) > 0) {
+        int more = walk_next(l->level, &entry);
+        if (more > 0) {
             error = list_entry(l, &entry);
         } else {
+            /* One that was removed meanwhile has no more entries. */
+            error = more < 0 && errno != ENOENT ? errno : 0;
             l->level = walk_out(l->level);
             l->here--;
         }

@@ -86,6 +86,26 @@ describe("stat and list", { timeout: testTimeoutMs }, () => {
     expect(await outcome(guest, ["list", dir, "1x"])).toBe(errno.EINVAL);
   });
 
+  test("a directory that the kernel opens and does not read is an error", async (context) => {
+    context.skip(ownUser !== "0", "only root can have a process of two users");
+    await using guest = await NativeGuest.start();
+    // Its owner may open the directory of its mappings, and must not read it, because the process is root's as well.
+    const script = [
+      "import ctypes, os, sys",
+      "os.seteuid(65534)",
+      "ctypes.CDLL(None).prctl(4, 1)",
+      "print(os.getpid(), flush=True)",
+      "sys.stdin.read()",
+    ];
+    const id = guest.spawn(["python3", "-c", script.join("\n")], { stdin: true });
+    const stream = guest.stream(id);
+    await guest.until(() => stream.stdout.includes("\n") || stream.isOver);
+    const path = `/proc/${Number(stream.stdout.toString())}/map_files`;
+    const { exit, stderr } = await guest.run(["list", path, "1"], { tool: true, user: "65534" });
+    expect(stderr.toString()).toContain(path);
+    expect(exit?.exitCode).toBe(errno.EACCES);
+  });
+
   test("a list may be long and deep", async () => {
     await using guest = await NativeGuest.start();
     let deep = dir;
