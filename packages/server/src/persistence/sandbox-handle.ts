@@ -154,9 +154,9 @@ export class SandboxHandle {
     return this.#held.lease.waiter;
   }
 
-  /** Rejects with `lease_lost` when another server may have it. */
+  /** Changes these and leaves the rest as others have written it meanwhile. Rejects with `lease_lost` when another server may have it. */
   async write(change: Partial<SandboxMetadata>): Promise<void> {
-    await this.#held.metadata.write({ ...this.metadata, ...change });
+    await this.#held.metadata.update((stored = this.metadata) => ({ ...stored, ...change }));
   }
 
   /** Any server may have it from now on. */

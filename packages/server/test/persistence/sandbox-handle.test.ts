@@ -47,6 +47,29 @@ async function keys(): Promise<string[]> {
   return found;
 }
 
+/** The same store, where a write of what fits waits until it is released. */
+function holdPut(fits: (text: string) => boolean): { slow: ObjectStore; atPut: Promise<void>; release: () => void } {
+  let release = (): void => undefined;
+  const released = new Promise<void>((resolve) => void (release = resolve));
+  let arrive = (): void => undefined;
+  const atPut = new Promise<void>((resolve) => void (arrive = resolve));
+  const slow = new Proxy(store, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== "function") return value;
+      if (name !== "put") return value.bind(target);
+      return async (...[key, data, options]: Parameters<ObjectStore["put"]>) => {
+        if (fits(Buffer.from(data).toString())) {
+          arrive();
+          await released;
+        }
+        return target.put(key, data, options);
+      };
+    },
+  });
+  return { slow, atPut, release: () => release() };
+}
+
 test("createEphemeral stores nothing, and has what nobody can take away", async () => {
   const handle = SandboxHandle.createEphemeral(id);
   expect([handle.isPersistent, handle.isCurrent]).toEqual([false, true]);
@@ -82,6 +105,22 @@ test("createPersistent that cannot write leaves neither a lease nor metadata", a
   const home = { metadataStore: failing, checkpointStore: store, leases };
   await expect(SandboxHandle.createPersistent(home, metadataOf(), {})).rejects.toThrow("the disk is full");
   expect(await keys()).toEqual([]);
+});
+
+test("two changes that meet are both kept", async () => {
+  const { slow, atPut, release } = holdPut((text) => text.includes('"paused"') && !text.includes('"job": "2"'));
+  const leases = new Leases({ store, self: { id: "a", url: "" } });
+  const home = { metadataStore: slow, checkpointStore: store, leases };
+  const handle = await SandboxHandle.createPersistent(home, metadataOf(), {});
+  const pausing = handle.write({ state: "paused" });
+  await atPut;
+  const labelling = handle.write({ facts: { ...handle.metadata.facts, labels: { job: "2" } } });
+  release();
+  await Promise.all([pausing, labelling]);
+  const expected = { state: "paused", facts: { labels: { job: "2" } } };
+  expect(handle.metadata).toMatchObject(expected);
+  expect(await SandboxHandle.read(home, id)).toMatchObject(expected);
+  await handle.release();
 });
 
 test("a second createPersistent of the same sandbox is refused, and the first keeps it", async () => {

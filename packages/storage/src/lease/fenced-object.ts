@@ -78,9 +78,17 @@ export class FencedObject<T> {
     return this.#stored?.content;
   }
 
-  /** Rejects with `lease_lost` when this server may not write any more. One write at a time; the others wait for their turn. */
+  /** Puts this in place of whatever is there. See `update`. */
   write(content: T, call: CallOptions = {}): Promise<void> {
-    const turn = this.#turn.then(() => this.#write(content, call));
+    return this.update(() => content, call);
+  }
+
+  /**
+   * Writes what `change` makes of what is stored by then. Rejects with `lease_lost` when this server may not write any more. One write at a time; the others wait for their
+   * turn, and change what those before them left. A write whose answer was lost is changed once more: doing so twice must be the same as once.
+   */
+  update(change: (stored: T | undefined) => T, call: CallOptions = {}): Promise<void> {
+    const turn = this.#turn.then(() => this.#write(change, call));
     this.#turn = turn.catch(() => undefined);
     return turn;
   }
@@ -101,12 +109,12 @@ export class FencedObject<T> {
     throw failure;
   }
 
-  async #write(content: T, call: CallOptions): Promise<void> {
+  async #write(change: (stored: T | undefined) => T, call: CallOptions): Promise<void> {
     let failure: unknown;
     for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
       const write = newToken();
       try {
-        return await this.#replace(this.#stored?.version ?? "absent", content, write, call);
+        return await this.#replace(this.#stored?.version ?? "absent", change(this.#stored?.content), write, call);
       } catch (error) {
         failure = error;
       }

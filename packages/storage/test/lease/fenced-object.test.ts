@@ -99,6 +99,20 @@ describe("an object that only the owner of a lease writes", () => {
     expect(await stored(lab)).toMatchObject({ content: { n: 4 } });
   });
 
+  test("an update changes what the writes before it left, also when it is tried again", async () => {
+    const lab = new LeaseLab();
+    const server = lab.server("a");
+    const pair = z.strictObject({ one: z.int(), two: z.int() });
+    const object = await lab.of(FencedObject.claim({ ...at(server), schema: pair }, fence(1)));
+    await lab.of(object.write({ one: 0, two: 0 }));
+    const set = (change: Partial<z.infer<typeof pair>>) =>
+      object.update((before = { one: 0, two: 0 }) => ({ ...before, ...change }));
+    server.fates.push({ requestMs: 100 }, { kind: "answer_lost" }, {}, { kind: "refused" });
+    await lab.of(Promise.all([set({ one: 1 }), set({ two: 2 }), set({ one: 3 })]));
+    expect(await stored(lab)).toMatchObject({ content: { one: 3, two: 2 } });
+    expect(object.content).toEqual({ one: 3, two: 2 });
+  });
+
   test("a write that was given up and lands later does not stop the next one", async () => {
     const { lab, former, object } = await written();
     former.usual = { kind: "refused" };
