@@ -87,7 +87,7 @@ export class PersistentSandboxes {
     return this.#owned.has(id);
   }
 
-  /** What was here when this server started is its own again, or is dropped. */
+  /** What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is. */
   begin(): void {
     for (const { id, facts } of this.#options.roster.all()) if (facts.persistent) this.#takings.settle(id);
   }
@@ -248,27 +248,33 @@ export class PersistentSandboxes {
 
   /** Ends it, wherever it is, and removes all that is stored of it. False: there is none. */
   async kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { roster, forget, engine, archive, tell, log } = this.#options;
+    const { archive, tell, log } = this.#options;
     return this.#owned.inTurn(id, async () => {
       const handle = this.#owned.get(id) ?? (await this.#takings.attachToKill(id));
-      if (handle === undefined) return false;
-      await handle.write({ isKilled: true });
+      if (handle === undefined) return this.#killHere(id, reason);
+      await handle.markKilled();
       this.#whereabouts.forget(id);
-      const managed = roster.get(id);
-      await (managed === undefined ? engine.kill(id) : managed.kill(reason));
-      if (managed === undefined) tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
-      else forget(managed);
-      this.#owned.remove(handle);
-      try {
-        await archive?.removeAll(id);
-        await handle.remove();
-      } catch (error) {
-        // It is marked: nobody can have it, and the collector removes what is left of it.
-        log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
-        await handle.release().catch(() => undefined);
+      if (!(await this.#killHere(id, reason))) {
+        tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
       }
+      this.#owned.remove(handle);
+      // The mark stays for a while, for servers that have a copy. The collector removes it then, and whatever could not be removed now.
+      await archive?.removeAll(id).catch((error: unknown) => {
+        log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
+      });
+      await handle.release().catch(() => undefined);
       return true;
     });
+  }
+
+  /** False: nothing is here. */
+  async #killHere(id: SandboxId, reason: EndReason): Promise<boolean> {
+    const { roster, forget, engine } = this.#options;
+    const managed = roster.get(id);
+    if (managed === undefined) return engine.kill(id);
+    await managed.kill(reason);
+    forget(managed);
+    return true;
   }
 
   /** Another server says that there is something to see. */

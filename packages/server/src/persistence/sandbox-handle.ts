@@ -159,6 +159,11 @@ export class SandboxHandle {
     await this.#held.metadata.update((stored = this.metadata) => ({ ...stored, ...change }));
   }
 
+  /** Nobody may have it again. What programs inside were given goes at once. */
+  async markKilled(): Promise<void> {
+    await this.write({ isKilled: true, facts: { ...this.metadata.facts, env: {} } });
+  }
+
   /** Any server may have it from now on. */
   async release(): Promise<void> {
     await this.#held.lease.release();
@@ -169,7 +174,7 @@ export class SandboxHandle {
     this.#hold?.lease.abandon();
   }
 
-  /** Removes all that is stored about it; its lease goes last. Only of one that is marked as killed. */
+  /** Removes all that is stored about it; its lease goes last. Only of one that nobody was told of. */
   async remove(): Promise<void> {
     const { home, lease } = this.#held;
     await home.metadataStore.remove(metadataKey(this.id));
@@ -188,15 +193,17 @@ async function erase({ metadataStore }: Home, id: SandboxId, lease: Lease): Prom
   await metadataStore.remove(leaseKey(id));
 }
 
+/** The setting that keeps this server from having persistent sandboxes. */
+export function missingSetting({ metadataStore, checkpointStore }: HandleHome): string | undefined {
+  if (metadataStore === undefined) return "metadataStore";
+  return checkpointStore === undefined ? "checkpointStore" : undefined;
+}
+
 /** Throws `unsupported` where something that a persistent sandbox needs is turned off, naming the setting. */
-export function assertCanPersist(
-  { metadataStore, checkpointStore, leases }: HandleHome,
-  asked = "create a persistent sandbox",
-): Home {
-  if (metadataStore !== undefined && checkpointStore !== undefined && leases !== undefined) {
-    return { metadataStore, leases };
-  }
-  const setting = metadataStore === undefined ? "metadataStore" : "checkpointStore";
+export function assertCanPersist(home: HandleHome, asked = "create a persistent sandbox"): Home {
+  const { metadataStore, leases } = home;
+  const setting = missingSetting(home);
+  if (setting === undefined && metadataStore !== undefined && leases !== undefined) return { metadataStore, leases };
   throw new SandboxError("unsupported", `Cannot ${asked}: this server keeps no persistent sandboxes`, {
     suggestion: `Its setting ${setting} is none: leave it out, or name a store.`,
     details: { setting },

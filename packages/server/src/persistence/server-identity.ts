@@ -4,23 +4,59 @@ import { join } from "node:path";
 import { writeDurably } from "@atoll/engine";
 import { z } from "zod";
 
+const name = z.string().regex(/^[\w-]{1,100}$/);
+
 const Identity = z.strictObject({
-  id: z.string().regex(/^[\w-]{1,100}$/),
+  id: name,
   /** A hash: a data directory that was copied to another machine belongs to another server. */
   machine: z.string(),
+  /** In which one the metadata of its sandboxes are. */
+  metadataStore: name.optional(),
 });
+type Identity = z.infer<typeof Identity>;
 
-/** Under which name this data directory's server holds leases. It stays over restarts, so that a server finds its own again at once. */
-export async function loadServerId(dataDir: string): Promise<string> {
-  const path = join(dataDir, "server.json");
-  const machine = await thisMachine();
-  const known = await readFile(path, "utf8")
-    .then((text) => Identity.parse(JSON.parse(text)))
-    .catch(() => undefined);
-  if (known?.machine === machine) return known.id;
-  const id = `srv-${randomBytes(9).toString("base64url")}`;
-  await writeDurably(path, JSON.stringify({ id, machine } satisfies z.infer<typeof Identity>));
-  return id;
+/** `server.json`: what a data directory's server must not forget over restarts. */
+export class ServerIdentity {
+  readonly #path: string;
+  #known: Identity;
+
+  private constructor(path: string, known: Identity) {
+    this.#path = path;
+    this.#known = known;
+  }
+
+  static async load(dataDir: string): Promise<ServerIdentity> {
+    const path = join(dataDir, "server.json");
+    const machine = await thisMachine();
+    const found = await readFile(path, "utf8")
+      .then((text) => Identity.parse(JSON.parse(text)))
+      .catch(() => undefined);
+    if (found?.machine === machine) return new ServerIdentity(path, found);
+    const id = `srv-${randomBytes(9).toString("base64url")}`;
+    const identity = new ServerIdentity(path, { ...found, id, machine });
+    await identity.#save();
+    return identity;
+  }
+
+  /** Under which name it holds leases. It stays, so that a server finds its own again. */
+  get id(): string {
+    return this.#known.id;
+  }
+
+  /** By its own name; undefined: it never had one. */
+  get metadataStore(): string | undefined {
+    return this.#known.metadataStore;
+  }
+
+  async rememberMetadataStore(id: string): Promise<void> {
+    if (id === this.#known.metadataStore) return;
+    this.#known = { ...this.#known, metadataStore: id };
+    await this.#save();
+  }
+
+  async #save(): Promise<void> {
+    await writeDurably(this.#path, JSON.stringify(this.#known));
+  }
 }
 
 async function thisMachine(): Promise<string> {

@@ -8,8 +8,9 @@ import { CheckpointArchive } from "./checkpoint-archive.ts";
 import { CheckpointCollector } from "./checkpoint-collector.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
-import { loadServerId } from "./server-identity.ts";
+import { ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
+import { assertSettledStore } from "./settled-store.ts";
 
 export interface ServerPersistenceOptions {
   config: Config;
@@ -21,7 +22,7 @@ export interface ServerPersistenceOptions {
 
 /** What a server of this configuration keeps persistent sandboxes with. */
 export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self"> {
-  /** Rejects when one of the stores was seen not to do what it must. */
+  /** Rejects when one of the stores was seen not to do what it must, or is not the one that the sandboxes here are in. */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
   /** What is stored is collected from now on. */
   start: () => void;
@@ -31,7 +32,8 @@ export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "se
 export async function openServerPersistence(options: ServerPersistenceOptions): Promise<ServerPersistence> {
   const { config, log, stores, baseUrl } = options;
   const { metadata, checkpoints } = stores;
-  const id = await loadServerId(config.dataDir);
+  const identity = await ServerIdentity.load(config.dataDir);
+  const { id } = identity;
   const home: HandleHome = {
     metadataStore: metadata,
     checkpointStore: checkpoints,
@@ -59,6 +61,7 @@ export async function openServerPersistence(options: ServerPersistenceOptions): 
     openArchive: async (engine) => {
       // What comes next takes leases, which are worth nothing in a store that does not keep its word.
       await stores.proven;
+      await assertSettledStore({ engine, home, identity });
       if (checkpoints === undefined) return undefined;
       const onPublished = (sandboxId: SandboxId): void => collector?.published(sandboxId);
       return CheckpointArchive.open({ store: checkpoints, engine, scratchDir, log, onPublished });

@@ -1,10 +1,11 @@
-import { isSandboxError, type PhaseTimes, type SandboxId } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type PhaseTimes, type SandboxId } from "@atoll/protocol";
 import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
 import { sendNudge } from "./nudges.ts";
 import { RunPermits } from "./run-permits.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
+import type { SandboxMetadata } from "./sandbox-metadata.ts";
 import type { Whereabouts } from "./whereabouts.ts";
 
 export interface TakingsOptions extends DeparturesOptions {
@@ -23,6 +24,8 @@ export class Takings {
   /** How long it took to get those that were not resumed since. */
   readonly #phases = new Map<SandboxId, PhaseTimes>();
   readonly #settling = new Set<SandboxId>();
+  /** Those here of which nothing is stored, as was told. */
+  readonly #unknown = new Set<SandboxId>();
 
   constructor(options: TakingsOptions) {
     this.#options = options;
@@ -49,6 +52,11 @@ export class Takings {
           if (progress.phase === "waiting") sendNudge(progress.owner, id);
         },
         ...this.callbacks(id),
+      }).catch(async (error: unknown) => {
+        if (isSandboxError(error, "not_found") && (await this.#lookAfterCopy(id)) === "unknown") {
+          throw this.#unknownHere(id);
+        }
+        throw error;
       });
       await this.#settleIn(handle, performance.now() - startedMs);
       if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
@@ -99,9 +107,10 @@ export class Takings {
     if (this.#options.owned.has(id) || this.#options.copies.find(id) === undefined) return true;
     const metadata = await SandboxHandle.read(home, id, signal);
     if (metadata === undefined || metadata.isKilled) {
-      await this.#options.copies.drop(id, "it was killed");
+      await this.#lookAfterCopy(id, metadata);
       return true;
     }
+    this.#unknown.delete(id);
     const worth = await this.#options.copies.judge(metadata);
     if (worth === "outdated") await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
     if (worth !== "live") return true;
@@ -115,6 +124,36 @@ export class Takings {
     }
   }
 
+  /**
+   * Of one that is not to be had. Only its own metadata say that it was killed, and then the copy goes. Without any, the store may be another one, or an empty one in its place:
+   * what is here stays, and stands still.
+   */
+  async #lookAfterCopy(id: SandboxId, metadata?: SandboxMetadata): Promise<"gone" | "unknown"> {
+    const { home, copies, log } = this.#options;
+    const known = metadata ?? (await SandboxHandle.read(home, id));
+    if (known?.isKilled === true) await copies.drop(id, "it was killed");
+    if (known !== undefined || copies.find(id) === undefined) return "gone";
+    await this.permits.stop(id);
+    if (this.#unknown.has(id)) return "unknown";
+    this.#unknown.add(id);
+    const store = home.metadataStore?.place;
+    log.error(
+      { sandboxId: id, setting: "metadataStore", store },
+      "nothing is stored of a persistent sandbox: it stands still",
+    );
+    return "unknown";
+  }
+
+  #unknownHere(id: SandboxId): SandboxError {
+    const place = this.#options.home.metadataStore?.place ?? "any store";
+    return new SandboxError("unrestorable", `Cannot go on with sandbox ${id}: nothing is known of it in ${place}`, {
+      suggestion:
+        "What is here of it is kept. Start this server with the metadataStore that it had before, or kill the sandbox.",
+      details: { sandboxId: id, setting: "metadataStore" },
+    });
+  }
+
+  /** Undefined: nothing is stored that could be killed. */
   async attachToKill(id: SandboxId): Promise<SandboxHandle | undefined> {
     const { home } = this.#options;
     if (home.metadataStore === undefined) return undefined;
@@ -128,7 +167,7 @@ export class Takings {
       });
     } catch (error) {
       if (!isSandboxError(error, "not_found")) throw error;
-      await this.#options.copies.drop(id, "it was killed");
+      await this.#lookAfterCopy(id);
       return undefined;
     }
   }
