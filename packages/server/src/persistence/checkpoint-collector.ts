@@ -31,6 +31,8 @@ export interface CheckpointCollectorOptions {
   policy: RetentionPolicy;
   /** Undefined: there is no metadata; then only the policy decides. When it rejects, nothing of this sandbox is retired this time. */
   standingOf: (id: SandboxId, options: { signal: AbortSignal }) => Promise<SandboxStanding | undefined>;
+  /** What else is to go once the checkpoints of killed sandboxes have. */
+  removeKilled?: (options: { nowMs: number; signal: AbortSignal }) => Promise<readonly SandboxId[]>;
   log: Log;
   intervalMs?: number;
   graceMs?: number;
@@ -52,7 +54,13 @@ export class CheckpointCollector {
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: CheckpointCollectorOptions) {
-    this.#options = { intervalMs: usualIntervalMs, graceMs: collectionGraceMs, nowMs: Date.now, ...options };
+    this.#options = {
+      intervalMs: usualIntervalMs,
+      graceMs: collectionGraceMs,
+      nowMs: Date.now,
+      removeKilled: async () => [],
+      ...options,
+    };
   }
 
   /** From now on it collects now and then. Servers that started together drift apart. */
@@ -80,13 +88,15 @@ export class CheckpointCollector {
   /** One whole look. */
   collect(): Promise<Collected> {
     return this.#turns.take(async () => {
-      const { store, log } = this.#options;
+      const { store, log, removeKilled, nowMs } = this.#options;
       const { signal } = this.#closing;
       const retired: string[] = [];
       for (const [id, numbers] of await this.#published()) retired.push(...(await this.#retireExpired(id, numbers)));
       const removed = await this.#removeGarbage();
+      const killed = await removeKilled({ nowMs: nowMs(), signal });
       const swept = await store.sweep({ signal });
-      log.info({ retired: retired.length, removed: removed.length, swept }, "checkpoints collected");
+      const counts = { retired: retired.length, removed: removed.length, killed: killed.length, swept };
+      log.info(counts, "checkpoints collected");
       return { retired, removed };
     });
   }

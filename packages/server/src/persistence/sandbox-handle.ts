@@ -8,6 +8,7 @@ import {
   type Leases,
   type ObjectStore,
 } from "@atoll/storage";
+import { leaseKey, metadataKey } from "./sandbox-keys.ts";
 import { SandboxMetadata } from "./sandbox-metadata.ts";
 
 /** What a server keeps persistent sandboxes with. Undefined: the setting of that name says `none`. */
@@ -35,11 +36,8 @@ interface Hold {
   metadata: FencedObject<SandboxMetadata>;
 }
 
-const leaseKey = (id: SandboxId): string => `sandboxes/${id}/lease.json`;
-const metadataKey = (id: SandboxId): string => `sandboxes/${id}/metadata.json`;
-
 /**
- * A server's right to one sandbox, and the only place that knows where things about it are stored. An ephemeral sandbox is nobody else's: there is nothing to know. A persistent one
+ * A server's right to one sandbox, and all that is written about it. An ephemeral sandbox is nobody else's: there is nothing to know. A persistent one
  * has metadata and a lease; a handle of it exists only with both, and is of use as long as the lease is current.
  */
 export class SandboxHandle {
@@ -64,15 +62,18 @@ export class SandboxHandle {
     const { id } = metadata;
     const able = assertCanPersist(home, `create sandbox ${id}`);
     const lease = await able.leases.acquire(leaseKey(id), callbacks);
+    let handle: SandboxHandle | undefined;
     try {
       const object = await FencedObject.claim(objectOf(able, id), lease);
       if (object.content !== undefined) {
         throw new SandboxError("already_exists", `Cannot create sandbox ${id}: it is stored already`);
       }
+      handle = new SandboxHandle(id, { home: able, lease, metadata: object });
       await object.write(metadata);
-      return new SandboxHandle(id, { home: able, lease, metadata: object });
+      return handle;
     } catch (error) {
-      await erase(able, id, lease).catch(() => undefined);
+      // What was not to be written may have been written all the same; what was there before is somebody else's.
+      await (handle?.remove() ?? lease.release()).catch(() => undefined);
       throw error;
     }
   }
@@ -94,7 +95,7 @@ export class SandboxHandle {
     try {
       const object = await FencedObject.claim(objectOf(able, id), lease);
       const handle = new SandboxHandle(id, { home: able, lease, metadata: object });
-      if (object.content === undefined) await erase(able, id, lease);
+      if (object.content === undefined) await handle.remove();
       if (object.content === undefined || object.content.isKilled) throw gone(id);
       return handle;
     } catch (error) {
@@ -177,20 +178,15 @@ export class SandboxHandle {
   /** Removes all that is stored about it; its lease goes last. Only of one that nobody was told of. */
   async remove(): Promise<void> {
     const { home, lease } = this.#held;
+    lease.abandon();
     await home.metadataStore.remove(metadataKey(this.id));
-    await erase(home, this.id, lease);
+    await home.metadataStore.remove(leaseKey(this.id));
   }
 
   get #held(): Hold {
     if (this.#hold === undefined) throw new Error(`Sandbox ${this.id} is not persistent`);
     return this.#hold;
   }
-}
-
-/** Of a sandbox without metadata. */
-async function erase({ metadataStore }: Home, id: SandboxId, lease: Lease): Promise<void> {
-  lease.abandon();
-  await metadataStore.remove(leaseKey(id));
 }
 
 /** The setting that keeps this server from having persistent sandboxes. */

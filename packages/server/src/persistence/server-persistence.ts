@@ -6,6 +6,7 @@ import type { Config } from "../config/config.ts";
 import type { Log } from "../telemetry/log.ts";
 import { CheckpointArchive } from "./checkpoint-archive.ts";
 import { CheckpointCollector } from "./checkpoint-collector.ts";
+import { removeLongKilled } from "./killed-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
 import { ServerIdentity } from "./server-identity.ts";
@@ -84,6 +85,7 @@ function collectorOf(
       const metadata = await SandboxHandle.read(home, id, signal);
       return metadata && { isKilled: metadata.isKilled, current: metadata.checkpoint?.n };
     },
+    removeKilled: (options) => removeLongKilled(home, { ...options, log }),
     log,
   });
 }

@@ -1,12 +1,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { CreateSandbox, SandboxId, SandboxLimits, TemplateName } from "@atoll/protocol";
+import { SandboxId } from "@atoll/protocol";
 import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { newFacts } from "../../src/manager/sandbox-facts.ts";
 import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
-import type { SandboxMetadata } from "../../src/persistence/sandbox-metadata.ts";
+import { metadataOf } from "./sample-metadata.ts";
+import { watchStore } from "./watch-store.ts";
 
 const id = SandboxId.parse("a".repeat(20));
 let dir: string;
@@ -23,22 +23,6 @@ afterEach(async () => {
 function homeOf(server: string): HandleHome {
   const leases = new Leases({ store, self: { id: server, url: `http://${server}` } });
   return { metadataStore: store, checkpointStore: store, leases };
-}
-
-function metadataOf(server = "a"): SandboxMetadata {
-  const request = CreateSandbox.parse({ persistent: true, labels: { job: "1" } });
-  const template = TemplateName.parse("host");
-  return {
-    version: 1,
-    id,
-    facts: newFacts(request, { owner: "key", tokenHash: "0".repeat(64), isOneOff: false }),
-    record: { id, driver: "gvisor", template, limits: SandboxLimits.parse({}), createdAtMs: 1, labels: {} },
-    state: "running",
-    server: { id: server, url: `http://${server}` },
-    nextCheckpoint: 2,
-    runningCommands: 0,
-    isKilled: false,
-  };
 }
 
 async function keys(): Promise<string[]> {
@@ -77,7 +61,7 @@ test("createEphemeral stores nothing, and has what nobody can take away", async 
 });
 
 test("createPersistent writes metadata under a lease; attachPersistent reads them back when it was given up", async () => {
-  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {});
+  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
   expect([handle.isPersistent, handle.isCurrent, handle.epoch]).toEqual([true, true, 1]);
   expect(await keys()).toEqual([`sandboxes/${id}/lease.json`, `sandboxes/${id}/metadata.json`]);
   await handle.write({ state: "paused", checkpoint: { n: 1, createdAtMs: 5 } });
@@ -103,7 +87,7 @@ test("createPersistent that cannot write leaves neither a lease nor metadata", a
   });
   const leases = new Leases({ store, self: { id: "a", url: "" } });
   const home = { metadataStore: failing, checkpointStore: store, leases };
-  await expect(SandboxHandle.createPersistent(home, metadataOf(), {})).rejects.toThrow("the disk is full");
+  await expect(SandboxHandle.createPersistent(home, metadataOf(id), {})).rejects.toThrow("the disk is full");
   expect(await keys()).toEqual([]);
 });
 
@@ -111,7 +95,7 @@ test("two changes that meet are both kept", async () => {
   const { slow, atPut, release } = holdPut((text) => text.includes('"paused"') && !text.includes('"job": "2"'));
   const leases = new Leases({ store, self: { id: "a", url: "" } });
   const home = { metadataStore: slow, checkpointStore: store, leases };
-  const handle = await SandboxHandle.createPersistent(home, metadataOf(), {});
+  const handle = await SandboxHandle.createPersistent(home, metadataOf(id), {});
   const pausing = handle.write({ state: "paused" });
   await atPut;
   const labelling = handle.write({ facts: { ...handle.metadata.facts, labels: { job: "2" } } });
@@ -123,9 +107,27 @@ test("two changes that meet are both kept", async () => {
   await handle.release();
 });
 
+test("createPersistent whose write happened, and of which nobody could tell, leaves neither", async () => {
+  let isWritten = false;
+  const unanswering = watchStore(store, {
+    before: ({ name }) => {
+      if (name === "get" && isWritten) throw new Error("no answer");
+    },
+    after: ({ name }) => {
+      isWritten ||= name === "put";
+      if (name === "put") throw new Error("no answer");
+    },
+  });
+  const leases = new Leases({ store, self: { id: "a", url: "" } });
+  const home = { metadataStore: unanswering, checkpointStore: store, leases };
+  await expect(SandboxHandle.createPersistent(home, metadataOf(id), {})).rejects.toThrow("no answer");
+  expect(isWritten).toBe(true);
+  expect(await keys()).toEqual([]);
+});
+
 test("a second createPersistent of the same sandbox is refused, and the first keeps it", async () => {
-  const first = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {});
-  await expect(SandboxHandle.createPersistent(homeOf("b"), metadataOf("b"), {})).rejects.toMatchObject({
+  const first = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
+  await expect(SandboxHandle.createPersistent(homeOf("b"), metadataOf(id, "b"), {})).rejects.toMatchObject({
     code: "in_use",
   });
   expect(first.isCurrent).toBe(true);
@@ -136,7 +138,7 @@ test("attachPersistent of what is not stored, or was killed, says so and leaves 
   const absent = SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 });
   await expect(absent).rejects.toMatchObject({ code: "not_found" });
   expect(await keys()).toEqual([]);
-  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {});
+  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
   await handle.write({ isKilled: true });
   expect(await SandboxHandle.read(homeOf("b"), id)).toMatchObject({ isKilled: true });
   await handle.remove();
@@ -151,14 +153,14 @@ test.for(["metadataStore", "checkpointStore"] as const)(
   async (setting) => {
     const home = { ...homeOf("a"), [setting]: undefined };
     const refusal = { code: "unsupported", details: { setting } };
-    await expect(SandboxHandle.createPersistent(home, metadataOf(), {})).rejects.toMatchObject(refusal);
+    await expect(SandboxHandle.createPersistent(home, metadataOf(id), {})).rejects.toMatchObject(refusal);
     await expect(SandboxHandle.attachPersistent(home, id, { patienceMs: 0 })).rejects.toMatchObject(refusal);
     expect(await keys()).toEqual([]);
   },
 );
 
 test("one that waits gets it from an owner who is asked, with all that was written until then", async () => {
-  const owner = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(), {
+  const owner = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {
     onReleaseRequested: () =>
       void owner.write({ state: "moving", checkpoint: { n: 1, createdAtMs: 9 } }).then(() => owner.release()),
   });

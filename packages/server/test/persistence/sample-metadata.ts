@@ -1,0 +1,20 @@
+import { CreateSandbox, SandboxLimits, TemplateName, type SandboxId } from "@atoll/protocol";
+import { newFacts } from "../../src/manager/sandbox-facts.ts";
+import type { SandboxMetadata } from "../../src/persistence/sandbox-metadata.ts";
+
+/** Of a sandbox that runs on this server, and was never stored. */
+export function metadataOf(id: SandboxId, server = "a"): SandboxMetadata {
+  const request = CreateSandbox.parse({ persistent: true, labels: { job: "1" }, env: { SECRET: "x" } });
+  const template = TemplateName.parse("host");
+  return {
+    version: 1,
+    id,
+    facts: newFacts(request, { owner: "key", tokenHash: "0".repeat(64), isOneOff: false }),
+    record: { id, driver: "gvisor", template, limits: SandboxLimits.parse({}), createdAtMs: 1, labels: {} },
+    state: "running",
+    server: { id: server, url: `http://${server}` },
+    nextCheckpoint: 2,
+    runningCommands: 0,
+    isKilled: false,
+  };
+}
