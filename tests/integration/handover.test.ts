@@ -1,4 +1,11 @@
-import type { CommandInfo, PortInfo, SandboxForked, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
+import type {
+  CommandInfo,
+  PortInfo,
+  SandboxForked,
+  SandboxInfo,
+  SandboxPage,
+  SandboxRolledBack,
+} from "@atoll/protocol";
 import { Sandbox } from "@atoll/sdk";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
@@ -262,6 +269,23 @@ describe("servers that share a bucket", () => {
       await atB.ask("DELETE", `/sandboxes/${sandbox.id}`);
     },
   );
+
+  test("one that is killed elsewhere is gone where it was paused, copy and all", unhurried, async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const a = servers[0] as TestServer;
+    const { sandbox: met } = await atA.create(lasting);
+    const { sandbox: nudged } = await atA.create(lasting);
+    for (const { id } of [met, nudged]) await atA.ask("POST", `/sandboxes/${id}/pause`, {});
+    // What is asked of it at the very moment is not found either, whether or not this server was told.
+    expect((await atB.ask("DELETE", `/sandboxes/${met.id}`)).body).toEqual({ killed: true });
+    await expect.poll(async () => (await atA.ask("GET", `/sandboxes/${met.id}`)).status, soon).toBe(404);
+    // Nobody asks for the other one.
+    expect((await atB.ask("DELETE", `/sandboxes/${nudged.id}`)).body).toEqual({ killed: true });
+    await eventOf(a, "sandbox.copy_dropped", nudged.id);
+    const { body } = await atA.ask<SandboxPage>("GET", "/sandboxes");
+    expect(body.sandboxes.filter(({ id }) => [met.id, nudged.id].includes(id))).toEqual([]);
+    expect((await atA.ask("DELETE", `/sandboxes/${nudged.id}`)).body).toEqual({ killed: false });
+  });
 
   test("what cannot last is refused before anything is made", async () => {
     const [atA] = clients() as [ApiClient];

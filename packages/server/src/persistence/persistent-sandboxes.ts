@@ -12,7 +12,7 @@ import type { SandboxFacts } from "../manager/sandbox-facts.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Departures } from "./departures.ts";
 import { LocalCopies } from "./local-copies.ts";
-import { NudgeBox } from "./nudges.ts";
+import { NudgeBox, sendNudge } from "./nudges.ts";
 import { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
@@ -62,7 +62,9 @@ export class PersistentSandboxes {
     this.#whereabouts = new Whereabouts({
       read: async (id) => {
         const metadata = await SandboxHandle.read(home, id);
-        return metadata?.isKilled === false ? metadata : undefined;
+        if (metadata?.isKilled !== true) return metadata;
+        await this.#dropKilled(id);
+        return undefined;
       },
     });
     this.#takings = new Takings({ ...moving, departures: this.#departures, whereabouts: this.#whereabouts });
@@ -248,10 +250,11 @@ export class PersistentSandboxes {
 
   /** Ends it, wherever it is, and removes all that is stored of it. False: there is none. */
   async kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { archive, tell, log } = this.#options;
+    const { archive, self, tell, log } = this.#options;
     return this.#owned.inTurn(id, async () => {
       const handle = this.#owned.get(id) ?? (await this.#takings.attachToKill(id));
       if (handle === undefined) return this.#killHere(id, reason);
+      const { server } = handle.metadata;
       await handle.markKilled();
       this.#whereabouts.forget(id);
       if (!(await this.#killHere(id, reason))) {
@@ -263,8 +266,16 @@ export class PersistentSandboxes {
         log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
       });
       await handle.release().catch(() => undefined);
+      // It may have a copy.
+      if (server.id !== self().id) sendNudge(server, id);
       return true;
     });
+  }
+
+  /** It was killed on another server: no request finds it here any more. */
+  async #dropKilled(id: SandboxId): Promise<void> {
+    if (this.#copies.find(id) === undefined) return;
+    await this.#owned.inTurn(id, () => this.#copies.drop(id, "it was killed"));
   }
 
   /** False: nothing is here. */
