@@ -181,7 +181,7 @@ export class Takings {
     return {
       onRenewed: () => {
         const handle = this.#options.owned.get(id);
-        if (handle !== undefined) void this.permits.extend(handle);
+        if (handle !== undefined) void this.permits.extendFurther(handle);
       },
       onReleaseRequested: (waiter) => this.#options.departures.handOver(id, waiter),
       onRenewalFailed: (error, lostInMs) => {
