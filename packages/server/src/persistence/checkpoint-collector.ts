@@ -130,21 +130,34 @@ export class CheckpointCollector {
   async #retireExpired(id: SandboxId, numbers: readonly number[]): Promise<string[]> {
     const { store, nowMs } = this.#options;
     const { signal } = this.#closing;
-    const expired = await this.#expired(id, numbers);
-    for (const n of expired) await retireStored(store, { sandboxId: id, n }, { signal, nowMs: nowMs() });
-    return expired.map((n) => manifestKey(id, n));
+    const retired: string[] = [];
+    for (const n of await this.#expired(id, numbers)) {
+      const mayGo = (): Promise<boolean> => this.#mayGo(id, n);
+      const isGone = await retireStored(store, { sandboxId: id, n }, { signal, nowMs: nowMs(), mayGo });
+      if (isGone) retired.push(manifestKey(id, n));
+    }
+    return retired;
+  }
+
+  /** It may have been rolled back to this one since its standing was read. */
+  async #mayGo(id: SandboxId, n: number): Promise<boolean> {
+    const standing = await this.#standing(id);
+    return standing !== "unknown" && (standing?.isKilled === true || standing?.current !== n);
+  }
+
+  async #standing(id: SandboxId): Promise<SandboxStanding | undefined | "unknown"> {
+    try {
+      return await this.#options.standingOf(id, { signal: this.#closing.signal });
+    } catch (error) {
+      this.#tell(error, "checkpoints stay: metadata cannot be read", { sandboxId: id });
+      return "unknown";
+    }
   }
 
   async #expired(id: SandboxId, numbers: readonly number[]): Promise<readonly number[]> {
-    const { policy, standingOf, nowMs } = this.#options;
-    const { signal } = this.#closing;
-    let standing: SandboxStanding | undefined;
-    try {
-      standing = await standingOf(id, { signal });
-    } catch (error) {
-      this.#tell(error, "checkpoints stay: metadata cannot be read", { sandboxId: id });
-      return [];
-    }
+    const { policy, nowMs } = this.#options;
+    const standing = await this.#standing(id);
+    if (standing === "unknown") return [];
     if (standing?.isKilled === true) return numbers;
     if (numbers.length <= policy.keepLast) return [];
     const all = await this.#readAll(id, numbers);

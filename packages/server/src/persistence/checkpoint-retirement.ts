@@ -6,17 +6,18 @@ import { readStored, type StoredCheckpoint } from "./checkpoint-manifest.ts";
 /** The keys of everything that a checkpoint needs. */
 export const needsOf = (stored: StoredCheckpoint): string[] => stored.parts.map(({ key }) => key);
 
-/** Gives up a stored checkpoint; what nobody else needs of it is collected later. Idempotent, and also for one that cannot be read. */
+/** Gives up a stored checkpoint; what nobody else needs of it is collected later. Idempotent, and also for one that cannot be read. False: `mayGo` says that it is to stay. */
 export async function retireStored(
   store: ObjectStore,
   of: { sandboxId: SandboxId; n: number },
-  { signal, nowMs }: { signal: AbortSignal; nowMs: number },
-): Promise<void> {
+  { signal, nowMs, mayGo }: { signal: AbortSignal; nowMs: number; mayGo?: () => Promise<boolean> },
+): Promise<boolean> {
   const stored = await readStored(store, of, signal).catch((error: unknown) => {
     if (isSandboxError(error, "unrestorable")) return "unreadable" as const;
     throw error;
   });
-  if (stored === undefined) return;
+  if (stored === undefined) return true;
   const needs = stored === "unreadable" ? [] : needsOf(stored);
-  await retireManifest(store, { key: manifestKey(of.sandboxId, of.n), needs }, { signal, nowMs, retiredPrefix });
+  const key = manifestKey(of.sandboxId, of.n);
+  return retireManifest(store, { key, needs }, { signal, nowMs, retiredPrefix, mayGo });
 }

@@ -229,10 +229,15 @@ export class PersistentSandboxes {
 
   /** It runs as of this checkpoint: if it is stored, whoever takes it over goes on from there, too. */
   async rolledBack(id: SandboxId, checkpoint: number): Promise<void> {
-    const stored = (await this.#options.archive?.list(id))?.find(({ n }) => n === checkpoint);
+    const find = async () => (await this.#options.archive?.list(id))?.find(({ n }) => n === checkpoint);
+    const stored = await find();
     if (stored === undefined) return;
     const { createdAtMs } = stored.manifest;
-    await this.#owned.find(id).write({ checkpoint: { n: checkpoint, createdAtMs } });
+    const handle = this.#owned.find(id);
+    const { checkpoint: before } = handle.metadata;
+    await handle.write({ checkpoint: { n: checkpoint, createdAtMs } });
+    // A collector that looked before that may have let it go.
+    if ((await find()) === undefined) await handle.write({ checkpoint: before });
   }
 
   /** Of the way here, once. */

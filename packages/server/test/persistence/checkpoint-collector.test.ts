@@ -82,6 +82,22 @@ test("the newest stay and the one that the sandbox goes on from; what they need 
   await assertWhole(sandboxId);
 });
 
+test("one that a sandbox is rolled back to while it is about to be retired stays", async () => {
+  await publish(sandboxId, 4);
+  const notes: string[] = [];
+  const watched = watchStore(store, {
+    after: ({ name, key }) => {
+      if (name !== "put" || !key.startsWith("collection/checkpoints/retired/")) return;
+      notes.push(key);
+      // Between the note and the removal.
+      if (notes.length === 2) standings.set(sandboxId, { isKilled: false, current: 2 });
+    },
+  });
+  const { retired } = await collector(watched).collect();
+  expect(retired).toEqual([manifestKey(sandboxId, 1)]);
+  expect(await numbersOf(sandboxId)).toEqual([2, 3, 4]);
+});
+
 test("what is younger than the policy says stays", async () => {
   await publish(sandboxId, 5);
   nowMs = 5_000;
@@ -102,7 +118,7 @@ test("a publish lets go of what has expired since, of this sandbox only", async 
 test("of a killed sandbox everything goes, but what its copies need", async () => {
   const layers = await publish(sandboxId, 3);
   await publish(otherId, 1, layers);
-  standings.set(sandboxId, { isKilled: true });
+  standings.set(sandboxId, { isKilled: true, current: 3 });
   await looks(3);
   expect(await numbersOf(sandboxId)).toEqual([]);
   const left: string[] = [];

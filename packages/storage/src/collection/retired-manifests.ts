@@ -14,14 +14,14 @@ type RetiredManifest = z.output<typeof RetiredManifest>;
 
 /**
  * Removes a manifest so that what it needs stays for a while: somebody may have read it a moment ago and be about to need the
- * same. Every removal of a manifest goes this way. Idempotent.
+ * same. Every removal of a manifest goes this way. Idempotent. `mayGo` has the last word, after the note: false leaves the manifest as it is.
  */
 export async function retireManifest(
   store: ObjectStore,
   manifest: Manifest,
-  options: CallOptions & { retiredPrefix: string; nowMs: number },
-): Promise<void> {
-  const { retiredPrefix, nowMs, ...call } = options;
+  options: CallOptions & { retiredPrefix: string; nowMs: number; mayGo?: (() => Promise<boolean>) | undefined },
+): Promise<boolean> {
+  const { retiredPrefix, nowMs, mayGo, ...call } = options;
   const retired: RetiredManifest = {
     version: 1,
     key: manifest.key,
@@ -31,7 +31,9 @@ export async function retireManifest(
   const name = createHash("sha256").update(manifest.key).digest("hex").slice(0, 32);
   // First the note, then the removal: whoever no longer sees the manifest sees the note.
   await store.put(`${retiredPrefix}${name}`, Buffer.from(JSON.stringify(retired)), call);
+  if ((await mayGo?.()) === false) return false;
   await store.remove(manifest.key, call);
+  return true;
 }
 
 /** What retired manifests still hold on to, and the notes of those that do no longer. */
