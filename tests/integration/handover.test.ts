@@ -7,7 +7,8 @@ import type {
   SandboxRolledBack,
 } from "@atoll/protocol";
 import { Sandbox } from "@atoll/sdk";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { openStore, type StoreConfig } from "@atoll/storage";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
 import { sharedBucket, sharedDirectory, type SharedS3Store, type SharedStore } from "../support/shared-store.ts";
@@ -33,16 +34,16 @@ async function outputOf(api: ApiClient, path: string): Promise<string> {
 }
 
 describe.for([
-  { name: "a shared directory", openStore: sharedDirectory },
-  { name: "a bucket", openStore: sharedBucket },
-])("two servers that share $name", ({ openStore }) => {
+  { name: "a shared directory", open: sharedDirectory },
+  { name: "a bucket", open: sharedBucket },
+])("two servers that share $name", ({ open }) => {
   let store: SharedStore;
   let a: TestServer;
   let b: TestServer;
   let atA: ApiClient;
   let atB: ApiClient;
   beforeAll(async () => {
-    store = await openStore();
+    store = await open();
     [a, b] = await Promise.all([startTestServer({ flags: store.flags() }), startTestServer({ flags: store.flags() })]);
     atA = new ApiClient(a.url, a.key);
     atB = new ApiClient(b.url, b.key);
@@ -160,6 +161,51 @@ describe("servers that share a bucket", () => {
       await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
     },
   );
+
+  test("one whose new server does not want it any more goes on where it was", unhurried, async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create(lasting);
+    const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+    const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
+    const bucket = await openStore(JSON.parse(store.flags()[1] ?? "") as StoreConfig);
+    onTestFinished(() => bucket.close());
+    const waiter = async (): Promise<unknown> => {
+      const found = await bucket.get(`sandboxes/${sandbox.id}/lease.json`);
+      return (JSON.parse(found?.data.toString() ?? "{}") as { waiter?: unknown }).waiter;
+    };
+    const leaving = new AbortController();
+    let release = (): void => undefined;
+    const until = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let isHeld = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      isHeld = resolve;
+    });
+    store.setFaults(({ operation, key }) => {
+      if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
+      isHeld();
+      return { do: "hold", until };
+    });
+    const body = JSON.stringify({ shell: "true" });
+    const headers = { "content-type": "application/json" };
+    const asking = atB
+      .fetch("POST", `/sandboxes/${sandbox.id}/commands`, { body, headers, signal: leaving.signal })
+      .catch(() => undefined);
+    await held;
+    leaving.abort();
+    await asking;
+    await expect.poll(waiter, soon).toBeNull();
+    release();
+    await expect
+      .poll(() => infoOf(atA, sandbox.id), soon)
+      .toMatchObject({ state: "running", server: { url: servers[0]?.url } });
+    await write(atA, path, 0, "a");
+    await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
+    const { stdout } = await atB.run(sandbox.id, { shell: "echo there" });
+    expect(stdout).toBe("there\n");
+    await atB.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
 
   test(
     "a pause that cannot be stored says so, loses nothing, and is stored when the store is back",

@@ -21,6 +21,12 @@ export interface DeparturesOptions extends PersistenceOptions {
 /** How long each phase took, and all together. */
 type Timed = Pick<PauseResult, "phases" | "totalMs">;
 
+interface HandOver {
+  id: SandboxId;
+  /** It ran until it was asked for. */
+  isStopped: boolean;
+}
+
 const retries = { firstMs: 500, longestMs: 30_000 };
 
 /** Saves persistent sandboxes where any server finds them, and gives them back. Nothing is given back before it is stored. */
@@ -57,35 +63,43 @@ export class Departures {
     this.#storeLater(id);
   }
 
-  /** Another server asked for it: it is saved, whatever it does, and given to that one. If that fails it goes on here, and is tried again while somebody waits. */
+  /**
+   * Another server asked for it: it is saved, whatever it does, and given to that one. If that fails it is tried again while somebody waits. When nobody does any more, it goes on
+   * here.
+   */
   handOver(id: SandboxId, waiter: LeaseParty): void {
     const { inBackground, owned, log } = this.#options;
     const onFailure = (error: unknown): void => {
       log.warn({ err: error, sandboxId: id, waiter }, "sandbox not handed over");
     };
-    let isFirst = true;
+    const handover: HandOver = { id, isStopped: false };
     inBackground("hand-over", id, (signal) =>
       untilDone({ ...retries, signal, onFailure }, async () => {
-        const isStillWanted = isFirst || owned.get(id)?.waiter !== undefined;
-        isFirst = false;
-        await (isStillWanted ? owned.inTurn(id, () => this.#handOver(id, waiter)) : this.#goOn(id));
+        await owned.inTurn(id, () => this.#handOver(handover));
         return true;
       }),
     );
   }
 
-  async #handOver(id: SandboxId, waiter: LeaseParty): Promise<void> {
+  async #handOver(handover: HandOver): Promise<void> {
     const { owned, copies, roster, tell, log } = this.#options;
+    const { id } = handover;
     const handle = owned.get(id);
-    if (handle === undefined) return;
+    if (handle === undefined || (await this.#waiterFor(handle, handover)) === undefined) return;
     const managed = roster.find(id);
     let timed: Timed = { phases: {}, totalMs: 0 };
-    if (managed.sandbox.state === "running") timed = await this.#save(handle, managed, true);
+    if (managed.sandbox.state === "running") {
+      timed = await this.#save(handle, managed, true);
+      handover.isStopped = true;
+    }
+    if ((await this.#waiterFor(handle, handover)) === undefined) return;
     const { record } = managed.sandbox;
     // One that has failed is nothing to store: it goes on elsewhere from what is stored.
     if (record.state === "paused" && !isStored(handle, record.checkpoint)) {
       timed = addPhases(timed, await this.#store(handle, "moving"));
     }
+    const waiter = await this.#waiterFor(handle, handover);
+    if (waiter === undefined) return;
     await this.#giveBack(handle);
     sendNudge(waiter, id);
     const { checkpoint } = handle.metadata;
@@ -95,6 +109,16 @@ export class Departures {
     }
     log.info({ sandboxId: id, waiter, ...timed }, "sandbox handed over");
     await copies.drop(id, `server ${waiter.id} asked for it`);
+  }
+
+  /** Whom it is for. Nobody: then what was stopped for him goes on, in any case. */
+  async #waiterFor(handle: SandboxHandle, { id, isStopped }: HandOver): Promise<LeaseParty | undefined> {
+    const waiter = await handle.findWaiter();
+    if (waiter !== undefined) return waiter;
+    const { owned, roster, resume, log } = this.#options;
+    log.info({ sandboxId: id }, "nobody waits for the sandbox any more");
+    if (isStopped && owned.has(id) && roster.get(id)?.sandbox.state === "paused") await resume(id);
+    return undefined;
   }
 
   async #save(handle: SandboxHandle, managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
@@ -166,14 +190,6 @@ export class Departures {
         }),
       ),
     );
-  }
-
-  /** It was stopped for somebody who does not want it any more. */
-  async #goOn(id: SandboxId): Promise<void> {
-    const { owned, roster, resume } = this.#options;
-    await owned.inTurn(id, async () => {
-      if (owned.has(id) && roster.get(id)?.sandbox.state === "paused") await resume(id);
-    });
   }
 }
 

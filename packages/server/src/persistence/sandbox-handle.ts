@@ -150,9 +150,9 @@ export class SandboxHandle {
     return this.#held.lease.remainingMs;
   }
 
-  /** Who waits for it, as far as is known. */
-  get waiter(): LeaseParty | undefined {
-    return this.#held.lease.waiter;
+  /** Who waits for it at this moment, as far as is known. */
+  findWaiter(): Promise<LeaseParty | undefined> {
+    return this.#held.lease.lookForWaiter();
   }
 
   /** Changes these and leaves the rest as others have written it meanwhile. Rejects with `lease_lost` when another server may have it. */

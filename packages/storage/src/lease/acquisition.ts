@@ -159,7 +159,18 @@ export class Acquisition {
     this.#tell("acquired", { phase: "acquired", origin: this.#origin, epoch });
     const me = { ...owner, renewal: this.#writes };
     const sentAtMs = this.#sentAtMs;
-    return new Lease({ file, clock, timing, origin: this.#origin, sight, me, sentAtMs, callbacks, onEnd });
+    return new Lease({
+      file,
+      clock,
+      timing,
+      origin: this.#origin,
+      sight,
+      me,
+      sentAtMs,
+      callbacks,
+      observations,
+      onEnd,
+    });
   }
 
   #claim(ttl: "ttlMs" | "waiterTtlMs"): Claimant {

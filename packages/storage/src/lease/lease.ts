@@ -5,6 +5,7 @@ import type { LeaseFile, LeaseSight } from "./lease-file.ts";
 import { leaseLost, type LeaseLoss } from "./lease-lost.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
 import { Nudge } from "./nudge.ts";
+import type { Observations } from "./observations.ts";
 
 /** What is due within this is due: a clock need not be able to wait for less, and no look is answered within it. */
 const soonMs = 1;
@@ -56,6 +57,8 @@ export interface HeldLease {
   /** When the renewals that may stand in the document were sent: their validity counts from there. */
   sentAtMs: Map<number, number>;
   callbacks: LeaseCallbacks;
+  /** What this process has seen of others, the one who waits among them. */
+  observations: Observations;
   onEnd: (lease: Lease) => void;
 }
 
@@ -104,10 +107,11 @@ export class Lease implements Fence, AsyncDisposable {
     return this.#ended.signal;
   }
 
-  /** Who waits for it, as far as this owner has seen. */
+  /** Who waits for it, as far as this owner has seen; not one who has been silent for too long. */
   get waiter(): LeaseParty | undefined {
     const { waiter } = this.#sight.document;
-    return waiter === null ? undefined : partyOf(waiter);
+    if (waiter === null || this.#held.observations.remainingMs(this.key, "waiter", waiter) === 0) return undefined;
+    return partyOf(waiter);
   }
 
   get isCurrent(): boolean {
@@ -124,6 +128,12 @@ export class Lease implements Fence, AsyncDisposable {
     // After the process was stopped, this runs before any timer does.
     if (this.#state === "held") this.#lose({ reason: "expired" });
     throw leaseLost(this.key, this.epoch, this.#loss);
+  }
+
+  /** Who waits for it at this moment; as far as was seen if the store does not answer. */
+  async lookForWaiter(): Promise<LeaseParty | undefined> {
+    if (this.#state === "held") await this.#look();
+    return this.waiter;
   }
 
   /** Looks for a waiter now, because somebody said that there is one. */
@@ -214,8 +224,9 @@ export class Lease implements Fence, AsyncDisposable {
 
   #adopt(sight: LeaseSight): void {
     if (this.#state !== "held") return;
-    const { sentAtMs, timing, callbacks } = this.#held;
+    const { sentAtMs, timing, callbacks, observations } = this.#held;
     this.#sight = sight;
+    observations.note(this.key, sight.document);
     const { owner, waiter } = sight.document;
     const sentMs = sentAtMs.get(owner?.renewal ?? 0);
     if (sentMs !== undefined && sentMs > this.#validFromMs) {

@@ -41,6 +41,28 @@ describe("hand-over", () => {
     ]);
   });
 
+  test("the owner sees that nobody waits any more, whether the waiter has left or gives no sign", async () => {
+    const { lab, lease, waiter } = await pair();
+    const leaving = new AbortController();
+    const left = waiter.leases.waitForHandover(leaseKey, { signal: leaving.signal });
+    await lab.timeline.advance(300);
+    expect(await lab.of(lease.lookForWaiter())).toMatchObject({ id: "b" });
+    leaving.abort(new Error("left"));
+    expect(await lab.errorOf(left)).toMatchObject({ message: "left" });
+    expect(await lab.of(lease.lookForWaiter())).toBeUndefined();
+
+    const silent = lab.server("c");
+    silent.leases.waitForHandover(leaseKey).catch(() => undefined);
+    await lab.timeline.advance(300);
+    expect(lease.waiter).toMatchObject({ id: "c" });
+    silent.stop();
+    await lab.timeline.advance(labTiming.waiterTtlMs / 2);
+    expect(lease.waiter).toMatchObject({ id: "c" });
+    await lab.timeline.advance(labTiming.waiterTtlMs);
+    expect(await lab.of(lease.lookForWaiter())).toBeUndefined();
+    expect(lease.isCurrent).toBe(true);
+  });
+
   test("a lease that is free needs no waiting", async () => {
     const lab = new LeaseLab();
     expect(await lab.of(lab.server("a").leases.waitForHandover(leaseKey))).toMatchObject({
