@@ -188,3 +188,15 @@ test("copies go on with the commands that ran, each for itself, and so does the 
   const left = await api.start(copies[1]?.sandbox.id ?? "", { shell: "true" });
   expect(left.state).toBeDefined();
 });
+
+test("the server keeps as many checkpoints of a sandbox as it is told to", async () => {
+  const { url, key } = await start({ flags: ["--keep-checkpoints", "1"] });
+  const api = new ApiClient(url, key);
+  const { sandbox } = await api.create(gvisor);
+  for (let round = 0; round < 2; round += 1) {
+    await api.run(sandbox.id, { shell: "true" });
+    await api.ask<SandboxPaused>("POST", `/sandboxes/${sandbox.id}/pause`, {});
+  }
+  const { body } = await api.ask<{ checkpoints: CheckpointInfo[] }>("GET", `/sandboxes/${sandbox.id}/checkpoints`);
+  expect(body.checkpoints.map(({ n }) => n)).toEqual([2]);
+});

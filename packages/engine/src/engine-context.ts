@@ -1,4 +1,5 @@
 import { SandboxError, type DriverName, type SandboxId } from "@atoll/protocol";
+import { Holds } from "./checkpoints/holds.ts";
 import type { LayerLibrary } from "./checkpoints/layer-library.ts";
 import type { TreePacker } from "./checkpoints/tree-packer.ts";
 import type { ContainerRuns } from "./drivers/container-runs.ts";
@@ -8,6 +9,7 @@ import type { EventLog } from "./lifecycle/event-log.ts";
 import type { RecordKeeper } from "./lifecycle/record-keeper.ts";
 import { SandboxLife } from "./lifecycle/sandbox-life.ts";
 import type { CgroupTree } from "./limits/cgroup.ts";
+import type { CheckpointPolicy } from "./operations/retire-checkpoints.ts";
 import type { DataLayout } from "./store/layout.ts";
 import type { SandboxStore } from "./store/sandbox-store.ts";
 import type { TemplateLibrary } from "./templates/template-library.ts";
@@ -28,6 +30,8 @@ export interface EngineParts {
   /** The guest's binary, which also works on layers. */
   guestPath: string;
   readCpuFeatures: () => Promise<string[]>;
+  /** Undefined: all checkpoints stay. */
+  policy?: CheckpointPolicy | undefined;
   atStep: StepListener;
 }
 
@@ -49,6 +53,9 @@ export class EngineContext {
   readonly layers: LayerLibrary;
   readonly guestPath: string;
   readonly readCpuFeatures: () => Promise<string[]>;
+  readonly policy: CheckpointPolicy | undefined;
+  /** The directories of checkpoints that copies are being made of. */
+  readonly held = new Holds();
   #parts: EngineParts;
 
   constructor(parts: EngineParts) {
@@ -63,6 +70,7 @@ export class EngineContext {
     this.layers = parts.layers;
     this.guestPath = parts.guestPath;
     this.readCpuFeatures = parts.readCpuFeatures;
+    this.policy = parts.policy;
   }
 
   /** Never a weaker one than was asked for. */

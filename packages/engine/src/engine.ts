@@ -27,6 +27,7 @@ import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/for
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
 import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
+import { retireAllExpired } from "./operations/retire-checkpoints.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
 import { Sandbox } from "./sandbox.ts";
 import { checkFiles, type FilesArchive } from "./snapshots/lay-files.ts";
@@ -65,6 +66,10 @@ export interface EngineOptions extends ReconcileOptions {
    * `unsupported` where runsc cannot hide the rest.
    */
   cpuFeatures?: readonly string[] | undefined;
+  /** How many checkpoints of each sandbox stay, the newest; all if not given. The one that it stands on always does. */
+  keepCheckpoints?: number | undefined;
+  /** With `keepCheckpoints`: and all that are not older than this. */
+  keepCheckpointsForMs?: number | undefined;
   atStep?: StepListener;
 }
 
@@ -93,7 +98,9 @@ export class Engine {
     try {
       const context = await assemble(layout, options);
       await Promise.all([context.templates.sweep(), removeTree(layout.copiesDir)]);
-      return new Engine(context, lock, await reconcile(context, options));
+      const repairs = await reconcile(context, options);
+      await retireAllExpired(context);
+      return new Engine(context, lock, repairs);
     } catch (error) {
       await lock.release();
       throw error;
@@ -216,6 +223,7 @@ export class Engine {
     // The next engine must not find somebody else at work.
     await Promise.all(lives.map((life) => life.settled()));
     for (const life of lives) life.detach();
+    await this.#context.layers.settled();
     await this.#lock.release();
   }
 
@@ -249,6 +257,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     throw error;
   });
   const packer = new TreePacker(options.guestPath);
+  const { keepCheckpoints: keepLast, keepCheckpointsForMs: keepForMs = 0 } = options;
   return new EngineContext({
     layout,
     store: new SandboxStore(layout),
@@ -262,6 +271,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     packer,
     layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),
     readCpuFeatures: cpuFeatures === undefined ? readFeatures(options) : async () => [...cpuFeatures].toSorted(),
+    policy: keepLast === undefined ? undefined : { keepLast: Math.max(1, keepLast), keepForMs },
     atStep: options.atStep ?? (() => undefined),
   });
 }

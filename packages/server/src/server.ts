@@ -303,7 +303,13 @@ async function openManager({
     dataDir: config.dataDir,
     guestPath: config.guestPath,
     runscPath: config.runscPath,
-    engineOptions: { platform: config.platform, cpuWeight: config.cpuWeight, cpuFeatures: config.cpuFeatures },
+    engineOptions: {
+      platform: config.platform,
+      cpuWeight: config.cpuWeight,
+      cpuFeatures: config.cpuFeatures,
+      keepCheckpoints: config.keepCheckpoints,
+      keepCheckpointsForMs: config.keepCheckpointsForMs,
+    },
     // A sandbox that was taken over may ask before everything is in its place.
     onEgress: (id) => async (ask) => {
       await opened;

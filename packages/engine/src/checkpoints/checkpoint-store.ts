@@ -2,7 +2,7 @@ import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promis
 import { join } from "node:path";
 import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
 import type { ImageNeeds } from "../drivers/driver.ts";
-import { writeDurably } from "../store/durable-file.ts";
+import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
@@ -166,9 +166,26 @@ export class CheckpointStore {
 
   /** Gives up a finished one, in one step; its number stays taken. */
   async retire(n: number): Promise<void> {
-    const retired = `${this.#sandbox.checkpoint(n).dir}${retiredMark}`;
-    await rename(this.#sandbox.checkpoint(n).dir, retired);
-    await Promise.all((await readdir(retired)).map((name) => removeTree(join(retired, name))));
+    const { dir } = this.#sandbox.checkpoint(n);
+    await rename(dir, `${dir}${retiredMark}`);
+    // A crash of the machine must not bring it back without its parts.
+    await syncDirectory(this.#sandbox.checkpointsDir);
+    await this.sweep();
+  }
+
+  /** Removes what is left of those that were given up, also by a server that died over it. The mark of the last number stays, so that it is not given again. */
+  async sweep(): Promise<void> {
+    const gone = (await this.#names())
+      .filter((name) => name.endsWith(retiredMark))
+      .map((name) => Number.parseInt(name, 10));
+    if (gone.length === 0) return;
+    // One that was never finished may leave without a mark.
+    const last = Math.max(...gone, ...(await this.readAll()).map(({ n }) => n));
+    for (const n of gone) {
+      const retired = `${this.#sandbox.checkpoint(n).dir}${retiredMark}`;
+      if (n !== last) await removeTree(retired);
+      else await Promise.all((await readdir(retired)).map((part) => removeTree(join(retired, part))));
+    }
   }
 
   async #names(): Promise<string[]> {

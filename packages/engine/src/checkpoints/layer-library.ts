@@ -7,8 +7,10 @@ import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+import { warn } from "../support/warn.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
 import { readFirstLayers } from "./first-layers.ts";
+import { Holds } from "./holds.ts";
 import { mergeLayers } from "./merge-layers.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
@@ -31,9 +33,10 @@ export class LayerLibrary {
   #packer: TreePacker;
   /** Made, and not in a manifest yet. */
   #unpublished = new Set<string>();
-  /** How many need a layer that may not be in a manifest yet. */
-  #held = new Map<string, number>();
+  /** Layers that somebody needs and that may not be in a manifest yet. */
+  #held = new Holds();
   #turn: Promise<unknown> = Promise.resolve();
+  #isCollectionDue = false;
 
   /** `mergerPath`: the guest's binary, which can also merge layers. */
   constructor(layout: DataLayout, options: { mergerPath: string; packer: TreePacker }) {
@@ -172,16 +175,7 @@ export class LayerLibrary {
 
   /** Keeps these layers from being collected, also those that are yet to come, until the returned function is called. */
   hold(ids: readonly string[]): () => void {
-    for (const id of ids) this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
-    let isHeld = true;
-    return () => {
-      for (const id of isHeld ? ids : []) {
-        const left = (this.#held.get(id) ?? 1) - 1;
-        if (left === 0) this.#held.delete(id);
-        else this.#held.set(id, left);
-      }
-      isHeld = false;
-    };
+    return this.#held.hold(ids);
   }
 
   /** Makes a layer of its archive, unless it is here already. The caller holds it. */
@@ -239,15 +233,33 @@ export class LayerLibrary {
 
   /** Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is removed. */
   collect(): Promise<string[]> {
-    return this.#inTurn(async () => {
-      const present = await names(this.#layout.frozenDir);
-      if (present.length === 0) return [];
-      const needed = await this.#needed().catch(() => undefined);
-      if (needed === undefined) return [];
-      const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#held.has(name));
-      for (const name of left) await removeTree(join(this.#layout.frozenDir, name));
-      return left;
+    return this.#inTurn(() => this.#collect());
+  }
+
+  /** The same for those who need not wait: it reads every manifest. Asked for again before it has begun, it is the same one. */
+  collectSoon(): void {
+    if (this.#isCollectionDue) return;
+    this.#isCollectionDue = true;
+    const collected = this.#inTurn(() => {
+      this.#isCollectionDue = false;
+      return this.#collect();
     });
+    collected.catch(warn);
+  }
+
+  /** When nothing is being published or collected. */
+  async settled(): Promise<void> {
+    await this.#turn;
+  }
+
+  async #collect(): Promise<string[]> {
+    const present = await names(this.#layout.frozenDir);
+    if (present.length === 0) return [];
+    const needed = await this.#needed().catch(() => undefined);
+    if (needed === undefined) return [];
+    const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#held.has(name));
+    for (const name of left) await removeTree(join(this.#layout.frozenDir, name));
+    return left;
   }
 
   /** By name, the digests that sandboxes know of. */

@@ -72,9 +72,11 @@ export async function forkSandbox(
     await pauseSandbox(context, parent, { force: options.force === true, signal, ...number });
   }
   clock.lap("pause");
+  const { record } = parent;
+  if (record.state !== "paused") throw new Error(`A ${record.state} sandbox has nothing to be forked from`);
+  // The parent may be paused again before all copies have what they need of it.
+  const release = context.held.hold([parent.parts.layout.checkpoint(record.checkpoint).dir]);
   try {
-    const { record } = parent;
-    if (record.state !== "paused") throw new Error(`A ${record.state} sandbox has nothing to be forked from`);
     // What was saved a moment ago has been verified.
     const manifest = wasRunning
       ? await new CheckpointStore(parent.parts.layout).read(record.checkpoint)
@@ -92,6 +94,8 @@ export async function forkSandbox(
   } catch (error) {
     if (wasRunning) await wake(context, parent);
     throw error;
+  } finally {
+    release();
   }
 }
 

@@ -23,6 +23,7 @@ import { newContainerId } from "../support/ids.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
+import { retireExpired } from "./retire-checkpoints.ts";
 
 /** Processes can open and delete files as fast as others are ended. */
 const mostForcedRounds = 5;
@@ -73,10 +74,14 @@ export function pauseSandbox(
   life: SandboxLife,
   options: PauseOptions = {},
 ): Promise<PauseResult> {
-  return life.inTurn((killed) => pauseInTurn(context, life, options, killed));
+  return life.inTurn(async (killed) => {
+    const paused = await pauseInTurn(context, life, options, killed);
+    await retireExpired(context, life);
+    return paused;
+  });
 }
 
-/** For work that has the turn already. */
+/** For work that has the turn already, and may need earlier checkpoints still: all of them stay. */
 export async function pauseInTurn(
   context: EngineContext,
   life: SandboxLife,

@@ -2,16 +2,21 @@ import { SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { standsOn } from "./retire-checkpoints.ts";
 
-/** True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox stands on. */
+/** True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox stands on, or that copies are being made of. */
 export function removeCheckpoint(context: EngineContext, life: SandboxLife, n: number): Promise<boolean> {
   return life.inTurn(async () => {
-    const { record } = life;
-    const { id } = record;
-    const current = "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
-    if (n === current) {
+    const { id } = life.record;
+    if (n === standsOn(life.record)) {
       throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: sandbox ${id} stands on it`, {
         suggestion: "Pause the sandbox again, or roll it back to another one, then remove this one.",
+        details: { sandboxId: id, checkpoint: n },
+      });
+    }
+    if (context.held.has(life.parts.layout.checkpoint(n).dir)) {
+      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: copies of sandbox ${id} are being made of it`, {
+        suggestion: "Wait until the fork is done, then remove it.",
         details: { sandboxId: id, checkpoint: n },
       });
     }

@@ -5,6 +5,7 @@ import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { pauseInTurn } from "./pause.ts";
 import { resumeInTurn, type ResumeOptions, type ResumeResult } from "./resume.ts";
+import { retireExpired } from "./retire-checkpoints.ts";
 
 export interface RollbackOptions extends ResumeOptions {
   /** Ends the processes that stand in the way of a checkpoint of what is left behind. */
@@ -54,6 +55,7 @@ export function rollbackSandbox(
     await step("prepared");
     const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);
     await step("switched");
+    await retireExpired(context, life);
     return { ...resumed, ...(left === undefined ? {} : { left }) };
   });
 }

@@ -69,8 +69,13 @@ export const Config = z.strictObject({
     .min(1024)
     .default(64 * 1024 * MiB)
     .describe("the largest snapshot, as an archive of its files"),
-  keepCheckpoints: z.int().min(1).max(100_000).default(10).describe("stored checkpoints of a sandbox, the newest"),
-  keepCheckpointsForMs: z.int().min(0).default(0).describe("and all stored ones that are not older than this"),
+  keepCheckpoints: z
+    .int()
+    .min(1)
+    .max(100_000)
+    .default(10)
+    .describe("checkpoints of a sandbox that stay, here and stored: the newest"),
+  keepCheckpointsForMs: z.int().min(0).default(0).describe("and all that are not older than this"),
   leaseTtlMs: z
     .int()
     .min(1_000)
