@@ -1,12 +1,16 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { isSandboxError } from "@atoll/protocol";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { isSandboxError, type SandboxId } from "@atoll/protocol";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
 let host: TestEngine;
+let atStep: (step: string, id: SandboxId) => Promise<void> | void = () => undefined;
 beforeAll(async () => {
-  host = await openTestEngine();
+  host = await openTestEngine({ atStep: (step, id) => atStep(step, id) });
+});
+afterEach(() => {
+  atStep = () => undefined;
 });
 afterAll(() => host.dispose());
 
@@ -76,6 +80,20 @@ describe("fork", () => {
     expect((await sandboxes[0]?.files.readAll("/home/user/note"))?.toString()).toBe("kept");
     await Promise.all([parent, ...sandboxes].map((sandbox) => sandbox.kill()));
   });
+});
+
+test("when the parent of a fork does not wake up, no copy is left, and it can be woken later", async () => {
+  const parent = await host.engine.create({});
+  await parent.files.write("/home/user/note", "kept");
+  atStep = (step, id) => {
+    if (step === "resume: verified" && id === parent.id) throw new Error("no space left on device");
+  };
+  await expect(host.engine.fork(parent.id, { count: 2 })).rejects.toThrow("no space left on device");
+  expect(host.engine.list().map(({ id, state }) => [id, state])).toEqual([[parent.id, "paused"]]);
+  atStep = () => undefined;
+  await host.engine.resume(parent.id);
+  expect((await parent.files.readAll("/home/user/note")).toString()).toBe("kept");
+  await parent.kill();
 });
 
 describe("rollback", () => {

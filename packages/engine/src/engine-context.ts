@@ -35,7 +35,7 @@ export interface EngineParts {
   atStep: StepListener;
 }
 
-/** Told of each step of a pause, resume, import or release when it is done; the next one waits for it. */
+/** Told of each step of a pause, resume, fork, rollback, import or release when it is done; the next one waits for it. */
 export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void> | void;
 
 /** What the operations share: the parts of one engine, and its living sandboxes. */

@@ -29,6 +29,7 @@ import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { retireAllExpired } from "./operations/retire-checkpoints.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
+import { wakeMarked } from "./operations/wake-mark.ts";
 import { Sandbox } from "./sandbox.ts";
 import { checkFiles, type FilesArchive } from "./snapshots/lay-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
@@ -99,6 +100,7 @@ export class Engine {
       const context = await assemble(layout, options);
       await Promise.all([context.templates.sweep(), removeTree(layout.copiesDir)]);
       const repairs = await reconcile(context, options);
+      await wakeMarked(context);
       await retireAllExpired(context);
       return new Engine(context, lock, repairs);
     } catch (error) {

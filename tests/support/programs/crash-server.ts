@@ -101,7 +101,9 @@ async function countUntil(engine: Engine, driver: DriverName, inMs: number, step
 
 /** Where to stop, for those that are killed in the middle of something. */
 const lastStep =
-  { move: words[1], snapshot: words[1], import: words[1], release: words[1], deadline: words[2] }[what] ?? "";
+  { move: words[1], fork: words[1], snapshot: words[1], import: words[1], release: words[1], deadline: words[2] }[
+    what
+  ] ?? "";
 const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
@@ -147,6 +149,9 @@ switch (what) {
   }
   case "move":
     await moveUntil(engine, words[0] ?? "");
+    break;
+  case "fork":
+    await engine.fork(await startCounting(engine, "gvisor", words[0] ?? ""), { count: 2 });
     break;
   case "deadline": {
     const [driver = "gvisor", inMs = "", step = ""] = words;

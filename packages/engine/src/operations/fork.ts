@@ -18,9 +18,11 @@ import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { Sandbox } from "../sandbox.ts";
 import { parseRequest } from "../support/parse-request.ts";
+import { warn } from "../support/warn.ts";
 import { newRecord } from "./new-record.ts";
 import { pauseSandbox } from "./pause.ts";
 import { resumeSandbox } from "./resume.ts";
+import { markToWake, unmark } from "./wake-mark.ts";
 
 /** The number of the checkpoint that a fork begins with. */
 const firstCheckpoint = 1;
@@ -66,12 +68,35 @@ export async function forkSandbox(
   signal.throwIfAborted();
   assertAccepts(parent.record, "fork");
   const wasRunning = parent.record.state === "running";
-  if (wasRunning) {
-    const { checkpoint } = options;
-    const number = checkpoint === undefined ? {} : { checkpoint };
-    await pauseSandbox(context, parent, { force: options.force === true, signal, ...number });
+  try {
+    if (wasRunning) {
+      await markToWake(parent);
+      const { checkpoint } = options;
+      const number = checkpoint === undefined ? {} : { checkpoint };
+      await pauseSandbox(context, parent, { force: options.force === true, signal, ...number });
+      await context.atStep("fork: paused", parent.record.id);
+    }
+    clock.lap("pause");
+    return await forkPaused({ context, parent, wasRunning, clock }, count, { ...options, signal });
+  } finally {
+    if (wasRunning) await unmark(parent);
   }
-  clock.lap("pause");
+}
+
+interface Fork {
+  context: EngineContext;
+  parent: SandboxLife;
+  /** It goes on whatever becomes of its copies. */
+  wasRunning: boolean;
+  clock: PhaseClock;
+}
+
+async function forkPaused(
+  fork: Fork,
+  count: number,
+  options: ForkOptions & { signal: AbortSignal },
+): Promise<ForkResult> {
+  const { context, parent, wasRunning, clock } = fork;
   const { record } = parent;
   if (record.state !== "paused") throw new Error(`A ${record.state} sandbox has nothing to be forked from`);
   // The parent may be paused again before all copies have what they need of it.
@@ -80,23 +105,40 @@ export async function forkSandbox(
     // What was saved a moment ago has been verified.
     const manifest = wasRunning
       ? await new CheckpointStore(parent.parts.layout).read(record.checkpoint)
-      : await verifyCheckpoint(context, parent, record.checkpoint, { memory: true, signal });
+      : await verifyCheckpoint(context, parent, record.checkpoint, { memory: true, signal: options.signal });
     clock.lap("verify");
     await options.whilePaused?.();
+    await context.atStep("fork: ready", record.id);
     clock.lap("caller");
-    const [sandboxes] = await Promise.all([
-      startCopies(context, parent, manifest, count, { ...options, signal }),
-      wasRunning ? wake(context, parent) : undefined,
-    ]);
+    const sandboxes = await startBoth(fork, manifest, count, options);
+    await context.atStep("fork: started", record.id);
     clock.lap("start");
     const { phases, totalMs } = clock;
     return { sandboxes, checkpoint: manifest.n, phases, totalMs };
   } catch (error) {
-    if (wasRunning) await wake(context, parent);
+    // Who asked is told why there are no copies; whether the parent runs is told by its state.
+    if (wasRunning) await wake(context, parent).catch(warn);
     throw error;
   } finally {
     release();
   }
+}
+
+/** The copies and, if it ran, the parent. When one of them does not start, no copy is left. */
+async function startBoth(
+  { context, parent, wasRunning }: Fork,
+  manifest: CheckpointManifest,
+  count: number,
+  options: ForkOptions & { signal: AbortSignal },
+): Promise<Sandbox[]> {
+  const [started, woken] = await Promise.allSettled([
+    startCopies(context, parent, manifest, count, options),
+    wasRunning ? wake(context, parent) : undefined,
+  ]);
+  if (started.status === "rejected") throw started.reason;
+  if (woken.status === "fulfilled") return started.value;
+  await killAll(started.value, "the sandbox that it is a copy of did not start again");
+  throw woken.reason;
 }
 
 /** The parent goes on whatever becomes of its copies. Whoever woke it first, or killed it, has settled it. */
@@ -104,6 +146,12 @@ async function wake(context: EngineContext, parent: SandboxLife): Promise<void> 
   await resumeSandbox(context, parent).catch((error: unknown) => {
     if (!isSandboxError(error, "invalid_state") && !isSandboxError(error, "sandbox_ended")) throw error;
   });
+  // Whoever pauses it from now on means it.
+  await unmark(parent);
+}
+
+async function killAll(sandboxes: readonly Sandbox[], message: string): Promise<void> {
+  await Promise.all(sandboxes.map((sandbox) => sandbox.kill({ kind: "start", message })));
 }
 
 async function startCopies(
@@ -119,7 +167,7 @@ async function startCopies(
   const sandboxes = started.flatMap((result) => (result.status === "fulfilled" ? [result.value] : []));
   const failed = started.find((result) => result.status === "rejected");
   if (failed === undefined) return sandboxes;
-  await Promise.all(sandboxes.map((sandbox) => sandbox.kill({ kind: "start", message: "another copy did not start" })));
+  await killAll(sandboxes, "another copy did not start");
   throw failed.reason;
 }
 
@@ -137,6 +185,7 @@ async function startCopy(
     await life.deadline.set(options.allowUntil);
     await keeper.begin();
     const own = await inherit(context, parent, life, manifest);
+    await context.atStep("fork: inherited", record.id);
     const from = withMemory(context, life, filesOf(context, life, own), own.n, needsOf(own));
     const frozenBytes = frozenBytesOf(own);
     await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });

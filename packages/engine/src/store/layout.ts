@@ -92,6 +92,11 @@ export class SandboxLayout {
     return join(this.dir, "frozen");
   }
 
+  /** There while it is paused only for as long as copies are being made of it. */
+  get wakeMark(): string {
+    return join(this.dir, "wake");
+  }
+
   /** For whoever runs the engine: what it keeps here about a sandbox goes with the sandbox. */
   get ownerDir(): string {
     return join(this.dir, "owner");
