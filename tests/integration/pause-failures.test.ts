@@ -1,8 +1,10 @@
 import { createHash } from "node:crypto";
 import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Sandbox } from "@atoll/engine";
 import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { freezerOf } from "../support/freezer.ts";
 import { Conversation, openTestEngine, runIn, stateReached, type TestEngine } from "../support/test-engine.ts";
 
 let host: TestEngine;
@@ -144,5 +146,34 @@ test("events tell each state, and the phases of what led to it", async () => {
     { to: "resuming", phases: [] },
     { to: "running", phases: ["verify", "restore", "firstAnswer"] },
   ]);
+  await sandbox.kill();
+});
+
+/** Stops or wakes everything that a sandbox consists of on the host, as a machine without time for it does. */
+async function signalContainer({ id }: Sandbox, signal: "SIGSTOP" | "SIGCONT"): Promise<void> {
+  const group = await freezerOf(host.dataDir, id);
+  const pids = (await readFile(join(group, "cgroup.procs"), "utf8")).trim().split("\n");
+  for (const pid of pids) process.kill(Number(pid), signal);
+}
+
+test("a sandbox that is too slow to be paused runs on, answers when it has time, and can be paused then", async () => {
+  const sandbox = await host.engine.create({});
+  const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
+  const talk = new Conversation(counting);
+  await counting.writeStdin("one\n");
+  await talk.until(/1\n/);
+  await signalContainer(sandbox, "SIGSTOP");
+  try {
+    await expect(host.engine.pause(sandbox.id)).rejects.toMatchObject({ code: "guest_silent", retryable: true });
+    expect(sandbox.state).toBe("running");
+  } finally {
+    await signalContainer(sandbox, "SIGCONT");
+  }
+  await counting.writeStdin("two\n");
+  expect(await talk.until(/\n/)).toBe("2\n");
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await counting.writeStdin("three\n");
+  expect(await talk.until(/\n/)).toBe("3\n");
   await sandbox.kill();
 });

@@ -1,7 +1,7 @@
 import { deadlineAfter, type LayerPart } from "@atoll/protocol";
 import { cheapestMerge } from "../checkpoints/bound-stack.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
-import type { Pause } from "./pause.ts";
+import type { Pause } from "./pause-work.ts";
 
 /** For layers of many gigabytes on a slow disk. */
 const mergeDeadlineMs = 60 * 60_000;

@@ -3,32 +3,27 @@ import {
   deadlineAfter,
   SandboxError,
   type CheckpointManifest,
-  type ContainerRef,
   type LayerPart,
   type PhaseTimes,
 } from "@atoll/protocol";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
-import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
-import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
+import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
-import { assertRoom } from "../checkpoints/room.ts";
-import type { Freezer, Saver } from "../drivers/driver.ts";
+import type { Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
 import { based } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { newContainerId } from "../support/ids.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
+import { bringBack } from "./bring-back.ts";
+import { freezeOrGoOn } from "./freeze-or-go-on.ts";
+import { answerBy, messageOf, step, type Pause } from "./pause-work.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
-/** Processes can open and delete files as fast as others are ended. */
-const mostForcedRounds = 5;
-const guestAnswerMs = 10_000;
-const mostWakings = 2;
 /** For a layer of many gigabytes on a slow disk. */
 const sealDeadlineMs = 60 * 60_000;
 
@@ -47,22 +42,6 @@ export interface PauseResult {
   totalMs: number;
   /** The processes that `force` has ended. */
   ended: FileHolder[];
-}
-
-/** What one pause needs at every step. */
-export interface Pause {
-  context: EngineContext;
-  life: SandboxLife;
-  freezer: Freezer;
-  store: CheckpointStore;
-  container: ContainerRef;
-  /** The checkpoint that is being made. */
-  n: number;
-  parent: CheckpointManifest | undefined;
-  /** The layers under what it wrote: those of the parent, or what it began with. */
-  ground: Pick<CheckpointManifest, "layers">;
-  killed: AbortSignal;
-  clock: PhaseClock;
 }
 
 /**
@@ -109,7 +88,19 @@ export async function pauseInTurn(
   const n = await numberFor(store, options.checkpoint);
   const clock = new PhaseClock();
   const { freezer } = driver;
-  const pause: Pause = { context, life, freezer, store, container, n, parent, ground, killed, clock };
+  const pause: Pause = {
+    context,
+    life,
+    freezer,
+    store,
+    container,
+    n,
+    parent,
+    ground,
+    killed,
+    clock,
+    mayBeFrozen: false,
+  };
   await using saver = freezer.saver(container, layout, layout.checkpoint(n));
   const prepared = prepare(pause, saver);
   prepared.catch(() => undefined);
@@ -123,7 +114,8 @@ export async function pauseInTurn(
     }));
   } catch (error) {
     await prepared.catch(() => undefined);
-    await life.channel.greet(deadlineAfter(guestAnswerMs));
+    // One that does not answer now does later: the greeting waits for it.
+    await life.channel.greet(answerBy()).catch(() => undefined);
     life.live(frozenBytesOf(ground));
     throw error;
   }
@@ -151,90 +143,6 @@ async function prepare({ life, container }: Pause, saver: Saver): ReturnType<typ
   // While the guest is at work.
   saver.getReady();
   return prepared;
-}
-
-interface FreezeOptions {
-  force: boolean;
-  prepared: ReturnType<typeof prepareGuest>;
-}
-
-/** From here to `save` everything can be undone by waking it up. */
-async function freezeOrGoOn(pause: Pause, options: FreezeOptions): Promise<FileHolder[]> {
-  const { life, container, killed, clock } = pause;
-  const { keeper } = life.parts;
-  try {
-    const nodes = await options.prepared;
-    const [ended] = await settleAll([freeze(pause, options.force), begin(pause, nodes)]);
-    // From here on it is saved or it ends: nothing in it runs any more.
-    await life.deadline.suspend();
-    clock.lap("freeze");
-    return ended;
-  } catch (error) {
-    killed.throwIfAborted();
-    try {
-      await life.deadline.enforce();
-      await wake(pause);
-      const base = pause.parent?.n;
-      await keeper.apply("refused", (common) => ({ ...common, state: "running", container, ...based(base) }));
-    } catch (cause) {
-      killed.throwIfAborted();
-      await life.fail({ kind: "driver", message: `it does not wake up: ${messageOf(cause)}` });
-      throw error;
-    }
-    life.live(frozenBytesOf(pause.ground));
-    // Nothing is in it: one that stays is in nobody's way.
-    await pause.store.remove(pause.n).catch(() => undefined);
-    throw error;
-  }
-}
-
-/** When its deadline has passed it is woken with the next one. */
-async function wake({ life, freezer, container, killed }: Pause): Promise<void> {
-  for (let attempt = 1; ; attempt += 1) {
-    await life.deadline.allowed(killed);
-    try {
-      await freezer.thaw(container, life.parts.layout);
-      await life.channel.greet(deadlineAfter(guestAnswerMs));
-      return;
-    } catch (error) {
-      killed.throwIfAborted();
-      // A freeze that was given up on because the container stood still may have come after this.
-      if (attempt >= mostWakings && !life.deadline.hasPassed) throw error;
-    }
-  }
-}
-
-async function begin(
-  { life, freezer, store, container, n }: Pause,
-  nodes: Pick<CheckpointManifest, "nodes">,
-): Promise<void> {
-  const needs = await freezer.findNeeds(container, life.parts.layout);
-  await store.begin(n, { ...needs, ...nodes });
-}
-
-/** Its guest is prepared. */
-async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
-  const { life, freezer, container, killed } = pause;
-  const { layout } = life.parts;
-  const ended: FileHolder[] = [];
-  for (let round = 0; ; round += 1) {
-    if (round > 0) await life.channel.prepareCheckpoint(deadlineAfter(guestAnswerMs));
-    await step(pause, "prepared");
-    await freezer.freeze(container, layout);
-    await step(pause, "frozen");
-    const { unsaveable: files, memoryBytes } = await freezer.inspect(container, layout);
-    killed.throwIfAborted();
-    if (files.length === 0) {
-      await assertRoom(layout.dir, memoryBytes);
-      return ended;
-    }
-    await freezer.thaw(container, layout);
-    await life.channel.greet(deadlineAfter(guestAnswerMs));
-    const found = await findHolders(life.channel, files);
-    if (!force || round === mostForcedRounds || found.processes.length === 0) throw unsaveable(life.record.id, found);
-    await endHolders(life.channel, found);
-    ended.push(...found.processes);
-  }
 }
 
 async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
@@ -328,42 +236,4 @@ export async function finishPause(
   const { phases } = clock;
   await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), { phases });
   return manifest;
-}
-
-/** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
-async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
-  const { context, life, store, n, parent, ground, killed } = pause;
-  const { keeper, layout } = life.parts;
-  try {
-    // What is saved must not run twice.
-    await life.leaveContainer();
-    await store.unpublish(n);
-    await discardMerged(pause, below);
-    await context.layers.thaw(layerId(life.record.id, n), layout);
-    const source = withMemory(context, life, filesOf(context, life, ground), n, await store.needsOf(n));
-    await life.deadline.allowed(killed);
-    const moved = await life.moveTo(newContainerId(), source, {
-      signal: killed,
-      keepsStreams: true,
-      onLaunched: () => undefined,
-    });
-    const base = parent?.n;
-    await keeper.apply("refused", (common) => ({ ...common, state: "running", container: moved.ref, ...based(base) }));
-    life.live(frozenBytesOf(ground));
-    await store.remove(n);
-  } catch (error) {
-    killed.throwIfAborted();
-    const survives = "its files survive, and its earlier checkpoints";
-    const message = `it could not be paused (${messageOf(because)}) and not be brought back (${messageOf(error)}); ${survives}`;
-    await life.fail({ kind: "driver", message });
-  }
-}
-
-async function step({ context, life, killed }: Pause, name: string): Promise<void> {
-  await context.atStep(`pause: ${name}`, life.record.id);
-  killed.throwIfAborted();
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

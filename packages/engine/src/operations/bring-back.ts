@@ -1,0 +1,36 @@
+import type { LayerPart } from "@atoll/protocol";
+import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
+import { layerId } from "../checkpoints/layer-library.ts";
+import { based } from "../lifecycle/based.ts";
+import { newContainerId } from "../support/ids.ts";
+import { discardMerged } from "./bound-layers.ts";
+import { messageOf, type Pause } from "./pause-work.ts";
+
+/** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
+export async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
+  const { context, life, store, n, parent, ground, killed } = pause;
+  const { keeper, layout } = life.parts;
+  try {
+    // What is saved must not run twice.
+    await life.leaveContainer();
+    await store.unpublish(n);
+    await discardMerged(pause, below);
+    await context.layers.thaw(layerId(life.record.id, n), layout);
+    const source = withMemory(context, life, filesOf(context, life, ground), n, await store.needsOf(n));
+    await life.deadline.allowed(killed);
+    const moved = await life.moveTo(newContainerId(), source, {
+      signal: killed,
+      keepsStreams: true,
+      onLaunched: () => undefined,
+    });
+    const base = parent?.n;
+    await keeper.apply("refused", (common) => ({ ...common, state: "running", container: moved.ref, ...based(base) }));
+    life.live(frozenBytesOf(ground));
+    await store.remove(n);
+  } catch (error) {
+    killed.throwIfAborted();
+    const survives = "its files survive, and its earlier checkpoints";
+    const message = `it could not be paused (${messageOf(because)}) and not be brought back (${messageOf(error)}); ${survives}`;
+    await life.fail({ kind: "driver", message });
+  }
+}

@@ -1,0 +1,117 @@
+import { SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
+import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
+import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { assertRoom } from "../checkpoints/room.ts";
+import type { FileHolder } from "../guest/messages.ts";
+import { based } from "../lifecycle/based.ts";
+import { settleAll } from "../support/settle-all.ts";
+import { answerBy, messageOf, step, type Pause } from "./pause-work.ts";
+import type { prepareGuest } from "./prepare-guest.ts";
+
+const mostWakings = 2;
+/** Processes can open and delete files as fast as others are ended. */
+const mostForcedRounds = 5;
+
+interface FreezeOptions {
+  force: boolean;
+  prepared: ReturnType<typeof prepareGuest>;
+}
+
+/** From here to `save` everything can be undone by waking it up. */
+export async function freezeOrGoOn(pause: Pause, options: FreezeOptions): Promise<FileHolder[]> {
+  const { life, container, killed, clock } = pause;
+  const { keeper } = life.parts;
+  try {
+    const nodes = await options.prepared;
+    const [ended] = await settleAll([freeze(pause, options.force), begin(pause, nodes)]);
+    // From here on it is saved or it ends: nothing in it runs any more.
+    await life.deadline.suspend();
+    clock.lap("freeze");
+    return ended;
+  } catch (error) {
+    killed.throwIfAborted();
+    try {
+      await life.deadline.enforce();
+      await wake(pause);
+      const base = pause.parent?.n;
+      await keeper.apply("refused", (common) => ({ ...common, state: "running", container, ...based(base) }));
+    } catch (cause) {
+      killed.throwIfAborted();
+      await life.fail({ kind: "driver", message: `it does not wake up: ${messageOf(cause)}` });
+      throw error;
+    }
+    life.live(frozenBytesOf(pause.ground));
+    // Nothing is in it: one that stays is in nobody's way.
+    await pause.store.remove(pause.n).catch(() => undefined);
+    throw isLate(error) ? silent(life.record.id, error) : error;
+  }
+}
+
+/**
+ * When its deadline has passed it is woken with the next one. A guest that is too busy to answer is no reason to give up a sandbox that runs: the greeting lies before it, and its answer is taken whenever it
+ * comes. Rejects when the runtime has ended, or cannot be woken.
+ */
+async function wake(pause: Pause): Promise<void> {
+  const { life, freezer, container, killed } = pause;
+  for (let attempt = 1; ; attempt += 1) {
+    await life.deadline.allowed(killed);
+    try {
+      if (pause.mayBeFrozen) await freezer.thaw(container, life.parts.layout);
+      return await life.channel.greet(AbortSignal.any([answerBy(), killed]));
+    } catch (error) {
+      killed.throwIfAborted();
+      const isDone = attempt >= mostWakings || !pause.mayBeFrozen;
+      // A freeze that was given up on because the container stood still may have come after this.
+      if (!isDone || life.deadline.hasPassed) continue;
+      if (isLate(error) && life.channel.isOpen) return;
+      throw error;
+    }
+  }
+}
+
+/** Of `answerBy`: everything else that takes too long says what it was. */
+function isLate(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "TimeoutError";
+}
+
+function silent(id: SandboxId, cause: unknown): SandboxError {
+  return new SandboxError("guest_silent", `Cannot pause sandbox ${id}: its guest does not answer; it runs on`, {
+    suggestion: "Try again when it has more CPU time.",
+    details: { sandboxId: id },
+    cause,
+  });
+}
+
+async function begin(
+  { life, freezer, store, container, n }: Pause,
+  nodes: Pick<CheckpointManifest, "nodes">,
+): Promise<void> {
+  const needs = await freezer.findNeeds(container, life.parts.layout);
+  await store.begin(n, { ...needs, ...nodes });
+}
+
+/** Its guest is prepared. */
+async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
+  const { life, freezer, container, killed } = pause;
+  const { layout } = life.parts;
+  const ended: FileHolder[] = [];
+  for (let round = 0; ; round += 1) {
+    if (round > 0) await life.channel.prepareCheckpoint(answerBy());
+    await step(pause, "prepared");
+    pause.mayBeFrozen = true;
+    await freezer.freeze(container, layout);
+    await step(pause, "frozen");
+    const { unsaveable: files, memoryBytes } = await freezer.inspect(container, layout);
+    killed.throwIfAborted();
+    if (files.length === 0) {
+      await assertRoom(layout.dir, memoryBytes);
+      return ended;
+    }
+    await freezer.thaw(container, layout);
+    await life.channel.greet(answerBy());
+    const found = await findHolders(life.channel, files);
+    if (!force || round === mostForcedRounds || found.processes.length === 0) throw unsaveable(life.record.id, found);
+    await endHolders(life.channel, found);
+    ended.push(...found.processes);
+  }
+}

@@ -1,0 +1,40 @@
+import { deadlineAfter, type CheckpointManifest, type ContainerRef } from "@atoll/protocol";
+import type { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import type { PhaseClock } from "../checkpoints/phase-clock.ts";
+import type { Freezer } from "../drivers/driver.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+
+const guestAnswerMs = 10_000;
+
+/** What one pause needs at every step. */
+export interface Pause {
+  context: EngineContext;
+  life: SandboxLife;
+  freezer: Freezer;
+  store: CheckpointStore;
+  container: ContainerRef;
+  /** The checkpoint that is being made. */
+  n: number;
+  parent: CheckpointManifest | undefined;
+  /** The layers under what it wrote: those of the parent, or what it began with. */
+  ground: Pick<CheckpointManifest, "layers">;
+  killed: AbortSignal;
+  clock: PhaseClock;
+  /** Whether it was asked to stand still: then it has to be woken before it goes on. */
+  mayBeFrozen: boolean;
+}
+
+export async function step({ context, life, killed }: Pause, name: string): Promise<void> {
+  await context.atStep(`pause: ${name}`, life.record.id);
+  killed.throwIfAborted();
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** A guest that has not answered by then is silent. */
+export function answerBy(): AbortSignal {
+  return deadlineAfter(guestAnswerMs);
+}
