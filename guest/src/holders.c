@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 
 struct answer {
     struct text path;
+    bool end;
     uint32_t count;
     uint8_t *next;
     uint8_t payload[ATOLL_MAX_TO_HOST];
@@ -101,6 +103,9 @@ static bool look_at(pid_t pid, void *context) {
     if (!has_open(pid) && !has_mapped(pid))
         return true;
     size_t length = command_of(pid, command);
+    /* One that has gone by itself was not ended by us. */
+    if (answer.end && kill(pid, SIGKILL) != 0)
+        return true;
     answer.next = put_u32(answer.next, (uint32_t)pid);
     answer.next = put_u32(answer.next, procfs_stream(pid));
     answer.next = put_text(answer.next, command, length);
@@ -108,8 +113,9 @@ static bool look_at(pid_t pid, void *context) {
     return answer.count < HOLDERS_MOST;
 }
 
-void holders_answer(uint32_t id, struct text path) {
+void holders_answer(uint32_t id, struct text path, bool end) {
     answer.path = path;
+    answer.end = end;
     answer.count = 0;
     answer.next = put_u32(answer.payload, 0);
     procfs_each(look_at, NULL);

@@ -36,6 +36,7 @@
 #define ATOLL_FRAME_RESTORED 0x25
 #define ATOLL_FRAME_PING 0x26
 #define ATOLL_FRAME_NODES 0x27
+#define ATOLL_FRAME_END_HOLDERS 0x28
 
 /* Guest to host. */
 #define ATOLL_FRAME_WELCOME 0x81

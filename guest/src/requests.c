@@ -84,10 +84,11 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
             return true;
         }
         break;
-    case ATOLL_FRAME_HOLDERS: {
+    case ATOLL_FRAME_HOLDERS:
+    case ATOLL_FRAME_END_HOLDERS: {
         struct text path = read_text(r);
         if (whole(r)) {
-            holders_answer(id, path);
+            holders_answer(id, path, type == ATOLL_FRAME_END_HOLDERS);
             return true;
         }
         break;

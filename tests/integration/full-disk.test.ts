@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { mkdir, open, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import type { CommandResult } from "@atoll/protocol";
+import type { CommandInfo, CommandResult } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -114,12 +114,18 @@ test("a sandbox whose memory has no room on the disk is not paused, and runs on"
   await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >/dev/shm/memory" });
   const { stdout: digest } = await api.run(sandbox.id, { shell: "sha256sum /dev/shm/memory" });
   const waiting = await api.start(sandbox.id, { shell: "read go; sha256sum /dev/shm/memory; exit 5", stdin: true });
+  const holding = await api.start(sandbox.id, { shell: "exec 7<>gone; rm gone; echo held; read line", stdin: true });
+  const holds = async (): Promise<unknown> =>
+    (await api.ask<CommandInfo>("GET", `${path}/commands/${holding.id}`)).body;
+  await expect.poll(holds).toMatchObject({ stdoutBytes: 5 });
   await fillDisk({ leavingBytes: 2 * 1024 * 1024 });
-  const refused = await api.ask("POST", `${path}/pause`, {});
+  const refused = await api.ask("POST", `${path}/pause`, { force: true });
   expect([refused.status, refused.body.error?.code]).toEqual([507, "no_space"]);
   expect((await api.ask("GET", path)).body).toMatchObject({ state: "running" });
+  // Nobody was ended for it.
+  expect(await holds()).toMatchObject({ state: "running" });
   await emptyDisk();
-  expect((await api.ask("POST", `${path}/pause`, {})).status).toBe(200);
+  expect((await api.ask("POST", `${path}/pause`, { force: true })).body).toMatchObject({ ended: [{}] });
   expect((await api.fetch("POST", `${path}/commands/${waiting.id}/stdin`, { body: "go\n" })).status).toBe(200);
   expect((await api.ask("GET", `${path}/commands/${waiting.id}/wait`)).body).toMatchObject({ exitCode: 5 });
   expect((await api.run(sandbox.id, { shell: "sha256sum /dev/shm/memory" })).stdout).toBe(digest);

@@ -28,6 +28,14 @@ async function write(api: ApiClient, path: string, offset: number, line: string)
   return api.fetch("POST", `${path}/stdin?offset=${offset}`, { body: `${line}\n` });
 }
 
+/** What is told of the process of `holdDeletedFile`, which cannot be saved. */
+const ended = [{ command: expect.stringContaining("exec 7<>gone") }];
+
+async function holdDeletedFile(api: ApiClient, id: string): Promise<void> {
+  const { id: commandId } = await api.start(id, { shell: "exec 7<>gone; rm gone; echo held; read line", stdin: true });
+  await expect.poll(() => outputOf(api, `/sandboxes/${id}/commands/${commandId}`), soon).toBe("running 5");
+}
+
 async function outputOf(api: ApiClient, path: string): Promise<string> {
   const info = await api.ask<CommandInfo>("GET", path);
   return `${info.body.state} ${info.body.stdoutBytes}`;
@@ -132,6 +140,7 @@ describe("servers that share a bucket", () => {
     async () => {
       const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
       const { sandbox } = await atA.create(lasting);
+      await holdDeletedFile(atA, sandbox.id);
       let release = (): void => undefined;
       const until = new Promise<void>((resolve) => {
         release = resolve;
@@ -157,7 +166,7 @@ describe("servers that share a bucket", () => {
         .poll(() => infoOf(atC, sandbox.id), soon)
         .toMatchObject({ state: "running", server: { url: servers[1]?.url } });
       const told = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
-      expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1 });
+      expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1, ended });
       await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
     },
   );
@@ -215,11 +224,12 @@ describe("servers that share a bucket", () => {
       const { sandbox } = await atA.create(lasting);
       const at = `/sandboxes/${sandbox.id}`;
       await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+      await holdDeletedFile(atA, sandbox.id);
       store.setFaults(({ key }) =>
         /(checkpoints|layers)\//.test(key) ? { do: "refuse", status: 503, code: "SlowDown" } : undefined,
       );
-      const paused = await atA.ask("POST", `${at}/pause`, {});
-      expect(paused.body.error).toMatchObject({ code: "storage_failed", details: { checkpoint: 1 } });
+      const paused = await atA.ask("POST", `${at}/pause`, { force: true });
+      expect(paused.body.error).toMatchObject({ code: "storage_failed", details: { checkpoint: 1, ended } });
       expect(paused.body.error?.message).toContain("it is paused here");
       expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "paused", server: { url: servers[0]?.url } });
       store.calm();

@@ -1,10 +1,14 @@
 import { isSandboxError, SandboxError } from "@atoll/protocol";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
 let host: TestEngine;
+let atStep: (step: string) => void = () => undefined;
 beforeAll(async () => {
-  host = await openTestEngine();
+  host = await openTestEngine({ atStep: (step) => atStep(step) });
+});
+afterEach(() => {
+  atStep = () => undefined;
 });
 afterAll(() => host.dispose());
 
@@ -41,6 +45,46 @@ test("with force exactly the processes in the way are ended, and told", async ()
   expect((await holding.wait()).signal).toBe("SIGKILL");
   await other.writeStdin("alive\n");
   expect(await new Conversation(other).until(/\n/)).toBe("alive\n");
+  await sandbox.kill();
+});
+
+test("force needs no shell and no account of the sandbox, and events tell whom it ended", async () => {
+  const sandbox = await host.engine.create({});
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
+  await new Conversation(holding).until(/held\n/);
+  await runIn(sandbox, "echo 'root:x:65534:65534::/:/bin/false' >/etc/passwd; rm -f /bin/sh /usr/bin/sh", {
+    user: "0:0",
+  });
+  const told: unknown[] = [];
+  const stop = host.engine.events.listen((event) => {
+    if (event.type === "state" && event.sandboxId === sandbox.id && event.ended !== undefined) told.push(event);
+  });
+  const { ended } = await host.engine.pause(sandbox.id, { force: true });
+  stop();
+  expect(ended.map(({ pid }) => pid)).toEqual([holding.pid]);
+  expect(told).toMatchObject([{ to: "paused", ended: [{ pid: holding.pid }] }]);
+  await sandbox.kill();
+});
+
+test("a pause that fails after it has ended processes says which", async () => {
+  const sandbox = await host.engine.create({});
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
+  await new Conversation(holding).until(/held\n/);
+  const told: unknown[] = [];
+  const stop = host.engine.events.listen((event) => {
+    if (event.type === "state" && event.sandboxId === sandbox.id && event.ended !== undefined) told.push(event);
+  });
+  atStep = (step) => {
+    if (step === "pause: sealed") throw new SandboxError("no_space", "Cannot go on: no space left on device");
+  };
+  const ended = [{ pid: holding.pid, command: expect.stringContaining("exec 7<>gone") }];
+  await expect(host.engine.pause(sandbox.id, { force: true })).rejects.toMatchObject({
+    code: "no_space",
+    details: { ended },
+  });
+  stop();
+  expect(told).toMatchObject([{ to: "running", ended }]);
+  expect(sandbox.state).toBe("running");
   await sandbox.kill();
 });
 

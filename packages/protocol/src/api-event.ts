@@ -3,7 +3,7 @@ import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { ServerRef, TakenOver } from "./sandbox-api.ts";
-import { EndReason } from "./sandbox.ts";
+import { EndedProcess, EndReason } from "./sandbox.ts";
 import { SnapshotName } from "./snapshot.ts";
 
 const base = { cursor: z.int(), atMs: z.int() };
@@ -23,6 +23,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     to: z.enum(sandboxStates),
     reason: EndReason.optional(),
     phases: PhaseTimes.optional(),
+    /** The processes that were ended on the way, because they could not be saved. */
+    ended: z.array(EndedProcess).optional(),
   }),
   z.strictObject({
     ...onSandbox,
@@ -69,6 +71,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     toServer: ServerRef,
     checkpoint: z.int().min(1),
     phases: PhaseTimes,
+    /** The processes that could not be saved and were ended for it. */
+    ended: z.array(EndedProcess),
   }),
   /** This server may not run it any more, and has stopped it. */
   z.strictObject({ ...onSandbox, type: z.literal("sandbox.lease_lost"), because: z.string() }),

@@ -34,6 +34,7 @@ export {
   ContainerRef,
   CreateRequest,
   DriverName,
+  EndedProcess,
   EndReason,
   ImportedRecord,
   SandboxRecord,

@@ -4,7 +4,7 @@ import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { SandboxLimits } from "./limits.ts";
-import { DriverName, EndReason } from "./sandbox.ts";
+import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
 import { SnapshotName } from "./snapshot.ts";
 
 const longestMs = 365 * 24 * 3_600_000;
@@ -115,7 +115,7 @@ export const SandboxPaused = z.strictObject({
   sandbox: SandboxInfo,
   checkpoint: z.int(),
   /** The processes that `force` has ended. */
-  ended: z.array(z.strictObject({ pid: z.int(), command: z.string() })),
+  ended: z.array(EndedProcess),
   ...Timed,
 });
 export type SandboxPaused = z.infer<typeof SandboxPaused>;

@@ -38,6 +38,10 @@ export const EndReason = z.strictObject({
 });
 export type EndReason = z.infer<typeof EndReason>;
 
+/** A process inside that could not be saved, and was ended because whoever asked for a pause wanted it with `force`. */
+export const EndedProcess = z.strictObject({ pid: z.int(), command: z.string() });
+export type EndedProcess = z.infer<typeof EndedProcess>;
+
 /**
  * The stored truth about one sandbox, one variant per state: a running one has a container, a failed one has a reason.
  * Pausing and resuming rows hold what a crash in their middle needs to be repaired.

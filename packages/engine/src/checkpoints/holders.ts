@@ -1,6 +1,7 @@
-import { deadlineAfter, SandboxError, type SandboxId } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import type { FileHolder } from "../guest/messages.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { pollUntil } from "../support/poll-until.ts";
 
 /** More would not help whoever has to close them. */
@@ -26,22 +27,24 @@ export async function findHolders(channel: GuestChannel, files: readonly string[
   return { files: [...files], processes: [...processes.values()] };
 }
 
-/** Ends exactly these processes and waits until none of them has one of the files any more. */
-export async function endHolders(channel: GuestChannel, { files, processes }: Unsaveable): Promise<void> {
-  const argv = ["/bin/sh", "-c", 'kill -9 "$@"', "sh", ...processes.map(({ pid }) => String(pid))];
-  const killer = await channel.spawn({
-    argv,
-    env: {},
-    cwd: "/",
-    user: "root",
-    stdin: false,
-    graceMs: 0,
-    windowBytes: 4096,
-  });
-  killer.discardOutput();
-  await killer.wait();
-  const ended = new Set(processes.map(({ pid }) => pid));
-  await pollUntil(async () => (await findHolders(channel, files)).processes.every(({ pid }) => !ended.has(pid)), {
+/**
+ * Ends exactly the processes that have these files open, adds them to `ended`, and waits until none of them has one any more. Rejects with `unsaveable` if the guest is of an older version, which cannot end them.
+ */
+export async function endHolders(
+  { channel, record }: Pick<SandboxLife, "channel" | "record">,
+  found: Unsaveable,
+  ended: FileHolder[],
+): Promise<void> {
+  const pids = new Set<number>();
+  for (const path of found.files.slice(0, mostFiles)) {
+    const holders = await channel.findHolders(path, deadlineAfter(answerMs), "END_HOLDERS").catch((error: unknown) => {
+      throw isSandboxError(error, "spawn_failed") ? unsaveable(record.id, found) : error;
+    });
+    // Who had several of them may be found again before it is gone.
+    ended.push(...holders.filter(({ pid }) => !pids.has(pid)));
+    for (const { pid } of holders) pids.add(pid);
+  }
+  await pollUntil(async () => (await findHolders(channel, found.files)).processes.every(({ pid }) => !pids.has(pid)), {
     deadlineMs: endMs,
   });
 }
@@ -52,4 +55,22 @@ export function unsaveable(id: SandboxId, { files, processes }: Unsaveable): San
     suggestion: "Let the processes in details.processes close them, or pause with force, which ends these processes.",
     details: { sandboxId: id, files: files.slice(0, mostFiles), processes },
   });
+}
+
+/** What `force` did is told whatever comes of the pause. */
+export function tellEnded(error: unknown, ended: readonly FileHolder[]): unknown {
+  if (ended.length === 0) return error;
+  const { code, message, suggestion, details } =
+    error instanceof SandboxError
+      ? error
+      : { code: "internal" as const, message: String(error), suggestion: undefined, details: {} };
+  return new SandboxError(code, message, {
+    ...(suggestion === undefined ? {} : { suggestion }),
+    details: { ...details, ended: ended.map(endedProcess) },
+    cause: error,
+  });
+}
+
+export function endedProcess({ pid, command }: FileHolder): EndedProcess {
+  return { pid, command };
 }

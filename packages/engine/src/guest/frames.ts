@@ -32,6 +32,7 @@ export const toGuest = {
   RESTORED: 0x25,
   PING: 0x26,
   NODES: 0x27,
+  END_HOLDERS: 0x28,
 } as const;
 export type ToGuestType = (typeof toGuest)[keyof typeof toGuest];
 

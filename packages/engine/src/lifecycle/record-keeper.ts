@@ -1,5 +1,6 @@
 import {
   nextState,
+  type EndedProcess,
   type EndReason,
   type PhaseTimes,
   type SandboxEvent,
@@ -60,7 +61,7 @@ export class RecordKeeper {
   apply(
     event: SandboxEvent,
     build: (common: CommonRecord) => SandboxRecord,
-    told: { phases?: PhaseTimes } = {},
+    told: { phases?: PhaseTimes; ended?: EndedProcess[] } = {},
   ): Promise<void> {
     return this.#inTurn(async () => {
       const from = this.#record.state;

@@ -45,7 +45,20 @@ export async function repairPause(
       const killed = new AbortController().signal;
       const ground = parent ?? { layers: await readFirstLayers(layout) };
       const clock = new PhaseClock();
-      const pause = { context, life, freezer, store, container, n, parent, ground, killed, clock, mayBeFrozen: false };
+      const pause = {
+        context,
+        life,
+        freezer,
+        store,
+        container,
+        n,
+        parent,
+        ground,
+        killed,
+        clock,
+        mayBeFrozen: false,
+        ended: [],
+      };
       await finishPause(pause, { stopped: Promise.resolve(), below: boundStack(pause) });
       return "paused";
     }

@@ -4,7 +4,7 @@ import { layerId } from "../checkpoints/layer-library.ts";
 import { based } from "../lifecycle/based.ts";
 import { newContainerId } from "../support/ids.ts";
 import { discardMerged } from "./bound-layers.ts";
-import { messageOf, type Pause } from "./pause-work.ts";
+import { messageOf, toldEnded, type Pause } from "./pause-work.ts";
 
 /** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
 export async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
@@ -24,7 +24,8 @@ export async function bringBack(pause: Pause, because: unknown, below: Promise<L
       onLaunched: () => undefined,
     });
     const base = parent?.n;
-    await keeper.apply("refused", (common) => ({ ...common, state: "running", container: moved.ref, ...based(base) }));
+    const running = { state: "running" as const, container: moved.ref, ...based(base) };
+    await keeper.apply("refused", (common) => ({ ...common, ...running }), toldEnded(pause));
     life.live(frozenBytesOf(ground));
     await store.remove(n);
   } catch (error) {

@@ -2,10 +2,9 @@ import { SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/pr
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { assertRoom } from "../checkpoints/room.ts";
-import type { FileHolder } from "../guest/messages.ts";
 import { based } from "../lifecycle/based.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { answerBy, messageOf, step, type Pause } from "./pause-work.ts";
+import { answerBy, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";
 
 const mostWakings = 2;
@@ -18,23 +17,23 @@ interface FreezeOptions {
 }
 
 /** From here to `save` everything can be undone by waking it up. */
-export async function freezeOrGoOn(pause: Pause, options: FreezeOptions): Promise<FileHolder[]> {
+export async function freezeOrGoOn(pause: Pause, options: FreezeOptions): Promise<void> {
   const { life, container, killed, clock } = pause;
   const { keeper } = life.parts;
   try {
     const nodes = await options.prepared;
-    const [ended] = await settleAll([freeze(pause, options.force), begin(pause, nodes)]);
+    await settleAll([freeze(pause, options.force), begin(pause, nodes)]);
     // From here on it is saved or it ends: nothing in it runs any more.
     await life.deadline.suspend();
     clock.lap("freeze");
-    return ended;
   } catch (error) {
     killed.throwIfAborted();
     try {
       await life.deadline.enforce();
       await wake(pause);
       const base = pause.parent?.n;
-      await keeper.apply("refused", (common) => ({ ...common, state: "running", container, ...based(base) }));
+      const running = { state: "running" as const, container, ...based(base) };
+      await keeper.apply("refused", (common) => ({ ...common, ...running }), toldEnded(pause));
     } catch (cause) {
       killed.throwIfAborted();
       await life.fail({ kind: "driver", message: `it does not wake up: ${messageOf(cause)}` });
@@ -91,10 +90,9 @@ async function begin(
 }
 
 /** Its guest is prepared. */
-async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
+async function freeze(pause: Pause, force: boolean): Promise<void> {
   const { life, freezer, container, killed } = pause;
   const { layout } = life.parts;
-  const ended: FileHolder[] = [];
   for (let round = 0; ; round += 1) {
     if (round > 0) await life.channel.prepareCheckpoint(answerBy());
     await step(pause, "prepared");
@@ -103,15 +101,13 @@ async function freeze(pause: Pause, force: boolean): Promise<FileHolder[]> {
     await step(pause, "frozen");
     const { unsaveable: files, memoryBytes } = await freezer.inspect(container, layout);
     killed.throwIfAborted();
-    if (files.length === 0) {
-      await assertRoom(layout.dir, memoryBytes);
-      return ended;
-    }
+    // Nobody is ended for a pause that cannot be.
+    if (files.length === 0 || force) await assertRoom(layout.dir, memoryBytes);
+    if (files.length === 0) return;
     await freezer.thaw(container, layout);
     await life.channel.greet(answerBy());
     const found = await findHolders(life.channel, files);
     if (!force || round === mostForcedRounds || found.processes.length === 0) throw unsaveable(life.record.id, found);
-    await endHolders(life.channel, found);
-    ended.push(...found.processes);
+    await endHolders(life, found, pause.ended);
   }
 }

@@ -1,8 +1,10 @@
-import { deadlineAfter, type CheckpointManifest, type ContainerRef } from "@atoll/protocol";
+import { deadlineAfter, type CheckpointManifest, type ContainerRef, type EndedProcess } from "@atoll/protocol";
 import type { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { endedProcess } from "../checkpoints/holders.ts";
 import type { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
+import type { FileHolder } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
 const guestAnswerMs = 10_000;
@@ -23,6 +25,8 @@ export interface Pause {
   clock: PhaseClock;
   /** Whether it was asked to stand still: then it has to be woken before it goes on. */
   mayBeFrozen: boolean;
+  /** The processes that `force` has ended so far. */
+  ended: FileHolder[];
 }
 
 export async function step({ context, life, killed }: Pause, name: string): Promise<void> {
@@ -37,4 +41,9 @@ export function messageOf(error: unknown): string {
 /** A guest that has not answered by then is silent. */
 export function answerBy(): AbortSignal {
   return deadlineAfter(guestAnswerMs);
+}
+
+/** Of an event about it. */
+export function toldEnded({ ended }: Pause): { ended?: EndedProcess[] } {
+  return ended.length === 0 ? {} : { ended: ended.map(endedProcess) };
 }

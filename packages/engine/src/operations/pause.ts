@@ -8,6 +8,7 @@ import {
 } from "@atoll/protocol";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
+import { tellEnded } from "../checkpoints/holders.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
@@ -20,7 +21,7 @@ import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
 import { bringBack } from "./bring-back.ts";
 import { freezeOrGoOn } from "./freeze-or-go-on.ts";
-import { answerBy, messageOf, step, type Pause } from "./pause-work.ts";
+import { answerBy, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
@@ -100,6 +101,7 @@ export async function pauseInTurn(
     killed,
     clock,
     mayBeFrozen: false,
+    ended: [],
   };
   await using saver = freezer.saver(container, layout, layout.checkpoint(n));
   const prepared = prepare(pause, saver);
@@ -120,10 +122,15 @@ export async function pauseInTurn(
     throw error;
   }
   await step(pause, "intent");
-  const ended = await freezeOrGoOn(pause, { force: options.force === true, prepared });
-  const manifest = await save(pause, saver);
-  const { phases, totalMs } = clock;
-  return { checkpoint: manifest.n, phases, totalMs, ended };
+  const { ended } = pause;
+  try {
+    await freezeOrGoOn(pause, { force: options.force === true, prepared });
+    const manifest = await save(pause, saver);
+    const { phases, totalMs } = clock;
+    return { checkpoint: manifest.n, phases, totalMs, ended };
+  } catch (error) {
+    throw tellEnded(error, ended);
+  }
 }
 
 async function numberFor(store: CheckpointStore, asked: number | undefined): Promise<number> {
@@ -234,6 +241,9 @@ export async function finishPause(
   await context.layers.trim(own.id);
   clock.lap("verify");
   const { phases } = clock;
-  await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), { phases });
+  await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), {
+    phases,
+    ...toldEnded(pause),
+  });
   return manifest;
 }

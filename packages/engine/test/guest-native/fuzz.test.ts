@@ -84,6 +84,7 @@ const honest: Make[] = [
   (random) => encodeFrame(toGuest.CAP, anyId(random), u64(random.oneOf([0n, 5000n, 0xffff_ffff_ffff_ffffn]))),
   (random) => encodeFrame(toGuest.COUNT, anyId(random)),
   (random, dir) => encodeFrame(toGuest.HOLDERS, anyId(random), new PayloadWriter().str(`${dir}/file-1`).finish()),
+  (random, dir) => encodeFrame(toGuest.END_HOLDERS, anyId(random), new PayloadWriter().str(`${dir}/file-2`).finish()),
   (random, dir) => {
     const places = [dir, "etc", "tmp", ".", "no/such"].map((path) => ({
       path: Buffer.from(path.replace(/^\//, "")),

@@ -55,6 +55,24 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await ask()).toMatchObject({ holders: [] });
   });
 
+  test("END_HOLDERS kills who has a file open, names them, and nobody else", async () => {
+    await using guest = await NativeGuest.start();
+    const path = join(tmpdir(), `atoll-ended-${process.pid}`);
+    const start = async (script: string): Promise<number> => {
+      const id = guest.spawn(["/bin/bash", "-c", `${script}; echo up; read line; echo read`], { stdin: true });
+      await guest.until(() => guest.stream(id).stdout.includes("up"));
+      return id;
+    };
+    const other = await start("true");
+    const holding = await start(`exec 5>'${path}'; rm '${path}'`);
+    const { pid } = guest.stream(holding);
+    const answer = await guest.ask("END_HOLDERS", new PayloadWriter().str(path).finish());
+    expect(answer).toMatchObject({ type: "heldBy", holders: [{ pid, streamId: holding }] });
+    expect((await guest.finish(holding)).exit).toMatchObject({ signal: "SIGKILL" });
+    guest.sendPosition("STDIN_EOF", other, 0);
+    expect((await guest.finish(other)).exit).toMatchObject({ exitCode: 0 });
+  });
+
   test("NODES tells the pipes and sockets of directories, but not of one that was not changed since", async () => {
     await using guest = await NativeGuest.start();
     const dir = mkdtempSync(join(tmpdir(), "atoll-nodes-"));

@@ -66,6 +66,14 @@ test.for<{
     result: [{ pid: 4, streamId: 2, command: "vi" }],
   },
   {
+    what: "ending holders",
+    ask: (channel, signal) => channel.findHolders("/a", signal, "END_HOLDERS"),
+    name: "END_HOLDERS",
+    payload: [2, 0, 0, 0, 47, 97],
+    answer: (id) => guestFrame.heldBy(id, [{ pid: 4, streamId: 2, command: "vi" }]),
+    result: [{ pid: 4, streamId: 2, command: "vi" }],
+  },
+  {
     what: "finding pipes and sockets",
     ask: (channel, signal) =>
       channel.findNodes(encodeNodes("synced", [{ path: Buffer.from("a"), emptyAtNs: -2n }]), signal),

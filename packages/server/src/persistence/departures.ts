@@ -1,5 +1,5 @@
 import { PhaseClock, type PauseResult } from "@atoll/engine";
-import { SandboxError, type SandboxId } from "@atoll/protocol";
+import { SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import { untilDone } from "../support/until-done.ts";
@@ -25,6 +25,8 @@ interface HandOver {
   id: SandboxId;
   /** It ran until it was asked for. */
   isStopped: boolean;
+  /** Over all tries: what one of them has ended stays so. */
+  ended: EndedProcess[];
 }
 
 const retries = { firstMs: 500, longestMs: 30_000 };
@@ -53,7 +55,7 @@ export class Departures {
         return { ...paused, ...addPhases(paused, stored) };
       } catch (error) {
         this.#storeLater(id);
-        throw notStored(id, paused.checkpoint, error);
+        throw notStored(id, paused, error);
       }
     });
   }
@@ -72,7 +74,7 @@ export class Departures {
     const onFailure = (error: unknown): void => {
       log.warn({ err: error, sandboxId: id, waiter }, "sandbox not handed over");
     };
-    const handover: HandOver = { id, isStopped: false };
+    const handover: HandOver = { id, isStopped: false, ended: [] };
     inBackground("hand-over", id, (signal) =>
       untilDone({ ...retries, signal, onFailure }, async () => {
         await owned.inTurn(id, () => this.#handOver(handover));
@@ -83,14 +85,16 @@ export class Departures {
 
   async #handOver(handover: HandOver): Promise<void> {
     const { owned, copies, roster, tell, log } = this.#options;
-    const { id } = handover;
+    const { id, ended } = handover;
     const handle = owned.get(id);
     if (handle === undefined || (await this.#waiterFor(handle, handover)) === undefined) return;
     const managed = roster.find(id);
     let timed: Timed = { phases: {}, totalMs: 0 };
     if (managed.sandbox.state === "running") {
-      timed = await this.#save(handle, managed, true);
+      const paused = await this.#save(handle, managed, true);
+      handover.ended.push(...paused.ended.map(toldProcess));
       handover.isStopped = true;
+      timed = paused;
     }
     if ((await this.#waiterFor(handle, handover)) === undefined) return;
     const { record } = managed.sandbox;
@@ -103,11 +107,11 @@ export class Departures {
     await this.#giveBack(handle);
     sendNudge(waiter, id);
     const { checkpoint } = handle.metadata;
+    const { phases, totalMs } = timed;
     if (checkpoint !== undefined) {
-      const { phases } = timed;
-      tell({ type: "sandbox.handed_over", sandboxId: id, toServer: waiter, checkpoint: checkpoint.n, phases });
+      tell({ type: "sandbox.handed_over", sandboxId: id, toServer: waiter, checkpoint: checkpoint.n, phases, ended });
     }
-    log.info({ sandboxId: id, waiter, ...timed }, "sandbox handed over");
+    log.info({ sandboxId: id, waiter, phases, totalMs, ended }, "sandbox handed over");
     await copies.drop(id, `server ${waiter.id} asked for it`);
   }
 
@@ -193,6 +197,10 @@ export class Departures {
   }
 }
 
+function toldProcess({ pid, command }: EndedProcess): EndedProcess {
+  return { pid, command };
+}
+
 function addPhases(one: Timed, two: Timed): Timed {
   const phases = { ...one.phases };
   for (const [name, ms] of Object.entries(two.phases)) phases[name] = (phases[name] ?? 0) + ms;
@@ -203,14 +211,14 @@ function isStored({ metadata }: SandboxHandle, n: number): boolean {
   return metadata.state !== "running" && metadata.checkpoint?.n === n;
 }
 
-function notStored(id: SandboxId, checkpoint: number, cause: unknown): SandboxError {
+function notStored(id: SandboxId, { checkpoint, ended }: PauseResult, cause: unknown): SandboxError {
   const because = cause instanceof Error ? cause.message : String(cause);
   return new SandboxError(
     "storage_failed",
     `Cannot store sandbox ${id}: it is paused here, as checkpoint ${checkpoint}, and not yet stored: ${because}`,
     {
       suggestion: "Nothing is lost: this server keeps it, goes on trying, and can resume it.",
-      details: { sandboxId: id, checkpoint },
+      details: { sandboxId: id, checkpoint, ended: ended.map(toldProcess) },
       cause,
     },
   );
