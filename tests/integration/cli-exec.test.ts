@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runAtoll, RunningAtoll } from "../support/atoll-command.ts";
+import { holdBack } from "../support/held-back.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 let server: TestServer;
@@ -99,6 +100,19 @@ describe("exec", () => {
     await expect.poll(() => running.stdout.toString()).toBe("ready\n");
     running.child.kill("SIGINT");
     expect(await running.ended).toEqual({ exitCode: 9, stdout: "ready\ncaught\n", stderr: "" });
+  });
+
+  test("that is interrupted while the command starts leaves none behind", async () => {
+    await using proxy = await holdBack(server.url, "POST", `/sandboxes/${id}/commands`);
+    const words = ["exec", "--name", "late", id, "--", "sleep", "1000"];
+    await using running = new RunningAtoll({ ...server, url: proxy.url }, words);
+    await proxy.arrived;
+    running.child.kill("SIGINT");
+    await expect.poll(() => running.stderr).toContain("Interrupted: what was being started is ended");
+    proxy.release();
+    expect(await running.ended).toMatchObject({ exitCode: 130, stdout: "" });
+    const commands = async () => JSON.parse((await runAtoll(server, ["ps", "--all", "--json", id])).stdout).commands;
+    await expect.poll(commands).toContainEqual(expect.objectContaining({ name: "late", signal: "SIGKILL" }));
   });
 
   test("ends together with the command when nobody reads its output any more", async () => {

@@ -1,6 +1,7 @@
 import type { RunCommandInput, SandboxId } from "@atoll/protocol";
 import { CommandHandle, type Wire } from "./commands/command-handle.ts";
 import { Commands } from "./commands/commands.ts";
+import { startCommand } from "./commands/start-command.ts";
 
 type Given = Pick<RunCommandInput, "name" | "cwd" | "env" | "user" | "timeoutMs" | "keepAlive" | "tags" | "logBytes">;
 
@@ -40,18 +41,14 @@ export class Ptys {
    */
   async create(options: PtyOptions = {}): Promise<CommandHandle> {
     const { rows = 24, cols = 80, argv = ["bash", "-l"], onData, signal, env, ...given } = options;
-    const { command } = await this.#wire.http.call("runCommand", {
-      params: { id: this.#sandboxId },
-      body: {
-        ...given,
-        argv: [...argv],
-        env: { TERM: "xterm-256color", ...env },
-        pty: { rows, cols },
-        stdin: true,
-        background: true,
-      },
-      signal,
-    });
+    const body = {
+      ...given,
+      argv: [...argv],
+      env: { TERM: "xterm-256color", ...env },
+      pty: { rows, cols },
+      stdin: true,
+    };
+    const command = await startCommand(this.#wire.http, this.#sandboxId, body, signal);
     const handle = new CommandHandle(this.#wire, command, 0);
     if (onData !== undefined) show(handle, onData).catch(() => undefined);
     return handle;

@@ -16,6 +16,7 @@ import {
 import { clientFor, splitConnection, type Atoll, type ListOptions } from "./client.ts";
 import { Commands } from "./commands/commands.ts";
 import { Files } from "./files/files.ts";
+import { madeOrUndone } from "./http/made-or-undone.ts";
 import { Ptys } from "./pty.ts";
 import {
   unhurried,
@@ -65,7 +66,8 @@ export class Sandbox {
     const client = clientFor(connection);
     const body = { ...given, ...(env === undefined && envs === undefined ? {} : { env: { ...envs, ...env } }) };
     const patience = body.snapshot === undefined ? {} : unhurried;
-    const { sandbox, token } = await client.http.call("createSandbox", { body, signal, ...patience });
+    const make = () => client.http.call("createSandbox", { body, ...patience });
+    const { sandbox, token } = await madeOrUndone(make, (made) => Sandbox.kill(made.sandbox.id, { client }), signal);
     return new Sandbox(client, sandbox.id, token);
   }
 
@@ -187,9 +189,12 @@ export class Sandbox {
     options: SignalOption & { count?: number | undefined; force?: boolean | undefined } = {},
   ): Promise<Sandbox[]> {
     const { count = 1, force = false, signal } = options;
-    const call = { params: { id: this.id }, body: { count, force }, signal, ...unhurried };
-    const { sandboxes } = await this.#client.http.call("forkSandbox", call);
-    return sandboxes.map(({ sandbox, token }) => new Sandbox(this.#client, sandbox.id, token));
+    const call = { params: { id: this.id }, body: { count, force }, ...unhurried };
+    const fork = async () => {
+      const { sandboxes } = await this.#client.http.call("forkSandbox", call);
+      return sandboxes.map(({ sandbox, token }) => new Sandbox(this.#client, sandbox.id, token));
+    };
+    return madeOrUndone(fork, (copies) => Promise.allSettled(copies.map((copy) => copy.kill())), signal);
   }
 
   /**
@@ -280,18 +285,11 @@ export class Sandbox {
    * console.log(url.startsWith("http")); // true
    */
   async getUrl(port: number, options: SignalOption & { public?: boolean | undefined } = {}): Promise<PortInfo> {
-    const params = { id: this.id, port };
-    const { signal } = options;
-    const answer =
-      options.public === undefined
-        ? await this.#client.http.call("getPort", { params, signal })
-        : await this.#client.http.call("setPort", {
-            params,
-            body: { isPublic: options.public },
-            isRepeatable: true,
-            signal,
-          });
-    return this.#absolute(answer);
+    const { public: isPublic, signal } = options;
+    const call = { params: { id: this.id, port }, signal };
+    if (isPublic === undefined) return this.#absolute(await this.#client.http.call("getPort", call));
+    const change = { ...call, body: { isPublic }, isRepeatable: true } as const;
+    return this.#absolute(await this.#client.http.call("setPort", change));
   }
 
   /**

@@ -7,6 +7,7 @@ import { UsageError } from "../input/usage-error.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { attachTo } from "../session/attach-to.ts";
 import { finish } from "../session/finish.ts";
+import { starting } from "../session/starting.ts";
 import { terminalSize } from "../terminal/raw-terminal.ts";
 import { verb } from "./verb.ts";
 
@@ -54,7 +55,7 @@ export function execCommand(cli: Cli): Command {
         );
       }
       const sandbox = await findSandbox(cli, id);
-      const handle = await start(cli, sandbox, words, options);
+      const handle = await starting(cli, start(cli, sandbox, words, options));
       if (options.detach === true) {
         if (cli.isJson) await cli.printJson(handle.command);
         else await cli.print(handle.id);

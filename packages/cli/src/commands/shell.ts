@@ -5,6 +5,7 @@ import { UsageError } from "../input/usage-error.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { attachTo } from "../session/attach-to.ts";
 import { finish } from "../session/finish.ts";
+import { starting } from "../session/starting.ts";
 import { terminalSize } from "../terminal/raw-terminal.ts";
 import { verb } from "./verb.ts";
 
@@ -36,7 +37,7 @@ export function shellCommand(cli: Cli): Command {
       }
       const sandbox = await findSandbox(cli, id);
       const { term } = cli.environment;
-      const handle = await sandbox.pty.create({
+      const start = sandbox.pty.create({
         ...terminalSize(cli.stdout, cli.stderr),
         argv: loginShell,
         env: { ...(term === undefined ? {} : { TERM: term }), ...options.env },
@@ -44,6 +45,7 @@ export function shellCommand(cli: Cli): Command {
         ...(options.user === undefined ? {} : { user: options.user }),
         signal: cli.signal,
       });
+      const handle = await starting(cli, start);
       await finish(cli, handle, await attachTo(cli, handle, { hasStdin: true }));
     });
 }

@@ -1,6 +1,7 @@
 import type { CommandId, CommandInfo, SignalName } from "@atoll/protocol";
 import { CommandExitError } from "../errors.ts";
 import type { Http } from "../http/http.ts";
+import { untilAborted } from "../http/until-aborted.ts";
 import type { Socket } from "../socket/socket.ts";
 import { CollectedOutput } from "./collected-output.ts";
 import { CommandChannel } from "./command-channel.ts";
@@ -245,26 +246,4 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
 /** Hands text to the callback of its stream. */
 export async function tell(options: FollowOptions, type: "stdout" | "stderr", text: string): Promise<void> {
   if (text !== "") await (type === "stdout" ? options.onStdout : options.onStderr)?.(text);
-}
-
-/** Stops waiting at an abort; what is waited for goes on. */
-async function untilAborted<Value>(work: Promise<Value>, signal: AbortSignal | undefined): Promise<Value> {
-  if (signal === undefined) return work;
-  signal.throwIfAborted();
-  const { promise, reject } = withReject();
-  const onAbort = () => reject(signal.reason as Error);
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([work, promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
-}
-
-function withReject(): { promise: Promise<never>; reject: (error: Error) => void } {
-  let reject: (error: Error) => void = () => undefined;
-  const promise = new Promise<never>((_, onReject) => {
-    reject = onReject;
-  });
-  return { promise, reject };
 }

@@ -6,6 +6,7 @@ import { CommandHandle, type FollowOptions, type Wire } from "./command-handle.t
 import type { CommandResult } from "./command-result.ts";
 import { feed } from "./feed.ts";
 import { ForegroundRun } from "./foreground.ts";
+import { startCommand } from "./start-command.ts";
 
 type Given = Pick<RunCommandInput, "name" | "cwd" | "env" | "user" | "timeoutMs" | "keepAlive" | "tags" | "logBytes">;
 
@@ -18,7 +19,7 @@ export interface RunOptions extends Given, FollowOptions {
   background?: boolean | undefined;
   /** Throw `CommandExitError` unless it exits with 0. */
   check?: boolean | undefined;
-  /** Ends the call. A command in the foreground is killed; one in the background that has started goes on. */
+  /** Ends the call. The command is killed, but for one in the background whose handle is there: that goes on. */
   signal?: AbortSignal | undefined;
 }
 
@@ -152,11 +153,7 @@ export class Commands {
   }
 
   async #start(body: RunCommandInput, options: RunOptions): Promise<CommandHandle> {
-    const { command } = await this.#wire.http.call("runCommand", {
-      params: { id: this.#sandboxId },
-      body: { ...body, background: true },
-      signal: options.signal,
-    });
+    const command = await startCommand(this.#wire.http, this.#sandboxId, body, options.signal);
     const handle = new CommandHandle(this.#wire, command, 0, options);
     if (options.stdin !== undefined && typeof options.stdin !== "boolean") {
       // Who waits for the command sees what came of its input.

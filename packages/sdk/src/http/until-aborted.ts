@@ -1,0 +1,17 @@
+/** Stops waiting at an abort; what is waited for goes on. */
+export async function untilAborted<Value>(work: Promise<Value>, signal: AbortSignal | undefined): Promise<Value> {
+  // Whoever has left is not told, and an error that nobody is told ends the program.
+  work.catch(() => undefined);
+  if (signal === undefined) return work;
+  signal.throwIfAborted();
+  let onAbort: () => void = () => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason as Error);
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}

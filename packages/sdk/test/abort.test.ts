@@ -1,0 +1,100 @@
+import { Atoll, Sandbox } from "@atoll/sdk";
+import { MockServer } from "@atoll/sdk/mock";
+import { expect, test } from "vitest";
+
+const reason = new Error("changed my mind");
+
+async function idsOf(client: Atoll): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const { id } of client.sandboxes()) ids.push(id);
+  return ids;
+}
+
+/** The mock, whose answers to requests for this path are kept back until `release`, as those of a slow server are. */
+function withSlowAnswers(path: RegExp): { mock: MockServer; client: Atoll; asked: Promise<void>; release: () => void } {
+  const mock = new MockServer();
+  mock.onCommand("cat", async ({ stdin }) => {
+    for await (const _ of stdin);
+  });
+  mock.onCommand("sleep 60", () => new Promise(() => undefined));
+  let ask = (): void => undefined;
+  let release = (): void => undefined;
+  const asked = new Promise<void>((resolve) => {
+    ask = resolve;
+  });
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const client = new Atoll({
+    ...mock.connection,
+    fetch: async (input, init) => {
+      const request = new Request(input, init);
+      const answer = await mock.connection.fetch(request);
+      if (request.method === "POST" && path.test(new URL(request.url).pathname)) {
+        ask();
+        await released;
+        request.signal.throwIfAborted();
+      }
+      return answer;
+    },
+  });
+  return { mock, client, asked, release };
+}
+
+test.for([
+  ["a run with input", (sandbox: Sandbox, signal: AbortSignal) => sandbox.commands.run("cat", { stdin: "x", signal })],
+  [
+    "a start in the background",
+    (sandbox: Sandbox, signal: AbortSignal) => sandbox.commands.run("sleep 60", { background: true, signal }),
+  ],
+  ["a terminal", (sandbox: Sandbox, signal: AbortSignal) => sandbox.pty.create({ argv: ["cat"], signal })],
+] as const)("%s that is aborted before its answer is here leaves no command behind", async ([, start]) => {
+  const { client, asked, release } = withSlowAnswers(/\/commands$/);
+  const sandbox = await Sandbox.create({ client });
+  const stop = new AbortController();
+  const started = start(sandbox, stop.signal);
+  started.catch(() => undefined);
+  await asked;
+  expect(await sandbox.commands.list()).toMatchObject([{ state: "running" }]);
+  stop.abort(reason);
+  // The caller does not wait for the answer.
+  await expect(started).rejects.toBe(reason);
+  release();
+  await expect.poll(() => sandbox.commands.list()).toMatchObject([{ state: "exited", signal: "SIGKILL" }]);
+  client.close();
+});
+
+test("a command in the background whose handle is there goes on after an abort", async () => {
+  const { client, release } = withSlowAnswers(/\/commands$/);
+  release();
+  const sandbox = await Sandbox.create({ client });
+  const stop = new AbortController();
+  const handle = await sandbox.commands.run("cat", { background: true, stdin: true, signal: stop.signal });
+  stop.abort(reason);
+  await handle.closeStdin();
+  expect(await handle.wait()).toMatchObject({ exitCode: 0, signal: null });
+  client.close();
+});
+
+test("a sandbox and copies that are made for who has left are removed", async () => {
+  const slowCreate = withSlowAnswers(/\/sandboxes$/);
+  const stop = new AbortController();
+  const created = Sandbox.create({ client: slowCreate.client, signal: stop.signal });
+  created.catch(() => undefined);
+  await slowCreate.asked;
+  stop.abort(reason);
+  await expect(created).rejects.toBe(reason);
+  slowCreate.release();
+  await expect.poll(() => idsOf(slowCreate.client)).toEqual([]);
+
+  const slowFork = withSlowAnswers(/\/fork$/);
+  const sandbox = await Sandbox.create({ client: slowFork.client });
+  const leave = new AbortController();
+  const forked = sandbox.fork({ count: 2, signal: leave.signal });
+  forked.catch(() => undefined);
+  await slowFork.asked;
+  leave.abort(reason);
+  await expect(forked).rejects.toBe(reason);
+  slowFork.release();
+  await expect.poll(() => idsOf(slowFork.client)).toEqual([sandbox.id]);
+});
