@@ -90,8 +90,13 @@ export const ServerMessage = z.discriminatedUnion("type", [
   }),
   /** The log no longer has these bytes; output goes on behind them. */
   z.strictObject({ type: z.literal("dropped"), channel, at: z.int(), bytes: z.int() }),
-  /** Input below this is on its way to the process for good: the client may forget it. Without a writer it is told of input of other clients too, which the next goes behind. */
-  z.strictObject({ type: z.literal("stdin_accepted"), channel, offset: z.int() }),
+  /** Input below this is on its way to the process for good: the client may forget it. Without a writer it is told of input of other clients too, which the next goes behind. `isEnd` answers `stdin_end`. */
+  z.strictObject({
+    type: z.literal("stdin_accepted"),
+    channel,
+    offset: z.int(),
+    isEnd: z.literal(true).optional(),
+  }),
   z.strictObject({ type: z.literal("ended"), channel, command: CommandInfo }),
   z.strictObject({ type: z.literal("watching"), channel, watch: z.string() }),
   z.strictObject({ type: z.literal("changed"), channel, event: WatchMessage }),

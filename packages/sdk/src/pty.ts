@@ -12,6 +12,7 @@ export interface PtyOptions extends Given {
   argv?: readonly string[] | undefined;
   /** What the terminal shows, as bytes. */
   onData?: ((data: Uint8Array) => void | Promise<void>) | undefined;
+  /** Ends the call, and the calls of `onData`. The terminal is ended too if its handle is not there yet, else it goes on. */
   signal?: AbortSignal | undefined;
 }
 
@@ -50,7 +51,7 @@ export class Ptys {
     };
     const command = await startCommand(this.#wire.http, this.#sandboxId, body, signal);
     const handle = new CommandHandle(this.#wire, command, 0);
-    if (onData !== undefined) show(handle, onData).catch(() => undefined);
+    if (onData !== undefined) show(handle, onData, signal).catch(() => undefined);
     return handle;
   }
 
@@ -93,6 +94,12 @@ export class Ptys {
   }
 }
 
-async function show(handle: CommandHandle, onData: NonNullable<PtyOptions["onData"]>): Promise<void> {
-  for await (const event of handle) if (event.type === "stdout" || event.type === "stderr") await onData(event.data);
+async function show(
+  handle: CommandHandle,
+  onData: NonNullable<PtyOptions["onData"]>,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  for await (const event of handle.events({ signal })) {
+    if (event.type === "stdout" || event.type === "stderr") await onData(event.data);
+  }
 }

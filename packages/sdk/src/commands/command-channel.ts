@@ -47,10 +47,16 @@ export class CommandChannel implements Channel {
     return event;
   }
 
-  close(): void {
+  /** Bytes of the common order that have come. */
+  get at(): number {
+    return this.#cursor.at;
+  }
+
+  /** Whoever still reads gets the error, or the end. */
+  close(error?: SandboxError): void {
     this.#link.close();
     this.#stdin?.detach(this.#link);
-    this.#queue.end();
+    this.#queue.end(error);
   }
 
   subscribe(): ChannelRequest {
@@ -61,7 +67,7 @@ export class CommandChannel implements Channel {
 
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void {
     if (message.type === "following") this.#stdin?.attach(this.#link, message.writerBytes ?? 0);
-    else if (message.type === "stdin_accepted") this.#stdin?.accepted(message.offset);
+    else if (message.type === "stdin_accepted") this.#stdin?.accepted(message.offset, message.isEnd);
     else if (message.type === "dropped") this.#push(() => this.#cursor.takeDropped(message.at, message.bytes));
     else if (message.type === "ended") {
       this.#stdin?.ended();

@@ -1,4 +1,4 @@
-import type { CommandId, CommandInfo, SignalName } from "@atoll/protocol";
+import { SandboxError, type CommandId, type CommandInfo, type SignalName } from "@atoll/protocol";
 import { CommandExitError } from "../errors.ts";
 import type { Http } from "../http/http.ts";
 import { untilAborted } from "../http/until-aborted.ts";
@@ -28,6 +28,14 @@ export interface WaitOptions {
   check?: boolean | undefined;
 }
 
+/** One reading of the output for a result, shared by all who want it. It ends when the last of them has left. */
+interface Collection {
+  result: Promise<CommandResult>;
+  isSettled: boolean;
+  holders: number;
+  stop: AbortController;
+}
+
 /** The parts of a client that a handle needs. */
 export interface Wire {
   http: Http;
@@ -36,7 +44,7 @@ export interface Wire {
 
 /**
  * A command that runs, or ran, in a sandbox. It lives on the server: dropping the handle, the connection or this program does
- * not end it, and `commands.connect` gives a new handle.
+ * not end it, and `commands.connect` gives a new handle. A program does not end while it follows one.
  *
  * @example
  * const command = await sandbox.commands.run("for i in 1 2 3; do printf $i; done", { background: true });
@@ -49,22 +57,32 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   readonly #wire: Wire;
   readonly #from: number;
   readonly #maxOutputBytes: number;
-  readonly #stdin = new StdinSender();
+  readonly #stdin: StdinSender;
   #info: CommandInfo;
-  #pump: Promise<CommandResult> | undefined;
+  #collection: Collection | undefined;
   readonly #channels = new Set<CommandChannel>();
+  /** Carries input where nobody reads the output, and so lets the output pass. */
+  #drain: CommandChannel | undefined;
+  #drainedTo: number;
+  #closed: SandboxError | undefined;
 
-  constructor(wire: Wire, command: CommandInfo, from: number, options: FollowOptions = {}) {
+  /** `signal` ends the calls of the callbacks. */
+  constructor(
+    wire: Wire,
+    command: CommandInfo,
+    from: number,
+    options: FollowOptions & { signal?: AbortSignal | undefined } = {},
+  ) {
     this.id = command.id;
     this.#wire = wire;
     this.#info = command;
     this.#from = from;
+    this.#drainedTo = command.stdoutBytes + command.stderrBytes;
     this.#maxOutputBytes = options.maxOutputBytes ?? defaultMaxOutputBytes;
-    if ([options.onStdout, options.onStderr, options.onOutput].some((callback) => callback !== undefined)) {
-      this.#pump = this.#collect(options);
-      // Whoever waits gets the error; nobody has to wait.
-      this.#pump.catch(() => undefined);
-    }
+    this.#stdin = new StdinSender(() => this.#serveStdin());
+    const { onStdout, onStderr, onOutput, signal } = options;
+    const isFollowed = [onStdout, onStderr, onOutput].some((callback) => callback !== undefined);
+    if (isFollowed && signal?.aborted !== true) this.#hold(this.#collect(options, signal), signal);
   }
 
   /** What was known when this handle last heard of the command. */
@@ -115,8 +133,15 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
    * console.log(result.exitCode, result.stdout.trim()); // 3 done
    */
   async wait(options: WaitOptions = {}): Promise<CommandResult> {
-    this.#pump ??= this.#collect({});
-    const result = await untilAborted(this.#pump, options.signal);
+    options.signal?.throwIfAborted();
+    const collection = this.#collection ?? this.#collect({});
+    const leave = this.#hold(collection, options.signal);
+    let result: CommandResult;
+    try {
+      result = await untilAborted(collection.result, options.signal);
+    } finally {
+      leave();
+    }
     if (options.check === true && result.exitCode !== 0) throw new CommandExitError(result);
     return result;
   }
@@ -191,51 +216,112 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     });
   }
 
+  /**
+   * Lets go of the command, which goes on. Whoever still reads, waits or writes through this handle gets an error.
+   *
+   * @example
+   * const server = await sandbox.commands.run("sleep 60", { background: true, onStdout: console.log });
+   * server.close();
+   * console.log((await sandbox.commands.get(server.id)).state); // running
+   */
+  close(): void {
+    this.#closed ??= new SandboxError("invalid_state", `Cannot follow the command ${this.id}: this handle was closed`, {
+      suggestion: "Get a new one from commands.connect",
+    });
+    this.#stdin.fail(this.#closed);
+    for (const channel of this.#channels) this.#close(channel, this.#closed);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.close();
+  }
+
   #open(from: number | OutputCursor): CommandChannel {
+    if (this.#closed !== undefined) throw this.#closed;
     const channel = new CommandChannel(this.#wire.socket, this.#info, from, this.#stdin);
     this.#channels.add(channel);
     return channel;
   }
 
-  #close(channel: CommandChannel): void {
+  #close(channel: CommandChannel, error?: SandboxError): void {
     this.#channels.delete(channel);
-    channel.close();
+    channel.close(error);
     this.#serveStdin();
   }
 
-  /** Where nobody reads the output, input has a channel of its own that lets the output pass. */
+  /** Input that waits has a channel; one that is there for input alone goes with the wait, so that the program can end. */
   #serveStdin(): void {
-    if (this.#channels.size > 0 || !this.#stdin.isPending) return;
-    void this.#drain(this.#open(this.#info.stdoutBytes + this.#info.stderrBytes));
+    const drain = this.#drain;
+    if (!this.#stdin.isPending && drain !== undefined) {
+      this.#drain = undefined;
+      this.#drainedTo = drain.at;
+      this.#close(drain);
+    } else if (this.#stdin.isPending && this.#channels.size === 0) {
+      this.#drain = this.#open(this.#drainedTo);
+      void this.#drainOutput(this.#drain);
+    }
   }
 
-  async #drain(channel: CommandChannel): Promise<void> {
+  async #drainOutput(channel: CommandChannel): Promise<void> {
     try {
       while ((await channel.next()) !== undefined);
     } catch {
       // The writers are told by the sender.
     } finally {
+      if (this.#drain === channel) this.#drain = undefined;
       this.#close(channel);
     }
   }
 
-  async #collect(options: FollowOptions): Promise<CommandResult> {
+  /** Until the function that this returns is called, or the signal aborts. */
+  #hold(collection: Collection, signal: AbortSignal | undefined): () => void {
+    collection.holders += 1;
+    let isHeld = true;
+    const leave = () => {
+      signal?.removeEventListener("abort", leave);
+      if (!isHeld) return;
+      isHeld = false;
+      collection.holders -= 1;
+      if (collection.holders > 0 || collection.isSettled) return;
+      collection.stop.abort();
+      if (this.#collection === collection) this.#collection = undefined;
+    };
+    signal?.addEventListener("abort", leave, { once: true });
+    // Whoever waits gets the error; nobody has to wait.
+    collection.result.then(leave, leave);
+    return leave;
+  }
+
+  #collect(options: FollowOptions, signal?: AbortSignal): Collection {
+    const stop = new AbortController();
+    const result = this.#read(options, stop.signal, signal);
+    const collection: Collection = { result, isSettled: false, holders: 0, stop };
+    const settle = () => {
+      collection.isSettled = true;
+    };
+    result.then(settle, settle);
+    this.#collection = collection;
+    return collection;
+  }
+
+  async #read(options: FollowOptions, stop: AbortSignal, followed?: AbortSignal): Promise<CommandResult> {
     const output = new CollectedOutput(this.#maxOutputBytes);
     const cursor = new OutputCursor(this.#from);
     const channel = this.#open(cursor);
+    const callbacks = (): FollowOptions => (followed?.aborted === true ? {} : options);
     try {
       for (;;) {
-        const event = await channel.next();
+        const event = await channel.next(stop);
         if (event === undefined) throw new Error("a command's events end with its end");
         output.add(event);
         if (event.type === "ended") {
-          await tell(options, "stdout", cursor.flush("stdout"));
-          await tell(options, "stderr", cursor.flush("stderr"));
+          await tell(callbacks(), "stdout", cursor.flush("stdout"));
+          await tell(callbacks(), "stderr", cursor.flush("stderr"));
           this.#info = event.command;
           return commandResult(event.command, output);
         }
-        await options.onOutput?.(event);
-        if (event.type !== "dropped") await tell(options, event.type, event.text);
+        await callbacks().onOutput?.(event);
+        if (event.type !== "dropped") await tell(callbacks(), event.type, event.text);
       }
     } finally {
       this.#close(channel);

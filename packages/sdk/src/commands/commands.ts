@@ -19,7 +19,10 @@ export interface RunOptions extends Given, FollowOptions {
   background?: boolean | undefined;
   /** Throw `CommandExitError` unless it exits with 0. */
   check?: boolean | undefined;
-  /** Ends the call. The command is killed, but for one in the background whose handle is there: that goes on. */
+  /**
+   * Ends the call and those of the callbacks. The command is killed, but for one in the background whose handle is there: that
+   * goes on.
+   */
   signal?: AbortSignal | undefined;
 }
 
@@ -85,7 +88,7 @@ export class Commands {
 
   /**
    * A handle on a command that somebody started, now or days ago. Its output is replayed from byte `from` of the common
-   * order and then followed.
+   * order and then followed; the signal ends that too.
    *
    * @example
    * const { id } = await sandbox.commands.run("printf 0123456789");
@@ -96,8 +99,8 @@ export class Commands {
     commandId: string,
     options: FollowOptions & SignalOption & { from?: number } = {},
   ): Promise<CommandHandle> {
-    const { from = 0, signal, ...follow } = options;
-    return new CommandHandle(this.#wire, await this.get(commandId, { signal }), from, follow);
+    const { from = 0, signal } = options;
+    return new CommandHandle(this.#wire, await this.get(commandId, { signal }), from, options);
   }
 
   /**

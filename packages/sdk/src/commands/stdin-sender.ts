@@ -31,8 +31,14 @@ export class StdinSender {
   #waiters: Waiter[] = [];
   #endsAt: number | undefined;
   #isEndSent = false;
-  #isOver = false;
+  #isEndAccepted = false;
   #failure: SandboxError | undefined;
+  readonly #onChange: () => void;
+
+  /** `onChange` is called after `isPending` may have changed by what the server said. */
+  constructor(onChange: () => void) {
+    this.#onChange = onChange;
+  }
 
   /** Resolves when the server has it for good. */
   async write(bytes: Uint8Array): Promise<void> {
@@ -54,7 +60,9 @@ export class StdinSender {
 
   /** Something waits for a channel or for the server. */
   get isPending(): boolean {
-    return this.#failure === undefined && (this.#waiters.length > 0 || (this.#endsAt !== undefined && !this.#isOver));
+    return (
+      this.#failure === undefined && (this.#waiters.length > 0 || (this.#endsAt !== undefined && !this.#isEndAccepted))
+    );
   }
 
   /** A channel stands, and the server has input of this sender up to `acceptedOffset`. */
@@ -86,7 +94,8 @@ export class StdinSender {
     this.#pump();
   }
 
-  accepted(offset: number): void {
+  /** `isEnd`: the end of the input too. */
+  accepted(offset: number, isEnd = false): void {
     if (offset > this.#end) {
       this.fail(
         new SandboxError("internal", `Cannot go on: the server has input up to ${offset}, and ${this.#end} were sent`),
@@ -99,12 +108,14 @@ export class StdinSender {
       waiter.resolve();
       return false;
     });
+    if (isEnd) this.#isEndAccepted = true;
     this.#pump();
+    // The link is not left in the middle of what called here.
+    queueMicrotask(this.#onChange);
   }
 
   /** The command is over: what it has not taken, nobody will. */
   ended(): void {
-    this.#isOver = true;
     this.#links.clear();
     this.#link = undefined;
     this.fail(
@@ -118,6 +129,7 @@ export class StdinSender {
     this.#failure ??= error;
     this.#pieces = [];
     for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#failure);
+    queueMicrotask(this.#onChange);
   }
 
   #assertOpen(): void {

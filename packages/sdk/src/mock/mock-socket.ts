@@ -76,11 +76,15 @@ export class MockSocket implements WebSocketLike {
     this.#input(frame.channel, (command, writer) => command.writeStdin(frame.bytes, frame.offset, writer));
   }
 
-  #input(channel: number, act: (command: MockCommand, writer: string | undefined) => number): void {
+  #input(
+    channel: number,
+    act: (command: MockCommand, writer: string | undefined) => number,
+    what: { isEnd?: true } = {},
+  ): void {
     const { command, writer } = this.#channels.get(channel) ?? {};
     if (command === undefined) return;
     try {
-      this.#say({ type: "stdin_accepted", channel, offset: act(command, writer) });
+      this.#say({ type: "stdin_accepted", channel, offset: act(command, writer), ...what });
     } catch (error) {
       this.#fail(channel, error);
     }
@@ -116,7 +120,7 @@ export class MockSocket implements WebSocketLike {
         return this.#acked.ring();
       }
       case "stdin_end":
-        return this.#input(message.channel, (command, writer) => command.closeStdin(writer));
+        return this.#input(message.channel, (command, writer) => command.closeStdin(writer), { isEnd: true });
       case "signal":
         return this.#channels.get(message.channel)?.command?.kill(message.signal);
       case "resize":

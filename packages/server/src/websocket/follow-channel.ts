@@ -38,7 +38,9 @@ export class FollowChannel implements Channel {
         this.#window.acknowledge(message.at);
         return;
       case "stdin_end":
-        this.#inOrder(0, (options) => this.#command.closeStdin({ ...options, offset: message.offset }));
+        this.#inOrder(0, (options) => this.#command.closeStdin({ ...options, offset: message.offset }), {
+          isEnd: true,
+        });
         return;
       case "signal":
         this.#control(() => this.#command.signal(message.signal));
@@ -62,14 +64,14 @@ export class FollowChannel implements Channel {
     this.#inOrder(bytes.byteLength, (options) => this.#command.writeStdin(bytes, { ...options, offset }));
   }
 
-  #inOrder(bytes: number, write: (options: InputOptions) => Promise<number>): void {
+  #inOrder(bytes: number, write: (options: InputOptions) => Promise<number>, what: { isEnd?: true } = {}): void {
     this.#waitingBytes += bytes;
     this.#input = this.#input.then(async () => {
       try {
         this.link.signal.throwIfAborted();
         await this.#prepareControl();
         const offset = await write({ writer: this.#writer, signal: this.link.signal });
-        this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset });
+        this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset, ...what });
       } catch (error) {
         this.link.fail(error);
       } finally {
