@@ -31,11 +31,17 @@ export async function exchange(url: string, { method, headers, body, signal }: H
     const source = body instanceof Blob ? body.stream() : body;
     if (source instanceof ReadableStream) {
       const pieces = Readable.fromWeb(source).on("error", fail);
+      // A source may take its time for its first piece, and the server may have something to say before.
+      request.flushHeaders();
       // A server that has heard enough answers and hangs up; what counts is its answer, or that there is none.
       pipeline(pieces, request).catch(fail);
     } else {
       request.end(source instanceof ArrayBuffer ? new Uint8Array(source) : source);
     }
+  });
+  message.once("end", () => {
+    // Who has answered in full reads no more of the question: the rest of it would be sent for nothing.
+    if (!request.writableFinished) request.destroy();
   });
   return {
     status: message.statusCode ?? 0,
