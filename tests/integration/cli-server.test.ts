@@ -1,5 +1,7 @@
-import { rm } from "node:fs/promises";
-import { join } from "node:path";
+import { randomBytes } from "node:crypto";
+import { rm, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { runAtoll, RunningAtoll, type CommandOutcome } from "../support/atoll-command.ts";
@@ -117,6 +119,76 @@ describe("run", () => {
     await using running = new RunningAtoll(server, ["run", "--", "sh", "-c", String.raw`printf 'a\377\376b'`]);
     await running.ended;
     expect(running.stdout).toEqual(Buffer.from([0x61, 0xff, 0xfe, 0x62]));
+  });
+
+  test("takes files and input of any bytes, and puts each file under its own name", async () => {
+    const directory = await makeDataDir();
+    const bytes = randomBytes(100_000);
+    const input = randomBytes(100_000);
+    await writeFile(join(directory, "data.bin"), bytes);
+    const file = ["--file", join(directory, "data.bin")];
+    await using running = new RunningAtoll(server, ["run", "-i", ...file, "--", "sh", "-c", "cat data.bin -"]);
+    running.child.stdin.end(input);
+    expect((await running.ended).exitCode).toBe(0);
+    expect(running.stdout.equals(Buffer.concat([bytes, input]))).toBe(true);
+
+    await writeFile(join(directory, "other"), "");
+    const again = join(directory, "..", basename(directory), "data.bin");
+    const twice = await atoll("run", ...file, "--file", again, "--", "true");
+    expect(twice).toMatchObject({ exitCode: 125, stderr: expect.stringContaining("Cannot put two files data.bin") });
+    const missing = await atoll("run", "--file", join(directory, "none"), "--", "true");
+    expect(missing.stderr).toMatch(/^error: Cannot read .*none: ENOENT.*\n$/);
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  test("stops reading what is too much", async () => {
+    for (const words of [
+      ["-i", "--", "cat"],
+      ["-l", "bash", "-"],
+    ]) {
+      await using running = new RunningAtoll(server, ["run", ...words]);
+      const zeros = Readable.from(endlessZeros()).on("error", () => undefined);
+      zeros.pipe(running.child.stdin);
+      expect(await running.ended).toMatchObject({
+        exitCode: 125,
+        stderr: expect.stringContaining("Cannot take stdin"),
+      });
+      zeros.destroy();
+    }
+    const endless = await atoll("run", "--file", "/dev/zero", "--", "true");
+    expect(endless).toMatchObject({ exitCode: 125, stderr: expect.stringContaining("it is more than 16 MiB") });
+  });
+});
+
+function* endlessZeros(): Generator<Buffer> {
+  for (;;) yield Buffer.alloc(1024 * 1024);
+}
+
+describe("an open stdin that says nothing more", () => {
+  test.for([
+    ["run -", ["run", "-l", "bash", "-"]],
+    ["run -i", ["run", "-i", "--", "cat"]],
+    ["config set", ["config", "set", "key", "-"]],
+    ["cp -", ["cp", "-", "ID:/tmp/never"]],
+    ["template import -", ["template", "import", "never", "-"]],
+  ] as const)("does not keep %s from ending at Ctrl-C", async ([, words]) => {
+    const id = (await atoll("create", "--driver", "local")).stdout.trim();
+    await using running = new RunningAtoll(
+      server,
+      words.map((word) => word.replace("ID", id)),
+    );
+    // More than fits between the two: it is being read.
+    await new Promise((resolve) => {
+      running.child.stdin.write(Buffer.alloc(900_000, "x"), resolve);
+    });
+    running.child.kill("SIGINT");
+    expect((await running.ended).exitCode).toBe(130);
+    expect(await atoll("exec", id, "--", "cat", "/tmp/never")).toMatchObject({ exitCode: 1, stdout: "" });
+  });
+
+  test("does not keep cp from telling an error", async () => {
+    await using running = new RunningAtoll(server, ["cp", "-", "00000000000000000000:/tmp/never"]);
+    expect(await running.ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("Cannot find") });
   });
 });
 

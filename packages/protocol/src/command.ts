@@ -124,6 +124,19 @@ export const InputWriter = z
 export const StdinAccepted = z.strictObject({ stdinBytes: z.int(), writerBytes: z.int().optional() });
 export type StdinAccepted = z.infer<typeof StdinAccepted>;
 
+/** Text, or any bytes in base64. */
+export const RunContent = z.union([
+  z.string(),
+  z.strictObject({
+    base64: z
+      .string()
+      .refine((value) => value.length % 4 === 0 && !/[^A-Za-z0-9+/=]/.test(value), "bytes are base64 with padding"),
+  }),
+]);
+export type RunContent = z.output<typeof RunContent>;
+
+const longestInput = 16 * 1024 * 1024;
+
 /** A one-off run: a sandbox that lives for one command. */
 export const RunOnce = z
   .strictObject({
@@ -137,11 +150,11 @@ export const RunOnce = z
     driver: DriverName.optional(),
     env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
     /** Written into the home directory before the run. */
-    files: z.record(z.string().min(1).max(1024), z.string()).default({}),
-    stdin: z
-      .string()
-      .max(16 * 1024 * 1024)
-      .optional(),
+    files: z.record(z.string().min(1).max(1024), RunContent).default({}),
+    stdin: RunContent.refine(
+      (given) => (typeof given === "string" ? given.length : given.base64.length * 0.75 - 2) <= longestInput,
+      "input is at most 16 MiB",
+    ).optional(),
     timeoutMs: z
       .int()
       .min(1)

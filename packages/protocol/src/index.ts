@@ -49,6 +49,7 @@ export {
   CommandResult,
   CommandState,
   RunCommand,
+  RunContent,
   RunOnce,
   type RunCommandInput,
   type RunOnceInput,

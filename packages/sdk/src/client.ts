@@ -1,4 +1,4 @@
-import type { ApiEvent, routes, RunOnceInput, SandboxInfo } from "@atoll/protocol";
+import type { ApiEvent, routes, RunContent, RunOnceInput, SandboxInfo } from "@atoll/protocol";
 import type { z } from "zod";
 import type { FollowOptions } from "./commands/command-handle.ts";
 import type { CommandResult } from "./commands/command-result.ts";
@@ -6,6 +6,7 @@ import { ForegroundRun } from "./commands/foreground.ts";
 import { resolveConnection, type Connection, type ConnectionOptions } from "./connection-options.ts";
 import { CommandExitError } from "./errors.ts";
 import { followEvents, type EventOptions } from "./events.ts";
+import { toBase64 } from "./http/base64.ts";
 import { Http } from "./http/http.ts";
 import { Keys } from "./keys.ts";
 import { Snapshots } from "./snapshots.ts";
@@ -16,7 +17,11 @@ interface SignalOption {
   signal?: AbortSignal | undefined;
 }
 
-export interface RunOnceOptions extends RunOnceInput, FollowOptions, SignalOption {
+export interface RunOnceOptions extends Omit<RunOnceInput, "files" | "stdin">, FollowOptions, SignalOption {
+  /** Written into the home directory before the run. */
+  files?: Record<string, string | Uint8Array> | undefined;
+  /** All of the input, at most 16 MiB. */
+  stdin?: string | Uint8Array | undefined;
   /** Throw `CommandExitError` unless it exits with 0. */
   check?: boolean | undefined;
 }
@@ -62,7 +67,12 @@ export class Atoll {
    * console.log(stdout.trim()); // 42
    */
   async run(options: RunOnceOptions): Promise<CommandResult> {
-    const { onStdout, onStderr, onOutput, maxOutputBytes, signal, check, ...body } = options;
+    const { onStdout, onStderr, onOutput, maxOutputBytes, signal, check, files = {}, stdin, ...given } = options;
+    const body = {
+      ...given,
+      files: Object.fromEntries(Object.entries(files).map(([path, content]) => [path, contentOf(content)])),
+      ...(stdin === undefined ? {} : { stdin: contentOf(stdin) }),
+    };
     const follow = { onStdout, onStderr, onOutput, maxOutputBytes };
     const result = await new ForegroundRun(this, "runOnce", { body }, follow).result(signal);
     if (check === true && result.exitCode !== 0) throw new CommandExitError(result);
@@ -135,6 +145,10 @@ export class Atoll {
   async [Symbol.asyncDispose](): Promise<void> {
     this.close();
   }
+}
+
+function contentOf(content: string | Uint8Array): RunContent {
+  return typeof content === "string" ? content : { base64: toBase64(content) };
 }
 
 const shared = new Map<string, Atoll>();

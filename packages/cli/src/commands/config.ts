@@ -1,6 +1,7 @@
 import { isSandboxError } from "@atoll/protocol";
 import { Argument, type Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { readStdin } from "../input/read-within.ts";
 import { UsageError } from "../input/usage-error.ts";
 import type { Column } from "../output/table.ts";
 import { credentialNames, readCredentials, writeCredentials, type CredentialName } from "../settings/credentials.ts";
@@ -112,7 +113,6 @@ function unsetConfig(cli: Cli): Command {
 }
 
 async function firstLine(cli: Cli): Promise<string> {
-  const pieces: Buffer[] = [];
-  for await (const piece of cli.stdin) pieces.push(Buffer.from(piece as Buffer));
-  return (Buffer.concat(pieces).toString("utf8").split("\n")[0] ?? "").trim();
+  const given = await readStdin(cli, { maxBytes: 1024 * 1024, hint: "Only its first line is stored." });
+  return (given.toString("utf8").split("\n")[0] ?? "").trim();
 }

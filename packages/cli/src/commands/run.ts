@@ -1,16 +1,23 @@
-import { readFile } from "node:fs/promises";
+import { isUtf8 } from "node:buffer";
 import { basename, extname } from "node:path";
 import type { RunOnceInput } from "@atoll/protocol";
-import { Sandbox } from "@atoll/sdk";
+import { Sandbox, type RunOnceOptions } from "@atoll/sdk";
 import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { exitCodeOf } from "../exit-code.ts";
 import { parseDuration } from "../input/duration.ts";
 import { collect, collectPairs, type Pairs } from "../input/pair.ts";
+import { readFile, readStdin } from "../input/read-within.ts";
 import { UsageError } from "../input/usage-error.ts";
 import { tellEnd } from "../session/finish.ts";
 import { relayEvent } from "../session/relay-output.ts";
 import { verb } from "./verb.ts";
+
+const MiB = 1024 * 1024;
+/** As much as the server takes of each. */
+const codeLimit = { maxBytes: MiB, hint: "Put it into a sandbox with atoll cp, and run it there with atoll exec." };
+const inputLimit = { maxBytes: 16 * MiB, hint: "Send it to a sandbox of your own with atoll exec -i." };
+const filesLimit = { maxBytes: 16 * MiB, hint: "Copy it into a sandbox of your own with atoll cp." };
 
 const languages = ["python", "javascript", "typescript", "bash"] as const;
 type Language = (typeof languages)[number];
@@ -55,18 +62,18 @@ export function runCommand(cli: Cli): Command {
     .addOption(new Option("-l, --language <language>", "of the code; else the file's ending says").choices(languages))
     .option("--template <name>", "what to start from (default: host)")
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
-    .option("--file <path>", "put this file beside the code; may be repeated", collect)
+    .option("--file <path>", "put this file beside the code, up to 16 MiB in all; may be repeated", collect)
     .option("-i, --interactive", "send stdin, up to 16 MiB, to the code")
     .option("--timeout <duration>", "end it after this (default: 1m), with exit code 124", parseDuration)
     .action(async (words: string[], options: RunOptions) => {
       const atoll = await cli.atoll();
       const what = await whatToRun(cli, words, options);
-      const request: RunOnceInput = {
+      const request: RunOnceOptions = {
         ...what,
         ...(options.template === undefined ? {} : { template: options.template }),
         ...(options.env === undefined ? {} : { env: options.env }),
         ...(options.file === undefined ? {} : { files: await readFiles(options.file) }),
-        ...(options.interactive === true ? { stdin: await readAll(cli) } : {}),
+        ...(options.interactive === true ? { stdin: await readStdin(cli, inputLimit) } : {}),
         ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
       };
       const { command } = await atoll.run({
@@ -98,11 +105,14 @@ async function whatToRun(
   if (first === "-") {
     if (options.interactive === true)
       throw new UsageError("Cannot read both code and input from stdin", "Put one into a file.");
-    return { language: languageFor(options), code: await readAll(cli) };
+    return { language: languageFor(options), code: textOf(await readStdin(cli, codeLimit), "stdin") };
   }
   const isFile = more.length === 0 && (options.language !== undefined || languageOf(first) !== undefined);
   if (!isFile) return { argv: [...words] };
-  return { language: languageFor(options, first), code: await readText(first) };
+  return {
+    language: languageFor(options, first),
+    code: textOf(await readFile(first, { ...codeLimit, missing: "For a command, put -- before it." }), first),
+  };
 }
 
 function languageOf(path: string): Language | undefined {
@@ -117,22 +127,23 @@ function languageFor(options: RunOptions, path = ""): Language {
   return language;
 }
 
-async function readText(path: string): Promise<string> {
-  try {
-    return await readFile(path, "utf8");
-  } catch (error) {
-    throw new UsageError(`Cannot read ${path}: ${(error as Error).message}`, "For a command, put -- before it.");
+function textOf(code: Buffer, from: string): string {
+  if (!isUtf8(code)) throw new UsageError(`Cannot run ${from}: it is not text`, "For a command, put -- before it.");
+  return code.toString("utf8");
+}
+
+/** By the names that they have beside the code. */
+async function readFiles(paths: readonly string[]): Promise<Record<string, Uint8Array>> {
+  const files = new Map<string, Buffer>();
+  let left = filesLimit.maxBytes;
+  for (const path of paths) {
+    const name = basename(path);
+    if (files.has(name)) {
+      throw new UsageError(`Cannot put two files ${name} beside the code`, "Give one of them another name.");
+    }
+    const content = await readFile(path, { ...filesLimit, maxBytes: left });
+    files.set(name, content);
+    left -= content.length;
   }
-}
-
-async function readFiles(paths: readonly string[]): Promise<Record<string, string>> {
-  return Object.fromEntries(
-    await Promise.all(paths.map(async (path) => [basename(path), await readText(path)] as const)),
-  );
-}
-
-async function readAll(cli: Cli): Promise<string> {
-  const pieces: Buffer[] = [];
-  for await (const piece of cli.stdin) pieces.push(Buffer.from(piece as Buffer));
-  return Buffer.concat(pieces).toString("utf8");
+  return Object.fromEntries(files);
 }

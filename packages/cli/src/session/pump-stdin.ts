@@ -1,5 +1,6 @@
 import { isSandboxError } from "@atoll/protocol";
 import type { CommandHandle } from "@atoll/sdk";
+import { stdinPieces } from "../input/stdin-pieces.ts";
 import { DetachKeys } from "../terminal/detach-keys.ts";
 
 export interface PumpOptions {
@@ -19,7 +20,7 @@ export async function pumpStdin(
 ): Promise<{ isDetached: boolean }> {
   const keys = options.isTyped ? new DetachKeys() : undefined;
   try {
-    for await (const piece of piecesOf(stdin, options.signal)) {
+    for await (const piece of stdinPieces(stdin, options.signal)) {
       const { data, isDetached } = keys?.filter(piece) ?? { data: piece, isDetached: false };
       if (data.length > 0) await handle.sendStdin(data, { signal: options.signal });
       if (isDetached) return { isDetached };
@@ -31,40 +32,4 @@ export async function pumpStdin(
     if (!options.signal.aborted && !isSandboxError(error, "invalid_state")) throw error;
   }
   return { isDetached: false };
-}
-
-/** The stream's own iterator would wait for one more key after the command has ended. */
-async function* piecesOf(stdin: NodeJS.ReadStream, signal: AbortSignal): AsyncGenerator<Buffer, void, undefined> {
-  let wake: () => void = () => undefined;
-  let hasEnded = stdin.readableEnded;
-  let failure: Error | undefined;
-  const onReadable = () => wake();
-  const onEnd = () => {
-    hasEnded = true;
-    wake();
-  };
-  const onError = (error: Error) => {
-    failure = error;
-    wake();
-  };
-  stdin.on("readable", onReadable).on("end", onEnd).on("error", onError);
-  signal.addEventListener("abort", onReadable);
-  try {
-    while (!signal.aborted) {
-      const changed = new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-      const piece = stdin.read() as Buffer | string | null;
-      if (piece !== null) yield Buffer.from(piece);
-      else if (failure !== undefined) throw failure;
-      else if (hasEnded) return;
-      else await changed;
-    }
-  } finally {
-    stdin.off("readable", onReadable).off("end", onEnd).off("error", onError);
-    signal.removeEventListener("abort", onReadable);
-    // An open stdin keeps the process alive.
-    stdin.pause();
-    stdin.unref?.();
-  }
 }

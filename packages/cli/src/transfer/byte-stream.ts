@@ -1,15 +1,21 @@
+import type { Cli } from "../cli.ts";
+import { stdinPieces } from "../input/stdin-pieces.ts";
+
+type Source = AsyncIterable<Uint8Array> & { destroy?(): unknown };
+
 /**
  * Asks for the next piece when the reader wants it, so that memory holds one piece, however slow the reader is. A source that can be
  * closed is closed when the reader leaves.
  */
-export function byteStream(source: AsyncIterable<Uint8Array> & { destroy?(): unknown }): ReadableStream<Uint8Array> {
+export function byteStream(source: Source, onBytes?: (bytes: number) => void): ReadableStream<Uint8Array> {
   const pieces = source[Symbol.asyncIterator]();
   return new ReadableStream<Uint8Array>(
     {
       pull: async (controller) => {
         const { done, value } = await pieces.next();
-        if (done === true) controller.close();
-        else controller.enqueue(value);
+        if (done === true) return controller.close();
+        onBytes?.(value.length);
+        controller.enqueue(value);
       },
       cancel: async () => {
         source.destroy?.();
@@ -18,4 +24,15 @@ export function byteStream(source: AsyncIterable<Uint8Array> & { destroy?(): unk
     },
     { highWaterMark: 0 },
   );
+}
+
+/** What comes in, until the reader leaves: nobody has to type one more key for that. */
+export function stdinStream(cli: Cli, onBytes?: (bytes: number) => void): ReadableStream<Uint8Array> {
+  const left = new AbortController();
+  async function* pieces(): AsyncGenerator<Uint8Array, void, undefined> {
+    yield* stdinPieces(cli.stdin, AbortSignal.any([cli.signal, left.signal]));
+    // What was cut off must not look whole.
+    cli.signal.throwIfAborted();
+  }
+  return byteStream(Object.assign(pieces(), { destroy: () => left.abort() }), onBytes);
 }

@@ -3,11 +3,11 @@ import { stat } from "node:fs/promises";
 import type { ByteSource } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { UsageError } from "../input/usage-error.ts";
-import { byteStream } from "./byte-stream.ts";
+import { byteStream, stdinStream } from "./byte-stream.ts";
 
 /** A file here, or - for stdin. `kind` says what it ought to be. */
 export async function openSource(cli: Cli, path: string, kind: string): Promise<ByteSource> {
-  if (path === "-") return byteStream(cli.stdin);
+  if (path === "-") return stdinStream(cli);
   const stats = await stat(path).catch((error: Error) => {
     throw new UsageError(`Cannot read ${path}: ${error.message}`);
   });

@@ -1,24 +1,25 @@
 import { createReadStream } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
 import { basename, posix, resolve } from "node:path";
-import type { Readable } from "node:stream";
 import { isSandboxError } from "@atoll/protocol";
 import type { FileInfo } from "@atoll/sdk";
 import { pack } from "../archive/pack.ts";
 import { UsageError } from "../input/usage-error.ts";
-import { byteStream } from "./byte-stream.ts";
+import { byteStream, stdinStream } from "./byte-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";
 
 /** From here into the sandbox. */
 export async function upload(transfer: Transfer, from: string, to: string): Promise<Transferred> {
-  if (from === "-") return uploadStream(transfer, transfer.cli.stdin, to, "644");
+  const { cli, onBytes } = transfer;
+  if (from === "-") return uploadStream(transfer, stdinStream(cli, onBytes), to, "644");
   const stats = await stat(from).catch((error: Error) => {
     throw new UsageError(`Cannot copy ${from}: ${error.message}`);
   });
   const target = await targetInside(transfer, basename(resolve(from)), to);
   if (stats.isDirectory()) return uploadDirectory(transfer, from, target);
   if (!stats.isFile()) throw new UsageError(`Cannot copy ${from}: it is neither a file nor a directory`);
-  return uploadStream(transfer, createReadStream(from), target, (stats.mode & 0o777).toString(8).padStart(3, "0"));
+  const mode = (stats.mode & 0o777).toString(8).padStart(3, "0");
+  return uploadStream(transfer, byteStream(createReadStream(from), onBytes), target, mode);
 }
 
 async function uploadDirectory(
@@ -34,22 +35,13 @@ async function uploadDirectory(
 }
 
 async function uploadStream(
-  { cli, files, user, onBytes }: Transfer,
-  source: Readable,
+  { cli, files, user }: Transfer,
+  body: ReadableStream<Uint8Array>,
   to: string,
   mode: string,
 ): Promise<Transferred> {
-  const body = byteStream(counting(source, onBytes));
   const { sizeBytes } = await files.write(to, body, { user, mode, signal: cli.signal });
   return { files: 1, bytes: sizeBytes };
-}
-
-async function* counting(source: Readable, onBytes: (bytes: number) => void): AsyncGenerator<Buffer, void, undefined> {
-  for await (const piece of source) {
-    const bytes = Buffer.from(piece as Buffer);
-    onBytes(bytes.length);
-    yield bytes;
-  }
 }
 
 /** Into a directory that is there, under its own name. */

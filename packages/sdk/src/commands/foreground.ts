@@ -1,6 +1,7 @@
 import { CommandLine, routes, SandboxError, websocketProtocol, type RouteName } from "@atoll/protocol";
 import type { CommandInfo } from "@atoll/protocol";
 import { backoffMs, later, pause } from "../http/backoff.ts";
+import { fromBase64 } from "../http/base64.ts";
 import type { CallInput } from "../http/http.ts";
 import { readReply } from "../http/lenient.ts";
 import { readLines } from "../http/ndjson.ts";
@@ -200,6 +201,5 @@ async function nextLine(lines: AsyncGenerator<unknown, void, undefined>): Promis
 
 function bytesOf(line: { text?: string | undefined; base64?: string | undefined }): Uint8Array {
   if (line.text !== undefined) return new TextEncoder().encode(line.text);
-  const binary = atob(line.base64 ?? "");
-  return Uint8Array.from(binary, (character) => character.codePointAt(0) ?? 0);
+  return fromBase64(line.base64 ?? "");
 }

@@ -10,6 +10,7 @@ import {
   type RouteName,
 } from "@atoll/protocol";
 import { z } from "zod";
+import { toBase64 } from "../http/base64.ts";
 import type { MockCommand } from "./mock-command.ts";
 import { handlers, type MockReply, type MockRequest } from "./mock-handlers.ts";
 import type { MockWorld } from "./mock-world.ts";
@@ -149,6 +150,6 @@ function textOf(bytes: Uint8Array): { text: string } | { base64: string } {
   try {
     return { text: new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes) };
   } catch {
-    return { base64: btoa(String.fromCodePoint(...bytes)) };
+    return { base64: toBase64(bytes) };
   }
 }

@@ -5,8 +5,10 @@ import {
   type CommandInfo,
   type routes,
   type RouteName,
+  type RunContent,
 } from "@atoll/protocol";
 import type { z } from "zod";
+import { fromBase64 } from "../http/base64.ts";
 import { packTar, unpackTar } from "./mock-archive.ts";
 import { randomName, type MockCommand } from "./mock-command.ts";
 import type { MockWorld } from "./mock-world.ts";
@@ -147,7 +149,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     const line = body.argv === undefined ? { shell: `${body.language} ${body.code}` } : { argv: body.argv };
     const options = { timeoutMs: body.timeoutMs, stdin: body.stdin !== undefined };
     const command = world.run(sandbox, RunCommand.parse({ ...line, ...options }));
-    if (body.stdin !== undefined) command.writeStdin(new TextEncoder().encode(body.stdin));
+    if (body.stdin !== undefined) command.writeStdin(bytesOf(body.stdin));
     if (body.stdin !== undefined) command.closeStdin();
     if (wantsLines) return { follow: command, from: 0, ends: () => world.kill(id) };
     await command.untilEnd();
@@ -256,4 +258,8 @@ function resultOf({ info, log }: MockCommand): {
     return pieces.join("") + decoder.decode();
   };
   return { command: { ...info }, stdout: text("stdout"), stderr: text("stderr"), droppedBytes: info.droppedBytes };
+}
+
+function bytesOf(content: RunContent): Uint8Array {
+  return typeof content === "string" ? new TextEncoder().encode(content) : fromBase64(content.base64);
 }

@@ -1,4 +1,4 @@
-import { RunCommand, type CommandResult, type RunOnce, type SandboxId } from "@atoll/protocol";
+import { RunCommand, type CommandResult, type RunContent, type RunOnce, type SandboxId } from "@atoll/protocol";
 import { commandResult } from "../commands/command-result.ts";
 import type { Command } from "../commands/command.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -42,7 +42,7 @@ export class OneOffRun {
       const program = await programOf(request, types);
       const files = sandbox.sandbox.files;
       for (const [path, content] of Object.entries(request.files)) {
-        await files.write(path.startsWith("/") ? path : `${home}/${path}`, content);
+        await files.write(path.startsWith("/") ? path : `${home}/${path}`, bytesOf(content));
       }
       if (program !== undefined) await files.write(`${home}/${program.file}`, program.code);
       const command = await sandbox.commands.run(
@@ -77,12 +77,16 @@ export class OneOffRun {
   }
 
   /** A program that does not read all of its input is free to. */
-  #feed(stdin: string): void {
+  #feed(stdin: RunContent): void {
     this.command
-      .writeStdin(Buffer.from(stdin))
+      .writeStdin(bytesOf(stdin))
       .then(() => this.command.closeStdin())
       .catch(() => undefined);
   }
+}
+
+function bytesOf(content: RunContent): Buffer {
+  return typeof content === "string" ? Buffer.from(content) : Buffer.from(content.base64, "base64");
 }
 
 async function programOf({ language, code = "" }: RunOnce, types: TypeStripper): Promise<Program | undefined> {
