@@ -96,3 +96,23 @@ test("a persistent sandbox is created, shown and told as one, and paused it is n
   expect((await runAtoll(server, ["exec", sandbox.id, "--", "echo", "back"])).stdout).toBe("back\n");
   expect((await runAtoll(server, ["kill", sandbox.id])).exitCode).toBe(0);
 });
+
+test("a paused sandbox is looked at without being woken, with a key that may only read", async () => {
+  const sleeper = (await runAtoll(server, ["create"])).stdout.trim();
+  await runAtoll(server, ["exec", "--name", "said", sleeper, "--", "echo", "something"]);
+  await runAtoll(server, ["pause", sleeper]);
+  const secret = (await runAtoll(server, ["key", "create", "looker", "--verb", "read", "--every-sandbox"])).stdout;
+  const looker = { ...server, key: secret.trim() };
+  for (const words of [["stats", "--no-stream"], ["ps", "--all"], ["info"], ["checkpoints"]]) {
+    await runAtoll(looker, [...words, sleeper]);
+  }
+  await runAtoll(server, ["stats", "--no-stream", sleeper]);
+  expect((await runAtoll(server, ["logs", sleeper, "said"])).stdout).toBe("something\n");
+  const info = await runAtoll(looker, ["info", "--json", sleeper]);
+  expect(JSON.parse(info.stdout)).toMatchObject({ state: "paused" });
+  const stats = await runAtoll(looker, ["stats", "--no-stream", sleeper]);
+  expect(stats).toMatchObject({ exitCode: 1, stdout: "", stderr: expect.stringMatching(/^error: Cannot .*paused/) });
+  const awake = await runAtoll(looker, ["stats", "--no-stream", "--json", id]);
+  expect(JSON.parse(awake.stdout)).toMatchObject({ sandboxes: [{ id }] });
+  await runAtoll(server, ["kill", sleeper]);
+});

@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { isSandboxError } from "@atoll/protocol";
+import { isSandboxError, type SandboxId } from "@atoll/protocol";
 import { Sandbox, type Metrics } from "@atoll/sdk";
 import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
@@ -70,14 +70,14 @@ async function show(cli: Cli, readings: readonly Reading[]): Promise<void> {
 }
 
 /** A sandbox that ended between list and reading is left out, unless it was asked for by name. */
-async function read(cli: Cli, named: readonly string[], before: readonly Reading[]): Promise<Reading[]> {
+async function read(cli: Cli, named: readonly SandboxId[], before: readonly Reading[]): Promise<Reading[]> {
   const client = await cli.atoll();
   const ids = named.length > 0 ? named : (await listSandboxes(cli, { state: "running" })).map(({ id }) => id);
   const readings = await Promise.all(
     ids.map(async (id): Promise<Reading[]> => {
       try {
-        const sandbox = await Sandbox.connect(id, { client, signal: cli.signal });
-        const metrics = await sandbox.getMetrics({ signal: cli.signal });
+        // Not connected to: that would wake one that is paused.
+        const metrics = await new Sandbox(client, id).getMetrics({ signal: cli.signal });
         return [
           {
             id,
