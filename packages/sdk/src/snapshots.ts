@@ -1,6 +1,7 @@
 import type { SnapshotInfo } from "@atoll/protocol";
 import type { ByteSource } from "./http/exchange.ts";
 import type { Http } from "./http/http.ts";
+import { unhurried } from "./sandbox-options.ts";
 
 interface SignalOption {
   signal?: AbortSignal | undefined;
@@ -56,7 +57,7 @@ export class Snapshots {
    * console.log(file.size > 0); // true
    */
   async export(name: string, options: SignalOption = {}): Promise<ReadableStream<Uint8Array>> {
-    return this.#http.stream("exportSnapshot", { params: { name }, ...options });
+    return this.#http.stream("exportSnapshot", { params: { name }, ...unhurried, ...options });
   }
 
   /**

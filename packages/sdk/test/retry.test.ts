@@ -144,25 +144,71 @@ test("a server that is not there is told with its address and what to do, after 
 });
 
 test("an abort ends a request with the signal's reason, also between attempts", async () => {
-  const { client } = withAnswers(...Array.from({ length: 1000 }, () => gateway));
   const reason = new Error("changed my mind");
   const stop = new AbortController();
-  setTimeout(() => stop.abort(reason), 100);
+  const gateways = Array.from({ length: 1000 }, (_, index) => () => {
+    // What follows is the pause before the next attempt.
+    if (index === 2) setImmediate(() => stop.abort(reason));
+    return gateway();
+  });
+  const { client } = withAnswers(...gateways);
   await expect(client.templates.list({ signal: stop.signal })).rejects.toBe(reason);
   await expect(Sandbox.create({ client, signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   await expect(client.events({ signal: AbortSignal.abort(reason) }).next()).rejects.toBe(reason);
 });
 
 test("an abort ends a request that is under way on a real connection", async () => {
-  const url = await listen(() => undefined);
-  const client = new Atoll({ baseUrl: url, apiKey: "any" });
   const reason = new Error("enough");
   const stop = new AbortController();
-  const asked = client.templates.list({ signal: stop.signal });
-  setTimeout(() => stop.abort(reason), 50);
-  await expect(asked).rejects.toBe(reason);
+  const url = await listen(() => stop.abort(reason));
+  const client = new Atoll({ baseUrl: url, apiKey: "any" });
+  await expect(client.templates.list({ signal: stop.signal })).rejects.toBe(reason);
   const hasty = new Atoll({ baseUrl: url, apiKey: "any", requestTimeoutMs: 50 });
   await expect(hasty.templates.list()).rejects.toMatchObject({ code: "timed_out" });
+});
+
+test("a server that does not begin to answer is asked again where that is safe, and is told in the end", async () => {
+  const mock = new MockServer();
+  const keys: (string | undefined)[] = [];
+  const { connection } = mock;
+  const url = await listen((request, response) => {
+    keys.push(request.headers["idempotency-key"]?.toString());
+    // The first two are never answered.
+    if (keys.length > 2) void passOn(mock, request, response);
+  });
+  mock.onCommand("say", ({ stdout }) => stdout("said"));
+  const { id, commands } = await Sandbox.create(connection);
+  const client = new Atoll({ baseUrl: url, apiKey: connection.apiKey, requestTimeoutMs: 50 });
+  expect((await new Sandbox(client, id).commands.run("say")).stdout).toBe("said");
+  expect(new Set(keys).size).toBe(1);
+  expect(await commands.list()).toHaveLength(1);
+
+  const mute = await listen(() => undefined);
+  const asking = new Sandbox(new Atoll({ baseUrl: mute, apiKey: "any", requestTimeoutMs: 50 }), id);
+  const timedOut = { code: "timed_out", message: "Cannot GET /sandboxes/:id/files: no answer in 50 ms" };
+  await expect(asking.files.read("file")).rejects.toMatchObject(timedOut);
+  await expect(asking.files.read("file", { as: "stream" })).rejects.toMatchObject(timedOut);
+});
+
+test.for(["Node's client", "fetch"])("a file that stops coming is asked for again, over %s", async (kind) => {
+  const mock = new MockServer();
+  const { connection } = mock;
+  const sandbox = await Sandbox.create(connection);
+  await sandbox.files.write("file", "the whole of it");
+  let reads = 0;
+  const url = await listen((request, response) => {
+    reads += 1;
+    if (reads === 1) response.writeHead(200).write("the who");
+    else void passOn(mock, request, response);
+  });
+  const client = new Atoll({
+    baseUrl: url,
+    apiKey: connection.apiKey,
+    requestTimeoutMs: 100,
+    ...(kind === "fetch" ? { fetch } : {}),
+  });
+  expect(await new Sandbox(client, sandbox.id).files.read("file")).toBe("the whole of it");
+  expect(reads).toBeGreaterThan(1);
 });
 
 test("the message of CommandExitError says how the command ended, and on what", async () => {
@@ -209,6 +255,17 @@ test("runs that follow each other share connections", async () => {
   // One may still hear the end of its answer while the next run begins on another.
   expect(sockets.size).toBeLessThan(6);
 });
+
+/** Answers as the mock does. */
+async function passOn({ connection }: MockServer, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { method = "GET", url = "/" } = request;
+  const headers = Object.entries(request.headers).map(([name, value]): [string, string] => [name, String(value)]);
+  const body = Buffer.concat((await request.toArray()) as Buffer[]);
+  const question = { method, headers, ...(method === "GET" ? {} : { body }) };
+  const answer = await connection.fetch(`${connection.baseUrl}${url}`, question);
+  response.writeHead(answer.status, { "content-type": answer.headers.get("content-type") ?? "" });
+  response.end(Buffer.from(await answer.arrayBuffer()));
+}
 
 async function listen(handle: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> {
   const server = createServer(handle);

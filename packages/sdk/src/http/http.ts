@@ -5,6 +5,7 @@ import { connectionError, errorFromWire, isRefused } from "../errors.ts";
 import { backoffMs, later, pause } from "./backoff.ts";
 import { readText, readWhole, type Answer, type ByteReader, type ByteSource, type HttpRequest } from "./exchange.ts";
 import { readReply } from "./lenient.ts";
+import { noSilence } from "./no-silence.ts";
 import { randomKey } from "./random-key.ts";
 
 type Part<Name extends RouteName, Key extends "params" | "query" | "body"> =
@@ -22,7 +23,7 @@ export interface CallInput<Name extends RouteName> {
   idempotencyKey?: string;
   /** Asking twice does the same as asking once, though the route does not say so. */
   isRepeatable?: true;
-  /** Instead of the connection's; `undefined` is no limit. */
+  /** Instead of the connection's; `undefined` is no limit. Of a stream it limits the time until the answer begins. */
   timeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -33,6 +34,9 @@ export type Reply<Name extends RouteName> = (typeof routes)[Name]["reply"] exten
 
 /** A server that never answered is likely not there: so often, and at once, is it asked again. */
 const triesBeforeFirstContact = 3;
+
+/** How long a server that says nothing is asked to begin what happens once, however often it is asked: a sandbox may have to wake for it. */
+const patienceMs = 10 * 60_000;
 
 /** Requests by the name of their route. */
 export class Http {
@@ -46,19 +50,17 @@ export class Http {
   /** A request whose answer is JSON, or nothing. */
   async call<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Reply<Name>> {
     const route: Route = routes[name];
-    const timeoutMs = "timeoutMs" in input ? input.timeoutMs : this.#connection.requestTimeoutMs;
+    const timeoutMs = this.#timeoutMs(input);
     const late = new AbortController();
     const settle = timeoutMs === undefined ? undefined : later(timeoutMs, () => late.abort());
     try {
-      const text = await this.#send(route, input, anyOf(input.signal, late.signal), readText);
+      const text = await this.#send(route, input, { signal: anyOf(input.signal, late.signal), read: readText });
       if (!(route.reply instanceof z.ZodType)) return undefined as Reply<Name>;
       const from = `${this.#connection.baseUrl}${route.path}`;
       return readReply(route.reply, parseJson(text, from), from) as Reply<Name>;
     } catch (error) {
       if (late.signal.aborted && input.signal?.aborted !== true) {
-        throw new SandboxError("timed_out", `Cannot ${route.method} ${route.path}: no answer in ${timeoutMs} ms`, {
-          cause: error,
-        });
+        throw noAnswer(route, timeoutMs, error);
       }
       throw this.#explained(error, input.signal);
     } finally {
@@ -66,13 +68,10 @@ export class Http {
     }
   }
 
-  /** A request whose answer is bytes, all of them. */
+  /** A request whose answer is bytes, all of them. One that stops coming is asked for again. */
   async bytes<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Uint8Array> {
-    try {
-      return await this.#send(routes[name], input, input.signal, readWhole);
-    } catch (error) {
-      throw this.#explained(error, input.signal);
-    }
+    const silenceMs = this.#timeoutMs(input);
+    return this.#begin(name, input, (body) => readWhole(silenceMs === undefined ? body : noSilence(body, silenceMs)));
   }
 
   /** A request whose answer is a stream; errors of the connection in it are explained. */
@@ -82,20 +81,28 @@ export class Http {
 
   /** A request whose answer is read by the caller, piece by piece. */
   async body<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<ByteReader> {
+    return this.#begin(name, input, async (body) => body);
+  }
+
+  async #begin<Name extends RouteName, Value>(
+    name: Name,
+    input: CallInput<Name>,
+    read: (body: ByteReader) => Promise<Value>,
+  ): Promise<Value> {
+    const headMs = this.#timeoutMs(input);
     try {
-      return await this.#send(routes[name], input, input.signal, async (body) => body);
+      return await this.#send(routes[name], input, { signal: input.signal, headMs, read });
     } catch (error) {
       throw this.#explained(error, input.signal);
     }
   }
 
-  /** `read` is part of an attempt: an answer that breaks in its middle is no answer. */
-  async #send<Name extends RouteName, Value>(
-    route: Route,
-    input: CallInput<Name>,
-    signal: AbortSignal | undefined,
-    read: (body: ByteReader) => Promise<Value>,
-  ): Promise<Value> {
+  #timeoutMs<Name extends RouteName>(input: CallInput<Name>): number | undefined {
+    return "timeoutMs" in input ? input.timeoutMs : this.#connection.requestTimeoutMs;
+  }
+
+  async #send<Name extends RouteName, Value>(route: Route, input: CallInput<Name>, way: Way<Value>): Promise<Value> {
+    const { signal } = way;
     const { params, query } = input as { params?: object; query?: object };
     const url = urlOf(this.#connection.baseUrl, route.path, params, query);
     const body = bodyOf(route, input);
@@ -109,12 +116,14 @@ export class Http {
     const isSafe = canRepeat && (route.method === "GET" || route.isIdempotent === true || input.isRepeatable === true);
     const startedAtMs = Date.now();
     for (let attempt = 0; ; attempt += 1) {
-      const answer = await this.#attempt(url, request, read);
+      const answer = await this.#attempt(url, request, way);
       if ("value" in answer) return answer.value;
       if ("error" in answer) {
         signal?.throwIfAborted();
-        if (!(isSafe || (canRepeat && isRefused(answer.error))) || this.#isTooLate(attempt, startedAtMs)) {
-          throw answer.error;
+        const isLate = answer.error === tooLate;
+        const isOver = this.#isTooLate(attempt, startedAtMs, isLate && route.isIdempotent === true);
+        if (!(isSafe || (canRepeat && isRefused(answer.error))) || isOver) {
+          throw isLate ? noAnswer(route, way.headMs) : answer.error;
         }
         await pause(backoffMs(attempt), signal);
         continue;
@@ -132,21 +141,29 @@ export class Http {
   async #attempt<Value>(
     url: string,
     request: HttpRequest,
-    read: (body: ByteReader) => Promise<Value>,
+    { headMs, read }: Way<Value>,
   ): Promise<{ value: Value } | { refusal: Answer } | { error: unknown }> {
+    const stop = new AbortController();
+    const settle = headMs === undefined ? undefined : later(headMs, () => stop.abort());
     try {
-      const answer = await this.#connection.exchange(url, request);
+      const signal = anyOf(request.signal, headMs === undefined ? undefined : stop.signal);
+      const answer = await this.#connection.exchange(url, signal === undefined ? request : { ...request, signal });
+      settle?.();
       this.#hasAnswered = true;
       const isGood = answer.status >= 200 && answer.status < 300;
       return isGood ? { value: await read(answer.body) } : { refusal: answer };
     } catch (error) {
-      return { error };
+      return { error: stop.signal.aborted ? tooLate : error };
+    } finally {
+      settle?.();
     }
   }
 
-  #isTooLate(attempt: number, startedAtMs: number): boolean {
+  #isTooLate(attempt: number, startedAtMs: number, isPatient: boolean): boolean {
+    const passedMs = Date.now() - startedAtMs;
+    if (isPatient) return passedMs > patienceMs;
     if (!this.#hasAnswered) return attempt + 1 >= triesBeforeFirstContact;
-    return Date.now() - startedAtMs > this.#connection.reconnectForMs;
+    return passedMs > this.#connection.reconnectForMs;
   }
 
   #headers<Name extends RouteName>(route: Route, input: CallInput<Name>): Record<string, string> {
@@ -184,6 +201,21 @@ export class Http {
     if (signal?.aborted === true) return signal.reason;
     return connectionError(this.#connection.baseUrl, error);
   }
+}
+
+interface Way<Value> {
+  signal: AbortSignal | undefined;
+  /** How long an attempt may wait for the beginning of its answer. */
+  headMs?: number | undefined;
+  /** Part of an attempt: an answer that breaks in its middle is no answer. */
+  read: (body: ByteReader) => Promise<Value>;
+}
+
+/** The server has not begun to answer in time. */
+const tooLate = Symbol("too late");
+
+function noAnswer(route: Route, timeoutMs: number | undefined, cause?: unknown): SandboxError {
+  return new SandboxError("timed_out", `Cannot ${route.method} ${route.path}: no answer in ${timeoutMs} ms`, { cause });
 }
 
 function anyOf(...signals: (AbortSignal | undefined)[]): AbortSignal | undefined {

@@ -1,5 +1,5 @@
-import { later } from "./backoff.ts";
 import type { ByteReader } from "./exchange.ts";
+import { noSilence } from "./no-silence.ts";
 
 /**
  * The lines of a body as JSON. Throws when the body ends within a line, breaks, or is silent for longer than `silenceMs`:
@@ -7,10 +7,11 @@ import type { ByteReader } from "./exchange.ts";
  */
 export async function* readLines(body: ByteReader, silenceMs: number): AsyncGenerator<unknown, void, undefined> {
   const decoder = new TextDecoder();
+  const lively = noSilence(body, silenceMs);
   let rest = "";
   try {
     for (;;) {
-      const piece = await readWithin(body, silenceMs);
+      const piece = await lively.read();
       if (piece === undefined) break;
       const lines = (rest + decoder.decode(piece, { stream: true })).split("\n");
       rest = lines.pop() ?? "";
@@ -20,14 +21,5 @@ export async function* readLines(body: ByteReader, silenceMs: number): AsyncGene
   } finally {
     // The connection of a reader that leaves early is of no use to anybody.
     await body.cancel().catch(() => undefined);
-  }
-}
-
-async function readWithin(body: ByteReader, silenceMs: number): Promise<Uint8Array | undefined> {
-  const stop = later(silenceMs, () => void body.cancel(new Error("the stream is silent")).catch(() => undefined));
-  try {
-    return await body.read();
-  } finally {
-    stop();
   }
 }
