@@ -214,10 +214,17 @@ export class Server {
         stopping: stopping.signal,
       });
       app.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-        socket.on("error", () => socket.destroy());
-        if (ports.upgrade(request, socket, head)) return;
-        if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
-        else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
+        // One whose offer was passed over may offer again, and has a listener then.
+        if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
+        try {
+          if (ports.upgrade(request, socket, head)) return;
+          if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
+          else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
+        } catch (error) {
+          // Nobody is above this listener: what it throws ends the server. An upgrade that does not wait for the answer before it comes here.
+          log.warn({ err: error }, "upgrade refused");
+          socket.destroy();
+        }
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);

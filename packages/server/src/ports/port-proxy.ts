@@ -70,9 +70,9 @@ export class PortProxy {
   handle(request: IncomingMessage, response: ServerResponse): boolean {
     const address = this.#addressOf(request);
     if (address === undefined) return false;
-    void this.#pass(request, response, address, (admitted, passage) =>
+    this.#pass(request, response, address, (admitted, passage) =>
       this.#forward(request, response, admitted, passage),
-    );
+    ).catch(() => response.destroy());
     return true;
   }
 
@@ -85,9 +85,9 @@ export class PortProxy {
     response.assignSocket(socket as Socket);
     response.once("finish", () => socket.end());
     socket.on("error", () => socket.destroy());
-    void this.#pass(request, response, address, (admitted, passage) =>
+    this.#pass(request, response, address, (admitted, passage) =>
       this.#switch(request, response, { socket, head }, admitted, passage),
-    );
+    ).catch(() => socket.destroy());
     return true;
   }
 

@@ -36,8 +36,9 @@ export class WebSockets {
 
   /** Takes an upgrade to our path; false: it is for somebody else. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
-    const { pathname } = new URL(request.url ?? "/", "http://server");
-    if (pathname !== websocketProtocol.path) return false;
+    // As text: what a client sends need be no URL at all.
+    const [path] = (request.url ?? "").split("?", 1);
+    if (path !== websocketProtocol.path) return false;
     if (this.#options.stopping.aborted) refuse(socket, "503 Service Unavailable");
     else if (!this.#isAllowed(request)) refuse(socket, "403 Forbidden");
     else this.#server.handleUpgrade(request, socket, head, (webSocket) => this.#accept(webSocket, socket));

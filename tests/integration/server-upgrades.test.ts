@@ -1,0 +1,121 @@
+import { connect } from "node:net";
+import type { PortInfo } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
+
+let server: TestServerProcess;
+let api: ApiClient;
+let id: string;
+beforeAll(async () => {
+  // In a process of its own, whose end is seen.
+  server = await startTestServerProcess();
+  api = new ApiClient(server.url, server.key);
+  id = (await api.create({ driver: "gvisor" })).sandbox.id;
+});
+afterAll(() => server.dispose());
+
+/** What the server says to these bytes until it closes the connection. */
+async function say(bytes: string): Promise<string> {
+  const { hostname, port } = new URL(server.url);
+  const socket = connect({ host: hostname, port: Number(port) });
+  socket.on("error", () => undefined);
+  let text = "";
+  socket.on("data", (data: Buffer) => {
+    text += data.toString("latin1");
+  });
+  socket.end(Buffer.from(bytes, "latin1"));
+  await new Promise<void>((resolve) => {
+    socket.once("close", () => resolve());
+  });
+  return text;
+}
+
+const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+const offer = "Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+
+async function expectAlive(): Promise<void> {
+  expect((await api.ask("GET", "/healthz")).status).toBe(200);
+}
+
+describe("an offer of another protocol ends no server", () => {
+  test.for([
+    "//",
+    "//[",
+    "//:99999/ws",
+    "///",
+    "/\\\\",
+    "*",
+    "http://[/ws",
+    "http://x:y/ws",
+    "http://127.0.0.1/ws",
+    "ws://x/ws",
+    "/%",
+    "/%ff%fe",
+    "/ws/%",
+    "/ws//[",
+    "/ws#\\",
+    "/\xff\xfe",
+    "/?//[",
+    `/p/${"z".repeat(20)}/80/`,
+    "/p/%/80/",
+    "/p/x/99999/",
+    "/p//[/80",
+  ])("to %s", async (target) => {
+    for (const extra of [key, "", "Sec-WebSocket-Key: x\r\n"]) {
+      const text = await say(`GET ${target} HTTP/1.1\r\n${offer}Sec-WebSocket-Version: 13\r\n${extra}\r\n`);
+      expect(text).not.toMatch(/^HTTP\/1.1 101 /);
+    }
+    await expectAlive();
+  });
+
+  test("to an address that is longer than any", async () => {
+    await say(`GET /${"a".repeat(20_000)} HTTP/1.1\r\n${offer}\r\n`);
+    await expectAlive();
+  });
+
+  test.for<[string, string]>([
+    ["no key", "Sec-WebSocket-Version: 13\r\n"],
+    ["a key that is none", "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n"],
+    ["two keys", `Sec-WebSocket-Version: 13\r\n${key}${key}`],
+    ["no version", key],
+    ["another version", `Sec-WebSocket-Version: 99999999999999999999\r\n${key}`],
+    ["protocols that are none", `Sec-WebSocket-Version: 13\r\n${key}Sec-WebSocket-Protocol: ,,\r\n`],
+  ])("to our own path with %s", async ([, headers]) => {
+    expect(await say(`GET /ws HTTP/1.1\r\n${offer}${headers}\r\n`)).toMatch(/^HTTP\/1.1 4\d\d /);
+    await expectAlive();
+  });
+
+  test("by a method that has none", async () => {
+    for (const method of ["POST", "CONNECT", "OPTIONS", "HEAD"]) {
+      await say(`${method} /ws HTTP/1.1\r\n${offer}Sec-WebSocket-Version: 13\r\n${key}\r\n`);
+    }
+    await expectAlive();
+  });
+
+  test.for(["/p/zzzzzzzzzzzzzzzzzzzz/80/", "//", "/ws"])(
+    "to %s that does not wait for the answer before it",
+    async (target) => {
+      for (const before of ["/healthz", "/docs", "/p/zzzzzzzzzzzzzzzzzzzz/80/"]) {
+        await say(`GET ${before} HTTP/1.1\r\nHost: x\r\n\r\nGET ${target} HTTP/1.1\r\n${offer}\r\n`);
+      }
+      await expectAlive();
+    },
+  );
+
+  test("of which a connection brings hundreds", async () => {
+    const one = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    await say(one.repeat(300));
+    await expectAlive();
+  });
+
+  test("to a public port, with bytes that no header may have", async () => {
+    await api.ask<PortInfo>("PUT", `/sandboxes/${id}/ports/80`, { isPublic: true });
+    for (const bytes of ["\f", "\t", "\xff", "%", "\x7f"]) {
+      for (const headers of ["", "Connection: Upgrade\r\nUpgrade: x\r\n"]) {
+        await say(`GET /p/${id}/80?${bytes} HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n${headers}\r\n`);
+      }
+    }
+    await expectAlive();
+  });
+});
