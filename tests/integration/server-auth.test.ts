@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { KeyCreated, SandboxCreated, SandboxInfo } from "@atoll/protocol";
+import type { ApiEvent, KeyCreated, SandboxCreated, SandboxInfo } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
@@ -12,6 +12,20 @@ beforeAll(async () => {
   admin = new ApiClient(server.url, server.key);
 });
 afterAll(() => server.dispose());
+
+/** What never comes is not waited for any longer. */
+function orLate({ signal }: AbortController): AbortSignal {
+  return AbortSignal.any([signal, AbortSignal.timeout(60_000)]);
+}
+
+async function* eventsOf(response: Response): AsyncGenerator<ApiEvent, void, void> {
+  let held = "";
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    const lines = (held + Buffer.from(chunk).toString()).split("\n");
+    held = lines.pop() ?? "";
+    for (const line of lines) if (line.startsWith("data: ")) yield JSON.parse(line.slice("data: ".length)) as ApiEvent;
+  }
+}
 
 async function makeKey(request: Record<string, unknown>): Promise<{ id: string; api: ApiClient }> {
   const { status, body } = await admin.ask<KeyCreated>("POST", "/keys", { name: "test", ...request });
@@ -85,6 +99,55 @@ describe("a key for its own sandboxes", () => {
     expect(text).not.toContain(foreign.id);
     expect(text).not.toContain("security.refused");
     await Promise.all([foreign, sandbox].map(({ id }) => admin.ask("DELETE", `/sandboxes/${id}`)));
+  });
+});
+
+describe("events of a key's own sandboxes", () => {
+  test("come from the first one on, while it happens", async () => {
+    const mine = await makeKey({});
+    const leaving = new AbortController();
+    const response = await mine.api.fetch("GET", "/events", { signal: orLate(leaving) });
+    const events = eventsOf(response);
+    const { sandbox } = await mine.api.create();
+    expect((await events.next()).value).toMatchObject({ type: "sandbox.state", sandboxId: sandbox.id, to: "creating" });
+    expect((await events.next()).value).toMatchObject({ sandboxId: sandbox.id, from: "creating", to: "running" });
+    leaving.abort();
+    await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+
+  test("come also from before a restart, of sandboxes that are gone", async () => {
+    const first = await startTestServer();
+    const root = new ApiClient(first.url, first.key);
+    const keys = await Promise.all(
+      ["mine", "other"].map(async (name) => (await root.ask<KeyCreated>("POST", "/keys", { name })).body.secret),
+    );
+    const [{ sandbox }, { sandbox: foreign }] = (await Promise.all(keys.map((key) => root.as(key).create()))) as [
+      SandboxCreated,
+      SandboxCreated,
+    ];
+    for (const [index, { id }] of [sandbox, foreign].entries()) {
+      const api = root.as(keys[index] ?? "");
+      await api.run(id, { shell: "exit 3" });
+      await api.ask("DELETE", `/sandboxes/${id}`);
+    }
+    await first.stop();
+    await using next = await startTestServer({ dataDir: first.dataDir });
+    const leaving = new AbortController();
+    const api = new ApiClient(next.url, keys[0] ?? "");
+    const response = await api.fetch("GET", "/events?cursor=0", { signal: orLate(leaving) });
+    const seen: ApiEvent[] = [];
+    for await (const event of eventsOf(response)) {
+      seen.push(event);
+      if (event.type === "sandbox.state" && event.to === "killed") break;
+    }
+    leaving.abort();
+    expect(seen.map((event) => ("sandboxId" in event ? event.sandboxId : ""))).toEqual(seen.map(() => sandbox.id));
+    expect(seen.filter(({ type }) => type !== "sandbox.state").map(({ type }) => type)).toEqual([
+      "command.started",
+      "command.ended",
+    ]);
+    expect(seen[0]).toMatchObject({ to: "creating" });
+    expect(JSON.stringify(seen)).not.toContain("sandboxOwner");
   });
 });
 

@@ -13,12 +13,22 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
+import { ownerToBe } from "./on-behalf.ts";
+import { PastOwners } from "./past-owners.ts";
 
 type WithoutCursor<T> = T extends unknown ? Omit<T, "cursor" | "atMs"> & { atMs?: number } : never;
 /** An event before it has its place. */
 export type NewEvent = WithoutCursor<Exclude<ApiEvent, { type: "events.lost" }>>;
 
+/** An event with whose sandbox it is about, which clients are not told. */
+interface Entry {
+  event: ApiEvent;
+  owner: string | undefined;
+}
+
 export interface JournalOptions {
+  /** Whose a sandbox is. Asked when something happens to it: later it may be gone. */
+  ownerOf?: (sandboxId: SandboxId) => string | undefined;
   /** A file is closed at about this size, and another begun. */
   segmentBytes?: number;
   /** So many files are kept. */
@@ -35,6 +45,8 @@ export interface FollowEvents {
   /** The last event that the follower has; absent: only what happens from now on. */
   cursor?: number | undefined;
   sandboxId?: SandboxId | undefined;
+  /** What it is told; absent: everything. `owner`: whose sandbox it is about, if it is about one and that was known. */
+  sees?: (event: ApiEvent, owner: string | undefined) => boolean;
   signal: AbortSignal;
 }
 
@@ -50,7 +62,8 @@ export class EventJournal {
   #file: number | undefined;
   #fileBytes = 0;
   #nextCursor = 1;
-  #recent: ApiEvent[] = [];
+  #recent: Entry[] = [];
+  #pastOwners = new PastOwners();
   #bell = new Bell();
   #isClosed = false;
 
@@ -60,6 +73,7 @@ export class EventJournal {
       segmentBytes: 4 * 1024 * 1024,
       segments: 16,
       recentEvents: 2048,
+      ownerOf: () => undefined,
       onError: () => undefined,
       onTell: () => undefined,
       ...options,
@@ -80,14 +94,16 @@ export class EventJournal {
   /** Written when it returns, and told right after. Written without waiting, so that events stand in the order in which they happened. */
   append(event: NewEvent): ApiEvent {
     const complete = { cursor: this.#nextCursor, atMs: Date.now(), ...event } as ApiEvent;
-    const line = Buffer.from(`${JSON.stringify(complete)}\n`);
+    const owner = this.#ownerOf(complete);
+    const line = Buffer.from(`${JSON.stringify({ ...complete, sandboxOwner: owner })}\n`);
     const file = this.#fileWithRoom();
     for (let written = 0; written < line.byteLength;) {
       written += writeSync(file, line, written, line.byteLength - written, this.#fileBytes + written);
     }
     this.#fileBytes += line.byteLength;
     this.#nextCursor += 1;
-    this.#recent.push(complete);
+    this.#remember({ event: complete, owner });
+    this.#recent.push({ event: complete, owner });
     if (this.#recent.length > this.#options.recentEvents) this.#recent.shift();
     this.#bell.ring();
     return complete;
@@ -104,7 +120,7 @@ export class EventJournal {
   }
 
   /** Ends by `signal` only. */
-  async *follow({ cursor, sandboxId, signal }: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
+  async *follow({ cursor, sandboxId, sees = () => true, signal }: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
     let last = cursor ?? this.cursor;
     const lost = (before: number): ApiEvent => ({ type: "events.lost", cursor: before - 1, atMs: Date.now(), before });
     if (last > this.cursor) {
@@ -124,10 +140,10 @@ export class EventJournal {
         last = oldest - 1;
         yield lost(oldest);
       }
-      for (const event of await this.#read(last + 1)) {
+      for (const { event, owner } of await this.#read(last + 1)) {
         last = event.cursor;
         if (sandboxId !== undefined && !("sandboxId" in event && event.sandboxId === sandboxId)) continue;
-        yield event;
+        if (sees(event, owner)) yield event;
       }
     }
   }
@@ -139,19 +155,30 @@ export class EventJournal {
     this.#bell.ring();
   }
 
+  /** One that is being made is nobody's yet, and one that is gone is nobody's any more. */
+  #ownerOf(event: ApiEvent): string | undefined {
+    if (!("sandboxId" in event)) return undefined;
+    const { sandboxId } = event;
+    return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId) ?? ownerToBe();
+  }
+
+  #remember({ event, owner }: Entry): void {
+    if ("sandboxId" in event && owner !== undefined) this.#pastOwners.remember(event.sandboxId, owner);
+  }
+
   #closeFile(): void {
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
 
   /** From `cursor` on, as many as are at hand; none if they were dropped meanwhile. */
-  async #read(cursor: number): Promise<ApiEvent[]> {
-    const oldestRecent = this.#recent[0]?.cursor ?? this.#nextCursor;
+  async #read(cursor: number): Promise<Entry[]> {
+    const oldestRecent = this.#recent[0]?.event.cursor ?? this.#nextCursor;
     if (cursor >= oldestRecent) return this.#recent.slice(cursor - oldestRecent);
     const start = this.#starts.findLast((first) => first <= cursor);
     if (start === undefined) return [];
     const text = await readFile(this.#path(start), "utf8").catch(() => "");
-    return parseLines(text).events.filter((event) => event.cursor >= cursor);
+    return parseLines(text).entries.filter(({ event }) => event.cursor >= cursor);
   }
 
   #fileWithRoom(): number {
@@ -176,11 +203,12 @@ export class EventJournal {
     const start = this.#starts.at(-1);
     if (start === undefined) return;
     const path = this.#path(start);
-    const { events, bytes } = parseLines(readFileSync(path, "utf8"));
+    const { entries, bytes } = parseLines(readFileSync(path, "utf8"));
     // Half a line is an event that nobody was told of.
     truncateSync(path, bytes);
-    this.#recent = events.slice(-this.#options.recentEvents);
-    this.#nextCursor = (events.at(-1)?.cursor ?? start - 1) + 1;
+    this.#recent = entries.slice(-this.#options.recentEvents);
+    for (const entry of entries) this.#remember(entry);
+    this.#nextCursor = (entries.at(-1)?.event.cursor ?? start - 1) + 1;
     this.#fileBytes = bytes;
     if (existsSync(path)) this.#file = openSync(path, "r+");
   }
@@ -191,18 +219,19 @@ export class EventJournal {
 }
 
 /** `bytes`: how far the whole lines go. */
-function parseLines(text: string): { events: ApiEvent[]; bytes: number } {
-  const events: ApiEvent[] = [];
+function parseLines(text: string): { entries: Entry[]; bytes: number } {
+  const entries: Entry[] = [];
   let bytes = 0;
   const lines = text.split("\n");
   lines.pop();
   for (const line of lines) {
     try {
-      events.push(JSON.parse(line) as ApiEvent);
+      const { sandboxOwner: owner, ...event } = JSON.parse(line) as ApiEvent & { sandboxOwner?: string };
+      entries.push({ event, owner });
     } catch {
       break;
     }
     bytes += Buffer.byteLength(line) + 1;
   }
-  return { events, bytes };
+  return { entries, bytes };
 }

@@ -8,14 +8,16 @@ export async function* visibleEvents(
   principal: Principal | undefined,
   options: { cursor?: number | undefined; sandboxId?: SandboxId | undefined; signal: AbortSignal },
 ): AsyncGenerator<ApiEvent, void, void> {
-  for await (const event of manager.events.follow(options)) {
-    if (principal !== undefined && isVisible(manager, principal, event)) yield event;
-  }
+  if (principal === undefined) return;
+  // What was told before anybody had the sandbox, as of one from the pool, has no owner with it.
+  const ownerOf = (id: SandboxId): string => manager.ownerOf(id) ?? "";
+  const sees = (event: ApiEvent, owner: string | undefined): boolean =>
+    isVisible(principal, event, (id) => owner ?? ownerOf(id));
+  yield* manager.events.follow({ ...options, sees });
 }
 
-function isVisible(manager: Pick<SandboxManager, "ownerOf">, principal: Principal, event: ApiEvent): boolean {
-  if (event.type === "events.lost") return true;
+function isVisible(principal: Principal, event: ApiEvent, ownerOf: (id: SandboxId) => string): boolean {
   if ("owner" in event) return seenBy(principal)(event);
   if (!("sandboxId" in event)) return canSee(principal, { id: "", owner: "" });
-  return canSee(principal, { id: event.sandboxId, owner: manager.ownerOf(event.sandboxId) ?? "" });
+  return canSee(principal, { id: event.sandboxId, owner: ownerOf(event.sandboxId) });
 }

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { EgressHandler, Engine, Sandbox } from "@atoll/engine";
 import type { SandboxForked, SandboxId } from "@atoll/protocol";
 import { commandsDir, copyCommands } from "../commands/copy-commands.ts";
+import { onBehalfOf } from "../events/on-behalf.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -67,14 +68,16 @@ export class SandboxForks {
     const kept = join(ownerDir, "forking");
     await rm(kept, { recursive: true, force: true });
     try {
-      const forked = await engine.fork(parent.id, {
-        count,
-        force,
-        checkpoint: number,
-        ...(onEgress === undefined ? {} : { onEgress }),
-        // Later the parent's commands have written what the copies never saw.
-        whilePaused: () => copyCommands(commandsDir(ownerDir), kept, parent.id),
-      });
+      const forked = await onBehalfOf(owner, () =>
+        engine.fork(parent.id, {
+          count,
+          force,
+          checkpoint: number,
+          ...(onEgress === undefined ? {} : { onEgress }),
+          // Later the parent's commands have written what the copies never saw.
+          whilePaused: () => copyCommands(commandsDir(ownerDir), kept, parent.id),
+        }),
+      );
       const copies = await this.#takeOver(parent, forked.sandboxes, kept, owner);
       const { checkpoint, phases, totalMs } = forked;
       const sandboxes = copies.map(({ managed, token }) => ({ sandbox: managed.info(), token }));

@@ -1,6 +1,7 @@
 import type { Engine, Sandbox } from "@atoll/engine";
 import type { CreateSandbox, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
+import { onBehalfOf } from "../events/on-behalf.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import { storageError } from "../support/storage-error.ts";
@@ -57,7 +58,9 @@ export class SandboxMaker {
     const { files } = by;
     const pooled = files === undefined ? this.pool.take(shape) : undefined;
     try {
-      const sandbox = pooled ?? (await launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files }));
+      const launch = (): Promise<Sandbox> =>
+        launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files });
+      const sandbox = pooled ?? (await onBehalfOf(by.keyId, launch));
       await (pooled && save(pooled));
       return { managed: manage(sandbox, facts), token };
     } catch (error) {

@@ -73,11 +73,10 @@ export class SandboxManager {
     this.engine = engine;
     this.events = EventJournal.open(join(dataDir, "events"), {
       ...options.journal,
+      ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
     this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
-    for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
-    engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
     const manage = this.#manage.bind(this);
     this.lasting = new PersistentSandboxes({
       ...(options.persistence ?? noPersistence),
@@ -91,6 +90,8 @@ export class SandboxManager {
       tell: (event) => this.events.tell(event),
       log,
     });
+    for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
+    engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
     const { lasting } = this;
     this.access = new SandboxAccess({ roster: this.#roster, lasting });
     const parts = { engine, lasting, find: this.#roster.find.bind(this.#roster), manage };
@@ -154,9 +155,8 @@ export class SandboxManager {
     return this.access.get(id);
   }
 
-  /** Also of one that is gone, as long as it is remembered. */
   ownerOf(id: SandboxId): string | undefined {
-    return this.#roster.ownerOf(id);
+    return this.#roster.get(id)?.facts.owner ?? this.lasting.ownerOf(id);
   }
 
   list(query: SandboxQuery, filter: (sandbox: SandboxInfo) => boolean = () => true): SandboxPage {

@@ -1,12 +1,10 @@
 import { SandboxError, type SandboxId, type SandboxInfo, type SandboxPage } from "@atoll/protocol";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
-import { PastOwners } from "./past-owners.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
 
-/** The sandboxes that this server has, and whose those were that it had. */
+/** The sandboxes that this server has. */
 export class SandboxRoster {
   readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
-  readonly #pastOwners = new PastOwners();
 
   add(managed: ManagedSandbox): void {
     this.#sandboxes.set(managed.id, managed);
@@ -14,10 +12,9 @@ export class SandboxRoster {
 
   /** False: it is not there, or another one is there under its id. */
   remove(managed: ManagedSandbox): boolean {
-    const { id, facts } = managed;
+    const { id } = managed;
     if (this.#sandboxes.get(id) !== managed) return false;
     this.#sandboxes.delete(id);
-    this.#pastOwners.remember(id, facts.owner);
     return true;
   }
 
@@ -45,11 +42,6 @@ export class SandboxRoster {
         .filter(filter),
       query,
     );
-  }
-
-  /** Also of one that is gone, as long as it is remembered. */
-  ownerOf(id: SandboxId): string | undefined {
-    return this.#sandboxes.get(id)?.facts.owner ?? this.#pastOwners.get(id);
   }
 
   countOf(owner: string): number {

@@ -136,6 +136,11 @@ export class PersistentSandboxes {
     return this.has(id) ? undefined : this.#whereabouts.recall(id)?.facts;
   }
 
+  /** As far as it is known without asking the stores. */
+  ownerOf(id: SandboxId): string | undefined {
+    return (this.#owned.get(id)?.metadata ?? this.#whereabouts.recall(id))?.facts.owner;
+  }
+
   infoOf(id: SandboxId): SandboxInfo | undefined {
     if (this.has(id)) return undefined;
     const metadata = this.#whereabouts.recall(id);

@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxId, type ApiEvent } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { EventJournal, type JournalOptions } from "../../src/events/event-journal.ts";
+import { EventJournal, type FollowEvents, type JournalOptions } from "../../src/events/event-journal.ts";
+import { onBehalfOf } from "../../src/events/on-behalf.ts";
 
 let dir: string;
 let journal: EventJournal;
@@ -18,6 +19,7 @@ afterEach(async () => {
 
 const one = SandboxId.parse("a".repeat(20));
 const two = SandboxId.parse("b".repeat(20));
+const three = SandboxId.parse("c".repeat(20));
 
 function happen(sandboxId = one): ApiEvent {
   return journal.append({ type: "egress.refused", sandboxId, host: "example.com", port: 443, because: "not allowed" });
@@ -29,7 +31,7 @@ function reopen(options: JournalOptions = {}): void {
 }
 
 /** The next events of a follower, without waiting for more than there are. */
-async function take(count: number, options: { cursor?: number; sandboxId?: SandboxId } = {}): Promise<ApiEvent[]> {
+async function take(count: number, options: Omit<FollowEvents, "signal"> = {}): Promise<ApiEvent[]> {
   const events: ApiEvent[] = [];
   const { signal } = new AbortController();
   for await (const event of journal.follow({ ...options, signal })) {
@@ -103,6 +105,45 @@ describe("the next server", () => {
   test("tells a follower that is ahead of it that events were lost", async () => {
     happen();
     expect(await take(1, { cursor: 99 })).toMatchObject([{ type: "events.lost", before: 2 }]);
+  });
+});
+
+describe("whose sandbox it is", () => {
+  const owners = new Map([
+    [one, "key one"],
+    [two, "key two"],
+  ]);
+  const sees = (_: ApiEvent, owner: string | undefined): boolean => owner === "key one";
+
+  test("is asked when it happens, also for the next server, and told to nobody", async () => {
+    reopen({ ownerOf: (id) => owners.get(id) });
+    happen(one);
+    happen(two);
+    const [live] = await take(1, { cursor: 0, sees });
+    reopen();
+    const [later] = await take(1, { cursor: 0, sees });
+    expect(live).toEqual(later);
+    expect(later).toEqual({ ...later, cursor: 1, sandboxId: one });
+    expect(JSON.stringify([live, later])).not.toContain("key one");
+  });
+
+  test("is known also of one that is gone, and of one that is being made", async () => {
+    const known = new Map(owners);
+    reopen({ ownerOf: (id) => known.get(id) });
+    happen(one);
+    known.clear();
+    happen(one);
+    await onBehalfOf("key one", async () => happen(three));
+    reopen();
+    happen(one);
+    expect(cursors(await take(4, { cursor: 0, sees }))).toEqual([1, 2, 3, 4]);
+  });
+
+  test("need not be in a line", async () => {
+    happen(one);
+    const seen: unknown[] = [];
+    await take(1, { cursor: 0, sees: (_, owner) => seen.push(owner) > 0 });
+    expect(seen).toEqual([undefined]);
   });
 });
 
