@@ -233,11 +233,18 @@ test("refusals are events, and the audit has who did what without any secret", a
   }
   const { sandbox, token } = await admin.create();
   await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  // Whoever takes the secret for the id is refused, and the secret stays one.
+  const revoked = await admin.ask("DELETE", `/keys/${server.key}`);
+  expect(revoked.body.error).toMatchObject({ code: "invalid_argument", details: { field: "keyId" } });
+  expect(JSON.stringify(revoked.body)).not.toContain(server.key);
+  await admin.ask("DELETE", `/templates/${server.key.toLowerCase().slice(0, 63)}`);
   await expect
     .poll(() => readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8"))
-    .toContain('"what":"killSandbox"');
+    .toContain('"what":"removeTemplate"');
   const audit = await readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8");
   expect(audit).toContain('"what":"createSandbox"');
   expect(audit).not.toContain(token);
-  expect(audit).not.toContain(server.key);
+  expect(audit).toContain('"what":"revokeKey"');
+  expect(audit).toContain('"what":"removeTemplate"');
+  expect(audit.toLowerCase()).not.toContain(server.key.toLowerCase().slice(0, 63));
 });

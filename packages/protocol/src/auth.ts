@@ -23,6 +23,11 @@ export const CreateKey = z.strictObject({
 export type CreateKey = z.output<typeof CreateKey>;
 export type CreateKeyInput = z.input<typeof CreateKey>;
 
+/** Not the secret, which goes nowhere but into the header that shows it. */
+export const KeyId = z
+  .string()
+  .regex(/^[a-z0-9]{12}$/, "a key id is 12 characters of a-z and 0-9: those between the underscores of its secret");
+
 export const KeyInfo = z.strictObject({
   id: z.string(),
   name: z.string(),

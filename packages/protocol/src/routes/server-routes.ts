@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CreateKey, KeyCreated, KeyInfo } from "../auth.ts";
+import { CreateKey, KeyCreated, KeyId, KeyInfo } from "../auth.ts";
 import { SandboxId, TemplateName } from "../ids.ts";
 import { PortInfo, TemplateInfo } from "../sandbox-api.ts";
 import { Id, Port } from "./params.ts";
@@ -81,7 +81,7 @@ export const serverRoutes = {
     path: "/keys/:keyId",
     summary: "Revoke an API key",
     verb: "admin",
-    params: z.strictObject({ keyId: z.string().min(1).max(63) }),
+    params: z.strictObject({ keyId: KeyId }),
     reply: "empty",
     status: 204,
   },

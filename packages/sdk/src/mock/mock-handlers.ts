@@ -213,7 +213,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   exportSnapshot: (world, { params }) => ({ bytes: world.snapshots.export(params.name) }),
   importSnapshot: (world, { params, bytes }) => ({ json: world.importSnapshot(params.name, bytes) }),
   createKey: (world, { body }) => {
-    const id = randomName();
+    const id = randomName().slice(0, 12);
     const key = { id, ...body, createdAtMs: Date.now() };
     const secret = `mock-${randomName()}`;
     world.keys.set(id, { key, secret });

@@ -4,7 +4,7 @@ const secretName = /(token|secret|password|passwd|authorization|cookie|credentia
 /** Values of variables are the caller's business; their names say enough. */
 const environmentName = /^env$/i;
 /** What looks like a secret wherever it stands: our own tokens and keys, bearer headers, passwords in addresses. */
-const secretText = /\b(?:atoll|sbt)_[A-Za-z0-9_-]{16,}|\bBearer\s+\S+|(?<=:\/\/[^/\s:@]*:)[^/\s@]+(?=@)/g;
+const secretText = /\b(?:atoll|atk|sbt)_[A-Za-z0-9_-]{16,}|\bBearer\s+\S+|(?<=:\/\/[^/\s:@]*:)[^/\s@]+(?=@)/g;
 const longestText = 1_000;
 
 /** A copy without secrets, for a log that outlives everything it tells of. */

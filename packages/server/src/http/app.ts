@@ -11,6 +11,7 @@ import {
 } from "@atoll/protocol";
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { AuditEntry } from "../audit/audit-log.ts";
+import { redact } from "../audit/redact.ts";
 import { credentialsOf, type Gate } from "../auth/gate.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
@@ -319,7 +320,7 @@ function tellRequest(request: FastifyRequest, reply: FastifyReply, { metrics, lo
   // A short body comes with its headers, before anything can be counted.
   const bytesIn = Math.max(socket.bytesRead - facts.bytesRead, Number(request.headers["content-length"] ?? 0));
   const bytesOut = socket.bytesWritten - facts.bytesWritten;
-  const about = { ...(facts.params as object | undefined), ...facts.notes };
+  const about = redact({ ...(facts.params as object | undefined), ...facts.notes }) as Record<string, unknown>;
   metrics.request({ method, route, status, seconds: reply.elapsedTime / 1000 });
   const remote = request.ip;
   const error = facts.errorCode;

@@ -38,6 +38,7 @@ test("secrets are left out, wherever they stand", async () => {
       env: { PASSWORD: "hunter2" },
       argv: ["curl", "-H", "Authorization: Bearer hunter2", "https://me:hunter2@example.com/x"],
       nested: [{ apiKey: "hunter2", token: "hunter2", note: `sbt_${"h".repeat(43)}` }],
+      key: `atk_${"k".repeat(12)}_${"h".repeat(43)}`,
     },
   });
   const text = JSON.stringify(await lines());
