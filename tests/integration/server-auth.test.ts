@@ -202,6 +202,26 @@ describe("a key's scope", () => {
   });
 });
 
+describe("streams of a key that is revoked", () => {
+  test.for<[string, (id: string, commandId: string) => string]>([
+    ["server-sent events", () => "/events"],
+    ["output of a command", (id, commandId) => `/sandboxes/${id}/commands/${commandId}/output`],
+    ["a watch", (id) => `/sandboxes/${id}/files/watch?path=/home/user`],
+  ])("%s: end, and say why", { timeout: 60_000 }, async ([, path]) => {
+    const { id, api } = await makeKey({});
+    const { sandbox } = await api.create();
+    const command = await api.start(sandbox.id, { shell: "cat", stdin: true });
+    const response = await api.fetch("GET", path(sandbox.id, command.id));
+    expect(response.status).toBe(200);
+    const waiting = api.ask("GET", `/sandboxes/${sandbox.id}/commands/${command.id}/wait?timeoutMs=50000`);
+    const text = response.text();
+    expect((await admin.ask("DELETE", `/keys/${id}`)).status).toBe(204);
+    expect((await text).trimEnd().split("\n").at(-1)).toContain('"code":"permission_denied"');
+    expect((await waiting).body.error?.code).toBe("permission_denied");
+    await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+});
+
 describe("a sandbox's own token", () => {
   test("is good for that sandbox: commands, files and ports, not for its end", async () => {
     const [{ sandbox, token }, other] = [await admin.create(), await admin.create()];

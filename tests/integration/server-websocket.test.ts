@@ -183,12 +183,34 @@ describe("who may", () => {
     await api.ask("DELETE", `/sandboxes/${sandboxId}/commands/${commandId}/stdin`);
   });
 
-  test("a key that is revoked opens no more channels", async () => {
+  test("a key that is revoked is told so, and its connection ends with all channels", async () => {
     const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "short", ownOnly: false });
-    const socket = await greeted({ key: body.secret });
+    const commandId = await start("cat", { stdin: true });
+    const [socket, other] = [await greeted({ key: body.secret }), await greeted()];
+    for (const one of [socket, other]) {
+      one.send({ type: "events", channel: 1 });
+      one.send({ type: "follow", channel: 2, sandboxId, commandId });
+      one.send({ type: "watch", channel: 3, sandboxId, path: "/home/user" });
+      await one.until("watching");
+    }
     await api.ask("DELETE", `/keys/${body.key.id}`);
-    socket.send({ type: "events", channel: 1 });
-    expect((await socket.until("error", 1)).error.code).toBe("permission_denied");
+    const { error, channel } = await socket.until("error");
+    expect({ code: error.code, channel }).toEqual({ code: "permission_denied", channel: undefined });
+    await expect.poll(() => socket.closedWith).toBe(1008);
+    other.send({ type: "stdin_end", channel: 2, offset: 0 });
+    await other.until("ended", 2);
+  });
+
+  test("input of a followed command is no request: the rate of a key is not spent by it", async () => {
+    const limits = { ownOnly: false, requestsPerMinute: 5 };
+    const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "slow", ...limits });
+    const commandId = await start("cat", { stdin: true });
+    const socket = await greeted({ key: body.secret });
+    socket.send({ type: "follow", channel: 1, sandboxId, commandId });
+    await socket.until("following");
+    for (let offset = 0; offset < 50; offset += 1) socket.sendStdin(1, offset, "x");
+    socket.send({ type: "stdin_end", channel: 1, offset: 50 });
+    expect((await readAll(socket, 1)).output.toString()).toBe("x".repeat(50));
   });
 
   test("a page of another origin is not let in", async () => {

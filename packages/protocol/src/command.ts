@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { WireError } from "./http.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { signalNumbers } from "./process.ts";
 import { DriverName } from "./sandbox.ts";
@@ -105,6 +106,8 @@ export const CommandLine = z.discriminatedUnion("type", [
   /** The server goes away: ask again, from where this stream ends. */
   z.strictObject({ type: z.literal("shutdown") }),
   z.strictObject({ type: z.literal("ended"), command: CommandInfo }),
+  /** Whoever reads may not read on: its key was revoked. */
+  z.strictObject({ type: z.literal("refused"), error: WireError }),
 ]);
 export type CommandLine = z.infer<typeof CommandLine>;
 

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { WireError } from "./http.ts";
 
 const path = z
   .string()
@@ -76,6 +77,8 @@ export const WatchLine = z.discriminatedUnion("kind", [
   z.strictObject({ kind: z.literal("heartbeat"), atMs: z.int() }),
   /** The server goes away: ask again with `watch` and `cursor`. */
   z.strictObject({ kind: z.literal("shutdown") }),
+  /** Whoever reads may not read on: its key was revoked. */
+  z.strictObject({ kind: z.literal("refused"), error: WireError }),
 ]);
 export type WatchLine = z.infer<typeof WatchLine>;
 

@@ -105,7 +105,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
   async #readToEnd(lines: AsyncGenerator<unknown, void, undefined>): Promise<CommandInfo | undefined> {
     for (;;) {
       const line = await nextLine(lines);
-      if (line === undefined || line.type === "shutdown") return undefined;
+      if (line === undefined || line.type === "shutdown" || line.type === "refused") return undefined;
       if (line.type === "started") this.#hasStarted(line.command);
       else if (line.type === "ended") {
         await this.#flush();

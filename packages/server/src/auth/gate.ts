@@ -30,11 +30,17 @@ export class Gate {
 
   /** `sandboxId`: what a sandbox's token has to belong to. A wrong token is told no more than that. */
   admit(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
+    const principal = this.recognise(credentials, asked, sandboxId);
+    if (principal.kind === "key") this.#spend(principal.key.id, principal.key.requestsPerMinute, asked);
+    return principal;
+  }
+
+  /** For what belongs to a request that was let in, such as the input of a command that is followed: it is no request of its own. */
+  recognise(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
     const { key: secret, sandboxToken } = credentials;
     if (secret !== undefined) {
       const key = this.#options.keys.verify(secret);
       if (key === undefined) throw this.#refuse(asked, "this API key is not valid");
-      this.#spend(key.id, key.requestsPerMinute, asked);
       return { kind: "key", key };
     }
     if (sandboxToken !== undefined) {
@@ -46,6 +52,11 @@ export class Gate {
     throw new SandboxError("permission_denied", `Cannot ${asked}: no API key was given`, {
       suggestion: "Send `Authorization: Bearer <key>`. The first start of the server prints a key.",
     });
+  }
+
+  /** Aborts when the principal is nobody any more. A sandbox's own token ends with the sandbox, and so does what it is used for. */
+  untilRevoked(principal: Principal): AbortSignal | undefined {
+    return principal.kind === "key" ? this.#options.keys.untilRevoked(principal.key.id) : undefined;
   }
 
   #spend(keyId: string, perMinute: number | undefined, asked: string): void {

@@ -20,6 +20,7 @@ export class KeyStore {
   readonly firstSecret: string | undefined;
   #path: string;
   #keys: Map<string, StoredKey>;
+  #revocations = new Map<string, AbortController>();
   /** Writes one after the other, each with what is true when it begins. */
   #writing: Promise<void> = Promise.resolve();
 
@@ -60,6 +61,8 @@ export class KeyStore {
       });
     }
     this.#keys.delete(id);
+    this.#revocations.get(id)?.abort(revoked());
+    this.#revocations.delete(id);
     await this.#save();
   }
 
@@ -72,10 +75,12 @@ export class KeyStore {
     return withoutHash(key);
   }
 
-  /** Still there, with what it may do now: a connection asks again, for a key may be revoked while it lasts. */
-  find(id: string): KeyInfo | undefined {
-    const key = this.#keys.get(id);
-    return key === undefined ? undefined : withoutHash(key);
+  /** Aborts when the key is revoked, with what its clients are told: what lasts longer than a request ends then. */
+  untilRevoked(id: string): AbortSignal {
+    if (!this.#keys.has(id)) return AbortSignal.abort(revoked());
+    const revocation = this.#revocations.get(id) ?? new AbortController();
+    this.#revocations.set(id, revocation);
+    return revocation.signal;
   }
 
   /** Stores when keys were last used: not worth a write each time. */
@@ -119,6 +124,12 @@ function makeKey(request: CreateKey): { stored: StoredKey; secret: string } {
     hash: hashSecret(secret),
   };
   return { stored, secret };
+}
+
+function revoked(): SandboxError {
+  return new SandboxError("permission_denied", "Cannot go on: this API key was revoked", {
+    suggestion: "An admin key can make another one.",
+  });
 }
 
 function withoutHash(stored: StoredKey): KeyInfo {

@@ -171,7 +171,9 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       // The table types each handler; TypeScript cannot follow the union through the loop.
       const handle = options.handlers[name] as (call: unknown) => Promise<unknown>;
       const signal = leaving(reply);
-      const waiting = AbortSignal.any([signal, options.stopping]);
+      const { principal } = factsFor(request);
+      const revoked = principal === undefined ? undefined : options.gate.untilRevoked(principal);
+      const waiting = AbortSignal.any([signal, options.stopping, ...(revoked === undefined ? [] : [revoked])]);
       const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
       const isReadable = id !== undefined && isOnlyRead(route) && options.sandboxes.isSame(id);
       if (id !== undefined && !options.sandboxes.isHere(id) && !isReadable) {
@@ -182,6 +184,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       return sendReply(reply, route, await handle(call), {
         signal,
         stopping: options.stopping,
+        revoked,
         heartbeatMs: options.config.heartbeatMs,
         onBroken: (error) => options.log.warn({ requestId: request.id, err: error }, "answer broke off"),
       });

@@ -22,6 +22,7 @@ export function commandLines(
   return new LineStream(linesOf(command, options), {
     heartbeat: () => ({ type: "heartbeat", atMs: Date.now() }),
     shutdown: () => ({ type: "shutdown" }),
+    refused: (error) => ({ type: "refused", error }),
   });
 }
 

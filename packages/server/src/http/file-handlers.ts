@@ -53,6 +53,7 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
       return new LineStream<WatchLine>(await begun(lines), {
         heartbeat: () => ({ kind: "heartbeat", atMs: Date.now() }),
         shutdown: () => ({ kind: "shutdown" }),
+        refused: (error) => ({ kind: "refused", error }),
       });
     },
     packFiles: async ({ params, query, signal }) =>

@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import type { RouteName, routes } from "@atoll/protocol";
+import type { RouteName, routes, WireError } from "@atoll/protocol";
 import type { z } from "zod";
 import type { Principal } from "../auth/principal.ts";
 import type { Log } from "../telemetry/log.ts";
@@ -45,16 +45,18 @@ export class ByteStream {
   }
 }
 
-/** One JSON value per line, with `heartbeat` when nothing else is to say and `shutdown` when the server goes. */
+/** One JSON value per line, with `heartbeat` when nothing else is to say, `shutdown` when the server goes and `refused` when the client may not read on. */
 export class LineStream<T = unknown> {
   readonly lines: AsyncIterable<T>;
   readonly heartbeat: () => T;
   readonly shutdown: () => T;
+  readonly refused: (error: WireError) => T;
 
-  constructor(lines: AsyncIterable<T>, signs: { heartbeat: () => T; shutdown: () => T }) {
+  constructor(lines: AsyncIterable<T>, signs: Pick<LineStream<T>, "heartbeat" | "shutdown" | "refused">) {
     this.lines = lines;
     this.heartbeat = signs.heartbeat;
     this.shutdown = signs.shutdown;
+    this.refused = signs.refused;
   }
 }
 

@@ -4,11 +4,14 @@ export interface LineTiming<T> {
   /** The last thing said when `stopping` aborts. */
   shutdown: () => T;
   stopping: AbortSignal;
+  /** The last thing said when `revoked` aborts, with its reason. */
+  refused: (reason: unknown) => T;
+  revoked?: AbortSignal | undefined;
   /** The reader is gone. */
   signal: AbortSignal;
 }
 
-type Happening<T> = { what: "next"; result: IteratorResult<T> } | { what: "quiet" | "left" | "stopping" };
+type Happening<T> = { what: "next"; result: IteratorResult<T> } | { what: "quiet" | "left" | "stopping" | "revoked" };
 
 /** What the source tells, with signs of life in between: a silent connection looks dead to every proxy on the way. */
 export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming<T>): AsyncGenerator<T, void, void> {
@@ -21,6 +24,8 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
   const stopped = (): void => tell({ what: "stopping" });
   timing.signal.addEventListener("abort", left);
   timing.stopping.addEventListener("abort", stopped);
+  const refused = (): void => tell({ what: "revoked" });
+  timing.revoked?.addEventListener("abort", refused);
   let isAsked = false;
   try {
     for (;;) {
@@ -35,6 +40,7 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
           reject(error instanceof Error ? error : new Error(String(error)));
         };
         if (timing.signal.aborted) left();
+        else if (timing.revoked?.aborted === true) refused();
         else if (timing.stopping.aborted) stopped();
         else if (!isAsked) {
           isAsked = true;
@@ -46,6 +52,9 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
       });
       switch (happening.what) {
         case "left":
+          return;
+        case "revoked":
+          yield timing.refused(timing.revoked?.reason);
           return;
         case "stopping":
           yield timing.shutdown();
@@ -63,6 +72,7 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
   } finally {
     timing.signal.removeEventListener("abort", left);
     timing.stopping.removeEventListener("abort", stopped);
+    timing.revoked?.removeEventListener("abort", refused);
     // The source may wait for what never comes: nobody waits for it here.
     iterator.return?.().catch(() => undefined);
   }

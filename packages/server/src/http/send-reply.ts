@@ -1,12 +1,15 @@
 import { Readable } from "node:stream";
-import type { Route } from "@atoll/protocol";
+import type { Route, WireError } from "@atoll/protocol";
 import type { FastifyReply } from "fastify";
+import { errorReply } from "./error-reply.ts";
 import { ByteStream, EventStream, LineStream, WithStatus } from "./handlers.ts";
 import { keepAlive } from "./keep-alive-lines.ts";
 
 export interface StreamTiming {
   signal: AbortSignal;
   stopping: AbortSignal;
+  /** Who asked may not read on. */
+  revoked: AbortSignal | undefined;
   heartbeatMs: number;
   /** The status has gone out already: all that is left is to break off, and to say so in the log. */
   onBroken: (error: unknown) => void;
@@ -16,7 +19,9 @@ export interface StreamTiming {
 export function sendReply(reply: FastifyReply, route: Route, value: unknown, timing: StreamTiming): FastifyReply {
   if (value instanceof WithStatus) return json(reply, value.status, value.value);
   if (value instanceof LineStream) {
-    const lines = keepAlive(value.lines, { ...timing, heartbeat: value.heartbeat, shutdown: value.shutdown });
+    const { heartbeat, shutdown } = value;
+    const refused = (reason: unknown): unknown => value.refused(wireError(reason));
+    const lines = keepAlive(value.lines, { ...timing, heartbeat, shutdown, refused });
     const texts = asText(lines, (line) => `${JSON.stringify(line)}\n`);
     return stream(reply, "application/x-ndjson; charset=utf-8", texts, timing);
   }
@@ -26,7 +31,7 @@ export function sendReply(reply: FastifyReply, route: Route, value: unknown, tim
   if (value instanceof ByteStream) {
     const type = route.reply === "tar" ? "application/x-tar" : "application/octet-stream";
     for (const [name, text] of Object.entries(value.headers)) reply.header(name, text);
-    return stream(reply.code(value.status), type, value.pieces, timing);
+    return stream(reply.code(value.status), type, until(timing.revoked, value.pieces), timing);
   }
   if (route.reply === "empty") return reply.code(route.status ?? 204).send();
   if (route.reply === "text") {
@@ -54,6 +59,21 @@ function stream(
   return reply.header("x-accel-buffering", "no").type(type).send(readable);
 }
 
+/** Bytes have no room for words: they break off. */
+async function* until(
+  signal: AbortSignal | undefined,
+  pieces: AsyncIterable<Uint8Array>,
+): AsyncGenerator<Uint8Array, void, void> {
+  for await (const piece of pieces) {
+    signal?.throwIfAborted();
+    yield piece;
+  }
+}
+
+function wireError(reason: unknown): WireError {
+  return errorReply(reason).error.toJSON() as WireError;
+}
+
 async function* asText<T>(values: AsyncIterable<T>, text: (value: T) => string): AsyncGenerator<string, void, void> {
   for await (const value of values) yield text(value);
 }
@@ -68,5 +88,6 @@ async function* serverSentEvents({ events }: EventStream, timing: StreamTiming):
     ...timing,
     heartbeat: () => ": heartbeat\n\n",
     shutdown: () => "event: shutdown\ndata: {}\n\n",
+    refused: (reason) => `event: refused\ndata: ${JSON.stringify({ error: wireError(reason) })}\n\n`,
   });
 }

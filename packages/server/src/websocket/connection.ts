@@ -129,11 +129,18 @@ export class Connection {
   #hello({ key, sandboxToken, holder }: Extract<ClientMessage, { type: "hello" }>): void {
     if (this.#credentials !== undefined) throw malformed("hello comes once");
     // A sandbox's token says which sandbox it is for only when one is asked about.
-    if (key !== undefined || sandboxToken === undefined) this.#options.gate.admit({ key }, "connect", undefined);
+    if (key !== undefined || sandboxToken === undefined) {
+      this.#endWith(this.#options.gate.admit({ key }, "connect", undefined));
+    }
     this.#credentials = { key, sandboxToken };
     this.#holder = holder;
     clearTimeout(this.#helloTimer);
     this.#send({ type: "welcome", version: 1, serverId: this.#options.serverId });
+  }
+
+  #endWith(principal: Principal): void {
+    const revoked = this.#options.gate.untilRevoked(principal);
+    revoked?.addEventListener("abort", () => this.#refuse(revoked.reason), { once: true, signal: this.#closed.signal });
   }
 
   #open(message: OpenMessage): void {
@@ -158,7 +165,7 @@ export class Connection {
     const { sandboxId } = message;
     return new AwaitedChannel(link, async () => {
       await this.#options.meet(sandboxId);
-      this.#admit(message.type === "watch" ? "files" : "read", `${message.type} in a sandbox`, sandboxId);
+      this.#assertMay(message.type === "watch" ? "files" : "read", `${message.type} in a sandbox`, sandboxId);
       const leave = await sources.enter(sandboxId, link.signal);
       link.signal.addEventListener("abort", leave, { once: true });
       if (link.signal.aborted) leave();
@@ -170,13 +177,11 @@ export class Connection {
     const { sources } = this.#options;
     switch (message.type) {
       case "follow": {
-        const may = (verb: KeyVerb): Principal =>
-          this.#admit(verb, `${verbWords[verb] ?? verb} a command`, message.sandboxId);
-        may("read");
+        this.#admit("read", "follow a command", message.sandboxId);
         const command = sources.command(message.sandboxId, message.commandId, message.rollbacks);
         return new FollowChannel(link, command, message, async () => {
           sources.assertNotHeld(message.sandboxId, this.#holder);
-          may("commands");
+          this.#assertMay("commands", "control a command", message.sandboxId);
           if (command.isRunning) await sources.wake(message.sandboxId);
         });
       }
@@ -189,12 +194,21 @@ export class Connection {
     }
   }
 
-  /** Asked anew for each channel: a key may be revoked while a connection lasts. */
+  /** Each channel is a request. */
   #admit(verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): Principal {
     const principal = this.#options.gate.admit(this.#credentials ?? {}, asked, sandboxId);
+    this.#assertSees(principal, verb, asked, sandboxId);
+    return principal;
+  }
+
+  /** What belongs to a channel is not. */
+  #assertMay(verb: KeyVerb, asked: string, sandboxId: SandboxId): void {
+    this.#assertSees(this.#options.gate.recognise(this.#credentials ?? {}, asked, sandboxId), verb, asked, sandboxId);
+  }
+
+  #assertSees(principal: Principal, verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): void {
     assertMay(principal, verb, asked, sandboxId);
     if (sandboxId !== undefined) this.#options.assertSees(principal, sandboxId);
-    return principal;
   }
 
   #link(number: number): ChannelLink {
@@ -263,8 +277,6 @@ export class Connection {
     this.#channels.clear();
   }
 }
-
-const verbWords: Partial<Record<KeyVerb, string>> = { read: "follow", commands: "control" };
 
 function malformed(because: string): SandboxError {
   return new SandboxError("invalid_argument", `Cannot take this message: ${because}`);

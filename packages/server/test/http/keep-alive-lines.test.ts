@@ -9,6 +9,7 @@ function timing(changes: Partial<LineTiming<string>> = {}): LineTiming<string> {
     heartbeatMs: 60_000,
     heartbeat: () => "heartbeat",
     shutdown: () => "shutdown",
+    refused: (reason) => `refused: ${String(reason)}`,
     stopping: never,
     signal: never,
     ...changes,
@@ -46,6 +47,16 @@ async function all(lines: AsyncIterable<string>): Promise<string[]> {
 describe("a stream of lines", () => {
   test("has the source's lines, in order", async () => {
     expect(await all(keepAlive(after(0, "a", "b"), timing()))).toEqual(["a", "b"]);
+  });
+
+  test("ends with the reason when its reader may not read on, also in the middle of silence", async () => {
+    const revocation = new AbortController();
+    const source = silent();
+    const lines = all(keepAlive(source, timing({ revoked: revocation.signal })));
+    revocation.abort("revoked");
+    expect(await lines).toEqual(["refused: revoked"]);
+    expect(source.isReleased).toBe(true);
+    expect(await all(keepAlive(after(0, "a"), timing({ revoked: revocation.signal })))).toEqual(["refused: revoked"]);
   });
 
   test("shows signs of life when the source is quiet, and loses no line to them", async () => {
