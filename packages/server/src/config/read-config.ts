@@ -34,7 +34,7 @@ export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<Rea
   for (const name of settingNames) {
     const found = [
       { source: "flag", value: textValue(name, flags.settings.get(name)) },
-      { source: "environment", value: textValue(name, variableOf(name, origins.env)) },
+      { source: "environment", value: textValue(name, origins.env[variableOf(name, origins.env)]) },
       { source: "file", value: file?.settings[name] },
     ] as const;
     const first = found.find(({ value }) => value !== undefined);
@@ -42,7 +42,7 @@ export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<Rea
     if (first !== undefined) values[name] = first.value;
   }
   const parsed = Config.safeParse(values);
-  if (!parsed.success) throw refusal(parsed.error, sources, file?.path);
+  if (!parsed.success) throw refusal(parsed.error, sources, { env: origins.env, file: file?.path });
   return { config: parsed.data, sources, ...(file === undefined ? {} : { file: file.path }) };
 }
 
@@ -56,10 +56,11 @@ export function describeConfig({ config, sources, file }: ReadConfig): Record<st
   };
 }
 
-function variableOf(name: SettingName, env: ConfigOrigins["env"]): string | undefined {
-  const standard = standardVariables[name];
+/** The variable that says it: ours, or the one that the rest of the world has for it. */
+function variableOf(name: SettingName, env: ConfigOrigins["env"]): string {
+  const [ours, standard] = [variableName(name), standardVariables[name]];
   // There, an empty one is as good as none.
-  return env[variableName(name)] ?? (standard === undefined ? undefined : env[standard] || undefined);
+  return env[ours] === undefined && standard !== undefined && env[standard] ? standard : ours;
 }
 
 /** Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to refuse. */
@@ -133,12 +134,14 @@ function parseObject(text: string, path: string): Record<string, unknown> {
 function refusal(
   error: z.ZodError,
   sources: Record<SettingName, SettingSource>,
-  file: string | undefined,
+  { env, file }: { env: ConfigOrigins["env"]; file: string | undefined },
 ): SandboxError {
   const [issue] = error.issues;
   const field = String(issue?.path[0] ?? "");
   const name = field as SettingName;
-  const place = { flag: flagName(name), environment: variableName(name), file, default: "its default" }[sources[name]];
+  const place = { flag: flagName(name), environment: variableOf(name, env), file, default: "its default" }[
+    sources[name]
+  ];
   return new SandboxError(
     "invalid_argument",
     `Cannot start: ${field} (from ${place}): ${issue?.message ?? "is wrong"}`,

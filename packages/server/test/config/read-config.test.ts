@@ -46,6 +46,8 @@ test("a setting is also known by the name that the rest of the world gives it, a
     config: { otlpEndpoint: "http://ours:4318" },
     sources: { otlpEndpoint: "environment" },
   });
+  await expect(read([], { OTEL_EXPORTER_OTLP_ENDPOINT: "nowhere" })).rejects.toThrow("OTEL_EXPORTER_OTLP_ENDPOINT");
+  await expect(read([], { ...standard, ATOLL_OTLP_ENDPOINT: "nowhere" })).rejects.toThrow("ATOLL_OTLP_ENDPOINT");
 });
 
 test("text becomes what the setting is", async () => {
