@@ -26,6 +26,7 @@ import { openApiDocument } from "./openapi.ts";
 import { asked, parsePart } from "./parse-request.ts";
 import { sendReply } from "./send-reply.ts";
 import { guardAgainstSlowness } from "./slow-requests.ts";
+import { whenClosed } from "./when-closed.ts";
 
 /** Takes whole requests before the routes do, such as those to ports of sandboxes. True: it has answered, or will. */
 type RawHandler = (request: IncomingMessage, response: ServerResponse) => boolean;
@@ -177,7 +178,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
       const isReadable = id !== undefined && isOnlyRead(route) && options.sandboxes.isSame(id);
       if (id !== undefined && !options.sandboxes.isHere(id) && !isReadable) {
-        reply.raw.once("close", await options.sandboxes.enter(id, waiting));
+        whenClosed(reply.raw, await options.sandboxes.enter(id, waiting));
       }
       if (id !== undefined && wakesSandbox(route)) await options.sandboxes.wake(id);
       const call = readCall(request, name, route, { signal, waiting, log: options.log });
@@ -242,7 +243,7 @@ async function admit(
   sandboxes.assertSees(facts.principal, id);
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
   if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, headerOf(request, httpHeaders.holder));
-  if (sandboxes.isHere(id)) reply.raw.once("close", sandboxes.open(id));
+  if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.open(id));
 }
 
 function factsFor(request: FastifyRequest): RequestFacts {
@@ -293,8 +294,7 @@ function leaving(reply: FastifyReply): AbortSignal {
   const leave = (): void => {
     if (!reply.raw.writableFinished) controller.abort(new Error("The client went away"));
   };
-  if (reply.raw.destroyed) leave();
-  else reply.raw.once("close", leave);
+  whenClosed(reply.raw, leave);
   return controller.signal;
 }
 
