@@ -123,3 +123,50 @@ test("two writers carry on where each of them was when the server is killed and 
   for (const name of ["ann", "bob"]) expect(of(stdout, name)).toEqual(linesOf(name, 200));
   for (const client of [...clients, owner]) client.close();
 });
+
+test("whose input an ended command had is known to the next server too", async () => {
+  const port = String(await freePort());
+  let running = await startTestServerProcess({ flags: ["--port", port] });
+  await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
+  const api = new ApiClient(running.url, running.key);
+  let isDeaf = false;
+  const client = connect(() => ({ onReceive: () => (isDeaf ? "cut" : "pass") }), running);
+  const sandbox = await Sandbox.create({ client, driver: "local" });
+  const started = await sandbox.commands.run("cat", { background: true, stdin: true });
+  const path = `/sandboxes/${sandbox.id}/commands/${started.id}`;
+  await started.sendStdin("from the SDK ");
+  isDeaf = true;
+  await api.fetch("POST", `${path}/stdin?writer=ann&offset=0`, { body: "ann" });
+  await api.fetch("DELETE", `${path}/stdin`);
+  expect((await api.ask("GET", `${path}/wait`)).body).toMatchObject({ state: "exited" });
+  await running.signal("SIGKILL");
+  // Who did not hear of the end closes the input again.
+  const closing = started.closeStdin();
+  isDeaf = false;
+  running = await startTestServerProcess({ dataDir: running.dataDir, flags: ["--port", port] });
+  await closing;
+  const again = await api.fetch("POST", `${path}/stdin?writer=ann&offset=0`, { body: "ann" });
+  expect(await again.json()).toEqual({ stdinBytes: 16, writerBytes: 3 });
+  const more = await api.fetch("POST", `${path}/stdin?writer=ann&offset=0`, { body: "ann?" });
+  expect(await more.json()).toMatchObject({ error: { code: "invalid_state" } });
+  expect((await started.wait()).stdout).toBe("from the SDK ann");
+  client.close();
+});
+
+test("a writer goes on where it was when its sandbox was paused and the server was killed", async () => {
+  const port = String(await freePort());
+  let running = await startTestServerProcess({ flags: ["--port", port] });
+  await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
+  const client = connect(undefined, running);
+  const sandbox = await Sandbox.create({ client, driver: "gvisor" });
+  const started = await sandbox.commands.run("cat", { background: true, stdin: true });
+  const result = started.wait();
+  await started.sendStdin("before ");
+  await sandbox.pause();
+  await running.signal("SIGKILL");
+  running = await startTestServerProcess({ dataDir: running.dataDir, flags: ["--port", port] });
+  await started.sendStdin("after");
+  await started.closeStdin();
+  expect((await result).stdout).toBe("before after");
+  client.close();
+});

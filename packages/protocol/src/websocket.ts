@@ -81,7 +81,7 @@ export type ClientMessageInput = z.input<typeof ClientMessage>;
 
 export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("welcome"), version: z.literal(1), serverId: z.string() }),
-  /** `writerBytes`: where the input of this channel's writer goes on. */
+  /** `writerBytes`: where the input of this channel's writer goes on; absent while nobody knows, as of a sandbox that sleeps: from the last byte that was accepted. */
   z.strictObject({
     type: z.literal("following"),
     channel,

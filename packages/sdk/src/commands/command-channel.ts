@@ -66,7 +66,7 @@ export class CommandChannel implements Channel {
   }
 
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void {
-    if (message.type === "following") this.#stdin?.attach(this.#link, message.writerBytes ?? 0);
+    if (message.type === "following") this.#stdin?.attach(this.#link, message.writerBytes);
     else if (message.type === "stdin_accepted") this.#stdin?.accepted(message.offset, message.isEnd);
     else if (message.type === "dropped") this.#push(() => this.#cursor.takeDropped(message.at, message.bytes));
     else if (message.type === "ended") {

@@ -65,8 +65,8 @@ export class StdinSender {
     );
   }
 
-  /** A channel stands, and the server has input of this sender up to `acceptedOffset`. */
-  attach(link: ChannelLink, acceptedOffset: number): void {
+  /** A channel stands, and the server has input of this sender up to `acceptedOffset`: at least what it said, if it does not say it now. */
+  attach(link: ChannelLink, acceptedOffset = this.#base): void {
     this.#links.add(link);
     if (this.#link !== undefined && this.#link !== link) return;
     if (acceptedOffset < this.#base) {

@@ -139,16 +139,25 @@ export class Command {
     const { writer, offset } = options;
     if (!this.isRunning && offset !== undefined) {
       // Whoever did not hear that it was taken sends it again, and the command may have ended with it.
-      const accepted = this.nextOffset(writer);
+      const accepted = (await this.nextOffset(writer)) ?? 0;
       if (offset + data.byteLength <= accepted) return accepted;
     }
     return this.#openInput("write to").write(data, options);
   }
 
-  /** The offset where input goes on: this writer's, or everybody's. */
-  nextOffset(writer?: string): number {
-    if (writer === undefined) return this.info().stdinBytes;
-    return this.#input?.nextOffset(writer) ?? 0;
+  /** The offset where input goes on: this writer's, or everybody's. `undefined`: not known before its sandbox runs again, or ever, if it was lost. */
+  async nextOffset(writer?: string): Promise<number | undefined> {
+    const stored = this.#stored;
+    if (writer === undefined || this.#input !== undefined || stored.state !== "exited")
+      return this.offsetAtHand(writer);
+    // It ended under a server before this one. Few ever ask, so it is read for each.
+    const writers = await InputWriters.open(this.#options.store.inputFile(this.id), stored.stdinBytes);
+    return writers.acceptedFrom(writer);
+  }
+
+  /** The same, as far as it is known without asking the disk: always while this server gives it input. */
+  offsetAtHand(writer?: string): number | undefined {
+    return writer === undefined ? this.info().stdinBytes : this.#input?.nextOffset(writer);
   }
 
   /** Resolves when more input has been accepted, whoever wrote it. */
@@ -159,7 +168,8 @@ export class Command {
   /** Idempotent, also after the end. Resolves with the offset of the end. */
   async closeStdin(options: InputOptions = {}): Promise<number> {
     const { writer, offset } = options;
-    const goesOnAt = (): number => Math.max(this.nextOffset(writer), writer === undefined ? 0 : (offset ?? 0));
+    const goesOnAt = async (): Promise<number> =>
+      Math.max((await this.nextOffset(writer)) ?? 0, writer === undefined ? 0 : (offset ?? 0));
     if (!this.isRunning) return goesOnAt();
     try {
       return await this.#openInput("close").close(options);

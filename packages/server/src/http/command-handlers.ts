@@ -71,9 +71,10 @@ export function commandHandlers({ manager, quota }: Parts) {
   } satisfies Partial<Handlers>;
 }
 
-function inputOf(command: Command, writer: string | undefined): StdinAccepted {
+async function inputOf(command: Command, writer: string | undefined): Promise<StdinAccepted> {
   const { stdinBytes } = command.info();
-  return { stdinBytes, ...(writer === undefined ? {} : { writerBytes: command.nextOffset(writer) }) };
+  const writerBytes = writer === undefined ? undefined : await command.nextOffset(writer);
+  return { stdinBytes, ...(writerBytes === undefined ? {} : { writerBytes }) };
 }
 
 function startedOnly(command: Command): CommandResult {

@@ -90,10 +90,10 @@ export class FollowChannel implements Channel {
   /** What was accepted elsewhere: this client's input goes on behind it. What comes over this channel is answered where it is written. */
   async #tellInput(): Promise<void> {
     const { channel, signal } = this.link;
-    for (let told = this.#command.nextOffset(this.#writer); ;) {
+    for (let told = this.#command.offsetAtHand(this.#writer); ;) {
       await this.#command.inputAccepted(signal);
-      const offset = this.#command.nextOffset(this.#writer);
-      if (this.#waitingBytes > 0 || offset === told) continue;
+      const offset = this.#command.offsetAtHand(this.#writer);
+      if (this.#waitingBytes > 0 || offset === undefined || offset === told) continue;
       told = offset;
       this.link.send({ type: "stdin_accepted", channel, offset });
     }
@@ -102,8 +102,9 @@ export class FollowChannel implements Channel {
   async #follow(from: number, rollbacks: number | undefined): Promise<void> {
     const { channel, signal } = this.link;
     this.#command.assertSince(rollbacks);
-    const writerBytes = this.#writer === undefined ? {} : { writerBytes: this.#command.nextOffset(this.#writer) };
-    this.link.send({ type: "following", channel, command: this.#command.info(), ...writerBytes });
+    const writerBytes = this.#writer === undefined ? undefined : await this.#command.nextOffset(this.#writer);
+    const told = writerBytes === undefined ? {} : { writerBytes };
+    this.link.send({ type: "following", channel, command: this.#command.info(), ...told });
     inBackground(this.link, () => this.#tellInput());
     for await (const piece of this.#command.follow({ from, signal })) {
       if (piece.type === "dropped") {
