@@ -22,18 +22,33 @@ static void answer(uint32_t id, int error, const char *what) {
         out_failed(id, error, "%s", what);
 }
 
+struct census {
+    uint32_t processes;
+    /* The streams whose processes are passed over. */
+    struct reader without;
+};
+
+static bool is_passed_over(struct reader without, pid_t pid) {
+    /* What is kept of a process that was looked at makes every checkpoint larger: none is looked at without need. */
+    uint32_t stream = reader_left(&without) == 0 ? 0 : procfs_stream(pid);
+    while (stream != 0 && reader_left(&without) > 0)
+        if (read_u32(&without) == stream)
+            return true;
+    return false;
+}
+
 static bool count_one(pid_t pid, void *context) {
-    (void)pid;
-    uint32_t *count = context;
-    ++*count;
+    struct census *census = context;
+    if (!is_passed_over(census->without, pid))
+        census->processes++;
     return true;
 }
 
-static void on_count(uint32_t id) {
-    uint32_t processes = 0;
-    procfs_each(count_one, &processes);
+static void on_count(uint32_t id, struct reader without) {
+    struct census census = {.processes = 0, .without = without};
+    procfs_each(count_one, &census);
     uint8_t payload[16];
-    uint8_t *to = put_u32(payload, processes);
+    uint8_t *to = put_u32(payload, census.processes);
     to = put_u32(to, (uint32_t)stream_count());
     put_u64(to, stream_memory());
     out_frame(ATOLL_FRAME_COUNTED, id, payload, sizeof payload);
@@ -79,8 +94,8 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
         break;
     }
     case ATOLL_FRAME_COUNT:
-        if (whole(r)) {
-            on_count(id);
+        if (!r->bad && reader_left(r) % sizeof(uint32_t) == 0) {
+            on_count(id, *r);
             return true;
         }
         break;

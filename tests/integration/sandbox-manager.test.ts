@@ -80,6 +80,47 @@ describe("timeouts", () => {
     await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id)).not.toContain(busy);
   });
 
+  /** When it resolves, the idle time of every sandbox that rested before is over. */
+  async function untilAnotherWasIdle(): Promise<void> {
+    const from = manager.events.cursor;
+    const idle = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_500 }) });
+    const isItsEnd = (event: ApiEvent): boolean =>
+      event.type === "sandbox.state" && event.to === "killed" && event.sandboxId === idle;
+    expect((await eventsOf(from, isItsEnd)).at(-1)).toMatchObject({ reason: { kind: "idle" } });
+  }
+  const ids = (): SandboxId[] => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id);
+
+  test("what a command left behind is work, and its end is noticed", async () => {
+    const id = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_000 }) });
+    const leave = "mkfifo go; setsid sh -c 'read line < go' >/dev/null 2>&1 &";
+    expect(await (await start(manager, id, leave)).waitEnd()).toMatchObject({ exitCode: 0 });
+    await untilAnotherWasIdle();
+    expect(manager.get(id)).toMatchObject({ state: "running", runningCommands: 0 });
+    await (await start(manager, id, "echo > go")).waitEnd();
+    await expect.poll(ids).not.toContain(id);
+  });
+
+  test("a sandbox rests though a command runs that need not keep it, but not while somebody is connected to it", async () => {
+    const id = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_000 }) });
+    const connected = manager.access.open(id);
+    const server = [
+      "import socket",
+      "s = socket.create_server(('127.0.0.1', 8000))",
+      "print('up', flush=True)",
+      "while True: s.accept()[0].recv(1)",
+    ].join("\n");
+    const command = await start(manager, id, { argv: ["python3", "-c", server], keepAlive: false });
+    await expect.poll(() => command.info().stdoutBytes).toBe(3);
+    const connection = await manager.dial(id, 8000, { signal: AbortSignal.timeout(10_000) });
+    connected();
+    await untilAnotherWasIdle();
+    expect(manager.get(id)).toMatchObject({ state: "running", runningCommands: 1 });
+    await (await start(manager, id, { shell: "setsid sleep 600 >/dev/null 2>&1 &", keepAlive: false })).waitEnd();
+    connection.on("error", () => undefined).destroy();
+    await expect.poll(ids).not.toContain(id);
+    expect(command.info()).toMatchObject({ state: "lost", lostBecause: expect.stringContaining("idle") });
+  });
+
   test("can be changed while it lives", async () => {
     const id = await createIn(manager);
     const { endsAtMs = 0 } = await manager.update(id, { timeouts: SandboxTimeouts.parse({ lifetimeMs: 1_000 }) });

@@ -116,6 +116,11 @@ export class Sandbox {
     return this.#life.deadline.uptimeMs;
   }
 
+  /** How many processes live in it; `without` the streams whose processes, and what these left behind, do not count. */
+  async countProcesses(options: { without?: readonly number[]; signal: AbortSignal }): Promise<number> {
+    return this.#channelFor("read usage of").channel.countProcesses(options.signal, options.without);
+  }
+
   async usage(): Promise<SandboxUsage> {
     assertAccepts(this.record, "read usage of");
     return this.#life.readUsage();

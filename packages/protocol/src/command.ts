@@ -28,8 +28,8 @@ export const RunCommand = z
     stdin: z.boolean().default(false),
     /** Answer as soon as it has started; otherwise the answer comes with its end. */
     background: z.boolean().default(false),
-    /** The sandbox is not idle while this command runs, whatever it does. */
-    keepAlive: z.boolean().default(false),
+    /** The sandbox is not idle while this command runs, or anything that it left behind, whatever they do. False: it is, as with a server that waits for connections. */
+    keepAlive: z.boolean().default(true),
     tags: z.record(z.string().min(1).max(63), z.string().max(255)).default({}),
     /** Bytes of output that are kept: a quarter of them from the beginning, the rest from the end. */
     logBytes: z

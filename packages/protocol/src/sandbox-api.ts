@@ -11,7 +11,7 @@ const longestMs = 365 * 24 * 3_600_000;
 
 /** When a sandbox ends by itself. */
 export const SandboxTimeouts = z.strictObject({
-  /** Idle: no running command, no open connection to a port, no request. Absent: it may be idle for ever. */
+  /** Idle: no request, no open connection to a port, and no process inside but those of commands with `keepAlive: false`. Absent: it may be idle for ever. */
   idleMs: z.int().min(1_000).max(longestMs).optional(),
   /** From creation or the last resume on, whatever it does. A paused sandbox does not age. */
   lifetimeMs: z.int().min(1_000).max(longestMs).optional(),

@@ -11,7 +11,7 @@ import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
 import { parseGuestFrame, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
-import { encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
+import { encodeCount, encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
 import { violation, wrongAnswer } from "./violation.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
@@ -163,8 +163,8 @@ export class GuestChannel {
     await this.#request(toGuest.PING, randomBytes(8), signal);
   }
 
-  async countProcesses(signal: AbortSignal): Promise<number> {
-    const message = await this.#request(toGuest.COUNT, Buffer.alloc(0), signal);
+  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<number> {
+    const message = await this.#request(toGuest.COUNT, encodeCount(without), signal);
     return message.type === "counted" ? message.processes : wrongAnswer(message);
   }
 

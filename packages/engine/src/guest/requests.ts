@@ -66,6 +66,13 @@ export function encodeRestored(id: number, entropy: Buffer, hostname: string): B
   return encodeFrame(toGuest.RESTORED, id, payload.finish());
 }
 
+/** The streams whose processes are not counted. */
+export function encodeCount(without: readonly number[]): Buffer {
+  const payload = new PayloadWriter();
+  for (const id of without) payload.u32(id);
+  return payload.finish();
+}
+
 /** Each directory with the time of the last change of its inode in which it has none for sure. */
 export function encodeNodes(where: "in" | "synced", places: readonly { path: Buffer; emptyAtNs: bigint }[]): Buffer {
   const payload = new PayloadWriter().u32(where === "synced" ? 1 : 0).u32(places.length);

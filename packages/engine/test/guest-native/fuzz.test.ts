@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
 import { encodeFrame, headerBytes, protocolConstants, toGuest, tornFramePadding } from "../../src/guest/frames.ts";
-import { encodeNodes, type GuestSpawn } from "../../src/guest/requests.ts";
+import { encodeCount, encodeNodes, type GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
 import { SeededRandom } from "../support/seeded-random.ts";
 import { buildTimeoutMs, guestProgram, type GuestBuild } from "./guest-program.ts";
@@ -82,7 +82,8 @@ const honest: Make[] = [
   (random) => encodeFrame(toGuest.VERDICT, anyId(random), new PayloadWriter().u8(random.below(6)).str("why").finish()),
   (random) => encodeFrame(toGuest.PROXY, anyId(random), new PayloadWriter().u16(7000).finish()),
   (random) => encodeFrame(toGuest.CAP, anyId(random), u64(random.oneOf([0n, 5000n, 0xffff_ffff_ffff_ffffn]))),
-  (random) => encodeFrame(toGuest.COUNT, anyId(random)),
+  (random) =>
+    encodeFrame(toGuest.COUNT, anyId(random), encodeCount([anyId(random), anyId(random)].slice(random.below(3)))),
   (random, dir) => encodeFrame(toGuest.HOLDERS, anyId(random), new PayloadWriter().str(`${dir}/file-1`).finish()),
   (random, dir) => encodeFrame(toGuest.END_HOLDERS, anyId(random), new PayloadWriter().str(`${dir}/file-2`).finish()),
   (random, dir) => {

@@ -5,7 +5,7 @@ import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
 import { neverNs } from "../../src/guest/guest-nodes.ts";
-import { encodeNodes } from "../../src/guest/requests.ts";
+import { encodeCount, encodeNodes } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import { NativeGuest } from "./native-guest.ts";
@@ -38,6 +38,24 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     const counted = await guest.ask("COUNT");
     expect(counted).toMatchObject({ processes: 2, streams: 1 });
     expect(counted.type === "counted" && counted.heldBytes).toBeGreaterThanOrEqual(262_144);
+  });
+
+  test("COUNT passes over the processes of streams that it is given, and what these left behind", async () => {
+    await using guest = await NativeGuest.start();
+    const [one, other] = ["echo up; read line", "setsid sleep 60 >/dev/null 2>&1 & echo up $!; read line"].map((line) =>
+      guest.spawn(["/bin/sh", "-c", line], { stdin: true }),
+    ) as [number, number];
+    for (const id of [one, other]) await guest.until(() => guest.stream(id).stdout.includes("up"));
+    const count = (...without: number[]): Promise<unknown> => guest.ask("COUNT", encodeCount(without));
+    expect(await count()).toMatchObject({ processes: 3 });
+    expect(await count(one, 4711)).toMatchObject({ processes: 2 });
+    expect(await count(other)).toMatchObject({ processes: 1 });
+    guest.sendPosition("STDIN_EOF", other, 0);
+    await guest.until(() => guest.stream(other).exit !== undefined);
+    expect(await count()).toMatchObject({ processes: 2 });
+    expect(await count(one, other)).toMatchObject({ processes: 0 });
+    expect(await guest.ask("COUNT", Buffer.alloc(3))).toMatchObject({ errno: constants.errno.EBADMSG });
+    process.kill(Number(/up (\d+)/.exec(guest.stream(other).stdout.toString())?.[1]), "SIGKILL");
   });
 
   test("HOLDERS names who has a file open, also when it is deleted", async () => {

@@ -65,6 +65,23 @@ export class SandboxCommands {
     return count;
   }
 
+  /** Whether one runs that its sandbox has to stay awake for. */
+  get hasWork(): boolean {
+    for (const { isRunning, stored } of this.#commands.values()) if (isRunning && stored.keepAlive) return true;
+    return false;
+  }
+
+  /** The streams of those that their sandbox need not stay awake for, also of those that have ended: what they left behind may run. */
+  get restingStreams(): number[] {
+    const resting = new Set<number>();
+    for (const { stored } of this.#commands.values()) {
+      // A number may have been another command's before.
+      if (stored.keepAlive) resting.delete(stored.streamId);
+      else resting.add(stored.streamId);
+    }
+    return [...resting];
+  }
+
   list(): CommandInfo[] {
     return [...this.#commands.values()].map((command) => command.info());
   }

@@ -7,8 +7,10 @@ export interface IdleClockOptions {
   /** When it was created, or last resumed. */
   startedAtMs: number;
   timeouts: () => SandboxTimeouts;
-  /** Whether something runs inside. Whoever makes it false calls `touch`. */
+  /** Whether a command is known to run. Whoever makes it false calls `touch`. */
   hasWork: () => boolean;
+  /** Whether anything else runs inside. Nobody tells when that ends, so it is asked when the idle time is over, and again after as long. */
+  findsWork: () => Promise<boolean>;
   /** Called once, and once more after each `restart`. */
   onTimeout: (which: "idle" | "lifetime") => void;
 }
@@ -99,11 +101,22 @@ export class IdleClock {
       const now = Date.now();
       const isAt = (moment: number | undefined): boolean => moment !== undefined && moment <= now;
       if (isAt(this.#lifetimeEndMs())) return this.#timeOut("lifetime");
-      if (isAt(this.#idleEndMs())) return this.#timeOut("idle");
+      if (isAt(this.#idleEndMs())) return void this.#lookInside();
       this.#arm();
     };
     this.#timer = setTimeout(ring, Math.min(Math.max(1, end - Date.now()), longestTimerMs));
     this.#timer.unref();
+  }
+
+  async #lookInside(): Promise<void> {
+    this.#timer = undefined;
+    const isBusy = await this.#options.findsWork();
+    // Stopped or set anew meanwhile.
+    if (this.#isStopped || this.#timer !== undefined) return;
+    const end = this.#idleEndMs();
+    if (!isBusy && end !== undefined && end <= Date.now()) return this.#timeOut("idle");
+    if (isBusy) this.#lastActivityMs = Date.now();
+    this.#arm();
   }
 
   #timeOut(which: "idle" | "lifetime"): void {

@@ -1,5 +1,6 @@
 import type { Sandbox } from "@atoll/engine";
 import {
+  deadlineAfter,
   SandboxError,
   type EndReason,
   type EgressPolicy,
@@ -7,10 +8,14 @@ import {
   type SandboxInfo,
   type SandboxTimeouts,
 } from "@atoll/protocol";
+import type { Logger } from "pino";
 import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
 import { Turns } from "../support/turns.ts";
 import { IdleClock } from "./idle-clock.ts";
 import { assertFreeFor, heldBy, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+
+/** For the answer whether something runs inside. */
+const lookInsideMs = 10_000;
 
 export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment" | "rollbacks"> {
   facts: SandboxFacts;
@@ -31,6 +36,7 @@ export class ManagedSandbox {
   readonly clock: IdleClock;
   readonly #storeFacts: ManagedSandboxOptions["storeFacts"];
   readonly #whereabouts: ManagedSandboxOptions["whereabouts"];
+  readonly #logger: Logger;
   /** Pauses, resumes, forks and rollbacks, one after the other. */
   readonly moves = new Turns();
   #facts: SandboxFacts;
@@ -45,6 +51,7 @@ export class ManagedSandbox {
     this.#hasPast = options.hasPast;
     this.#storeFacts = options.storeFacts;
     this.#whereabouts = options.whereabouts;
+    this.#logger = options.logger;
     this.commands = new SandboxCommands({
       ...options,
       environment: () => ({ ...options.environment, ...this.#facts.env }),
@@ -57,7 +64,8 @@ export class ManagedSandbox {
     this.clock = new IdleClock({
       startedAtMs: facts.resumedAtMs ?? facts.createdAtMs,
       timeouts: () => this.#facts.timeouts,
-      hasWork: () => this.commands.runningCount > 0,
+      hasWork: () => this.commands.hasWork,
+      findsWork: () => this.#findsWork(),
       onTimeout: (which) => {
         options.onTimeout(this, which);
       },
@@ -193,6 +201,19 @@ export class ManagedSandbox {
   /** As they were changed elsewhere. */
   adopt(facts: SandboxFacts): Promise<void> {
     return this.#turns.take(() => this.#keep(facts));
+  }
+
+  /** Whether a process lives in it that it has to stay awake for. */
+  async #findsWork(): Promise<boolean> {
+    if (this.sandbox.state !== "running") return false;
+    try {
+      const signal = deadlineAfter(lookInsideMs);
+      return (await this.sandbox.countProcesses({ without: this.commands.restingStreams, signal })) > 0;
+    } catch (error) {
+      // Who cannot say may be at work: nothing is lost by asking again.
+      this.#logger.warn({ err: error }, "sandbox not asked whether it is idle");
+      return this.sandbox.state === "running";
+    }
   }
 
   async #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {

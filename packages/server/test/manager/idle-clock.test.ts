@@ -10,71 +10,107 @@ afterEach(() => {
 });
 
 function makeClock(timeouts: { idleMs?: number; lifetimeMs?: number }) {
-  const state = { timeouts: SandboxTimeouts.parse(timeouts), hasWork: false, ended: [] as string[] };
+  const state = {
+    timeouts: SandboxTimeouts.parse(timeouts),
+    hasWork: false,
+    findsWork: async () => false,
+    ended: [] as string[],
+  };
   const clock = new IdleClock({
     startedAtMs: Date.now(),
     timeouts: () => state.timeouts,
     hasWork: () => state.hasWork,
+    findsWork: () => state.findsWork(),
     onTimeout: (which) => state.ended.push(which),
   });
   return { clock, state };
 }
 
-test("a sandbox of which nothing is asked ends after its idle time", () => {
+test("a sandbox of which nothing is asked ends after its idle time", async () => {
   const { state } = makeClock({ idleMs: 10_000 });
-  vi.advanceTimersByTime(9_999);
+  await vi.advanceTimersByTimeAsync(9_999);
   expect(state.ended).toEqual([]);
-  vi.advanceTimersByTime(1);
+  await vi.advanceTimersByTimeAsync(1);
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("every request lets the time begin anew", () => {
+test("every request lets the time begin anew", async () => {
   const { clock, state } = makeClock({ idleMs: 10_000 });
   for (let round = 0; round < 10; round += 1) {
-    vi.advanceTimersByTime(9_000);
+    await vi.advanceTimersByTimeAsync(9_000);
     clock.touch();
   }
   expect(state.ended).toEqual([]);
-  vi.advanceTimersByTime(10_000);
+  await vi.advanceTimersByTimeAsync(10_000);
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("it is not idle while something runs or is open, however long", () => {
+test("it is not idle while something runs or is open, however long", async () => {
   const { clock, state } = makeClock({ idleMs: 10_000 });
   state.hasWork = true;
-  vi.advanceTimersByTime(100_000);
+  await vi.advanceTimersByTimeAsync(100_000);
   state.hasWork = false;
   clock.touch();
   const leave = clock.open();
-  vi.advanceTimersByTime(100_000);
+  await vi.advanceTimersByTimeAsync(100_000);
   expect(state.ended).toEqual([]);
   expect(clock.endsAtMs).toBeUndefined();
   leave();
   leave();
-  vi.advanceTimersByTime(10_000);
+  await vi.advanceTimersByTimeAsync(10_000);
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("its lifetime ends it whatever it does", () => {
+test("what nobody tells of is asked for when the idle time is over, and again after as long", async () => {
+  const { state } = makeClock({ idleMs: 10_000, lifetimeMs: 100_000 });
+  let asked = 0;
+  state.findsWork = async () => (asked += 1) < 3;
+  await vi.advanceTimersByTimeAsync(29_999);
+  expect([asked, state.ended]).toEqual([2, []]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect([asked, state.ended]).toEqual([3, ["idle"]]);
+});
+
+test("what happens while it is asked keeps it, and no time is set twice", async () => {
+  const { clock, state } = makeClock({ idleMs: 10_000 });
+  let answer: (isBusy: boolean) => void = () => undefined;
+  state.findsWork = () =>
+    new Promise((resolve) => {
+      answer = resolve;
+    });
+  await vi.advanceTimersByTimeAsync(10_000);
+  clock.touch();
+  expect(vi.getTimerCount()).toBe(1);
+  answer(false);
+  await vi.advanceTimersByTimeAsync(9_999);
+  expect([state.ended, vi.getTimerCount()]).toEqual([[], 1]);
+  await vi.advanceTimersByTimeAsync(1);
+  clock.stop();
+  answer(false);
+  await vi.advanceTimersByTimeAsync(100_000);
+  expect([state.ended, vi.getTimerCount()]).toEqual([[], 0]);
+});
+
+test("its lifetime ends it whatever it does", async () => {
   const { state } = makeClock({ idleMs: 10_000, lifetimeMs: 50_000 });
   state.hasWork = true;
-  vi.advanceTimersByTime(50_000);
+  await vi.advanceTimersByTimeAsync(50_000);
   expect(state.ended).toEqual(["lifetime"]);
 });
 
-test("a change of the times holds at once", () => {
+test("a change of the times holds at once", async () => {
   const { clock, state } = makeClock({ idleMs: 1_000_000 });
   state.timeouts = SandboxTimeouts.parse({ idleMs: 1_000 });
   clock.reset();
-  vi.advanceTimersByTime(1_000);
+  await vi.advanceTimersByTimeAsync(1_000);
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("it waits longer than one timer can", () => {
+test("it waits longer than one timer can", async () => {
   const days = 24 * 3_600_000;
   const { state } = makeClock({ lifetimeMs: 60 * days });
-  vi.advanceTimersByTime(59 * days);
+  await vi.advanceTimersByTimeAsync(59 * days);
   expect(state.ended).toEqual([]);
-  vi.advanceTimersByTime(days);
+  await vi.advanceTimersByTimeAsync(days);
   expect(state.ended).toEqual(["lifetime"]);
 });
