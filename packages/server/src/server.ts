@@ -116,13 +116,15 @@ export class Server {
       const signer = new UrlSigner(secret.keyFor("file URLs"));
       const signedFiles = new SignedFiles({
         signer,
-        files: async (id) => {
+        bodyTimeoutMs: config.bodyTimeoutMs,
+        enter: async (id) => {
           const leave = await manager.access.enter(id, stopping.signal);
           try {
             await manager.sleep.wake(id);
-            return manager.files(id);
-          } finally {
+            return { files: manager.files(id), leave };
+          } catch (error) {
             leave();
+            throw error;
           }
         },
         onUse: ({ grant, bytes, error }) =>

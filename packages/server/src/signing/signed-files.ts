@@ -6,12 +6,17 @@ import type { GuestFiles } from "@atoll/engine";
 import type { SandboxId } from "@atoll/protocol";
 import { errorBody, errorReply } from "../http/error-reply.ts";
 import { openDownload } from "../http/open-download.ts";
+import { guardAgainstSlowness } from "../http/slow-requests.ts";
 import type { FileGrant, UrlSigner } from "./url-signer.ts";
+
+type SignedAccess = Pick<GuestFiles, "read" | "write" | "stat">;
 
 export interface SignedFilesOptions {
   signer: UrlSigner;
-  /** Throws when there is no such sandbox, or it does not run. */
-  files(sandboxId: SandboxId): Promise<Pick<GuestFiles, "read" | "write" | "stat">>;
+  /** Rejects when there is no such sandbox, or it does not run. It is not idle until `leave` is called. */
+  enter(sandboxId: SandboxId): Promise<{ files: SignedAccess; leave: () => void }>;
+  /** How long whoever uploads may send nothing. */
+  bodyTimeoutMs: number;
   /** Told of each use, at its end. */
   onUse?(use: { grant: FileGrant; bytes: number; error?: unknown }): void;
 }
@@ -34,62 +39,71 @@ export class SignedFiles {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const grant = this.#options.signer.verify(request.method ?? "", request.url ?? "");
     const counted = { bytes: 0 };
+    const { bodyTimeoutMs } = this.#options;
+    guardAgainstSlowness(request, response, true, { bodyTimeoutMs });
     try {
-      await (grant.method === "PUT"
-        ? this.#put(grant, request, response, counted)
-        : this.#get(grant, request, response, counted));
+      const { files, leave } = await this.#options.enter(grant.sandboxId);
+      try {
+        await (grant.method === "PUT" ? put : get)(files, grant, { request, response, counted });
+      } finally {
+        leave();
+      }
       this.#options.onUse?.({ grant, ...counted });
     } catch (error) {
       this.#options.onUse?.({ grant, ...counted, error });
       throw error;
     }
   }
+}
 
-  async #get(
-    { sandboxId, path, user }: FileGrant,
-    request: IncomingMessage,
-    response: ServerResponse,
-    counted: { bytes: number },
-  ): Promise<void> {
-    const gone = new AbortController();
-    response.once("close", () => gone.abort(new Error("The client went away")));
-    const { range, "if-range": ifRange } = request.headers;
-    const asked = { user, signal: gone.signal, range, ifRange: Array.isArray(ifRange) ? undefined : ifRange };
-    const download = await openDownload(await this.#options.files(sandboxId), path, asked);
-    const { pieces, sizeBytes = 0 } = download;
-    const isHead = request.method === "HEAD";
-    response.writeHead(download.status, {
-      "content-type": "application/octet-stream",
-      "content-disposition": "attachment",
-      "x-content-type-options": "nosniff",
-      "cache-control": "no-store",
-      // Some that have much to say call themselves empty.
-      ...(isHead && sizeBytes > 0 ? { "content-length": String(sizeBytes) } : {}),
-      ...download.headers,
-    });
-    if (isHead) {
-      await pieces[Symbol.asyncIterator]().return?.();
-      response.end();
-      return;
-    }
-    async function* all(): AsyncGenerator<Uint8Array> {
-      for await (const piece of pieces) yield counting(piece, counted);
-    }
-    await pipeline(Readable.from(all(), { objectMode: false }), response);
-  }
+interface SignedRequest {
+  request: IncomingMessage;
+  response: ServerResponse;
+  counted: { bytes: number };
+}
 
-  async #put(
-    { sandboxId, path, user }: FileGrant,
-    request: IncomingMessage,
-    response: ServerResponse,
-    counted: { bytes: number },
-  ): Promise<void> {
-    async function* all(): AsyncGenerator<Buffer> {
-      for await (const piece of request as AsyncIterable<Buffer>) yield counting(piece, counted);
-    }
-    await (await this.#options.files(sandboxId)).write(path, all(), { user });
-    response.writeHead(204, { "cache-control": "no-store" }).end();
+async function get(
+  files: SignedAccess,
+  { path, user }: FileGrant,
+  { request, response, counted }: SignedRequest,
+): Promise<void> {
+  const gone = new AbortController();
+  response.once("close", () => gone.abort(new Error("The client went away")));
+  const { range, "if-range": ifRange } = request.headers;
+  const asked = { user, signal: gone.signal, range, ifRange: Array.isArray(ifRange) ? undefined : ifRange };
+  const download = await openDownload(files, path, asked);
+  const { pieces, sizeBytes = 0 } = download;
+  const isHead = request.method === "HEAD";
+  response.writeHead(download.status, {
+    "content-type": "application/octet-stream",
+    "content-disposition": "attachment",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    // Some that have much to say call themselves empty.
+    ...(isHead && sizeBytes > 0 ? { "content-length": String(sizeBytes) } : {}),
+    ...download.headers,
+  });
+  if (isHead) {
+    await pieces[Symbol.asyncIterator]().return?.();
+    response.end();
+    return;
   }
+  async function* all(): AsyncGenerator<Uint8Array> {
+    for await (const piece of pieces) yield counting(piece, counted);
+  }
+  await pipeline(Readable.from(all(), { objectMode: false }), response);
+}
+
+async function put(
+  files: SignedAccess,
+  { path, user }: FileGrant,
+  { request, response, counted }: SignedRequest,
+): Promise<void> {
+  async function* all(): AsyncGenerator<Buffer> {
+    for await (const piece of request as AsyncIterable<Buffer>) yield counting(piece, counted);
+  }
+  await files.write(path, all(), { user });
+  response.writeHead(204, { "cache-control": "no-store" }).end();
 }
 
 function counting<T extends Uint8Array>(piece: T, counted: { bytes: number }): T {

@@ -3,13 +3,14 @@ import { createServer, request as httpRequest, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { SandboxError, SandboxId } from "@atoll/protocol";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { SignedFiles } from "../../src/signing/signed-files.ts";
+import { SignedFiles, type SignedFilesOptions } from "../../src/signing/signed-files.ts";
 import { UrlSigner, type FileGrant } from "../../src/signing/url-signer.ts";
 
 const id = SandboxId.parse("abcdefghij0123456789");
 const signer = new UrlSigner(Buffer.alloc(32, 1));
 const stored = new Map<string, Buffer>();
 const uses: { bytes: number; error?: unknown }[] = [];
+let visitors = 0;
 let server: Server;
 let base: string;
 
@@ -18,9 +19,12 @@ beforeEach(async () => {
   uses.length = 0;
   const signed = new SignedFiles({
     signer,
-    files: async (sandboxId) => {
+    bodyTimeoutMs: 1_000,
+    enter: async (sandboxId) => {
       if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
-      return {
+      visitors += 1;
+      const leave = (): void => void (visitors -= 1);
+      const files: Awaited<ReturnType<SignedFilesOptions["enter"]>>["files"] = {
         stat: async (path) => {
           const sizeBytes = stored.get(path)?.byteLength;
           if (sizeBytes === undefined) throw new SandboxError("not_found", `Cannot read ${path}: no such file`);
@@ -40,6 +44,7 @@ beforeEach(async () => {
           stored.set(path, Buffer.concat(pieces));
         },
       };
+      return { files, leave };
     },
     onUse: (use) => uses.push(use),
   });
@@ -91,4 +96,26 @@ test("a client that leaves half-way writes nothing", async () => {
   request.destroy();
   await expect.poll(() => uses.length).toBe(1);
   expect(stored.has("f")).toBe(false);
+});
+
+test("the sandbox is in use for as long as a transfer takes, however it ends", async () => {
+  const upload = httpRequest(url({ method: "PUT" }), { method: "PUT" });
+  upload.on("error", () => undefined).write("first");
+  await expect.poll(() => visitors).toBe(1);
+  upload.end("last");
+  await once(upload, "response");
+  expect([stored.get("f")?.toString(), visitors]).toEqual(["firstlast", 0]);
+  expect((await fetch(url({ path: "missing" }))).status).toBe(404);
+  stored.set("breaks", Buffer.from("content"));
+  await expect(fetch(url({ path: "breaks" })).then((response) => response.text())).rejects.toThrow("terminated");
+  await expect.poll(() => visitors).toBe(0);
+});
+
+test("an upload that does not go on is cut off, and leaves the sandbox", async () => {
+  const upload = httpRequest(url({ method: "PUT" }), { method: "PUT" });
+  upload.write("first");
+  await once(upload, "error");
+  await expect.poll(() => visitors).toBe(0);
+  expect(stored.has("f")).toBe(false);
+  expect(uses).toMatchObject([{ bytes: 5, error: expect.anything() }]);
 });
