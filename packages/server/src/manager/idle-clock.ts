@@ -1,5 +1,8 @@
 import { SandboxError, type DriverName, type SandboxTimeouts } from "@atoll/protocol";
 
+/** What could not be done at a timeout is tried again after this. */
+const againMs = 30_000;
+
 /** Node cannot wait longer than this at once. */
 const longestTimerMs = 2 ** 31 - 1;
 
@@ -11,7 +14,7 @@ export interface IdleClockOptions {
   hasWork: () => boolean;
   /** Whether anything else runs inside. Nobody tells when that ends, so it is asked when the idle time is over, and again after as long. */
   findsWork: () => Promise<boolean>;
-  /** Called once, and once more after each `restart`. */
+  /** Called once, and once more after each `restart` or `again`. */
   onTimeout: (which: "idle" | "lifetime") => void;
 }
 
@@ -23,6 +26,7 @@ export class IdleClock {
   #openThings = 0;
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
+  #isClosed = false;
 
   constructor(options: IdleClockOptions) {
     this.#options = options;
@@ -79,6 +83,20 @@ export class IdleClock {
   stop(): void {
     this.#isStopped = true;
     clearTimeout(this.#timer);
+  }
+
+  /** For good. */
+  close(): void {
+    this.#isClosed = true;
+    this.stop();
+  }
+
+  /** What was to happen at the timeout could not be done: its time is over, so it is told soon again. */
+  again(which: "idle" | "lifetime"): void {
+    if (this.#isClosed) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#timeOut(which), againMs);
+    this.#timer.unref();
   }
 
   #idleEndMs(): number | undefined {

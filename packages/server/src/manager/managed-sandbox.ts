@@ -187,7 +187,7 @@ export class ManagedSandbox {
 
   /** Everything inside goes on, here or elsewhere; nothing is stored from now on, and whoever waits is told why. */
   detach(because?: SandboxError): void {
-    this.clock.stop();
+    this.clock.close();
     this.commands.detach(because);
   }
 

@@ -1,0 +1,59 @@
+import { SandboxTimeouts } from "@atoll/protocol";
+import { pino } from "pino";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { AuditLog } from "../../src/audit/audit-log.ts";
+import { IdleClock } from "../../src/manager/idle-clock.ts";
+import type { ManagedSandbox } from "../../src/manager/managed-sandbox.ts";
+import type { SandboxSleep } from "../../src/manager/sandbox-sleep.ts";
+import { timeOut } from "../../src/manager/time-out.ts";
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+/** A sandbox at the end of its lifetime that cannot be killed before the disk has room again. */
+function onFullDisk() {
+  const timeouts = SandboxTimeouts.parse({ lifetimeMs: 3_600_000 });
+  const seen = { attempts: 0, isFull: true, audited: [] as string[] };
+  const clock = new IdleClock({
+    startedAtMs: Date.now(),
+    timeouts: () => timeouts,
+    hasWork: () => false,
+    findsWork: async () => false,
+    onTimeout: (which) => {
+      // Only what a timeout looks at.
+      const managed = { id: "sandbox", facts: { timeouts }, clock } as unknown as ManagedSandbox;
+      void timeOut(managed, which, {
+        sleep: {} as SandboxSleep,
+        kill: async () => {
+          seen.attempts += 1;
+          if (seen.isFull) throw new Error("no space");
+        },
+        audit: { write: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as AuditLog,
+        log: pino({ enabled: false }),
+      });
+    },
+  });
+  return { clock, seen };
+}
+
+test("a sandbox that could not be killed at its timeout is killed soon after, and not after another lifetime", async () => {
+  const { seen } = onFullDisk();
+  await vi.advanceTimersByTimeAsync(3_600_000 + 60_000);
+  expect([seen.attempts, seen.audited]).toEqual([3, []]);
+  seen.isFull = false;
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect([seen.attempts, seen.audited]).toEqual([4, ["ok"]]);
+});
+
+test("nothing is tried for a sandbox that this server has let go of", async () => {
+  const { clock, seen } = onFullDisk();
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  clock.close();
+  clock.again("lifetime");
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(seen.attempts).toBe(1);
+});
