@@ -1,3 +1,5 @@
+import { truncate } from "node:fs/promises";
+import { join } from "node:path";
 import {
   CreateSandbox,
   RunOnce,
@@ -8,7 +10,7 @@ import {
   type CommandId,
   type SandboxId,
 } from "@atoll/protocol";
-import type { SandboxManager } from "@atoll/server";
+import { commandResult, type SandboxManager } from "@atoll/server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createIn, openTestManager, readAll, start, type TestManager } from "../support/test-manager.ts";
 
@@ -230,6 +232,28 @@ test("stopping leaves sandboxes and commands to the next server, and tells those
     await again.writeStdin(Buffer.from("\n"), { offset: 0 });
     expect(await again.waitEnd()).toMatchObject({ exitCode: 5 });
     expect((await readAll(again)).text).toBe("one\ntwo\n");
+  } finally {
+    await second.dispose();
+  }
+});
+
+test("output of an ended command that the disk has lost is told as dropped by the next server", async () => {
+  const first = await openTestManager();
+  const id = await createIn(first.manager);
+  const command = await start(first.manager, id, "seq 1 3; echo said last >&2");
+  expect(await command.waitEnd()).toMatchObject({ stdoutBytes: 6, stderrBytes: 10, droppedBytes: 0 });
+  const log = join(first.dataDir, "sandboxes", id, "owner", "commands", command.id, "head");
+  await first.manager.shutdown();
+  // As a machine that lost its power may leave it.
+  await truncate(log, 24 + 6);
+
+  const second = await openTestManager({ dataDir: first.dataDir });
+  try {
+    const again = second.manager.command(id, command.id);
+    expect(await readAll(again)).toEqual({ text: "1\n2\n3\n", droppedBytes: 10 });
+    expect(await readAll(again, 12)).toEqual({ text: "", droppedBytes: 4 });
+    expect(again.info()).toMatchObject({ stdoutBytes: 6, stderrBytes: 10, droppedBytes: 10 });
+    expect(await commandResult(again)).toMatchObject({ stdout: "1\n2\n3\n", stderr: "", droppedBytes: 10 });
   } finally {
     await second.dispose();
   }

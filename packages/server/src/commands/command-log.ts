@@ -22,6 +22,8 @@ export class CommandLog {
   #head: LogSegment;
   #tail: LogSegment[] = [];
   #position: OutputPosition = { stdoutBytes: 0, stderrBytes: 0 };
+  /** At the end, of an ended command: the machine went before the disk had them. */
+  #missingBytes = 0;
   #isComplete = false;
   #interruption: Error | undefined;
   /** While the command runs: whoever has all before it need not read it back from the disk. */
@@ -47,6 +49,21 @@ export class CommandLog {
     return log;
   }
 
+  /**
+   * The log of a command that ended with so much output. What the disk does not have of it is told as dropped: output is not forced to the disk, and a machine that
+   * loses its power may remember the end of a command and not all that it said.
+   */
+  static async openEnded(dir: string, logBytes: number, ended: OutputPosition): Promise<CommandLog> {
+    const log = await CommandLog.open(dir, logBytes);
+    const missingBytes = ended.stdoutBytes + ended.stderrBytes - log.endAt;
+    if (missingBytes > 0) {
+      log.#missingBytes = missingBytes;
+      log.#position = { ...ended };
+    }
+    await log.complete();
+    return log;
+  }
+
   /** Bytes that were ever appended, per stream. */
   get position(): OutputPosition {
     return { ...this.#position };
@@ -58,7 +75,7 @@ export class CommandLog {
 
   get droppedBytes(): number {
     const first = this.#tail[0];
-    return first === undefined ? 0 : first.startAt - this.#head.endAt;
+    return this.#missingBytes + (first === undefined ? 0 : first.startAt - this.#head.endAt);
   }
 
   /** Nothing follows any more. */
@@ -122,12 +139,10 @@ export class CommandLog {
     return piece !== undefined && piece.at <= at && at < piece.at + piece.data.byteLength ? piece : undefined;
   }
 
-  /** The segment that has the byte `at`, or the first one behind it if that byte was dropped. */
-  segmentFrom(at: number): LogSegment {
+  /** The segment that has the byte `at`, or the first one behind it if that byte was dropped. `undefined`: it was dropped with all that followed. */
+  segmentFrom(at: number): LogSegment | undefined {
     if (at < this.#head.endAt) return this.#head;
-    const segment = this.#tail.find(({ endAt }) => at < endAt);
-    if (segment === undefined) throw new Error(`The log in ${this.#dir} ends before byte ${at}`);
-    return segment;
+    return this.#tail.find(({ endAt }) => at < endAt);
   }
 
   get #segmentBytes(): number {

@@ -106,7 +106,8 @@ export class Command {
       ...(hasEnded ? { endedAtMs: stored.endedAtMs } : {}),
       stdoutBytes,
       stderrBytes,
-      droppedBytes: hasEnded ? stored.droppedBytes : this.#openLog.droppedBytes,
+      // Whoever has read the log knows better than the record, which cannot know what the disk has lost.
+      droppedBytes: Math.max(hasEnded ? stored.droppedBytes : 0, this.#log?.droppedBytes ?? 0),
       stdinBytes: hasEnded ? stored.stdinBytes : (this.#input?.acceptedBytes ?? 0),
       ...(rollbacks === 0 ? {} : { rollbacks }),
     };

@@ -50,14 +50,20 @@ export async function* followLog(
         continue;
       }
       const segment = log.segmentFrom(at);
-      if (at < segment.startAt) {
-        yield { type: "dropped", at, bytes: segment.startAt - at };
-        at = segment.startAt;
+      const goesOnAt = segment?.startAt ?? log.endAt;
+      if (segment === undefined || at < goesOnAt) {
+        yield { type: "dropped", at, bytes: goesOnAt - at };
+        at = goesOnAt;
         continue;
       }
       const pieces = await cursor.read(segment);
       if (pieces === undefined && log.segmentFrom(at) === segment) {
         throw new SandboxError("sandbox_ended", "Cannot read the output any further: it was removed with its sandbox");
+      }
+      if (pieces?.length === 0) {
+        // What stands in the place of a record is none: the disk did not keep what was written.
+        yield { type: "dropped", at, bytes: segment.endAt - at };
+        at = segment.endAt;
       }
       for (const piece of pieces ?? []) {
         const endAt = piece.at + piece.data.byteLength;
@@ -82,7 +88,7 @@ class SegmentCursor {
   #file: FileHandle | undefined;
   #position = 0;
 
-  /** `undefined`: its file is gone. */
+  /** `undefined`: its file is gone. None: what is left of it is damaged. */
   async read(segment: LogSegment): Promise<OutputPiece[] | undefined> {
     if (this.#segment !== segment) {
       await this.close();
@@ -97,7 +103,6 @@ class SegmentCursor {
     }
     if (this.#file === undefined) throw new Error("A segment that is read is open");
     const pieces = await readPieces(this.#file, this.#position, segment.fileBytes - this.#position);
-    if (pieces.length === 0) throw new Error(`The log segment ${segment.path} is damaged at ${this.#position}`);
     for (const { data } of pieces) this.#position += recordHeaderBytes + data.byteLength;
     return pieces;
   }

@@ -260,16 +260,12 @@ export class SandboxCommands {
 
   async #restoreOne(stored: StoredCommand): Promise<void> {
     const { sandbox } = this.#options;
-    const open = (): Promise<CommandLog> => CommandLog.open(this.#store.logDir(stored.id), stored.logBytes);
+    const logDir = this.#store.logDir(stored.id);
     if (stored.state !== "running") {
-      this.#add(stored, async () => {
-        const log = await open();
-        await log.complete();
-        return log;
-      });
+      this.#add(stored, () => CommandLog.openEnded(logDir, stored.logBytes, stored));
       return;
     }
-    const log = await open();
+    const log = await CommandLog.open(logDir, stored.logBytes);
     if (sandbox.state === "paused") {
       this.#add(stored, log);
       this.#asleep.push(stored);

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -254,6 +254,32 @@ describe("after a crash", () => {
     const log = await CommandLog.open(dir, logBytes);
     expect(log.endAt).toBe(writer.all.byteLength);
     expect(await replay(log)).toEqual(await replay(writer.log));
+  });
+
+  test("of a command that ended with more, what is missing anywhere is told as dropped, from wherever one reads", async () => {
+    const writer = await written(100);
+    const ended = writer.log.position;
+    const names = (await readdir(dir)).toSorted();
+    expect(names.length).toBeGreaterThan(3);
+    // The last file, one in the middle, the first.
+    for (const damaged of [names.at(-1), names.at(-3), "head"]) {
+      await truncate(join(dir, damaged ?? ""), 100);
+      const log = await CommandLog.openEnded(dir, logBytes, ended);
+      expect(log.position).toEqual(ended);
+      for (let from = 0; from <= writer.all.byteLength; from += 97) {
+        let at = from;
+        for await (const piece of followLog(log, { from })) {
+          expect(piece.at).toBe(at);
+          at += piece.type === "dropped" ? piece.bytes : piece.data.byteLength;
+          if (piece.type === "output") expect(piece.data.equals(writer.all.subarray(piece.at, at))).toBe(true);
+        }
+        expect(at).toBe(writer.all.byteLength);
+      }
+    }
+    await rm(dir, { recursive: true, force: true });
+    const gone = await CommandLog.openEnded(dir, logBytes, ended);
+    expect(gone.droppedBytes).toBe(writer.all.byteLength);
+    expect(await replay(gone)).toMatchObject({ dropped: writer.all.byteLength, places: [0] });
   });
 
   test("a piece that comes again, because it was not acknowledged, is not doubled", async () => {
