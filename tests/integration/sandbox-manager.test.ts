@@ -1,4 +1,4 @@
-import { truncate } from "node:fs/promises";
+import { readdir, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import {
   CreateSandbox,
@@ -256,6 +256,51 @@ test("output of an ended command that the disk has lost is told as dropped by th
     expect(await commandResult(again)).toMatchObject({ stdout: "1\n2\n3\n", stderr: "", droppedBytes: 10 });
   } finally {
     await second.dispose();
+  }
+});
+
+test("of the output of ended commands only so much is kept, and what was dropped is told, also by the next server", async () => {
+  let small = await openTestManager({ keptLogBytes: 150_000 });
+  try {
+    const id = await createIn(small.manager);
+    const logs = join(small.dataDir, "sandboxes", id, "owner", "commands");
+    const keptDirs = async (): Promise<string[]> => (await readdir(logs)).filter((name) => !name.includes("."));
+    const say = async (bytes: number): Promise<CommandId> => {
+      const command = await start(small.manager, id, { shell: `head -c ${bytes} /dev/zero`, logBytes: 1024 ** 3 });
+      await command.waitEnd();
+      return command.id;
+    };
+    const said = async (commandId: CommandId): Promise<unknown> => {
+      const command = small.manager.command(id, commandId);
+      const { text, droppedBytes } = await readAll(command);
+      expect(command.info().droppedBytes).toBe(droppedBytes);
+      return [text.length, droppedBytes];
+    };
+    const first = await say(60_000);
+    const second = await say(60_000);
+    expect(await said(first)).toEqual([60_000, 0]);
+    const third = await say(60_000);
+    await expect.poll(keptDirs).toEqual([second, third].toSorted());
+    expect([await said(first), await said(second)]).toEqual([
+      [0, 60_000],
+      [60_000, 0],
+    ]);
+    await small.manager.shutdown();
+    small = await openTestManager({ keptLogBytes: 150_000, dataDir: small.dataDir });
+    expect([await said(first), await said(third)]).toEqual([
+      [0, 60_000],
+      [60_000, 0],
+    ]);
+    // One alone has no more than all together.
+    const long = await say(1_000_000);
+    await expect.poll(keptDirs).toEqual([long]);
+    expect(small.manager.command(id, long).keptLogBytes).toBeLessThanOrEqual(150_000);
+    expect([await said(second), await said(third)]).toEqual([
+      [0, 60_000],
+      [0, 60_000],
+    ]);
+  } finally {
+    await small.dispose();
   }
 });
 

@@ -326,6 +326,7 @@ async function openManager({
     },
     proxyPort,
     environment: proxyEnvironment(),
+    keptLogBytes: config.keptLogBytes,
     pool: config.pool.map(({ count, ...shape }) => ({ shape, count })),
     log,
     journal: { onTell: (event) => spans.tell(event) },

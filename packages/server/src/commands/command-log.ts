@@ -22,7 +22,7 @@ export class CommandLog {
   #head: LogSegment;
   #tail: LogSegment[] = [];
   #position: OutputPosition = { stdoutBytes: 0, stderrBytes: 0 };
-  /** At the end, of an ended command: the machine went before the disk had them. */
+  /** At the end, of an ended command: they were dropped, or the machine went before the disk had them. */
   #missingBytes = 0;
   #isComplete = false;
   #interruption: Error | undefined;
@@ -120,6 +120,13 @@ export class CommandLog {
   /** Throws if what it has on disk may be another's by now. */
   assertUncut(): void {
     if (isSandboxError(this.#interruption, "rolled_back")) throw this.#interruption;
+  }
+
+  /** The files of a complete log are removed: whoever reads on is told that the rest was dropped. */
+  forget(): void {
+    this.#head = new LogSegment(this.#head.path, 0);
+    this.#tail = [];
+    this.#missingBytes = this.endAt;
   }
 
   /** Lets go of the file; another server may carry on. */

@@ -113,6 +113,29 @@ export class Command {
     };
   }
 
+  /** Of one that has ended: what its log has. */
+  get keptLogBytes(): number {
+    const { stdoutBytes, stderrBytes, droppedBytes } = this.info();
+    return this.isRunning ? 0 : stdoutBytes + stderrBytes - droppedBytes;
+  }
+
+  /** Of one that has ended: of its output only the length is kept. A crash in the middle leaves a log that is told as dropped, and dropped again when there is too much. */
+  async dropLog(): Promise<void> {
+    const { store } = this.#options;
+    const stored = this.#stored;
+    if (stored.state === "running" || this.#letGo.signal.aborted) return;
+    const dropped = { ...stored, droppedBytes: stored.stdoutBytes + stored.stderrBytes };
+    this.#stored = dropped;
+    const work = async (): Promise<void> => {
+      (this.#log ?? (await this.#opening))?.forget();
+      await store.removeLog(this.id);
+      if (!this.#letGo.signal.aborted) store.saveEnd(dropped);
+    };
+    const dropping = work();
+    this.#storing = dropping.catch(() => undefined);
+    await dropping;
+  }
+
   /** Output from any byte of the common order on, each once; then whatever comes, until the command has ended. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<LogPiece, void, void> {
     this.assertSince(options.rollbacks);

@@ -23,6 +23,8 @@ export interface SandboxCommandsOptions {
   sandbox: Sandbox;
   /** Ended commands beyond this many are forgotten, the oldest first. */
   keptCommands: number;
+  /** Output that is kept of one command, and of all ended ones together; the oldest is dropped first. */
+  keptLogBytes: number;
   /** In the environment of every command; the request's own comes on top. */
   environment: () => Record<string, string>;
   /** How often the sandbox was rolled back. */
@@ -207,7 +209,7 @@ export class SandboxCommands {
         hasStdin: request.stdin || request.pty !== undefined,
         keepAlive: request.keepAlive,
         tags: request.tags,
-        logBytes: request.logBytes,
+        logBytes: Math.min(request.logBytes, this.#options.keptLogBytes),
         startedAtMs: Date.now(),
         ...(mark === undefined ? {} : { idempotency: mark }),
         state: "running",
@@ -309,6 +311,7 @@ export class SandboxCommands {
       onEnd: (ended) => {
         this.#options.onEnd(ended.info());
         this.#forgetOldest();
+        this.#dropOldestLogs();
       },
     });
     this.#commands.set(stored.id, command);
@@ -324,6 +327,21 @@ export class SandboxCommands {
       if (stored.idempotency !== undefined) this.#calls.forget(stored.idempotency);
       this.#store.remove(id).catch((error: unknown) => {
         this.#options.logger.warn({ err: error, commandId: id }, "ended command not removed");
+      });
+    }
+  }
+
+  /** Those that run are bounded by their own. */
+  #dropOldestLogs(): void {
+    if (this.#refusal !== undefined) return;
+    const ended = [...this.#commands.values()].filter((command) => !command.isRunning);
+    let bytes = ended.reduce((sum, command) => sum + command.keptLogBytes, 0);
+    for (const command of ended) {
+      if (bytes <= this.#options.keptLogBytes) return;
+      if (command.keptLogBytes === 0) continue;
+      bytes -= command.keptLogBytes;
+      command.dropLog().catch((error: unknown) => {
+        this.#options.logger.warn({ err: error, commandId: command.id }, "log of an ended command not dropped");
       });
     }
   }

@@ -106,10 +106,14 @@ export class CommandStore {
     }
   }
 
+  async removeLog(id: CommandId): Promise<void> {
+    await rm(this.logDir(id), { recursive: true, force: true });
+  }
+
   async remove(id: CommandId): Promise<void> {
     await rm(this.#recordFile(id), { force: true });
     await rm(this.inputFile(id), { force: true });
-    await rm(this.logDir(id), { recursive: true, force: true });
+    await this.removeLog(id);
   }
 
   /** In the order in which they were started. What has no whole line was never started, and goes. */

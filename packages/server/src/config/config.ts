@@ -97,6 +97,11 @@ export const Config = z.strictObject({
     .max(100)
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  keptLogBytes: z
+    .int()
+    .min(64 * 1024)
+    .default(512 * MiB)
+    .describe("output that is kept of one command, and of all ended commands of a sandbox together"),
   portDomains: z
     .array(z.string().regex(/^[a-z0-9.-]+$/i, "a domain name"))
     .max(10)

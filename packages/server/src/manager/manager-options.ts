@@ -21,6 +21,8 @@ export interface SandboxManagerOptions {
   pool?: readonly PooledShape[];
   /** Ended commands of one sandbox beyond this many are forgotten, the oldest first. */
   keptCommands?: number;
+  /** Output that is kept of one command, and of all ended commands of one sandbox together; the oldest is dropped first. */
+  keptLogBytes?: number;
   journal?: JournalOptions;
   audit?: AuditOptions;
   /** What sandboxes that outlive this server are kept with. Absent: there are none. */

@@ -349,12 +349,13 @@ export class SandboxManager {
   }
 
   #manage(sandbox: Sandbox, facts: SandboxFacts, { hasPast = false } = {}): ManagedSandbox {
-    const { keptCommands = 200, environment = {} } = this.#options;
+    const { keptCommands = 200, keptLogBytes = 512 * 1024 * 1024, environment = {} } = this.#options;
     const managed = new ManagedSandbox({
       sandbox,
       facts,
       hasPast,
       keptCommands,
+      keptLogBytes,
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
       onStart: (command) => this.events.tell(commandStarted(command)),
