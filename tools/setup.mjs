@@ -15,7 +15,7 @@ import { setupLockPath } from "./setup/paths.mjs";
 import { createReport } from "./setup/report.mjs";
 import { isRequired, probeAll } from "./setup/requirements.mjs";
 import { installSystemPackages } from "./setup/system-packages.mjs";
-import { isNodeSupported, minimumNode } from "./setup/versions.mjs";
+import { isNodeSupported, supportedNodeInWords } from "./setup/versions.mjs";
 
 const usage = `Usage: npm run setup [-- options]
 
@@ -119,7 +119,9 @@ async function main() {
   }
   const report = createReport({ isQuiet: values.quiet });
   if (!isNodeSupported(process.versions.node)) {
-    report.problem(`Node ${process.versions.node} is too old: Atoll needs ${minimumNode} or newer`);
+    report.problem(
+      `Cannot set up on Node ${process.versions.node}: Atoll needs ${supportedNodeInWords}. Install one of these, from the distribution or from nodejs.org`,
+    );
     process.exitCode = 1;
     return;
   }

@@ -4,16 +4,39 @@ import {
   parseOfferedVersions,
   parseRunscDate,
   pickRunscVersion,
+  supportedNode,
 } from "../../tools/setup/versions.mjs";
+import { listFiles, readText } from "../architecture/repository.ts";
 
 test.for([
   ["20.19.0", true],
   ["20.20.2", true],
-  ["22.0.0", true],
+  ["22.12.0", true],
+  ["22.21.1", true],
+  ["24.0.0", true],
+  ["26.3.1", true],
   ["20.18.3", false],
   ["18.20.4", false],
+  ["21.7.3", false],
+  ["22.11.0", false],
+  ["23.11.1", false],
 ] as const)("Node %s is supported: %s", ([version, isSupported]) => {
   expect(isNodeSupported(version)).toBe(isSupported);
+});
+
+/** What users' own programs load. It needs none of our tools, and runs wherever its code does. */
+const forUsers = ["packages/sdk/package.json", "packages/protocol/package.json"];
+
+test("every package that runs in a checkout asks for the Node that set-up accepts", () => {
+  const ours = listFiles().filter(
+    (path) => /^(packages\/[^/]+\/)?package\.json$/.test(path) && !forUsers.includes(path),
+  );
+  const lock: { packages: Record<string, { engines?: { node?: string } }> } = JSON.parse(readText("package-lock.json"));
+  for (const path of ours) {
+    expect.soft(JSON.parse(readText(path)).engines?.node, path).toBe(supportedNode);
+    const name = path.replace(/\/?package\.json$/, "");
+    expect.soft(lock.packages[name]?.engines?.node, `${path} in package-lock.json`).toBe(supportedNode);
+  }
 });
 
 test.for([

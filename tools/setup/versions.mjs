@@ -1,4 +1,7 @@
-export const minimumNode = "20.19";
+/** What the tools of this checkout run on, in the form of `engines`: releases with long support, from where they can load modules of both kinds. */
+export const supportedNode = "^20.19 || ^22.12 || >=24";
+
+export const supportedNodeInWords = "Node 20 from 20.19 on, 22 from 22.12 on, or 24 and newer";
 
 /** The first runsc with the systrap platform, a working statx and a checkpoint that holds an overlay. */
 export const minimumRunscDate = 20240729;
@@ -6,8 +9,11 @@ export const minimumRunscDate = 20240729;
 /** @param {string} version as in process.versions.node */
 export function isNodeSupported(version) {
   const [major = 0, minor = 0] = version.split(".").map(Number);
-  const [wantedMajor = 0, wantedMinor = 0] = minimumNode.split(".").map(Number);
-  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor);
+  return supportedNode.split(" || ").some((range) => {
+    const [wantedMajor = 0, wantedMinor = 0] = range.replace(/^\D+/, "").split(".").map(Number);
+    if (major === wantedMajor) return minor >= wantedMinor;
+    return range.startsWith(">=") && major > wantedMajor;
+  });
 }
 
 /**
