@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { ApiEvent } from "../../packages/protocol/src/api-event.ts";
+import { Config, settingNames } from "../../packages/server/src/config/config.ts";
+import { readText } from "./repository.ts";
+
+/** Cells of the table behind a heading's line; the first is a name in backquotes. */
+function tableUnder(page: string, heading: string): Map<string, string[]> {
+  const section = readText(page).split(`\n## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
+  const rows = [...section.matchAll(/^\| `([^`]+)` \|(.*)\|$/gm)];
+  return new Map(rows.map(([, name = "", rest = ""]) => [name, rest.split(" | ").map((cell) => cell.trim())]));
+}
+
+/** What the table lacks, and what it has in vain, by name. */
+function compare(told: Iterable<string>, real: Iterable<string>): { missing: string[]; unknown: string[] } {
+  const [page, code] = [new Set(told), new Set(real)];
+  return {
+    missing: [...code].filter((name) => !page.has(name)),
+    unknown: [...page].filter((name) => !code.has(name)),
+  };
+}
+
+const nothing = { missing: [], unknown: [] };
+
+test("docs/server.md has a row for every setting", () => {
+  const table = tableUnder("docs/server.md", "Settings");
+  expect(compare(table.keys(), settingNames), "rows of the table of settings").toEqual(nothing);
+});
+
+test("docs/server.md tells the defaults of settings as they are", () => {
+  for (const [name, [told]] of tableUnder("docs/server.md", "Settings")) {
+    const setting = Config.shape[name as keyof typeof Config.shape];
+    // It lies in this checkout, wherever that is.
+    if (setting === undefined || name === "guestPath") continue;
+    const initial = setting.safeParse(undefined).data;
+    const text = typeof initial === "object" ? JSON.stringify(initial) : String(initial);
+    expect.soft(told, `default of ${name}`).toBe(initial === undefined ? "" : `\`${text}\``);
+  }
+});
+
+test("docs/monitoring.md has a row for every event", () => {
+  const types = ApiEvent.options.flatMap(({ shape }) => [...shape.type.values]);
+  const table = tableUnder("docs/monitoring.md", "Events");
+  expect(compare(table.keys(), types), "rows of the table of events").toEqual(nothing);
+});
+
+test("docs/monitoring.md has a row for every metric", () => {
+  const metrics = readText("packages/server/src/telemetry/metrics.ts").match(/(?<=")atoll_[a-z_]+(?=")/g) ?? [];
+  const table = tableUnder("docs/monitoring.md", "Metrics");
+  expect(compare(table.keys(), metrics), "rows of the table of metrics").toEqual(nothing);
+});
