@@ -41,7 +41,7 @@ export const Config = z.strictObject({
     .min(1)
     .max(10_000)
     .default(20)
-    .describe("of all sandboxes together while processors are short, where the rest of the machine has 100"),
+    .describe("what all sandboxes together get while processors are short, where the rest of the machine has 100"),
   cpuFeatures: z
     .array(z.string().regex(/^[a-z0-9_]+$/, "a feature as in /proc/cpuinfo"))
     .min(1)
@@ -60,10 +60,12 @@ export const Config = z.strictObject({
     .optional()
     .describe("OpenTelemetry collector that gets traces over HTTP; OTEL_EXPORTER_OTLP_ENDPOINT does the same"),
   metadataStore: StoreSetting.optional().describe(
-    "what is known of sandboxes that last: a directory, a store as JSON, or none; left out, store in dataDir",
+    "facts about persistent sandboxes: a directory, a store as JSON, or none; left out, store in dataDir",
   ),
-  checkpointStore: StoreSetting.optional().describe("their checkpoints, likewise"),
-  snapshotStore: StoreSetting.optional().describe("snapshots, likewise"),
+  checkpointStore: StoreSetting.optional().describe(
+    "checkpoints of persistent sandboxes: a directory, a store as JSON, or none",
+  ),
+  snapshotStore: StoreSetting.optional().describe("snapshots: a directory, a store as JSON, or none"),
   maxSnapshotBytes: z
     .int()
     .min(1024)
@@ -74,15 +76,15 @@ export const Config = z.strictObject({
     .min(1)
     .max(100_000)
     .default(10)
-    .describe("checkpoints of a sandbox that stay, here and stored: the newest"),
-  keepCheckpointsForMs: z.int().min(0).default(0).describe("and all that are not older than this"),
+    .describe("how many checkpoints of a sandbox stay, here and stored, the newest"),
+  keepCheckpointsForMs: z.int().min(0).default(0).describe("checkpoints that are not older than this stay as well"),
   leaseTtlMs: z
     .int()
     .min(1_000)
     .max(600_000)
     .default(15_000)
     .describe("how long a server that went silent keeps its sandboxes from others"),
-  killOnExit: z.boolean().default(false).describe("end all sandboxes with the server"),
+  killOnExit: z.boolean().default(false).describe("end all sandboxes when the server stops"),
   pauseOnExit: z.boolean().default(false).describe("pause all sandboxes that can be paused when the server stops"),
   stopTimeoutMs: z.int().min(0).max(600_000).default(10_000).describe("for requests under way when the server stops"),
   pool: z
