@@ -9,11 +9,7 @@ const warnings = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const releaseFlags = ["-static", "-O2", ...warnings];
 const sanitizeFlags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", ...warnings];
 
-/**
- * Where the guest program of this checkout is after set-up: a link to the build of the present sources.
- *
- * @public
- */
+/** Where the guest program of this checkout is after set-up: a link to the build of the present sources. */
 export function guestBinaryPath() {
   return join(repositoryRoot, ".cache", "atoll-guest");
 }
