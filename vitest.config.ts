@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { driverTags } from "./tests/support/driver-tags.ts";
 
 /** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
 const conditions = ["source", "node", "development|production"];
@@ -27,6 +28,7 @@ export default defineConfig({
   ssr: { resolve: { conditions } },
   test: {
     ...deadlines,
+    tags: driverTags(process.env),
     projects: [
       {
         extends: true,

@@ -57,6 +57,8 @@ function reasonOf(test) {
   const result = test.result();
   if (result.state === "skipped" && result.note !== undefined) return result.note;
   if (test.options.mode === "todo") return "to be written";
+  const { whySkipped } = test.meta();
+  if (whySkipped !== undefined) return whySkipped;
   for (let parent = test.parent; ; parent = parent.parent) {
     if (parent.errors().length > 0) return "what it stands on failed";
     if (parent.type === "module") return "no reason given";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { startHostProcess } from "@atoll/engine";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { archiveContract } from "../support/archive-contract.ts";
 
 archiveContract("gvisor");

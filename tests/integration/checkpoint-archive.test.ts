@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { Sandbox } from "@atoll/engine";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runAtoll, RunningAtoll } from "../support/atoll-command.ts";
 import { Terminal } from "../support/terminal.ts";

@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { atollArgv, atollEnvironment, runAtoll, RunningAtoll } from "../support/atoll-command.ts";
+import { needsDriver } from "../support/drivers.ts";
 import { holdBack } from "../support/held-back.ts";
 import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
 
@@ -74,7 +75,9 @@ describe("--json", () => {
   // `kill --all` comes last: it ends what the others use.
   test.for(called.toSorted(([one]) => (one === "kill" ? 1 : -1)))(
     "%s prints JSON and nothing else",
-    async ([name, words]) => {
+    async ([name, words], context) => {
+      // They take no driver, or look for each.
+      if (name === "run" || name === "doctor") needsDriver("gvisor", context);
       const config = { XDG_CONFIG_HOME: `${server.dataDir}/config-home` };
       const argv = [...name.split(" "), "--json", ...words.map((word) => word.replace("ID", id))];
       const { exitCode, stdout, stderr } = await runAtoll(server, argv, { env: config });
@@ -191,7 +194,7 @@ describe("Ctrl-C", () => {
     expect((await creating.ended).exitCode).toBe(130);
   });
 
-  test("during a run removes its sandbox", async () => {
+  test("during a run removes its sandbox", { tags: "gvisor" }, async () => {
     const before = (await runAtoll(server, ["ls", "-q"])).stdout;
     await using running = new RunningAtoll(server, ["run", "--", "sh", "-c", "echo ready; exec sleep 1000"]);
     await expect.poll(() => running.stdout.toString()).toBe("ready\n");

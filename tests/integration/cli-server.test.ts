@@ -102,7 +102,7 @@ test("config set is what other calls use, and config tells where each value is f
   expect(told.settings.dataDir).toEqual({ value: server.dataDir, from: "flag" });
 });
 
-describe("run", () => {
+describe("run", { tags: "gvisor" }, () => {
   test("runs code and commands in a sandbox of their own and ends as they do", async () => {
     const python = ["run", "-l", "python", "-i", "-c", "import sys; print(sys.stdin.read().upper()); sys.exit(5)"];
     expect(await runAtoll(server, python, { stdin: "typed" })).toEqual({ exitCode: 5, stdout: "TYPED\n", stderr: "" });

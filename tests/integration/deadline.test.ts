@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { pollUntil, uptimeMs, type Sandbox } from "@atoll/engine";
-import { SandboxId, type DriverName } from "@atoll/protocol";
+import { SandboxId } from "@atoll/protocol";
 import { afterEach, describe, expect, test } from "vitest";
 import { DoomedServer } from "../support/doomed-server.ts";
+import { describeDrivers } from "../support/drivers.ts";
 import { freezerOf, isFrozen, untilFrozen } from "../support/freezer.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -26,7 +27,7 @@ function count(dataDir: string, id: string): number {
   return lines.length;
 }
 
-describe.for(["gvisor", "local"] as const)("a sandbox of driver %s with a deadline", (driver: DriverName) => {
+describeDrivers("a sandbox of driver %s with a deadline", (driver) => {
   test("stands still by itself when its server is dead, and goes on where it was when it may", async () => {
     const dataDir = await makeDataDir();
     const server = new DoomedServer(dataDir, "deadline", driver, String(soonMs));
@@ -73,7 +74,7 @@ describe.for(["gvisor", "local"] as const)("a sandbox of driver %s with a deadli
   });
 });
 
-describe("a pause whose deadline passes meanwhile", () => {
+describe("a pause whose deadline passes meanwhile", { tags: "gvisor" }, () => {
   /** Lets the deadline pass at one step of the first pause. */
   async function openWithDeadlineAt(last: string): Promise<{ sandbox: Sandbox; dataDir: string }> {
     const opened = await openTestEngine({

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { tmpdir } from "node:os";
 import { expect, test } from "vitest";
 import { doctor } from "../../packages/engine/src/doctor/doctor.ts";

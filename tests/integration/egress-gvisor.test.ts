@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { egressContract } from "../support/egress-contract.ts";
 
 egressContract("gvisor");

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { fileContract } from "../support/file-contract.ts";
 
 fileContract("gvisor");

@@ -108,7 +108,7 @@ test("on a full disk a sandbox can be killed, and makes room", async () => {
   await emptyDisk();
 });
 
-test("a sandbox whose memory has no room on the disk is not paused, and runs on", async () => {
+test("a sandbox whose memory has no room on the disk is not paused, and runs on", { tags: "gvisor" }, async () => {
   const { sandbox } = await api.create({ driver: "gvisor" });
   const path = `/sandboxes/${sandbox.id}`;
   await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >/dev/shm/memory" });

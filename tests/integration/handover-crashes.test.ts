@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { pollUntil } from "@atoll/engine";
 import type { CommandResult, SandboxInfo } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import type { CommandInfo, SandboxInfo, SandboxPaused } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { pollUntil } from "@atoll/engine";
 import type { CommandResult } from "@atoll/protocol";
 import { expect, test } from "vitest";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import type {
   CommandInfo,
   PortInfo,

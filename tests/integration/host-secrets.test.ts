@@ -3,14 +3,14 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Sandbox } from "@atoll/engine";
-import type { DriverName } from "@atoll/protocol";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { describeDrivers } from "../support/drivers.ts";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
 /** Where a host keeps what nobody else should see; a marked file is laid into each for the time of the test. */
 const secretPlaces = ["/root", "/home", "/etc", "/var/lib", "/opt", "/srv", "/run", "/usr/local/etc"];
 
-describe.each<DriverName>(["gvisor", "local"])("the host's secrets under %s", (driver) => {
+describeDrivers("the host's secrets under %s", (driver) => {
   const mark = `atoll-secret-${randomBytes(12).toString("hex")}`;
   const planted = secretPlaces.map((place) => join(place, mark));
   let host: TestEngine;

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import type { Sandbox } from "@atoll/engine";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";

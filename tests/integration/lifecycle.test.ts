@@ -3,9 +3,10 @@ import { once } from "node:events";
 import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Engine } from "@atoll/engine";
-import { actions, type DriverName, type SandboxId } from "@atoll/protocol";
+import { actions, type SandboxId } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
+import { describeDrivers } from "../support/drivers.ts";
 import { hostLeftovers } from "../support/host-leftovers.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -28,7 +29,7 @@ async function fakeRunsc(dataDir: string, body: string): Promise<string> {
   return path;
 }
 
-describe.each<DriverName>(["gvisor", "local"])("a sandbox under %s", (driver) => {
+describeDrivers("a sandbox under %s", (driver) => {
   test("kill ends everything it had, twice or at the same time with the same result", async () => {
     const host = await openTestEngine();
     const sandbox = await host.engine.create({ driver });
@@ -142,7 +143,7 @@ describe.each<DriverName>(["gvisor", "local"])("a sandbox under %s", (driver) =>
   });
 });
 
-describe("the platform of gVisor", () => {
+describe("the platform of gVisor", { tags: "gvisor" }, () => {
   test("ptrace can be asked for, and does the same", async () => {
     const host = await openTestEngine({ platform: "ptrace" });
     const sandbox = await host.engine.create();
@@ -192,16 +193,20 @@ describe("a start that fails", () => {
       { message: expect.stringContaining("no answer within 1500 ms") as string },
       { startTimeoutMs: 1_500 },
     ],
-  ] as const)("a runtime that %s is told as it is, with nothing left", async ([, body, error, options]) => {
-    const dataDir = await makeDataDir();
-    const runscPath = await fakeRunsc(dataDir, body);
-    const host = await openTestEngine({ dataDir, runscPath, ...options });
-    await expect(host.engine.create()).rejects.toMatchObject({ code: "start_failed", ...error });
-    expect(await hostLeftovers(dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
-    await host.dispose();
-  });
+  ] as const)(
+    "a runtime that %s is told as it is, with nothing left",
+    { tags: "gvisor" },
+    async ([, body, error, options]) => {
+      const dataDir = await makeDataDir();
+      const runscPath = await fakeRunsc(dataDir, body);
+      const host = await openTestEngine({ dataDir, runscPath, ...options });
+      await expect(host.engine.create()).rejects.toMatchObject({ code: "start_failed", ...error });
+      expect(await hostLeftovers(dataDir)).toEqual({ processes: [], mounts: [], cgroups: [], sandboxes: [] });
+      await host.dispose();
+    },
+  );
 
-  test("kill while the driver hangs ends it", async () => {
+  test("kill while the driver hangs ends it", { tags: "gvisor" }, async () => {
     const dataDir = await makeDataDir();
     const runscPath = await fakeRunsc(dataDir, "trap '' TERM INT HUP; while :; do sleep 1; done");
     const host = await openTestEngine({ dataDir, runscPath });

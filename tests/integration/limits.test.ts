@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import type { Sandbox } from "@atoll/engine";
 import { SandboxError, type SandboxEventMessage } from "@atoll/protocol";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";

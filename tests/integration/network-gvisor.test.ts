@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { networkContract } from "../support/network-contract.ts";
 
 networkContract("gvisor");

@@ -1,7 +1,8 @@
-import type { CommandResult } from "@atoll/protocol";
+import type { CommandResult, DriverName } from "@atoll/protocol";
 import { Atoll } from "@atoll/sdk";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ApiClient, type ApiAnswer } from "../support/api-client.ts";
+import { needsDriver } from "../support/drivers.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 let server: TestServer;
@@ -16,14 +17,18 @@ afterAll(() => server.dispose());
 const run = (code: string, more: object = {}): Promise<ApiAnswer<CommandResult>> =>
   api.ask<CommandResult>("POST", "/run", { driver: "local", language: "typescript", code, ...more });
 
-test.for(["local", "gvisor"])("TypeScript runs on the machine's own Node, whatever that can do: %s", async (driver) => {
-  const code = `import { EOL } from "node:os";
+test.for<DriverName>(["local", "gvisor"])(
+  "TypeScript runs on the machine's own Node, whatever that can do: %s",
+  async (driver, context) => {
+    needsDriver(driver, context);
+    const code = `import { EOL } from "node:os";
     interface Point { x: number }
     const at = <T extends Point>(point: T): number => point.x;
     process.stdout.write(String(await Promise.resolve(at({ x: 42 }))) + EOL);`;
-  const { status, body } = await run(code, { driver });
-  expect({ status, stdout: body.stdout, stderr: body.stderr }).toEqual({ status: 200, stdout: "42\n", stderr: "" });
-});
+    const { status, body } = await run(code, { driver });
+    expect({ status, stdout: body.stdout, stderr: body.stderr }).toEqual({ status: 200, stdout: "42\n", stderr: "" });
+  },
+);
 
 test("an error names the line and column of the TypeScript", async () => {
   const typed = await run('type A = {\n  a: number;\n};\nconst a: A = { a: 1 }; throw new Error("boom");\n');

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { access, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId, SandboxRecord } from "@atoll/protocol";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { createHash } from "node:crypto";
 import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";

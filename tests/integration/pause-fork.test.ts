@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isSandboxError, type SandboxId } from "@atoll/protocol";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CheckpointManifest } from "@atoll/protocol";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import {
   appendFile,
   chmod,

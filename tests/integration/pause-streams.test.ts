@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { createHash } from "node:crypto";
 import { isSandboxError } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";

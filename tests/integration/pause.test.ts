@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 

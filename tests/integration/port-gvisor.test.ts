@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { portContract } from "../support/port-contract.ts";
 
 portContract("gvisor");

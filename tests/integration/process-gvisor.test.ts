@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { processContract } from "../support/process-contract.ts";
 
 processContract("gvisor");

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 /**
  * What users of such services complain of most is that "paused" was said and something was gone afterwards. Each complaint is a test here, through the
  * server and the SDK. Those that are held elsewhere: changes over twenty pauses (pause-layers), bytes of output, input, terminals, connections and the

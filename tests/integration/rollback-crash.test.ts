@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { CommandId, SandboxId } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { DoomedManager } from "../support/doomed-server.ts";

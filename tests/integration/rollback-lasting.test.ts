@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import type { CommandInfo, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";

@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { isSandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import type { Command, SandboxManager } from "@atoll/server";
 import { afterAll, beforeAll, expect, test } from "vitest";

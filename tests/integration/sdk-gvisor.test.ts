@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { rollbackScenario } from "../../packages/sdk/test/support/rollback-scenario.ts";
 import { sdkScenario, type ScenarioServer } from "../../packages/sdk/test/support/scenario.ts";
 import { startTestServer } from "../support/test-server.ts";

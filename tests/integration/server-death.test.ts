@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { SandboxId, type DriverName } from "@atoll/protocol";
-import { describe, expect, test } from "vitest";
+import { SandboxId } from "@atoll/protocol";
+import { expect, test } from "vitest";
 import { DoomedServer } from "../support/doomed-server.ts";
+import { describeDrivers } from "../support/drivers.ts";
 import { finish, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -15,7 +16,7 @@ for (let line = 1; line <= lines; line += 1) expected.update(`line ${String(line
 const expectedHash = expected.digest("hex");
 const totalBytes = lines * "line 000000001 of the output\n".length;
 
-describe.each<DriverName>(["gvisor", "local"])("a server killed with SIGKILL, %s", (driver) => {
+describeDrivers("a server killed with SIGKILL, %s", (driver) => {
   test.for([0.01, 0.35, 0.8])(
     "no byte is lost or doubled and the exit code is right when it dies at %d of the output",
     async (share) => {

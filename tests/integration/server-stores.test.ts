@@ -23,30 +23,34 @@ test("a server whose store does not answer says which setting it is, and leaves 
   await server.dispose();
 });
 
-test("a server keeps as many checkpoints of a sandbox in the store as it is told to, and none of a killed one", async () => {
-  const path = await makeDataDir();
-  onTestFinished(() => rm(path, { recursive: true, force: true }));
-  const store = await FileObjectStore.open(path);
-  const published = async (): Promise<string[]> => {
-    const keys: string[] = [];
-    for await (const { key } of store.list("checkpoints/")) if (key.endsWith("/manifest.json")) keys.push(key);
-    return keys.map((key) => key.split("/")[2] ?? "");
-  };
-  await using server = await startTestServer({
-    flags: ["--checkpoint-store", path, "--keep-checkpoints", "2"],
-  });
-  const api = new ApiClient(server.url, server.key);
-  const { sandbox } = await api.create({ driver: "gvisor", persistent: true });
-  const at = `/sandboxes/${sandbox.id}`;
-  const paused: string[] = [];
-  for (const _ of [1, 2, 3]) {
-    const { body } = await api.ask<{ checkpoint: number }>("POST", `${at}/pause`, {});
-    paused.push(String(body.checkpoint));
-    await expect.poll(published).toContain(paused.at(-1));
-    await api.ask("POST", `${at}/resume`, {});
-  }
-  await expect.poll(published).toEqual(paused.slice(1));
-  expect(await readdir(join(server.dataDir, "transfers"))).toEqual([]);
-  await api.ask("DELETE", at);
-  expect(await published()).toEqual([]);
-});
+test(
+  "a server keeps as many checkpoints of a sandbox in the store as it is told to, and none of a killed one",
+  { tags: "gvisor" },
+  async () => {
+    const path = await makeDataDir();
+    onTestFinished(() => rm(path, { recursive: true, force: true }));
+    const store = await FileObjectStore.open(path);
+    const published = async (): Promise<string[]> => {
+      const keys: string[] = [];
+      for await (const { key } of store.list("checkpoints/")) if (key.endsWith("/manifest.json")) keys.push(key);
+      return keys.map((key) => key.split("/")[2] ?? "");
+    };
+    await using server = await startTestServer({
+      flags: ["--checkpoint-store", path, "--keep-checkpoints", "2"],
+    });
+    const api = new ApiClient(server.url, server.key);
+    const { sandbox } = await api.create({ driver: "gvisor", persistent: true });
+    const at = `/sandboxes/${sandbox.id}`;
+    const paused: string[] = [];
+    for (const _ of [1, 2, 3]) {
+      const { body } = await api.ask<{ checkpoint: number }>("POST", `${at}/pause`, {});
+      paused.push(String(body.checkpoint));
+      await expect.poll(published).toContain(paused.at(-1));
+      await api.ask("POST", `${at}/resume`, {});
+    }
+    await expect.poll(published).toEqual(paused.slice(1));
+    expect(await readdir(join(server.dataDir, "transfers"))).toEqual([]);
+    await api.ask("DELETE", at);
+    expect(await published()).toEqual([]);
+  },
+);

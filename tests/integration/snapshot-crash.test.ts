@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
 import { openTestLibrary, testFiles } from "../../packages/server/test/support/test-library.ts";
 import { DoomedLibrary, DoomedServer } from "../support/doomed-server.ts";
+import { needsDriver } from "../support/drivers.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -16,7 +17,8 @@ test.for<[step: string, driver: DriverName]>([
   ["snapshot: frozen", "gvisor"],
   ["snapshot: copied", "gvisor"],
   ["snapshot: frozen", "local"],
-])("a server that dies at %s leaves a sandbox of driver %s that goes on", deadline, async ([step, driver]) => {
+])("a server that dies at %s leaves a sandbox of driver %s that goes on", deadline, async ([step, driver], context) => {
+  needsDriver(driver, context);
   const dataDir = await makeDataDir();
   const server = new DoomedServer(dataDir, "snapshot", join(dataDir, "output.log"), step, driver);
   const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);

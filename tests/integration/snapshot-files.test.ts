@@ -3,11 +3,13 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { FilesSource, Sandbox } from "@atoll/engine";
 import { TemplateName, type DriverName } from "@atoll/protocol";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { describeDrivers } from "../support/drivers.ts";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 const deadline = { timeout: 120_000 };
+const onGvisor = { ...deadline, tags: "gvisor" };
 let host: TestEngine;
 let other: TestEngine;
 let archives = 0;
@@ -75,7 +77,7 @@ async function save(sandbox: Sandbox): Promise<FilesSource> {
   return { archive: async () => archive, ...saved };
 }
 
-describe.each<DriverName>(["gvisor", "local"])("files under driver %s", (driver) => {
+describeDrivers("files under driver %s", (driver) => {
   test("come back on another engine, every kind as it was", deadline, async () => {
     const sandbox = await host.engine.create({ driver });
     expect((await runIn(sandbox, make(driver), asRoot)).output).toBe("");
@@ -121,7 +123,7 @@ while True:
   });
 });
 
-test("all layers of a sandbox that was paused are in it, whether it runs again or not", deadline, async () => {
+test("all layers of a sandbox that was paused are in it, whether it runs again or not", onGvisor, async () => {
   const sandbox = await host.engine.create({});
   const list = (of: Sandbox) => runIn(of, "find . -type f | sort; cat changed; ls /etc/hosts", asRoot);
   await runIn(sandbox, "mkdir d; echo 1 >d/first; echo 1 >gone; echo 1 >changed; rm /etc/hosts", asRoot);
@@ -149,7 +151,7 @@ test("all layers of a sandbox that was paused are in it, whether it runs again o
 
 test(
   "sandboxes that begin with the same files share them, through pause, fork and the next server",
-  deadline,
+  onGvisor,
   async () => {
     const dataDir = await makeDataDir();
     let next = await openTestEngine({ dataDir });

@@ -57,21 +57,25 @@ test("a snapshot of one server is what a sandbox of another begins with, over th
   await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
 });
 
-test("a paused sandbox stays paused while its files are saved, and a new one has them", deadline, async () => {
-  const { sandbox } = await api.create({ driver: "gvisor" });
-  await api.run(sandbox.id, { shell: "echo before >note" });
-  await api.ask("POST", `/sandboxes/${sandbox.id}/pause`, {});
-  const taken = await api.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "asleep" });
-  expect(taken.status).toBe(201);
-  expect((await api.ask("GET", `/sandboxes/${sandbox.id}`)).body).toMatchObject({ state: "paused" });
-  const copy = await api.create({ driver: "gvisor", snapshot: "asleep" });
-  expect((await api.run(copy.sandbox.id, { shell: "cat note" })).stdout).toBe("before\n");
-  await Promise.all([sandbox, copy.sandbox].map(({ id }) => api.ask("DELETE", `/sandboxes/${id}`)));
-});
+test(
+  "a paused sandbox stays paused while its files are saved, and a new one has them",
+  { ...deadline, tags: "gvisor" },
+  async () => {
+    const { sandbox } = await api.create({ driver: "gvisor" });
+    await api.run(sandbox.id, { shell: "echo before >note" });
+    await api.ask("POST", `/sandboxes/${sandbox.id}/pause`, {});
+    const taken = await api.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "asleep" });
+    expect(taken.status).toBe(201);
+    expect((await api.ask("GET", `/sandboxes/${sandbox.id}`)).body).toMatchObject({ state: "paused" });
+    const copy = await api.create({ driver: "gvisor", snapshot: "asleep" });
+    expect((await api.run(copy.sandbox.id, { shell: "cat note" })).stdout).toBe("before\n");
+    await Promise.all([sandbox, copy.sandbox].map(({ id }) => api.ask("DELETE", `/sandboxes/${id}`)));
+  },
+);
 
 test(
   "a sandbox that lasts begins with a snapshot too, and takes its files along to another server",
-  deadline,
+  { ...deadline, tags: "gvisor" },
   async () => {
     const elsewhere = new ApiClient(there.url, there.key);
     const { sandbox: builder } = await api.create();

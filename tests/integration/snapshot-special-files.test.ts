@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { FilesSource, Sandbox } from "@atoll/engine";

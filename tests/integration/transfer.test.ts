@@ -1,3 +1,4 @@
+// @module-tag gvisor
 import { access, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxEventMessage } from "@atoll/protocol";

@@ -79,10 +79,20 @@ export function probeAll() {
   return Promise.all(requirements.map(async (requirement) => ({ requirement, ...(await requirement.probe()) })));
 }
 
+/**
+ * @param {string} driver
+ * @param {NodeJS.ProcessEnv} [env]
+ */
+export function isDriverSkipped(driver, env = process.env) {
+  return (env["ATOLL_SKIP"] ?? "")
+    .split(",")
+    .map((name) => name.trim())
+    .includes(driver);
+}
+
 /** @param {Requirement} requirement */
 export function isRequired({ driver }) {
-  const skipped = (process.env["ATOLL_SKIP"] ?? "").split(",").map((name) => name.trim());
-  return driver === undefined || !skipped.includes(driver);
+  return driver === undefined || !isDriverSkipped(driver);
 }
 
 /**
