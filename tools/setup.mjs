@@ -13,7 +13,7 @@ import { withLock } from "./setup/lock.mjs";
 import { areModulesCurrent, installModules } from "./setup/modules.mjs";
 import { setupLockPath } from "./setup/paths.mjs";
 import { createReport } from "./setup/report.mjs";
-import { isRequired, probeAll } from "./setup/requirements.mjs";
+import { isRequired, missingOf, probeAll } from "./setup/requirements.mjs";
 import { installSystemPackages } from "./setup/system-packages.mjs";
 import { isNodeSupported, supportedNodeInWords } from "./setup/versions.mjs";
 
@@ -21,6 +21,7 @@ const usage = `Usage: npm run setup [-- options]
 
   --check      say what is there and what is missing, change nothing
   --npm-only   install the npm packages and stop there
+  --for-tests  install also what nothing but tests need: zsh, fish and pip, about 45 MB
   --quiet      print only what is done or wrong
   --help       this text
 
@@ -31,11 +32,14 @@ Environment:
 /** Long enough for a first installation over a slow line by another run of this program. */
 const lockTimeoutMs = 15 * 60_000;
 
-/** @param {import("./setup/report.mjs").Report} report */
-async function check(report) {
+/**
+ * @param {import("./setup/report.mjs").Report} report
+ * @param {{ forTests: boolean }} purpose
+ */
+async function check(report, purpose) {
   const hasModules = await areModulesCurrent();
   report[hasModules ? "ok" : "problem"](hasModules ? "npm packages" : "npm packages: not installed or out of date");
-  const probes = await probeAll();
+  const probes = await probeAll(purpose);
   for (const { requirement, found, reason } of probes) {
     if (found !== undefined) report.ok(`${requirement.name}: ${found}`);
     else report.problem(`${requirement.name}: ${reason}\nWithout it: ${requirement.without}`);
@@ -57,12 +61,16 @@ async function prepareModules(report) {
 
 /**
  * @param {import("./setup/report.mjs").Report} report
- * @returns {Promise<boolean>} whether everything that the tests need is there
+ * @param {{ forTests: boolean }} purpose
+ * @returns {Promise<boolean>} whether everything that is needed is there
  */
-async function prepareSystem(report) {
-  let probes = await probeAll();
-  if (probes.some(({ requirement, found }) => found === undefined && isRequired(requirement))) {
-    probes = await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, () => installSystemPackages(report));
+async function prepareSystem(report, purpose) {
+  let probes = await probeAll(purpose);
+  const { required, forTests } = missingOf(probes);
+  if (required.length + forTests.length > 0) {
+    probes = await withLock(setupLockPath(), { timeoutMs: lockTimeoutMs, report }, () =>
+      installSystemPackages(report, purpose),
+    );
   }
   let isComplete = true;
   for (const { requirement, found, reason } of probes) {
@@ -71,6 +79,8 @@ async function prepareSystem(report) {
     } else if (isRequired(requirement)) {
       isComplete = false;
       report.problem(`${requirement.name}: ${reason}\nWithout it: ${requirement.without}`);
+    } else if (requirement.isForTests === true) {
+      report.say(`${requirement.name}: ${reason}, so ${requirement.without}`);
     } else {
       report.say(`${requirement.name}: left out, as ATOLL_SKIP asks. ${requirement.without}`);
     }
@@ -109,6 +119,7 @@ async function main() {
     options: {
       check: { type: "boolean", default: false },
       "npm-only": { type: "boolean", default: false },
+      "for-tests": { type: "boolean", default: false },
       quiet: { type: "boolean", default: false },
       help: { type: "boolean", default: false },
     },
@@ -125,15 +136,16 @@ async function main() {
     process.exitCode = 1;
     return;
   }
+  const purpose = { forTests: values["for-tests"] };
   if (values.check) {
-    if (!(await check(report))) process.exitCode = 1;
+    if (!(await check(report, purpose))) process.exitCode = 1;
     return;
   }
   await prepareModules(report);
   if (values["npm-only"]) return;
   await installHooks(report);
   await prepareBundles(report);
-  const isComplete = await prepareSystem(report);
+  const isComplete = await prepareSystem(report, purpose);
   if (isComplete) await prepareGuest(report);
   if (isComplete) report.ok("Ready. Try: npm start");
   else process.exitCode = 1;

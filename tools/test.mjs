@@ -61,7 +61,7 @@ async function runVitest(args) {
 async function main() {
   /** @type {Summary} */
   const nothing = { passed: 0, failed: 0, skipped: [] };
-  if ((await runNode([join(repositoryRoot, "tools", "setup.mjs"), "--quiet"])) !== 0) {
+  if ((await runNode([join(repositoryRoot, "tools", "setup.mjs"), "--quiet", "--for-tests"])) !== 0) {
     console.log("\nThe tests did not run: set-up is not complete\n");
     console.log(countLine(nothing));
     process.exitCode = 1;

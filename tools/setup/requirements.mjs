@@ -1,3 +1,4 @@
+import { access } from "node:fs/promises";
 import { run } from "./run.mjs";
 import { minimumRunscDate, parseRunscDate } from "./versions.mjs";
 
@@ -8,6 +9,7 @@ import { minimumRunscDate, parseRunscDate } from "./versions.mjs";
  * @property {string} why
  * @property {string} without what does not work when it is missing
  * @property {string} [driver] the driver that needs it; ATOLL_SKIP may name that driver
+ * @property {boolean} [isForTests] nothing but tests need it, and those that do are left out where it cannot be had
  * @property {() => Promise<Finding>} probe asks the machine, not a record of an earlier run
  *
  * @typedef {{ found: string, reason?: never } | { found?: never, reason: string }} Finding
@@ -72,11 +74,44 @@ const requirements = [
     without: `templates from archives that are compressed with ${program} cannot be imported`,
     probe: () => probeOutput(program, [flag]),
   })),
+  ...["zsh", "fish"].map((shell) => ({
+    name: shell,
+    packages: [shell],
+    why: "tests complete words of the command line in it",
+    without: `tests of completion in ${shell} do not run`,
+    isForTests: true,
+    probe: () => probeOutput(shell, ["--version"]),
+  })),
+  {
+    name: "pip3",
+    packages: ["python3-pip"],
+    why: "tests have it download through the proxy of a sandbox",
+    without: "tests of downloads by pip do not run",
+    isForTests: true,
+    // It takes long to tell its version.
+    probe: () => probeFile("/usr/bin/pip3"),
+  },
 ];
 
-/** @returns {Promise<Probe[]>} */
-export function probeAll() {
-  return Promise.all(requirements.map(async (requirement) => ({ requirement, ...(await requirement.probe()) })));
+/**
+ * @param {{ forTests: boolean }} purpose whether what only tests need counts
+ * @returns {Promise<Probe[]>}
+ */
+export function probeAll({ forTests }) {
+  const wanted = requirements.filter(({ isForTests }) => forTests || isForTests !== true);
+  return Promise.all(wanted.map(async (requirement) => ({ requirement, ...(await requirement.probe()) })));
+}
+
+/**
+ * @param {readonly Probe[]} probes
+ * @returns {{ required: Requirement[], forTests: Requirement[] }} what is to be installed
+ */
+export function missingOf(probes) {
+  const missing = probes.filter(({ found }) => found === undefined).map(({ requirement }) => requirement);
+  return {
+    required: missing.filter((requirement) => isRequired(requirement)),
+    forTests: missing.filter(({ isForTests }) => isForTests === true),
+  };
 }
 
 /**
@@ -91,7 +126,8 @@ export function isDriverSkipped(driver, env = process.env) {
 }
 
 /** @param {Requirement} requirement */
-export function isRequired({ driver }) {
+export function isRequired({ driver, isForTests }) {
+  if (isForTests === true) return false;
   return driver === undefined || !isDriverSkipped(driver);
 }
 
@@ -104,6 +140,17 @@ async function probeOutput(file, args) {
   const { exitCode, output } = await run(file, args);
   if (exitCode !== 0) return { reason: `${file} is not there or does not run` };
   return { found: output.split("\n")[0] ?? "" };
+}
+
+/**
+ * @param {string} path
+ * @returns {Promise<Finding>}
+ */
+async function probeFile(path) {
+  return access(path).then(
+    () => ({ found: path }),
+    () => ({ reason: `${path} is not there` }),
+  );
 }
 
 /** @returns {Promise<Finding>} */

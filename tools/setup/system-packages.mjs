@@ -3,7 +3,7 @@ import { access, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { deriveSource } from "./apt-sources.mjs";
-import { isRequired, probeAll } from "./requirements.mjs";
+import { missingOf, probeAll } from "./requirements.mjs";
 import { run, tail } from "./run.mjs";
 import { minimumRunscDate, pickRunscVersion } from "./versions.mjs";
 
@@ -19,36 +19,67 @@ const backportsOf = new Map([["bookworm", "bookworm-backports"]]);
  * type where it is not.
  *
  * @param {Report} report
+ * @param {{ forTests: boolean }} purpose
  * @returns {Promise<import("./requirements.mjs").Probe[]>} what is there afterwards
  */
-export async function installSystemPackages(report) {
-  const probes = await probeAll();
-  const missing = probes.filter(({ requirement, found }) => found === undefined && isRequired(requirement));
-  const packages = missing.flatMap(({ requirement }) => requirement.packages);
-  if (packages.length === 0) return probes;
+export async function installSystemPackages(report, purpose) {
+  const probes = await probeAll(purpose);
+  const { required, forTests } = missingOf(probes);
+  if (required.length > 0 && !(await installRequired(report, required))) return probes;
+  if (forTests.length > 0) await installForTests(report, forTests);
+  return probeAll(purpose);
+}
+
+/** @typedef {import("./requirements.mjs").Requirement} Requirement */
+
+/** @param {readonly Requirement[]} missing */
+function packagesOf(missing) {
+  return missing.flatMap(({ packages }) => packages);
+}
+
+/**
+ * @param {Report} report
+ * @param {readonly Requirement[]} missing
+ * @returns {Promise<boolean>} false when there is no way to install anything, which was told
+ */
+async function installRequired(report, missing) {
+  const packages = packagesOf(missing);
   if ((await run("apt-get", ["--version"])).exitCode !== 0) {
     report.say(
       `System packages are installed by hand here, since there is no apt-get. Needed: ${missing
-        .map(({ requirement }) => `${requirement.name} (${requirement.why})`)
+        .map(({ name, why }) => `${name} (${why})`)
         .join(", ")}`,
     );
-    return probes;
+    return false;
   }
-  const apt = await findApt(report);
+  const apt = await findApt(report, { mayAskPassword: true });
   if (apt === undefined) {
     report.say(
       `Installing system packages needs root. Run these commands, then npm run setup again:\n${(
         await manualCommands(packages)
       ).join("\n")}`,
     );
-    return probes;
+    return false;
   }
   await installOrdinary(
     apt,
     packages.filter((name) => name !== "runsc"),
   );
   if (packages.includes("runsc")) await installRunsc(apt, report);
-  return probeAll();
+  return true;
+}
+
+/**
+ * A convenience: where it cannot be done without a question, or fails, the tests go on without.
+ *
+ * @param {Report} report
+ * @param {readonly Requirement[]} missing
+ */
+async function installForTests(report, missing) {
+  if ((await run("apt-get", ["--version"])).exitCode !== 0) return;
+  const apt = await findApt(report, { mayAskPassword: false });
+  if (apt === undefined) return;
+  await installOrdinary(apt, packagesOf(missing)).catch((error) => report.say(error.message));
 }
 
 /**
@@ -59,10 +90,11 @@ export async function installSystemPackages(report) {
 
 /**
  * @param {Report} report
+ * @param {{ mayAskPassword: boolean }} options
  * @returns {Promise<Apt | undefined>} undefined when there is no way to become root
  */
-async function findApt(report) {
-  const prefix = await rootPrefix();
+async function findApt(report, { mayAskPassword }) {
+  const prefix = await rootPrefix(mayAskPassword);
   if (prefix === undefined) return undefined;
   /** @type {Apt["asRoot"]} */
   const asRoot = (title, file, args) => {
@@ -81,11 +113,14 @@ async function findApt(report) {
   };
 }
 
-/** @returns {Promise<string[] | undefined>} what to put before a command so that root runs it */
-async function rootPrefix() {
+/**
+ * @param {boolean} mayAskPassword
+ * @returns {Promise<string[] | undefined>} what to put before a command so that root runs it
+ */
+async function rootPrefix(mayAskPassword) {
   if (process.getuid?.() === 0) return [];
   if ((await run("sudo", ["-n", "true"])).exitCode === 0) return ["sudo", "-n"];
-  const canAskPassword = process.stdin.isTTY && (await run("sudo", ["--version"])).exitCode === 0;
+  const canAskPassword = mayAskPassword && process.stdin.isTTY && (await run("sudo", ["--version"])).exitCode === 0;
   return canAskPassword ? ["sudo"] : undefined;
 }
 
