@@ -3,73 +3,17 @@
  * Runs the tests of limits on a kernel that has cgroups of version 2 and nothing else, in a machine that is made for it and removed. Arguments go to
  * vitest; files among them are tested instead of ours.
  */
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { repositoryRoot } from "./setup/paths.mjs";
 import { createReport } from "./setup/report.mjs";
 import { countLine, isSuccess, skippedLines } from "./test-summary.mjs";
 import { fetchKernel } from "./vm/kernel.mjs";
-import { dataDir, exchangeDir, runInMachine } from "./vm/machine.mjs";
+import { runInMachine } from "./vm/machine.mjs";
 import { installPrograms } from "./vm/packages.mjs";
+import { readResult, testScript } from "./vm/test-session.mjs";
 
 /** Emulated, the tests take about ten times as long as on the host. */
 const deadlineMs = 90 * 60_000;
 
-/** Whatever makes, reads or waits for groups, and a look at what they leave behind. */
-const tested = [
-  "tests/integration/cgroups.test.ts",
-  "tests/integration/limits.test.ts",
-  "tests/integration/deadline.test.ts",
-  "tests/aftermath/nothing-left.test.ts",
-];
-
 /** @typedef {import("./test-summary.mjs").Summary} Summary */
-
-/** @param {readonly string[]} args */
-function sessionScript(args) {
-  const files = args.some((arg) => arg.endsWith(".test.ts")) ? [] : tested;
-  const reporter = fileURLToPath(new URL("test-reporter.mjs", import.meta.url));
-  const vitest = ["run", "--reporter=verbose", `--reporter=${reporter}`, ...files, ...args];
-  const settings = {
-    PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    HOME: process.env["HOME"] ?? "/root",
-    TMPDIR: `${dataDir}/tmp`,
-    NO_COLOR: "1",
-    ATOLL_TEST_CGROUPS: "2",
-    ATOLL_TEST_PATIENCE: "10",
-    ATOLL_TEST_ROOT: `${dataDir}/test`,
-    ATOLL_TEST_SUMMARY: `${exchangeDir}/summary.json`,
-  };
-  const environment = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
-  const program = [process.execPath, join(repositoryRoot, "node_modules", "vitest", "vitest.mjs"), ...vitest];
-  return [
-    'echo "Linux $(uname -r) with cgroup v2: $(cat /sys/fs/cgroup/cgroup.controllers)"',
-    `mkdir -p ${dataDir}/tmp`,
-    `cd ${quoted(repositoryRoot)}`,
-    // Through a pipe it prints plain lines: what it would have a terminal draw over stays in a log.
-    `{ ${["env", "-i", ...environment, ...program].map(quoted).join(" ")}; echo $? > ${exchangeDir}/exit-code; } 2>&1 | cat`,
-  ].join("\n");
-}
-
-/** @param {string} word */
-function quoted(word) {
-  return `'${word.replaceAll("'", `'\\''`)}'`;
-}
-
-/**
- * @param {string} exchange
- * @returns {Promise<{ exitCode: number, summary: Summary | undefined }>}
- */
-async function readResult(exchange) {
-  const [code, summary] = await Promise.all(
-    ["exit-code", "summary.json"].map((name) => readFile(join(exchange, name), "utf8").catch(() => undefined)),
-  );
-  return {
-    exitCode: code === undefined ? 1 : Number(code),
-    summary: summary === undefined ? undefined : JSON.parse(summary),
-  };
-}
 
 async function main() {
   if (process.arch !== "x64" || process.getuid?.() !== 0) {
@@ -87,7 +31,7 @@ async function main() {
   );
   const args = process.argv.slice(2);
   const session = {
-    script: sessionScript(args),
+    script: testScript(args),
     // No controller is left to version 1.
     kernelArguments: "cgroup_no_v1=all",
     deadlineMs,

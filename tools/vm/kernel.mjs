@@ -76,7 +76,7 @@ async function gather(draft, target) {
  * @param {string} directory
  * @returns {Promise<string[]>} each module behind those that it names in its own `depends`
  */
-async function inLoadOrder(directory) {
+export async function inLoadOrder(directory) {
   const files = await readdir(directory, { recursive: true });
   const paths = new Map(files.filter((path) => path.endsWith(".ko")).map((path) => [moduleName(path), path]));
   /** @type {Set<string>} */
