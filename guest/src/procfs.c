@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #define ENVIRONMENT_MOST 65536
+/* Of /proc/PID/stat; the session is field 6. */
+#define THREADS_FIELD 20
 
 static int proc_fd = -1;
 
@@ -83,7 +85,13 @@ bool procfs_info(pid_t pid, struct proc_info *info) {
     info->parent = (pid_t)strtol(next, &next, 10);
     info->group = (pid_t)strtol(next, &next, 10);
     info->session = (pid_t)strtol(next, &next, 10);
-    return *next == ' ';
+    if (*next != ' ')
+        return false;
+    for (int field = 7; field < THREADS_FIELD; field++)
+        strtol(next, &next, 10);
+    long threads = strtol(next, NULL, 10);
+    info->threads = threads > 0 ? (uint32_t)threads : 1;
+    return true;
 }
 
 uint32_t procfs_stream(pid_t pid) {

@@ -8,6 +8,8 @@
 
 struct proc_info {
     pid_t pid, parent, group, session;
+    /* At least 1, also of a zombie. */
+    uint32_t threads;
     bool zombie;
 };
 

@@ -8,10 +8,10 @@
 #include "holders.h"
 #include "nodes.h"
 #include "out.h"
-#include "procfs.h"
 #include "proxy.h"
 #include "protocol.h"
 #include "stream.h"
+#include "tasks.h"
 
 #define ENTROPY_SIZE 32
 
@@ -22,35 +22,13 @@ static void answer(uint32_t id, int error, const char *what) {
         out_failed(id, error, "%s", what);
 }
 
-struct census {
-    uint32_t processes;
-    /* The streams whose processes are passed over. */
-    struct reader without;
-};
-
-static bool is_passed_over(struct reader without, pid_t pid) {
-    /* What is kept of a process that was looked at makes every checkpoint larger: none is looked at without need. */
-    uint32_t stream = reader_left(&without) == 0 ? 0 : procfs_stream(pid);
-    while (stream != 0 && reader_left(&without) > 0)
-        if (read_u32(&without) == stream)
-            return true;
-    return false;
-}
-
-static bool count_one(pid_t pid, void *context) {
-    struct census *census = context;
-    if (!is_passed_over(census->without, pid))
-        census->processes++;
-    return true;
-}
-
 static void on_count(uint32_t id, struct reader without) {
-    struct census census = {.processes = 0, .without = without};
-    procfs_each(count_one, &census);
-    uint8_t payload[16];
-    uint8_t *to = put_u32(payload, census.processes);
+    struct task_counts tasks = tasks_count(without);
+    uint8_t payload[20];
+    uint8_t *to = put_u32(payload, tasks.all);
     to = put_u32(to, (uint32_t)stream_count());
-    put_u64(to, stream_memory());
+    to = put_u64(to, stream_memory());
+    put_u32(to, tasks.most_of_one_user);
     out_frame(ATOLL_FRAME_COUNTED, id, payload, sizeof payload);
 }
 

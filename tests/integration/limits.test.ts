@@ -74,6 +74,9 @@ describe("a sandbox that takes too much", () => {
       const [count, errno] = said.trim().split(" ");
       expect(errno).toBe("11");
       expect(Number(count)).toBeLessThan(41);
+      await expect
+        .poll(() => events)
+        .toContainEqual(expect.objectContaining({ sandboxId: sandbox.id, type: "limit.hit", limit: "processes" }));
       await expectNeighbourUnharmed();
       expect((await sandbox.files.list("/", { user })).length).toBeGreaterThan(3);
       await process.kill("SIGKILL");
@@ -82,6 +85,27 @@ describe("a sandbox that takes too much", () => {
       await sandbox.kill();
     },
   );
+
+  test("processes: threads are counted as the limit counts them", async () => {
+    const sandbox = await host.engine.create({ limits: { processes: 40 } });
+    const bomb = [
+      "import threading,time",
+      "n=0",
+      "try:",
+      "  while n<500: threading.Thread(target=time.sleep,args=(600,)).start(); n+=1",
+      "except RuntimeError: print(n, flush=True)",
+    ].join("\n");
+    const process = await sandbox.spawn({ argv: ["python3", "-c", bomb] });
+    const threads = Number(await new Conversation(process).until(/\n/));
+    expect(threads).toBeLessThan(41);
+    expect((await sandbox.usage()).processes).toBe(threads + 1);
+    await expect
+      .poll(() => events)
+      .toContainEqual(
+        expect.objectContaining({ sandboxId: sandbox.id, type: "limit.hit", limit: "processes", allowed: 40 }),
+      );
+    await sandbox.kill();
+  });
 
   test.for(["user", "root"])(
     "disk: %s is stopped from growing and told why, and may go on after cleaning up",

@@ -118,7 +118,8 @@ export class Sandbox {
 
   /** How many processes live in it; `without` the streams whose processes, and what these left behind, do not count. */
   async countProcesses(options: { without?: readonly number[]; signal: AbortSignal }): Promise<number> {
-    return this.#channelFor("read usage of").channel.countProcesses(options.signal, options.without);
+    const { channel } = this.#channelFor("read usage of");
+    return (await channel.countProcesses(options.signal, options.without)).processes;
   }
 
   async usage(): Promise<SandboxUsage> {

@@ -37,7 +37,7 @@ export const SandboxLimits = z.strictObject({
 export type SandboxLimits = z.output<typeof SandboxLimits>;
 export type SandboxLimitsInput = z.input<typeof SandboxLimits>;
 
-/** One reading. Processes are counted inside, the rest on the host. */
+/** One reading. Processes are counted inside, with their threads; the rest on the host. */
 export interface SandboxUsage {
   readAtMs: number;
   memoryBytes: number;

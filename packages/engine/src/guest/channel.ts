@@ -10,7 +10,7 @@ import { GuestConnection } from "./guest-connection.ts";
 import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
-import { parseGuestFrame, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
+import { parseGuestFrame, type Counted, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
 import { encodeCount, encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
 import { violation, wrongAnswer } from "./violation.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
@@ -163,9 +163,9 @@ export class GuestChannel {
     await this.#request(toGuest.PING, randomBytes(8), signal);
   }
 
-  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<number> {
+  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<Counted> {
     const message = await this.#request(toGuest.COUNT, encodeCount(without), signal);
-    return message.type === "counted" ? message.processes : wrongAnswer(message);
+    return message.type === "counted" ? message : wrongAnswer(message);
   }
 
   /** Caps the size of every file that a process inside may write; `undefined` lifts the cap. */

@@ -31,6 +31,17 @@ export interface FileHolder {
   command: string;
 }
 
+export interface Counted {
+  type: "counted";
+  id: number;
+  /** Threads count as well. */
+  processes: number;
+  /** Of the user who has the most. */
+  ofOneUser: number;
+  streams: number;
+  heldBytes: number;
+}
+
 export type GuestMessage =
   | { type: "welcome"; version: number; streams: StreamEntry[] }
   | { type: "started"; id: number; pid: number }
@@ -42,7 +53,7 @@ export type GuestMessage =
   | { type: "end"; id: number; at: number }
   | { type: "connect"; id: number; protocol: "http-connect" | "http" | "socks5"; host: string; port: number }
   | { type: "done"; id: number }
-  | { type: "counted"; id: number; processes: number; streams: number; heldBytes: number }
+  | Counted
   | { type: "heldBy"; id: number; holders: FileHolder[] }
   | { type: "nodes"; id: number; entries: Buffer[] }
   | { type: "ready"; id: number }
@@ -79,7 +90,7 @@ function parseBody({ type, id }: Frame, reader: PayloadReader): GuestMessage {
     case toHost.DONE:
       return { type: "done", id };
     case toHost.COUNTED:
-      return { type: "counted", id, processes: reader.u32(), streams: reader.u32(), heldBytes: reader.u64() };
+      return readCounted(id, reader);
     case toHost.HELD_BY:
       return { type: "heldBy", id, holders: readList(reader, 1024, readHolder) };
     case toHost.NODES_ARE:
@@ -103,6 +114,14 @@ function readOutput(id: number, reader: PayloadReader): GuestMessage {
     throw new MalformedPayload(`Output of ${data.byteLength} bytes`);
   }
   return { type: "output", id, at, offset, output, data };
+}
+
+/** Threads are among the processes. */
+function readCounted(id: number, reader: PayloadReader): GuestMessage {
+  const [processes, streams, heldBytes] = [reader.u32(), reader.u32(), reader.u64()];
+  // A guest of an older version, in memory since it was paused, does not tell users apart.
+  const ofOneUser = reader.isAtEnd ? processes : reader.u32();
+  return { type: "counted", id, processes, ofOneUser, streams, heldBytes };
 }
 
 function readConnect(id: number, reader: PayloadReader): GuestMessage {

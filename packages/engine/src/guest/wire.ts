@@ -93,6 +93,10 @@ export class PayloadReader {
     return this.bytes(this.#buffer.byteLength - this.#position);
   }
 
+  get isAtEnd(): boolean {
+    return this.#position === this.#buffer.byteLength;
+  }
+
   end(): void {
     const left = this.#buffer.byteLength - this.#position;
     if (left !== 0) throw new MalformedPayload(`${left} bytes too many`);

@@ -18,26 +18,27 @@ export interface LimitReading {
 export class LimitEvents {
   #sandboxId: SandboxId;
   #tell: (event: SandboxEventMessage) => void;
-  #told = new Set<LimitName>();
+  #told = new Map<LimitName, "near" | "hit">();
 
   constructor(sandboxId: SandboxId, tell: (event: SandboxEventMessage) => void) {
     this.#sandboxId = sandboxId;
     this.#tell = tell;
   }
 
-  /** Near or far: what was told as hit is near. */
-  compare(limit: LimitName, reading: LimitReading): void {
-    const isNear = reading.used >= reading.allowed * nearShare;
-    if (!isNear) this.ease(limit, reading);
+  /** Near or far, or hit with this consequence. What was hit stays so until it is far. */
+  compare(limit: LimitName, reading: LimitReading, consequence?: string): void {
+    if (consequence !== undefined) {
+      if (this.#told.get(limit) !== "hit") this.hit(limit, reading, consequence);
+    } else if (reading.used < reading.allowed * nearShare) this.ease(limit, reading);
     else if (!this.#told.has(limit)) {
-      this.#told.add(limit);
+      this.#told.set(limit, "near");
       this.#send({ type: "limit.near", limit, ...reading });
     }
   }
 
   /** Each time that it is called. */
   hit(limit: LimitName, reading: LimitReading, consequence: string): void {
-    this.#told.add(limit);
+    this.#told.set(limit, "hit");
     this.#send({ type: "limit.hit", limit, ...reading, consequence });
   }
 

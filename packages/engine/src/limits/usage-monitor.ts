@@ -7,16 +7,22 @@ import { LimitEvents } from "./limit-events.ts";
 const guestAnswerMs = 5_000;
 /** For a count that the disk waits for. */
 const countMs = 1_000;
+/** Counting may take a tenth of the guest's time at most. */
+const mostShareOfTime = 0.1;
 
 const stoppedWrites = {
   full: "writes to files fail until enough is removed",
   blind: "writes to files fail until the host can measure them again",
 };
 
+const noMoreProcesses = "processes and threads fail to start until some of them end";
+
 export interface UsageMonitorOptions extends DiskGuardOptions {
   limits: SandboxLimits;
   cgroup: Pick<Cgroup, "usage" | "oomKills">;
-  channel: Pick<GuestChannel, "capFileSize" | "countProcesses">;
+  channel: Pick<GuestChannel, "capFileSize"> & {
+    countProcesses(signal: AbortSignal): Promise<{ processes: number; ofOneUser: number }>;
+  };
   tell: (event: SandboxEventMessage) => void;
   /** Called once, when stopping its writes did not stop the sandbox from growing. */
   onOverrun: (usedBytes: number) => void;
@@ -31,6 +37,7 @@ export class UsageMonitor {
   #timer: NodeJS.Timeout | undefined;
   #stopped = new AbortController();
   #oomKills = 0;
+  #countAgainAtMs = 0;
 
   constructor(options: UsageMonitorOptions) {
     this.#options = options;
@@ -48,7 +55,7 @@ export class UsageMonitor {
   async read(): Promise<SandboxUsage> {
     const { cgroup, channel, limits } = this.#options;
     const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
-    const [{ memoryBytes, memoryPeakBytes, cpuMs }, processes] = await Promise.all([
+    const [{ memoryBytes, memoryPeakBytes, cpuMs }, { processes }] = await Promise.all([
       cgroup.usage(),
       channel.countProcesses(signal),
       this.#disk.measure(limits.diskBytes, this.#stopped.signal),
@@ -92,12 +99,19 @@ export class UsageMonitor {
 
   async #lookAtProcesses(): Promise<void> {
     const { limits, channel } = this.#options;
+    const startedMs = performance.now();
+    if (startedMs < this.#countAgainAtMs) return;
     try {
       const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(countMs)]);
-      this.#events.compare("processes", { used: await channel.countProcesses(signal), allowed: limits.processes });
+      // The limit is one on each user.
+      const { ofOneUser: used } = await channel.countProcesses(signal);
+      const isHit = used >= limits.processes;
+      this.#events.compare("processes", { used, allowed: limits.processes }, isHit ? noMoreProcesses : undefined);
     } catch {
       // As above; a guest that is gone is told of by its channel.
     }
+    const nowMs = performance.now();
+    this.#countAgainAtMs = nowMs + (nowMs - startedMs) / mostShareOfTime;
   }
 
   /** Processes of the sandbox that the kernel has killed for memory, as of the last look. */

@@ -58,6 +58,18 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     process.kill(Number(/up (\d+)/.exec(guest.stream(other).stdout.toString())?.[1]), "SIGKILL");
   });
 
+  test("COUNT counts threads as the kernel does, and for each user apart", async () => {
+    await using guest = await NativeGuest.start();
+    const threads = "import threading\nfor _ in range(5): threading.Thread(target=input).start()\nprint('up')\ninput()";
+    const python = guest.spawn(["/usr/bin/python3", "-c", threads], { stdin: true, user: "1" });
+    await guest.until(() => guest.stream(python).stdout.includes("up"));
+    expect(await guest.ask("COUNT")).toMatchObject({ processes: 6, ofOneUser: 6 });
+    const ours = Array.from({ length: 7 }, () => guest.spawn(["/bin/cat"], { stdin: true }));
+    await guest.until(() => ours.every((id) => guest.stream(id).pid !== undefined));
+    // The guest is root's as well.
+    expect(await guest.ask("COUNT")).toMatchObject({ processes: 13, ofOneUser: 8 });
+  });
+
   test("HOLDERS names who has a file open, also when it is deleted", async () => {
     await using guest = await NativeGuest.start();
     const path = join(tmpdir(), `atoll-held-${process.pid}`);

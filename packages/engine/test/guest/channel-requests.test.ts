@@ -30,8 +30,8 @@ test.for<{
     ask: (channel, signal) => channel.countProcesses(signal),
     name: "COUNT",
     payload: [],
-    answer: (id) => guestFrame.counted(id, 12),
-    result: 12,
+    answer: (id) => guestFrame.counted(id, 12, { ofOneUser: 7 }),
+    result: expect.objectContaining({ processes: 12, ofOneUser: 7 }),
   },
   {
     what: "capping file sizes",

@@ -62,8 +62,13 @@ describe("well-formed", () => {
     { what: "DONE", frame: guestFrame.done(7), message: { type: "done", id: 7 } },
     {
       what: "COUNTED",
-      frame: guestFrame.counted(7, 3, 2, 4096),
-      message: { type: "counted", id: 7, processes: 3, streams: 2, heldBytes: 4096 },
+      frame: guestFrame.counted(7, 3, { streams: 2, heldBytes: 4096, ofOneUser: 1 }),
+      message: { type: "counted", id: 7, processes: 3, ofOneUser: 1, streams: 2, heldBytes: 4096 },
+    },
+    {
+      what: "COUNTED by an older guest",
+      frame: rawFrame(toHost.COUNTED, 7, payload().u32(3).u32(2).u64(4096).finish()),
+      message: { type: "counted", id: 7, processes: 3, ofOneUser: 3, streams: 2, heldBytes: 4096 },
     },
     {
       what: "HELD_BY",
@@ -229,6 +234,8 @@ describe("malformed", () => {
     ["DONE with a payload", rawFrame(toHost.DONE, 1, Buffer.alloc(1))],
     ["READY with a payload", rawFrame(toHost.READY, 1, Buffer.alloc(1))],
     ["COUNTED that is too short", rawFrame(toHost.COUNTED, 1, Buffer.alloc(15))],
+    ["COUNTED with half a number", rawFrame(toHost.COUNTED, 1, Buffer.alloc(18))],
+    ["COUNTED that is too long", rawFrame(toHost.COUNTED, 1, Buffer.alloc(21))],
     ["HELD_BY with more than fits", rawFrame(toHost.HELD_BY, 1, payload().u32(1025).finish())],
     ["HELD_BY with fewer than it counts", rawFrame(toHost.HELD_BY, 1, payload().u32(1).finish())],
     ["NODES_ARE with more than fits", rawFrame(toHost.NODES_ARE, 1, payload().u32(2049).finish())],
@@ -247,7 +254,6 @@ describe("malformed", () => {
       guestFrame.exit(5),
       guestFrame.end(5, 9),
       connect("example.org"),
-      guestFrame.counted(7, 3),
       guestFrame.heldBy(7, [{ pid: 9, streamId: 0, command: "vi" }]),
       guestFrame.nodesAre(7, [Buffer.from("entry")]),
     ];

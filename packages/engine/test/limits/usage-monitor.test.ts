@@ -20,6 +20,7 @@ class WatchedSandbox implements Disposable {
   cpuMsPerCount = 0;
   memoryBytes = 0;
   processes = 1;
+  othersProcesses = 0;
   oomKills = 0;
   cappedAt: number | undefined;
   measured = 0;
@@ -53,7 +54,7 @@ class WatchedSandbox implements Disposable {
         countProcesses: async () => {
           if (this.cpuMs !== undefined) this.cpuMs += this.cpuMsPerCount;
           if (this.failing.has("countProcesses")) throw new Error("The guest does not answer");
-          return this.processes;
+          return { processes: this.processes + this.othersProcesses, ofOneUser: this.processes };
         },
       },
       measureTree: async () => {
@@ -262,6 +263,26 @@ test("memory that runs out is told each time, and when there is enough again", a
   sandbox.memoryBytes = 10 * MiB;
   await sandbox.run(2);
   expect(sandbox.told()).toEqual(["eased memory"]);
+});
+
+test("processes are told when they come near the limit, when they reach it and when they are fewer", async () => {
+  using sandbox = watched();
+  sandbox.processes = 36;
+  await sandbox.run(2);
+  expect(sandbox.told()).toEqual(["near processes"]);
+  for (sandbox.processes = 40; sandbox.processes >= 36; sandbox.processes -= 1) await sandbox.run(2);
+  expect(sandbox.told()).toEqual(["hit processes"]);
+  await sandbox.run(2);
+  expect(sandbox.told()).toEqual(["eased processes"]);
+});
+
+test("processes of several users are not taken together: the limit is one on each", async () => {
+  using sandbox = watched();
+  sandbox.processes = 30;
+  sandbox.othersProcesses = 30;
+  expect(await sandbox.watch().read()).toMatchObject({ processes: 60 });
+  await sandbox.run(2);
+  expect(sandbox.told()).toEqual([]);
 });
 
 test("nothing is looked at any more when it has been stopped", async () => {

@@ -1,0 +1,70 @@
+#include "tasks.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "procfs.h"
+
+/* Users that are told apart. All further ones count as one, which has no fewer than any of them. */
+#define MOST_USERS 64
+
+struct census {
+    /* The streams whose processes are passed over. */
+    struct reader without;
+    uint32_t all;
+    int users;
+    struct {
+        uid_t id;
+        uint32_t tasks;
+    } user[MOST_USERS];
+};
+
+static void add(struct census *census, uid_t id, uint32_t tasks) {
+    int at = 0;
+    while (at < census->users && census->user[at].id != id)
+        at++;
+    if (at == MOST_USERS)
+        at--;
+    if (at == census->users) {
+        census->users++;
+        census->user[at].id = id;
+    }
+    census->user[at].tasks += tasks;
+}
+
+static bool is_passed_over(struct reader without, pid_t pid) {
+    uint32_t stream = reader_left(&without) == 0 ? 0 : procfs_stream(pid);
+    while (stream != 0 && reader_left(&without) > 0)
+        if (read_u32(&without) == stream)
+            return true;
+    return false;
+}
+
+static bool count_process(pid_t pid, void *context) {
+    struct census *census = context;
+    struct proc_info info;
+    struct stat owner;
+    char name[16];
+    snprintf(name, sizeof name, "%d", pid);
+    if (is_passed_over(census->without, pid))
+        return true;
+    if (!procfs_info(pid, &info) || fstatat(procfs_fd(), name, &owner, 0) != 0)
+        return true;
+    census->all += info.threads;
+    add(census, owner.st_uid, info.threads);
+    return true;
+}
+
+struct task_counts tasks_count(struct reader without) {
+    struct census census = {.without = without};
+    add(&census, getuid(), 1);
+    procfs_each(count_process, &census);
+    struct task_counts counts = {.all = census.all};
+    for (int at = 0; at < census.users; at++)
+        if (census.user[at].tasks > counts.most_of_one_user)
+            counts.most_of_one_user = census.user[at].tasks;
+    return counts;
+}
