@@ -194,6 +194,18 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
+  test("CPU: waiting for it is told, and when there is enough again", async () => {
+    // So little that a busy machine leaves more than that to it.
+    const sandbox = await host.engine.create({ limits: { cpus: 0.05 } });
+    const hog = await sandbox.spawn({ argv: ["sh", "-c", "while :; do :; done"] });
+    const told = (type: SandboxEventMessage["type"]): unknown =>
+      events.find((event) => event.type === type && "limit" in event && event.limit === "cpu");
+    await expect.poll(() => told("limit.hit")).toMatchObject({ sandboxId: sandbox.id, allowed: 0.05 });
+    await hog.kill("SIGKILL");
+    await expect.poll(() => told("limit.eased")).toMatchObject({ sandboxId: sandbox.id });
+    await sandbox.kill();
+  });
+
   test("endless output that nobody reads waits, and the rest of the sandbox does not", async () => {
     const sandbox = await host.engine.create();
     const endless = await Promise.all([1, 2, 3, 4].map(() => sandbox.spawn({ argv: ["yes"] })));

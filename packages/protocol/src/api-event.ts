@@ -9,7 +9,7 @@ import { SnapshotName } from "./snapshot.ts";
 const base = { cursor: z.int(), atMs: z.int() };
 const onSandbox = { ...base, sandboxId: SandboxId };
 const limitFields = {
-  limit: z.enum(["memory", "disk", "processes", "lifetime"]),
+  limit: z.enum(["memory", "cpu", "disk", "processes", "lifetime"]),
   used: z.number(),
   allowed: z.number(),
 };

@@ -47,4 +47,4 @@ export interface SandboxUsage {
   diskBytes: number;
 }
 
-export type LimitName = "memory" | "disk" | "processes" | "lifetime";
+export type LimitName = "memory" | "cpu" | "disk" | "processes" | "lifetime";

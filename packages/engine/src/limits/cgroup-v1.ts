@@ -16,6 +16,7 @@ import {
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 import {
   assertGroupName,
+  cpuPeriodMs,
   membersDirectory,
   treeDirectory,
   type Cgroup,
@@ -25,7 +26,7 @@ import {
 } from "./cgroup.ts";
 import { TreeWeight } from "./tree-weight.ts";
 
-const periodUs = 100_000;
+const periodUs = cpuPeriodMs * 1000;
 /** What an ordinary group has here, and at least. */
 const ordinaryShares = 1024;
 const fewestShares = 2;
@@ -148,16 +149,18 @@ class CgroupV1 implements Cgroup {
   }
 
   async usage(): Promise<CgroupUsage> {
-    const [used, peak, memory, cpu] = await Promise.all([
+    const [used, peak, memory, cpu, throttling] = await Promise.all([
       this.#read("memory", "memory.usage_in_bytes"),
       this.#read("memory", "memory.max_usage_in_bytes"),
       this.#read("memory", "memory.stat"),
       this.#read("cpuacct", "cpuacct.usage"),
+      this.#read("cpu", "cpu.stat"),
     ]);
     return {
       memoryBytes: Math.max(0, Number(used ?? 0) - (valueOf(memory, "total_inactive_file") ?? 0)),
       memoryPeakBytes: Number(peak ?? 0),
       cpuMs: cpu === undefined ? undefined : Math.round(Number(cpu) / 1_000_000),
+      throttledPeriods: valueOf(throttling, "nr_throttled"),
     };
   }
 

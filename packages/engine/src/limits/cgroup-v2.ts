@@ -15,6 +15,7 @@ import {
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 import {
   assertGroupName,
+  cpuPeriodMs,
   membersDirectory,
   treeDirectory,
   type Cgroup,
@@ -25,7 +26,7 @@ import {
 import { TreeWeight } from "./tree-weight.ts";
 
 const controllers = ["memory", "cpu", "pids"];
-const periodUs = 100_000;
+const periodUs = cpuPeriodMs * 1000;
 const freezeDeadlineMs = 2_000;
 
 /** The unified hierarchy: one directory per group. Files as in the kernel's admin-guide/cgroup-v2. */
@@ -127,6 +128,7 @@ class CgroupV2 implements Cgroup {
       memoryBytes: Math.max(0, usedBytes - (valueOf(memory, "inactive_file") ?? 0)),
       memoryPeakBytes: Number(peak ?? usedBytes),
       cpuMs: cpuUs === undefined ? undefined : Math.round(cpuUs / 1000),
+      throttledPeriods: valueOf(cpu, "nr_throttled"),
     };
   }
 

@@ -15,6 +15,8 @@ export interface CgroupUsage {
   memoryPeakBytes: number;
   /** Undefined: this host does not account for it. */
   cpuMs: number | undefined;
+  /** Periods of `cpuPeriodMs` at the end of which the group had to wait for the next. Undefined: this host does not tell. */
+  throttledPeriods: number | undefined;
 }
 
 /** A named group of processes, whether or not it is there: the methods that end things are idempotent. */
@@ -62,6 +64,9 @@ export interface CgroupTree {
    */
   setWeight(weight: number): Promise<void>;
 }
+
+/** The CPU time that is allowed is dealt out anew this often. */
+export const cpuPeriodMs = 100;
 
 /** Processes are one level below their group: who watches over them can leave it and is still in the group. */
 export const membersDirectory = "run";

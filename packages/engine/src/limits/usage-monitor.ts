@@ -1,6 +1,7 @@
 import { deadlineAfter, type SandboxEventMessage, type SandboxLimits, type SandboxUsage } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import type { Cgroup, CgroupUsage } from "./cgroup.ts";
+import { CpuWindow } from "./cpu-window.ts";
 import { DiskGuard, type DiskGuardOptions, type DiskState } from "./disk-guard.ts";
 import { LimitEvents } from "./limit-events.ts";
 
@@ -15,6 +16,7 @@ const stoppedWrites = {
   blind: "writes to files fail until the host can measure them again",
 };
 
+const waitsForCpu = "its processes have to wait for CPU time again and again";
 const noMoreProcesses = "processes and threads fail to start until some of them end";
 
 export interface UsageMonitorOptions extends DiskGuardOptions {
@@ -38,6 +40,7 @@ export class UsageMonitor {
   #stopped = new AbortController();
   #oomKills = 0;
   #countAgainAtMs = 0;
+  #cpu = new CpuWindow();
 
   constructor(options: UsageMonitorOptions) {
     this.#options = options;
@@ -90,11 +93,19 @@ export class UsageMonitor {
       const usage = await cgroup.usage();
       await this.#lookForOom(usage);
       this.#events.compare("memory", { used: usage.memoryBytes, allowed: limits.memoryBytes });
+      this.#lookAtCpu(usage);
       return usage.cpuMs;
     } catch {
       // The disk is guarded all the same.
       return undefined;
     }
+  }
+
+  #lookAtCpu(usage: CgroupUsage): void {
+    const stretch = this.#cpu.look(usage);
+    if (stretch === undefined) return;
+    const reading = { used: Math.round(stretch.cpus * 100) / 100, allowed: this.#options.limits.cpus };
+    this.#events.compare("cpu", reading, stretch.isHit ? waitsForCpu : undefined);
   }
 
   async #lookAtProcesses(): Promise<void> {

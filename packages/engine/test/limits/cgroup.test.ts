@@ -35,7 +35,7 @@ describe.for([
   test("what is in use is told", async () => {
     const { tree } = make();
     const group = await tree.create("ns/a", limits);
-    expect(await group.usage()).toEqual({ memoryBytes: 0, memoryPeakBytes: 0, cpuMs: 0 });
+    expect(await group.usage()).toEqual({ memoryBytes: 0, memoryPeakBytes: 0, cpuMs: 0, throttledPeriods: 0 });
     expect([await group.oomKills(), await group.pids()]).toEqual([0, []]);
   });
 
@@ -279,8 +279,14 @@ describe("the files of v1", () => {
     kernel.setFile("/m/atoll/ns/a/memory.max_usage_in_bytes", "9000\n");
     kernel.setFile("/m/atoll/ns/a/memory.stat", "inactive_file 1\ntotal_inactive_file 3000\n");
     kernel.setFile("/c/atoll/ns/a/cpuacct.usage", "1500000000\n");
+    kernel.setFile("/c/atoll/ns/a/cpu.stat", "nr_periods 90\nnr_throttled 40\nthrottled_time 7\n");
     kernel.setFile("/m/atoll/ns/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
-    expect(await group.usage()).toEqual({ memoryBytes: 2000, memoryPeakBytes: 9000, cpuMs: 1500 });
+    expect(await group.usage()).toEqual({
+      memoryBytes: 2000,
+      memoryPeakBytes: 9000,
+      cpuMs: 1500,
+      throttledPeriods: 40,
+    });
     expect(await group.oomKills()).toBe(3);
   });
 });
@@ -342,9 +348,14 @@ describe("the files of v2", () => {
     kernel.setFile("/u/atoll/ns/a/memory.current", "5000\n");
     kernel.setFile("/u/atoll/ns/a/memory.peak", "9000\n");
     kernel.setFile("/u/atoll/ns/a/memory.stat", "anon 1\ninactive_file 3000\n");
-    kernel.setFile("/u/atoll/ns/a/cpu.stat", "usage_usec 1500000\nuser_usec 1\n");
+    kernel.setFile("/u/atoll/ns/a/cpu.stat", "usage_usec 1500000\nuser_usec 1\nnr_periods 90\nnr_throttled 40\n");
     kernel.setFile("/u/atoll/ns/a/memory.events", "low 0\noom 9\noom_kill 3\n");
-    expect(await group.usage()).toEqual({ memoryBytes: 2000, memoryPeakBytes: 9000, cpuMs: 1500 });
+    expect(await group.usage()).toEqual({
+      memoryBytes: 2000,
+      memoryPeakBytes: 9000,
+      cpuMs: 1500,
+      throttledPeriods: 40,
+    });
     expect(await group.oomKills()).toBe(3);
   });
 

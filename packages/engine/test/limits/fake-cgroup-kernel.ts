@@ -17,7 +17,12 @@ const v1Files: Record<string, Record<string, string>> = {
     "memory.stat": "cache 0\ntotal_inactive_file 0\n",
     "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n",
   },
-  cpu: { "cpu.shares": "1024", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1" },
+  cpu: {
+    "cpu.shares": "1024",
+    "cpu.cfs_period_us": "100000",
+    "cpu.cfs_quota_us": "-1",
+    "cpu.stat": "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
+  },
   cpuacct: { "cpuacct.usage": "0" },
   freezer: { "freezer.state": "THAWED" },
   pids: { "pids.max": "max" },
@@ -32,7 +37,11 @@ const v2Files: Record<string, Record<string, string>> = {
     "memory.stat": "anon 0\ninactive_file 0\n",
     "memory.events": "low 0\noom 0\noom_kill 0\n",
   },
-  cpu: { "cpu.weight": "100", "cpu.max": "max 100000", "cpu.stat": "usage_usec 0\nuser_usec 0\n" },
+  cpu: {
+    "cpu.weight": "100",
+    "cpu.max": "max 100000",
+    "cpu.stat": "usage_usec 0\nuser_usec 0\nnr_periods 0\nnr_throttled 0\n",
+  },
   pids: { "pids.max": "max" },
 };
 

@@ -16,6 +16,7 @@ afterEach(() => {
 class WatchedSandbox implements Disposable {
   usedBytes = 0;
   cpuMs: number | undefined = 0;
+  throttledPeriods: number | undefined = 0;
   /** What each question takes of it. */
   cpuMsPerCount = 0;
   memoryBytes = 0;
@@ -42,7 +43,8 @@ class WatchedSandbox implements Disposable {
       cgroup: {
         usage: async () => {
           if (this.failing.has("usage")) throw new Error("The kernel does not say");
-          return { memoryBytes: this.memoryBytes, memoryPeakBytes: this.memoryBytes, cpuMs: this.cpuMs };
+          const { memoryBytes, cpuMs, throttledPeriods } = this;
+          return { memoryBytes, memoryPeakBytes: memoryBytes, cpuMs, throttledPeriods };
         },
         oomKills: async () => this.oomKills,
       },
@@ -68,9 +70,10 @@ class WatchedSandbox implements Disposable {
     return this.#monitor;
   }
 
-  /** Lets it run for a while, in which it uses this much CPU time per second. */
-  async run(seconds: number, { cpuMsPerSecond = 100 } = {}): Promise<void> {
+  /** Lets it run for a while, in which it uses this much CPU time per second, and waits for more in so many of ten periods. */
+  async run(seconds: number, { cpuMsPerSecond = 100, throttled = 0 } = {}): Promise<void> {
     for (let second = 0; second < seconds; second += 1) {
+      if (this.throttledPeriods !== undefined) this.throttledPeriods += throttled;
       if (this.cpuMs !== undefined) this.cpuMs += cpuMsPerSecond;
       await vi.advanceTimersByTimeAsync(1_000);
     }
@@ -263,6 +266,36 @@ test("memory that runs out is told each time, and when there is enough again", a
   sandbox.memoryBytes = 10 * MiB;
   await sandbox.run(2);
   expect(sandbox.told()).toEqual(["eased memory"]);
+});
+
+describe("CPU time", () => {
+  test("is told when it is nearly used up, when it is waited for and when there is enough again", async () => {
+    using sandbox = watched();
+    await sandbox.run(10);
+    expect(sandbox.told()).toEqual([]);
+    await sandbox.run(10, { cpuMsPerSecond: 1_900 });
+    expect(sandbox.told()).toEqual(["near cpu"]);
+    await sandbox.run(15, { cpuMsPerSecond: 2_000, throttled: 9 });
+    expect(sandbox.told()).toEqual(["hit cpu"]);
+    await sandbox.run(15, { cpuMsPerSecond: 0 });
+    expect(sandbox.told()).toEqual(["eased cpu"]);
+  });
+
+  test("that is waited for during a moment is not told", async () => {
+    using sandbox = watched();
+    for (let round = 0; round < 10; round += 1) {
+      await sandbox.run(1, { cpuMsPerSecond: 1_000, throttled: 9 });
+      await sandbox.run(5);
+    }
+    expect(sandbox.told()).toEqual([]);
+  });
+
+  test("that the host does not count is not told", async () => {
+    using sandbox = watched();
+    sandbox.throttledPeriods = undefined;
+    await sandbox.run(20, { cpuMsPerSecond: 2_000 });
+    expect(sandbox.told()).toEqual([]);
+  });
 });
 
 test("processes are told when they come near the limit, when they reach it and when they are fewer", async () => {
