@@ -244,7 +244,7 @@ describe("a start that fails", () => {
     const inner = join(outer, "on a mount");
     for (const target of [outer, inner]) {
       await mkdir(target, { recursive: true });
-      execFileSync("mount", ["-t", "tmpfs", "none", target]);
+      execFileSync("sh", ["-c", 'mount -t tmpfs none "$0"', target]);
     }
     // As a launcher is called, and waiting for as long as the test lives.
     await writeFile(join(dataDir, "launch"), "read forever\n");
