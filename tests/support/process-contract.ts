@@ -37,6 +37,15 @@ export function processContract(driver: DriverName): void {
       expect({ exitCode: exit.exitCode, signal: exit.signal }).toEqual({ exitCode: null, signal: name });
     });
 
+    test("a death by a real-time signal is told as that signal", async () => {
+      const numbers = Array.from({ length: 31 }, (_, index) => 34 + index);
+      const exits = await Promise.all(
+        numbers.map((number) => runIn(sandbox, ["sh", "-c", `kill -${number} $$; exit 7`])),
+      );
+      const told = exits.map(({ exitCode, signal }) => exitCode ?? signal);
+      expect(told).toEqual(numbers.map((number) => `SIGRT${number}`));
+    });
+
     test("a process that cannot be started says why and has no exit code", async () => {
       await expect(sandbox.spawn({ argv: ["/no/such/program"] })).rejects.toMatchObject({
         code: "spawn_failed",
