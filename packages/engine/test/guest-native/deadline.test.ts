@@ -83,7 +83,11 @@ test("there is a freezer to be tested with", () => {
   expect(hierarchies).not.toEqual([]);
 });
 
-describe.skipIf(ownUser !== "0").for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ path }) => {
+describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ path }) => {
+  beforeEach((context) => {
+    context.skip(ownUser !== "0", "only root can make cgroups");
+  });
+
   async function withLauncher(work: (freezer: Freezer, pid: number) => Promise<void>): Promise<void> {
     using reports = new SanitizerReports();
     const freezer = new Freezer(path);

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { protocolConstants } from "../../src/guest/frames.ts";
+import { Gate } from "../support/gate.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import { NativeGuest } from "./native-guest.ts";
 
@@ -47,7 +48,8 @@ describe("input", { timeout: testTimeoutMs }, () => {
 
   test("input that a host sent is not lost with the host", async () => {
     await using guest = await NativeGuest.start();
-    const id = guest.spawn(["/bin/sh", "-c", "sleep 0.3; cat"], { stdin: true });
+    using gate = new Gate();
+    const id = guest.spawn(["/bin/sh", "-c", `${gate.wait}; cat`], { stdin: true });
     const text = Buffer.alloc(200_000, "0123456789");
     for (let offset = 0; offset < text.byteLength; offset += 50_000) {
       guest.stdin(id, offset, text.subarray(offset, offset + 50_000));
@@ -55,6 +57,7 @@ describe("input", { timeout: testTimeoutMs }, () => {
     await guest.settle();
     const [entry] = await guest.hello();
     expect(entry).toMatchObject({ inputReceived: 200_000 });
+    gate.open();
     guest.sendPosition("ATTACH", id, 0);
     guest.sendPosition("STDIN_EOF", id, 200_000);
     expect((await guest.finish(id)).stdout.equals(text)).toBe(true);
@@ -62,13 +65,16 @@ describe("input", { timeout: testTimeoutMs }, () => {
 
   test("a reader that closes its end is told once", async () => {
     await using guest = await NativeGuest.start();
-    const id = guest.spawn(["/bin/sh", "-c", "head -c 3 >/dev/null; exec <&-; sleep 0.2"], { stdin: true });
+    using gate = new Gate();
+    const id = guest.spawn(["/bin/sh", "-c", `head -c 3 >/dev/null; exec <&-; ${gate.wait}`], { stdin: true });
     guest.stdin(id, 0, "abc");
     const stream = guest.stream(id);
     await guest.until(() => stream.stdinClosedAt !== undefined);
     expect(stream.stdinClosedAt).toBe(3);
     expect(stream.exit).toBeUndefined();
     guest.stdin(id, 3, "more");
+    await guest.settle();
+    gate.open();
     await guest.finish(id);
     expect(stream.counts.get("stdinClosed")).toBe(1);
   });

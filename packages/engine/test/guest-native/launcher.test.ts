@@ -69,7 +69,11 @@ describe("usage", { timeout: testTimeoutMs }, () => {
   });
 });
 
-describe.skipIf(ownUser !== "0")("the launcher", { timeout: testTimeoutMs }, () => {
+describe("the launcher", { timeout: testTimeoutMs }, () => {
+  beforeEach((context) => {
+    context.skip(ownUser !== "0", "only root can mount");
+  });
+
   test("tells each step, and how the program ended", async () => {
     const result = await launchToEnd("--", "/bin/sh", "-c", "echo said >&2; exit 37");
     expect(result).toEqual({ steps: ["fifos", "cgroup", "mounts", "program PID"], exitCode: 37, stderr: "said\n" });
@@ -187,7 +191,11 @@ describe.skipIf(ownUser !== "0")("the launcher", { timeout: testTimeoutMs }, () 
   });
 });
 
-describe.skipIf(ownUser !== "0")("--enter", { timeout: testTimeoutMs }, () => {
+describe("--enter", { timeout: testTimeoutMs }, () => {
+  beforeEach((context) => {
+    context.skip(ownUser !== "0", "only root can mount");
+  });
+
   test("the program is PID 1 of its own world, with the usual devices and a loopback", async () => {
     for (const name of ["usr", "etc"]) mkdirSync(`${base}/lower/${name}`);
     for (const name of ["bin", "lib", "lib64", "sbin"]) symlinkSync(`usr/${name}`, `${base}/lower/${name}`);

@@ -83,6 +83,11 @@ export class NativeGuest implements AsyncDisposable {
     return Number(line?.[1]) * 1024;
   }
 
+  /** What it was told and has not taken, beyond what is in the pipe. */
+  get unsentBytes(): number {
+    return this.#child.stdin?.writableLength ?? 0;
+  }
+
   /** How many it has open; 0 where only root may look, because a guest hides them from the processes of its sandbox. */
   get descriptorCount(): number {
     return ownUser === "0" ? readdirSync(`/proc/${this.pid}/fd`).length : 0;

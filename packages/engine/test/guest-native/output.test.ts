@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { protocolConstants } from "../../src/guest/frames.ts";
+import { Gate } from "../support/gate.ts";
 import { SeededRandom } from "../support/seeded-random.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import { NativeGuest, spawnPayload } from "./native-guest.ts";
@@ -34,7 +35,6 @@ describe("output", { timeout: testTimeoutMs }, () => {
     const id = guest.spawn(["/bin/sh", "-c", "seq 1 100000 >&2; echo then"], { windowBytes: 4096 });
     const stream = guest.stream(id);
     await guest.until(() => stream.at === 4096);
-    await guest.run(["/bin/sleep", "0.2"]);
     guest.acknowledges = true;
     guest.sendPosition("ACK", id, 4096);
     expect((await guest.finish(id)).output.subarray(-12).toString()).toBe("100000\nthen\n");
@@ -57,7 +57,8 @@ describe("output", { timeout: testTimeoutMs }, () => {
       const id = guest.spawn(["/bin/sh", "-c", "head -c 2500000 /dev/zero; echo done >&2"], { windowBytes });
       const stream = guest.stream(id);
       await guest.until(() => stream.at === windowBytes);
-      await guest.run(["/bin/sleep", "0.1"]);
+      // There is more to say in every turn of the guest, and after each of these it would have.
+      for (let turn = 0; turn < 10; turn += 1) await guest.settle();
       expect(stream.at).toBe(windowBytes);
       expect(stream.exit).toBeUndefined();
       if (windowBytes < 4096) return;
@@ -101,7 +102,8 @@ describe("the end", { timeout: testTimeoutMs }, () => {
     });
     const stream = guest.stream(id);
     await guest.until(() => stream.at === 4096);
-    await guest.run(["/bin/sleep", "0.2"]);
+    await expect.poll(() => guest.ask("COUNT")).toMatchObject({ processes: 0 });
+    await guest.settle();
     expect(stream.exit).toBeUndefined();
     guest.acknowledges = true;
     guest.sendPosition("ACK", id, stream.at);
@@ -111,11 +113,13 @@ describe("the end", { timeout: testTimeoutMs }, () => {
 
   test("output may go on after EXIT while something else holds the pipe, until END", async () => {
     await using guest = await NativeGuest.start();
-    const id = guest.spawn(["/bin/sh", "-c", "(sleep 0.3; echo late) & echo now; exit 4"]);
+    using gate = new Gate();
+    const id = guest.spawn(["/bin/sh", "-c", `(${gate.wait}; echo late) & echo now; exit 4`]);
     const stream = guest.stream(id);
     await guest.until(() => stream.exit !== undefined);
     expect(stream.exit).toMatchObject({ exitCode: 4, at: 4 });
     expect(stream.endAt).toBeUndefined();
+    gate.open();
     await guest.finish(id);
     expect(stream.stdout.toString()).toBe("now\nlate\n");
     expect(stream.endAt).toBe(9);
@@ -123,9 +127,11 @@ describe("the end", { timeout: testTimeoutMs }, () => {
 
   test("a writer that never pauses cannot keep EXIT back", async () => {
     await using guest = await NativeGuest.start();
-    const id = guest.spawn(["/bin/sh", "-c", "yes & sleep 0.2; exit 5"]);
+    const id = guest.spawn(["/bin/sh", "-c", "yes & read line; exit 5"], { stdin: true });
     const stream = guest.stream(id);
     stream.keepsOutput = false;
+    await guest.until(() => stream.at > 0);
+    guest.stdin(id, 0, "\n");
     await guest.until(() => stream.exit !== undefined);
     expect(stream.exit).toMatchObject({ exitCode: 5 });
     guest.signal(id, 9);

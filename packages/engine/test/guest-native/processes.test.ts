@@ -89,7 +89,8 @@ describe("how a process begins", { timeout: testTimeoutMs }, () => {
     expect(stdout.toString()).toBe("55\n66\n0\n");
   });
 
-  test.skipIf(!isRoot)("a user is a name or a number, with its groups", async () => {
+  test("a user is a name or a number, with its groups", async (context) => {
+    context.skip(!isRoot, "only root can become another user");
     await using guest = await NativeGuest.start();
     const id = async (user: string): Promise<string> =>
       (await guest.shell("id -u; id -g; id -G; echo $HOME $USER", { user })).stdout.toString();
@@ -100,7 +101,8 @@ describe("how a process begins", { timeout: testTimeoutMs }, () => {
     expect(await id("nobody:0")).toMatch(/^65534\n0\n0\n/);
   });
 
-  test.skipIf(!isRoot)("nobody gets the guest's own capabilities, not even root", async () => {
+  test("nobody gets the guest's own capabilities, not even root", async (context) => {
+    context.skip(!isRoot, "only root has capabilities to withhold");
     await using guest = await NativeGuest.start();
     const { stdout } = await guest.run(["/bin/grep", "-E", "^Cap(Prm|Eff|Bnd)", "/proc/self/status"]);
     const sets = [...stdout.toString().matchAll(/:\s*([0-9a-f]+)/g)].map(([, digits]) => BigInt(`0x${digits}`));
@@ -162,10 +164,9 @@ describe("signals and limits", { timeout: testTimeoutMs }, () => {
     const id = guest.spawn([
       "/bin/sh",
       "-c",
-      "trap 'echo outer; exit 7' TERM; (trap 'echo inner' TERM; sleep 60 & wait) & echo up; wait",
+      "trap 'echo outer; exit 7' TERM; (sleep 60 & trap 'echo inner; exit' TERM; echo down; wait) & echo up; wait",
     ]);
-    await guest.until(() => guest.stream(id).stdout.includes("up"));
-    await guest.run(["/bin/sleep", "0.1"]);
+    await guest.until(() => ["up", "down"].every((word) => guest.stream(id).stdout.includes(word)));
     guest.signal(id, 15);
     const { stdout, exit } = await guest.finish(id);
     expect(stdout.toString()).toContain("outer");
@@ -188,10 +189,16 @@ describe("signals and limits", { timeout: testTimeoutMs }, () => {
     const id = guest.spawn([
       "/bin/sh",
       "-c",
-      "setsid sh -c 'sleep 61 & sleep 61' & env -i setsid sleep 62 & (setsid sleep 63 &) ; sleep 0.2; echo up; wait",
+      [
+        "setsid sh -c 'sleep 61 & echo marked; sleep 61' &",
+        "env -i setsid sh -c 'echo below; exec sleep 62' &",
+        "(setsid sh -c 'echo orphan; exec sleep 63' &)",
+        "wait",
+      ].join("\n"),
     ]);
     const bystander = guest.spawn(["/bin/sleep", "64"]);
-    await guest.until(() => guest.stream(id).stdout.includes("up"));
+    const isUp = (word: string): boolean => guest.stream(id).stdout.includes(word);
+    await guest.until(() => ["marked", "below", "orphan"].every(isUp));
     guest.signal(id, 9, 1);
     await guest.finish(id);
     expect(await guest.ask("COUNT")).toMatchObject({ processes: 1, streams: 1 });

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { constants, tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
@@ -24,10 +24,20 @@ describe("requests", { timeout: testTimeoutMs }, () => {
 
   test("answers that nobody reads make the guest stop taking requests, and none is lost", async () => {
     await using guest = await NativeGuest.start();
+    const pings = 10_000;
     guest.pauseReading();
-    for (let id = 1; id <= 5000; id += 1) guest.send("PING", id, Buffer.alloc(1000));
+    for (let id = 1; id <= pings; id += 1) guest.send("PING", id, Buffer.alloc(1000));
+    const all = guest.unsentBytes;
+    let unsent = all;
+    const standsStill = (): boolean => {
+      const before = unsent;
+      unsent = guest.unsentBytes;
+      return unsent === before && unsent < all;
+    };
+    await expect.poll(standsStill).toBe(true);
+    expect(unsent).toBeGreaterThan(all / 2);
     guest.resumeReading();
-    await guest.until(() => guest.answers.size === 5000);
+    await guest.until(() => guest.answers.size === pings);
   });
 
   test("COUNT tells processes, streams and what is held for them", async () => {
@@ -167,14 +177,18 @@ describe("requests", { timeout: testTimeoutMs }, () => {
 describe("PREPARE", { timeout: testTimeoutMs }, () => {
   test("after READY nothing comes until the next greeting, and nothing is lost", async () => {
     await using guest = await NativeGuest.start();
-    const count = "i=0; until read -t 0.01 line; do echo $i; i=$((i+1)); done";
+    const progress = join(tmpdir(), `atoll-progress-${process.pid}`);
+    const count = `i=0; until read -t 0.01 line; do echo $i; echo $i >'${progress}'; i=$((i+1)); done`;
     const id = guest.spawn(["/bin/bash", "-c", count], { stdin: true });
     const stream = guest.stream(id);
     await guest.until(() => stream.at > 10);
     expect(await guest.ask("PREPARE")).toMatchObject({ type: "ready" });
     const { receivedBytes } = guest;
     guest.send("PING", 999);
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    const counted = (): number => Number(readFileSync(progress, "utf8"));
+    const before = counted();
+    await expect.poll(counted).toBeGreaterThan(before + 10);
+    rmSync(progress);
     expect(guest.receivedBytes).toBe(receivedBytes);
     const [entry] = await guest.hello();
     expect(entry?.producedAt).toBeGreaterThan(stream.at);

@@ -1,5 +1,7 @@
+import { readlinkSync } from "node:fs";
 import { beforeAll, describe, expect, test } from "vitest";
 import { PayloadWriter } from "../../src/guest/wire.ts";
+import { Gate } from "../support/gate.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import { NativeGuest } from "./native-guest.ts";
 
@@ -60,7 +62,16 @@ describe("a terminal", { timeout: testTimeoutMs }, () => {
 
   test("does not kill a process that has closed it and lives on", async () => {
     await using guest = await NativeGuest.start();
-    const { exit } = await guest.shell("exec </dev/null >/dev/null 2>&1; sleep 0.3; exit 9", { pty });
+    using gate = new Gate();
+    const script = `exec </dev/null >/dev/null 2>&1; ${gate.wait}; exit 9`;
+    const id = guest.spawn(["/bin/sh", "-c", script], { pty });
+    const stream = guest.stream(id);
+    await guest.until(() => stream.pid !== undefined);
+    await expect.poll(() => readlinkSync(`/proc/${stream.pid}/fd/2`)).toBe("/dev/null");
+    // The guest has had its turn with a terminal that nobody has open.
+    await guest.settle();
+    gate.open();
+    const { exit } = await guest.finish(id);
     expect(exit).toMatchObject({ exitCode: 9 });
   });
 

@@ -269,7 +269,8 @@ describe("every tool", { timeout: testTimeoutMs }, () => {
     expect(stderr.toString().split("\n")).toHaveLength(2);
   });
 
-  test.skipIf(ownUser !== "0")("runs as the user who asks, whose rights the kernel checks", async () => {
+  test("runs as the user who asks, whose rights the kernel checks", async (context) => {
+    context.skip(ownUser !== "0", "only root can become another user");
     await using guest = await NativeGuest.start();
     writeFileSync(`${dir}/secret`, "x", { mode: 0o600 });
     const as = async (...argv: string[]): Promise<number | null | undefined> =>
