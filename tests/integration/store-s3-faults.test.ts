@@ -31,6 +31,29 @@ describe("a bucket that ignores conditions", () => {
     expect(bucket.keys()).toEqual([]);
   });
 
+  test.for([
+    { at: 1, seen: /let [2-6] of 6 create one object/ },
+    { at: 7, seen: /let [2-6] of 6 replace one version/ },
+  ])("is refused when it lets several win a race: $seen", async ({ at, seen }) => {
+    const { open, server } = await openPlace({ putConditions: "early" });
+    let arrived = 0;
+    let go = (): void => undefined;
+    const until = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    server.faults = ({ operation, key }) => {
+      if (operation !== "PutObject" || !key.endsWith("/race")) return undefined;
+      arrived += 1;
+      // Two of one race are looked at before either is carried out.
+      if (arrived === at + 1) go();
+      return arrived === at || arrived === at + 1 ? { do: "hold", until } : undefined;
+    };
+    await expect(open().probe()).rejects.toMatchObject({
+      code: "unsupported",
+      details: { seen: expect.stringMatching(seen) },
+    });
+  });
+
   test("takes plain writes, and none under a condition", async () => {
     const store = (await openPlace({ putConditions: "ignored" })).open();
     await store.put("a", text("plain"));

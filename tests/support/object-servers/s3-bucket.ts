@@ -3,7 +3,8 @@ import type { Answer } from "./object-server.ts";
 
 /** In what a server may differ. The default is what the S3 documentation promises. */
 export interface S3Behaviour {
-  putConditions: "kept" | "ignored";
+  /** `early`: looked at when a request arrives, not when it is carried out. */
+  putConditions: "kept" | "ignored" | "early";
   completeConditions: "kept" | "ignored";
   deleteConditions: "kept" | "ignored";
   /** Some servers compare the text as it is with their own, which has no quotes. */
@@ -64,6 +65,18 @@ export class S3Bucket {
   /** In the order of their bytes. */
   keys(): string[] {
     return [...this.objects.keys()].toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+  }
+
+  /** A write that has arrived. The result carries it out. */
+  beginPut(key: string, data: Buffer, headers: Headers): () => StoredObject {
+    try {
+      if (this.#behaviour.putConditions === "early") this.#checkConditions(key, headers);
+      return () => this.put(key, data, headers);
+    } catch (error) {
+      return () => {
+        throw error as Error;
+      };
+    }
   }
 
   put(key: string, data: Buffer, headers: Headers): StoredObject {

@@ -87,10 +87,10 @@ function understand(bucket: S3Bucket, request: Received): Operation {
     });
   }
   switch (request.method) {
-    case "PUT":
-      return named("PutObject", () => {
-        return { status: 200, headers: { etag: bucket.put(key, request.body, request.headers).etag } };
-      });
+    case "PUT": {
+      const put = bucket.beginPut(key, request.body, request.headers);
+      return named("PutObject", () => ({ status: 200, headers: { etag: put().etag } }));
+    }
     case "DELETE":
       return named("DeleteObject", () => {
         bucket.remove(key, request.headers);

@@ -16,7 +16,7 @@ export async function learnTraits(bucket: S3Bucket, prefix: string, signal: Abor
   const [write = "", race = "", complete = "", remove = ""] = names;
   try {
     const etagForm = await learnEtagForm(bucket, write, signal);
-    await assertOneWinner(bucket, race, signal);
+    await assertOneWinner(bucket, race, etagForm, signal);
     const [canCompleteIf, canRemoveIf] = await Promise.all([
       learnComplete(bucket, complete, etagForm, signal),
       learnRemove(bucket, remove, etagForm, signal),
@@ -48,10 +48,24 @@ async function learnEtagForm(bucket: S3Bucket, name: string, signal: AbortSignal
   throw dishonest(bucket, "refused to replace the very version that was there");
 }
 
-async function assertOneWinner(bucket: S3Bucket, name: string, signal: AbortSignal): Promise<void> {
-  const attempts = Array.from({ length: racers }, () => tryWrite(bucket, name, { IfNoneMatch: "*" }, signal));
-  const winners = (await Promise.all(attempts)).filter((result) => result !== "conflict").length;
-  if (winners !== 1) throw dishonest(bucket, `let ${winners} of ${racers} create one object`);
+/** Of many that create one object, and of many that replace one version of it. */
+async function assertOneWinner(
+  bucket: S3Bucket,
+  name: string,
+  form: S3Traits["etagForm"],
+  signal: AbortSignal,
+): Promise<void> {
+  const race = async (condition: S3Condition, deed: string): Promise<StoredEntry> => {
+    const attempts = Array.from({ length: racers }, () => tryWrite(bucket, name, condition, signal));
+    const winners = (await Promise.all(attempts)).filter((result) => result !== "conflict");
+    const [winner] = winners;
+    if (winner === undefined || winners.length !== 1) {
+      throw dishonest(bucket, `let ${winners.length} of ${racers} ${deed}`);
+    }
+    return winner;
+  };
+  const { etag } = await race({ IfNoneMatch: "*" }, "create one object");
+  await race({ IfMatch: matchHeader(etag, form) }, "replace one version");
 }
 
 async function learnComplete(
