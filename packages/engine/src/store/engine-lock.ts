@@ -1,62 +1,166 @@
-import { createHash } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { readFile, realpath, rm, writeFile } from "node:fs/promises";
-import { createServer, type Server } from "node:net";
-import { dirname } from "node:path";
+import { mkdir, open, readdir, readFile, realpath, rename, rm, writeFile, type FileHandle } from "node:fs/promises";
+import { connect, createServer, type Server } from "node:net";
+import { dirname, join } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { hasErrno } from "../support/errno.ts";
 
+/** Others come and go meanwhile, each of whom may get it: more than this many are none that give up. */
+const mostAttempts = 100;
+
 /**
- * One engine per data directory. The lock is a listening socket with a name in the kernel's abstract namespace: taking it is
- * atomic, and it is free again the moment its holder dies, however it dies. It does not reach across network namespaces. The file
- * only tells a person who holds it.
+ * One engine per data directory. `lock/holder/` has one name in it at most, and `lock/<name>.sock` is a socket of that name, which listens as long as its holder lives, however he ends. Taking the lock is one
+ * rename, which one of many can win: of a directory with a name in it to `holder` where there is none, or of a dead holder's name to one's own. The kernel finds sockets of files from all containers of a
+ * machine. `engine.lock` only tells a person who holds it.
  */
 export class EngineLock {
-  #server: Server;
-  #path: string;
+  readonly #path: string;
+  readonly #claim: Claim;
 
-  private constructor(server: Server, path: string) {
-    this.#server = server;
+  private constructor(path: string, claim: Claim) {
     this.#path = path;
+    this.#claim = claim;
   }
 
   static async acquire(path: string): Promise<EngineLock> {
     const directory = await realpath(dirname(path));
-    const name = `\0atoll-engine-${createHash("sha256").update(directory).digest("hex").slice(0, 32)}`;
-    const server = createServer((socket) => {
-      socket.destroy();
-    });
-    server.listen(name);
+    const claim = await Claim.begin(join(directory, "lock"));
     try {
-      await once(server, "listening");
-    } catch (error) {
-      if (!hasErrno(error, "EADDRINUSE")) throw error;
-      const pid = (await readFile(path, "utf8").catch(() => "")).trim() || "unknown";
-      throw new SandboxError("in_use", `Cannot use the data directory ${directory}: process ${pid} uses it`, {
-        suggestion: `Stop process ${pid}, or use another data directory.`,
-        details: { directory, pid },
-      });
-    }
-    // The lock alone does not keep a program running that has nothing else to do.
-    server.unref();
-    try {
+      if (!(await claim.take())) {
+        const pid = (await readFile(path, "utf8").catch(() => "")).trim() || "unknown";
+        throw new SandboxError("in_use", `Cannot use the data directory ${directory}: process ${pid} uses it`, {
+          suggestion: `Stop process ${pid}, or use another data directory.`,
+          details: { directory, pid },
+        });
+      }
       await writeFile(path, `${process.pid}\n`, { mode: 0o600 });
+      return new EngineLock(path, claim);
     } catch (error) {
-      await closed(server);
+      await claim.end();
       throw error;
     }
-    return new EngineLock(server, path);
   }
 
   async release(): Promise<void> {
     try {
       await rm(this.#path, { force: true });
     } finally {
-      await closed(this.#server);
+      await this.#claim.end();
     }
   }
 }
 
-async function closed(server: Server): Promise<void> {
-  await new Promise((resolve) => server.close(resolve));
+/** Somebody who wants the lock, or has it, with a socket that says that he lives. */
+class Claim {
+  readonly #dir: string;
+  readonly #handle: FileHandle;
+  readonly #server: Server;
+  readonly #name = randomBytes(8).toString("hex");
+
+  private constructor(dir: string, handle: FileHandle, server: Server) {
+    this.#dir = dir;
+    this.#handle = handle;
+    this.#server = server;
+  }
+
+  /** It listens before its name appears anywhere: a living holder is never found with a socket that does not. */
+  static async begin(dir: string): Promise<Claim> {
+    await mkdir(dir, { recursive: true, mode: 0o700 });
+    const server = createServer((socket) => {
+      socket.destroy();
+    });
+    const claim = new Claim(dir, await open(dir, "r"), server);
+    try {
+      server.listen(claim.#address(claim.#name));
+      await once(server, "listening");
+      // The lock alone does not keep a program running that has nothing else to do.
+      server.unref();
+      return claim;
+    } catch (error) {
+      await claim.#handle.close();
+      throw error;
+    }
+  }
+
+  /** False: somebody who lives has it. */
+  async take(): Promise<boolean> {
+    for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
+      const [holder] = await namesIn(this.#holderDir);
+      if (holder !== undefined && (await this.#isAlive(holder))) return false;
+      if (await (holder === undefined ? this.#takeFree() : this.#takeFrom(holder))) return true;
+    }
+    return false;
+  }
+
+  /** Idempotent, and also for one that has not got it. */
+  async end(): Promise<void> {
+    await rm(join(this.#holderDir, this.#name), { force: true });
+    if (!this.#server.listening) return;
+    await new Promise((resolve) => this.#server.close(resolve));
+    await rm(this.#socket(this.#name), { force: true });
+    await this.#handle.close();
+  }
+
+  get #holderDir(): string {
+    return join(this.#dir, "holder");
+  }
+
+  #socket(name: string): string {
+    return join(this.#dir, `${name}.sock`);
+  }
+
+  /** Through the descriptor, because addresses of sockets are short and paths of directories need not be. */
+  #address(name: string): string {
+    return `/proc/self/fd/${this.#handle.fd}/${name}.sock`;
+  }
+
+  /** False: somebody was quicker. */
+  async #takeFree(): Promise<boolean> {
+    const prepared = join(this.#dir, `${this.#name}.new`);
+    await mkdir(prepared, { recursive: true, mode: 0o700 });
+    await writeFile(join(prepared, this.#name), "");
+    const isTaken = await renamed(prepared, this.#holderDir);
+    if (!isTaken) await rm(prepared, { recursive: true, force: true });
+    return isTaken;
+  }
+
+  /** False: somebody was quicker. */
+  async #takeFrom(dead: string): Promise<boolean> {
+    if (!(await renamed(join(this.#holderDir, dead), join(this.#holderDir, this.#name)))) return false;
+    await rm(this.#socket(dead), { force: true });
+    return true;
+  }
+
+  /** Connecting needs nothing of the process at the other end but to exist: also one that is stopped is alive. */
+  async #isAlive(name: string): Promise<boolean> {
+    return new Promise((resolve) => {
+      const socket = connect(this.#address(name));
+      socket.on("connect", () => {
+        socket.destroy();
+        resolve(true);
+      });
+      socket.on("error", (error) => {
+        resolve(!hasErrno(error, "ECONNREFUSED") && !hasErrno(error, "ENOENT"));
+      });
+    });
+  }
+}
+
+async function namesIn(directory: string): Promise<string[]> {
+  return readdir(directory).catch((error: unknown) => {
+    if (hasErrno(error, "ENOENT")) return [];
+    throw error;
+  });
+}
+
+/** False: what was to be renamed is gone, or something is in its place. */
+async function renamed(from: string, to: string): Promise<boolean> {
+  try {
+    await rename(from, to);
+    return true;
+  } catch (error) {
+    if (hasErrno(error, "ENOENT") || hasErrno(error, "ENOTEMPTY") || hasErrno(error, "EEXIST")) return false;
+    throw error;
+  }
 }

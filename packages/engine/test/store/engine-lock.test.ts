@@ -1,6 +1,7 @@
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, rmdirSync, symlinkSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, symlinkSync } from "node:fs";
+import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { isSandboxError } from "@atoll/protocol";
 import { expect, test } from "vitest";
@@ -52,6 +53,7 @@ test("once released it is free, and nothing of it is left", async () => {
   const first = await EngineLock.acquire(directory.join("engine.lock"));
   await first.release();
   expect(existsSync(directory.join("engine.lock"))).toBe(false);
+  expect(readdirSync(directory.join("lock"), { recursive: true })).toEqual(["holder"]);
   const second = await EngineLock.acquire(directory.join("engine.lock"));
   await second.release();
 });
@@ -69,12 +71,8 @@ test("one that cannot be written down is not held", async () => {
 test("it is free the moment its holder is killed", async () => {
   using directory = new TemporaryDirectory();
   const path = directory.join("engine.lock");
-  const program = fileURLToPath(new URL("../support/lock-holder.ts", import.meta.url));
-  const holder = spawn(process.execPath, ["--conditions=source", "--import", "tsx", program, path], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const holder = await startHolder(path);
   try {
-    await once(holder.stdout, "data");
     const error = await caught(EngineLock.acquire(path));
     expect(isSandboxError(error, "in_use") && error.details["pid"]).toBe(String(holder.pid));
   } finally {
@@ -84,5 +82,47 @@ test("it is free the moment its holder is killed", async () => {
   expect(readFileSync(path, "utf8")).toBe(`${holder.pid}\n`);
   const lock = await EngineLock.acquire(path);
   expect(readFileSync(path, "utf8")).toBe(`${process.pid}\n`);
+  expect(readdirSync(directory.join("lock"))).toHaveLength(2);
   await lock.release();
 });
+
+test("of many that want what a dead one held exactly one gets it", async () => {
+  using directory = new TemporaryDirectory();
+  const path = directory.join("engine.lock");
+  const holder = await startHolder(path);
+  holder.kill("SIGKILL");
+  await once(holder, "exit");
+  const asked = await Promise.allSettled(Array.from({ length: 10 }, () => EngineLock.acquire(path)));
+  const got = asked.filter((result) => result.status === "fulfilled");
+  expect(got).toHaveLength(1);
+  expect(readdirSync(directory.join("lock", "holder"))).toHaveLength(1);
+  await got[0]?.value.release();
+});
+
+test("a holder in another container, with a network of its own, is seen, also when it is stopped", async () => {
+  using directory = new TemporaryDirectory();
+  const path = directory.join("engine.lock");
+  const holder = await startHolder(path, ["unshare", process.getuid?.() === 0 ? "-n" : "-rn"]);
+  try {
+    expect(await caught(EngineLock.acquire(path))).toMatchObject({ code: "in_use" });
+    holder.kill("SIGSTOP");
+    expect(await caught(EngineLock.acquire(path))).toMatchObject({ code: "in_use" });
+  } finally {
+    holder.kill("SIGKILL");
+    await once(holder, "exit");
+  }
+  const lock = await EngineLock.acquire(path);
+  await lock.release();
+});
+
+/** A process that holds the lock, by way of another program that becomes it. */
+async function startHolder(
+  path: string,
+  through: readonly string[] = [],
+): Promise<ChildProcessByStdio<null, Readable, null>> {
+  const program = fileURLToPath(new URL("../support/lock-holder.ts", import.meta.url));
+  const argv = [...through, process.execPath, "--conditions=source", "--import", "tsx", program, path];
+  const holder = spawn(argv[0] ?? "", argv.slice(1), { stdio: ["ignore", "pipe", "inherit"] });
+  await once(holder.stdout, "data");
+  return holder;
+}

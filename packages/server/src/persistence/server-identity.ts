@@ -60,6 +60,22 @@ export class ServerIdentity {
 }
 
 async function thisMachine(): Promise<string> {
-  const id = await readFile("/etc/machine-id", "utf8").catch(() => "");
-  return createHash("sha256").update(`atoll ${id.trim()}`).digest("hex").slice(0, 32);
+  return shortHash(`atoll ${await readMachineId()}`, 32);
+}
+
+/**
+ * Which run of its kernel this is, for a machine that has a name; undefined for one that has none: there a copied data directory is not known as such, and two servers may have the same name under one
+ * kernel.
+ */
+export async function thisBoot(): Promise<string | undefined> {
+  const boot = await readFile("/proc/sys/kernel/random/boot_id", "utf8").catch(() => "");
+  return (await readMachineId()) === "" || boot.trim() === "" ? undefined : shortHash(boot.trim(), 12);
+}
+
+async function readMachineId(): Promise<string> {
+  return (await readFile("/etc/machine-id", "utf8").catch(() => "")).trim();
+}
+
+function shortHash(text: string, digits: number): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, digits);
 }

@@ -9,7 +9,7 @@ import { CheckpointCollector } from "./checkpoint-collector.ts";
 import { removeLongKilled } from "./killed-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
-import { ServerIdentity } from "./server-identity.ts";
+import { ServerIdentity, thisBoot } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
 import { assertSettledStore } from "./settled-store.ts";
 
@@ -35,6 +35,7 @@ export async function openServerPersistence(options: ServerPersistenceOptions): 
   const { metadata, checkpoints } = stores;
   const identity = await ServerIdentity.load(config.dataDir);
   const { id } = identity;
+  const boot = await thisBoot();
   const home: HandleHome = {
     metadataStore: metadata,
     checkpointStore: checkpoints,
@@ -50,8 +51,8 @@ export async function openServerPersistence(options: ServerPersistenceOptions): 
               },
             },
             timing: { ttlMs: config.leaseTtlMs },
-            // Whoever has opened the data directory is the only one of this name that lives.
-            isPredecessor: (owner) => owner.id === id,
+            // Whoever has opened the data directory is the only one of this name that lives under this kernel.
+            ...(boot === undefined ? {} : { boot, isPredecessor: (owner: ServerRef) => owner.id === id }),
           }),
   };
   const collector = checkpoints === undefined ? undefined : collectorOf(config, log, home, checkpoints);

@@ -19,6 +19,8 @@ export type HandoverProgress =
 
 export interface AcquisitionOptions {
   file: LeaseFile;
+  /** The run of the kernel that its session is to tell of. */
+  boot: string | undefined;
   clock: Clock;
   timing: LeaseTiming;
   observations: Observations;
@@ -38,7 +40,7 @@ export interface AcquisitionOptions {
 /** One attempt of this server to get one lease, with or without waiting for it. Used once. */
 export class Acquisition {
   readonly #options: AcquisitionOptions;
-  readonly session = newToken();
+  readonly session: string;
   readonly #judge: Judge;
   readonly #sentAtMs = new Map<number, number>();
   readonly #nudge = new Nudge();
@@ -50,6 +52,7 @@ export class Acquisition {
   constructor(options: AcquisitionOptions) {
     const { file, observations, isPredecessor } = options;
     this.#options = options;
+    this.session = options.boot === undefined ? newToken() : `${options.boot}-${newToken()}`;
     this.#startMs = options.clock.now();
     this.#judge = {
       session: this.session,
@@ -224,6 +227,11 @@ export class Acquisition {
       details: { key: file.key, limitMs },
     });
   }
+}
+
+/** Whether this session was begun in that run of a kernel. */
+export function isOfBoot(session: string, boot: string): boolean {
+  return session.startsWith(`${boot}-`);
 }
 
 /** What another try may find changed. */

@@ -1,5 +1,5 @@
 import type { CallOptions, ObjectStore } from "../object-store.ts";
-import { Acquisition, type HandoverProgress } from "./acquisition.ts";
+import { Acquisition, isOfBoot, type HandoverProgress } from "./acquisition.ts";
 import { systemClock, type Clock } from "./clock.ts";
 import { partyOf, type Claimant, type LeaseParty } from "./lease-document.ts";
 import { LeaseFile } from "./lease-file.ts";
@@ -18,6 +18,11 @@ export interface LeasesOptions {
    * taken over at once.
    */
   isPredecessor?: (owner: LeaseParty) => boolean;
+  /**
+   * Names the present run of this machine's kernel, in letters and digits. A lock proves nothing about a copy of this machine, which has the same name and runs under another kernel: with it, only those
+   * who wrote under the same one can be predecessors.
+   */
+  boot?: string;
 }
 
 export interface AcquireOptions extends LeaseCallbacks {
@@ -99,6 +104,7 @@ export class Leases {
     const acquisition = new Acquisition({
       ...manner,
       file: this.#file(key),
+      boot: this.#options.boot,
       clock: this.#clock,
       timing: this.#timing,
       observations: this.#observations,
@@ -128,7 +134,8 @@ export class Leases {
   }
 
   #isPredecessor(owner: Claimant): boolean {
-    if (this.#sessions.has(owner.session)) return false;
+    const { boot } = this.#options;
+    if (this.#sessions.has(owner.session) || (boot !== undefined && !isOfBoot(owner.session, boot))) return false;
     return this.#options.isPredecessor?.(partyOf(owner)) ?? false;
   }
 

@@ -52,6 +52,7 @@ const servers = (rates: number[], most: number): fc.Arbitrary<SimulationPlan["se
       restMs: upTo(2000),
       saveMs: upTo(400),
       isPatient: fc.boolean(),
+      isHeir: fc.boolean(),
     }),
     { minLength: 2, maxLength: most },
   );

@@ -34,6 +34,8 @@ export interface ServerPlan extends Skew {
   /** How long it takes to save the sandbox for somebody else. */
   saveMs: number;
   isPatient: boolean;
+  /** Whether it takes what the process before it held at once, knowing that this one is dead. */
+  isHeir: boolean;
 }
 
 export interface Disaster {
@@ -98,7 +100,13 @@ export class SimulatedServer {
     const clock = skewedClock(this.#world.timeline, this.#plan, deliver);
     const nextFate = (): Fate => (this.isCut ? { ...quickFate, kind: "request_lost" } : this.#world.nextFate());
     const store = unreliableStore(this.#world.store, { timeline: this.#world.timeline, nextFate, deliver });
-    const leases = new Leases({ store, self: { id: this.name, url: "" }, timing: this.#world.timing, clock });
+    const leases = new Leases({
+      store,
+      self: { id: this.name, url: "" },
+      timing: this.#world.timing,
+      clock,
+      isPredecessor: ({ id }) => this.#plan.isHeir && id === this.name,
+    });
     for (;;) {
       try {
         const lease = this.#plan.isPatient
