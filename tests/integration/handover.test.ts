@@ -1,4 +1,6 @@
 // @module-tag gvisor
+import { rename } from "node:fs/promises";
+import { join } from "node:path";
 import type {
   CommandInfo,
   PortInfo,
@@ -342,6 +344,30 @@ describe("servers that share a bucket", () => {
     const { body } = await atA.ask<SandboxPage>("GET", "/sandboxes");
     expect(body.sandboxes.filter(({ id }) => [met.id, nudged.id].includes(id))).toEqual([]);
     expect((await atA.ask("DELETE", `/sandboxes/${nudged.id}`)).body).toEqual({ killed: false });
+  });
+
+  test("a server that could not go on with a sandbox says so, and the sandbox runs on", unhurried, async () => {
+    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+    const { sandbox } = await atA.create(lasting);
+    const at = `/sandboxes/${sandbox.id}`;
+    const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+    const path = `${at}/commands/${command.id}`;
+    const guests = join(servers[1]?.dataDir ?? "", "guest");
+    await rename(guests, `${guests}.away`);
+    try {
+      const { body } = await atB.ask("POST", `${at}/commands`, { shell: "true" });
+      expect(body.error).toMatchObject({ code: "unrestorable", details: { sandboxId: sandbox.id } });
+      expect(body.error?.message).toMatch(/^Cannot go on with sandbox .* on this machine: guest /);
+      expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[0]?.url } });
+      const { body: checkpoints } = await atA.ask<{ checkpoints: unknown[] }>("GET", `${at}/checkpoints`);
+      expect(checkpoints.checkpoints).toEqual([]);
+      await write(atA, path, 0, "a");
+      await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
+    } finally {
+      await rename(`${guests}.away`, guests);
+    }
+    expect((await atB.run(sandbox.id, { shell: "echo here" })).stdout).toBe("here\n");
+    await atB.ask("DELETE", at);
   });
 
   test("what cannot last is refused before anything is made", async () => {

@@ -3,7 +3,9 @@ import {
   SandboxError,
   type CheckpointInfo,
   type CreateRequestInput,
+  type ImportedRecord,
   type LayerPart,
+  type MachineNeeds,
   type SandboxId,
   type SandboxRecord,
 } from "@atoll/protocol";
@@ -40,6 +42,7 @@ import { SandboxStore } from "./store/sandbox-store.ts";
 import { TemplateLibrary } from "./templates/template-library.ts";
 import { findCheckpointFiles, unpackOwner, type CheckpointFiles } from "./transfer/checkpoint-files.ts";
 import { importSandbox, type ImportOptions, type SandboxImport } from "./transfer/import-sandbox.ts";
+import { assertCouldRun, findMachineNeeds, type NeedsOptions } from "./transfer/machine-needs.ts";
 
 export interface EngineOptions extends ReconcileOptions {
   /** Everything that the engine keeps is in here. One engine at a time uses it. */
@@ -177,6 +180,16 @@ export class Engine {
   /** True if this layer is here, whole. */
   async hasLayer(part: LayerPart): Promise<boolean> {
     return this.#context.layers.has(part);
+  }
+
+  /** What a machine must have to go on with the memory of this sandbox, once it runs here. Undefined: its memory cannot be saved. */
+  async machineNeeds(id: SandboxId, options: NeedsOptions = {}): Promise<MachineNeeds | undefined> {
+    return findMachineNeeds(this.#context, this.#life(id), options);
+  }
+
+  /** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox of another one. */
+  async assertCouldRun(record: Pick<ImportedRecord, "id" | "driver" | "template">, needs: MachineNeeds): Promise<void> {
+    await assertCouldRun(this.#context, record, needs);
   }
 
   /**

@@ -35,6 +35,16 @@ const OwnerPart = z.strictObject({ sizeBytes: z.int().min(0), sha256: Sha256 });
 export const PhaseTimes = z.record(z.string(), z.number());
 export type PhaseTimes = z.infer<typeof PhaseTimes>;
 
+/** What a machine must have to go on with a memory. */
+export const MachineNeeds = z.strictObject({
+  /** Which build of the guest is in memory: the same file has to be there when it goes on. */
+  guest: z.string().regex(/^[0-9a-f]{8,64}$/),
+  runtime: z.strictObject({ version: z.string(), platform: z.string() }),
+  /** What the processors could do; programs in memory may have looked and count on it. */
+  cpuFeatures: z.array(z.string()),
+});
+export type MachineNeeds = z.infer<typeof MachineNeeds>;
+
 /**
  * What one checkpoint is made of. Written last, when all of its parts are on disk and were read back: a checkpoint without a manifest is none.
  */
@@ -50,11 +60,7 @@ export const CheckpointManifest = z.strictObject({
   createdAtMs: z.int(),
   driver: DriverName,
   template: TemplateName,
-  /** Which build of the guest is in memory: the same file has to be there when it goes on. */
-  guest: z.string().regex(/^[0-9a-f]{8,64}$/),
-  runtime: z.strictObject({ version: z.string(), platform: z.string() }),
-  /** What the processors could do; programs in memory may have looked and count on it. */
-  cpuFeatures: z.array(z.string()),
+  ...MachineNeeds.shape,
   memory: z.array(MemoryPart).min(1),
   /** The topmost first, above the template. */
   layers: z.array(LayerPart).min(1),

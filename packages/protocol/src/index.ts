@@ -3,6 +3,7 @@ export {
   CheckpointManifest,
   LayerId,
   LayerPart,
+  MachineNeeds,
   type MemoryPart,
   type PhaseTimes,
 } from "./checkpoint.ts";

@@ -1,5 +1,5 @@
 import { access } from "node:fs/promises";
-import { SandboxError, type CheckpointManifest } from "@atoll/protocol";
+import { SandboxError, type CheckpointManifest, type MachineNeeds } from "@atoll/protocol";
 import type { Driver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
@@ -31,7 +31,7 @@ export async function readCheckpoint(
   { memory }: Pick<VerifyOptions, "memory">,
 ): Promise<CheckpointManifest> {
   const manifest = await new CheckpointStore(life.parts.layout).read(n);
-  if (memory) await assertMachineFits(context, life.parts.driver, manifest);
+  if (memory) await assertMachineFits(context, life.parts.driver, manifest, ofCheckpoint(n));
   return manifest;
 }
 
@@ -48,17 +48,26 @@ export async function verifyParts(
   ]);
 }
 
+/** What is asked of a machine, for whoever is told that it cannot. */
+export interface Asked {
+  /** As in "Cannot restore checkpoint 1 on this machine". */
+  deed: string;
+  details: Record<string, unknown>;
+}
+
+export const ofCheckpoint = (n: number): Asked => ({ deed: `restore checkpoint ${n}`, details: { checkpoint: n } });
+
 /** Rejects with `unrestorable`, naming what this machine lacks for going on with that memory. */
 export async function assertMachineFits(
   context: EngineContext,
   { freezer }: Pick<Driver, "freezer">,
-  manifest: CheckpointManifest,
+  { runtime, cpuFeatures, guest }: MachineNeeds,
+  asked: Asked,
 ): Promise<void> {
-  const { n, runtime, cpuFeatures, guest } = manifest;
   const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
-    new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}`, {
+    new SandboxError("unrestorable", `Cannot ${asked.deed} on this machine: ${because}`, {
       suggestion: "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
-      details: { checkpoint: n, ...details },
+      details: { ...asked.details, ...details },
     });
   if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
   if (freezer.version !== runtime.version) {

@@ -76,6 +76,8 @@ export interface Freezer {
   readonly version: string;
   /** Of the platforms that an image may need, those that are here. */
   readonly platforms: readonly string[];
+  /** Of a container that begins without an image. */
+  readonly fresh: ImageNeeds;
   /** Stops every process where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Not after `save`: it would wake up only to die. Does nothing to a container that is not frozen. */

@@ -1,14 +1,7 @@
 import { constants, copyFile, mkdir } from "node:fs/promises";
-import {
-  CheckpointManifest,
-  ImportedRecord,
-  isSandboxError,
-  SandboxError,
-  TemplateName,
-  type LayerPart,
-} from "@atoll/protocol";
+import { CheckpointManifest, ImportedRecord, SandboxError, type LayerPart } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { assertMachineFits } from "../checkpoints/verify-checkpoint.ts";
+import { assertMachineFits, ofCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
@@ -16,9 +9,9 @@ import { Sandbox } from "../sandbox.ts";
 import { syncFilesystem } from "../store/durable-file.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { isHostTemplateName } from "../templates/host-template.ts";
 import type { Template } from "../templates/template.ts";
 import { unpackOwner } from "./checkpoint-files.ts";
+import { findTemplate } from "./machine-needs.ts";
 
 /** A sandbox from elsewhere: its record, one checkpoint, and the files that belong to it. */
 export interface SandboxImport {
@@ -69,8 +62,8 @@ export async function importSandbox(
   const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
   try {
     const driver = context.driver(record.driver);
-    const template = await findTemplate(context, manifest);
-    await assertMachineFits(context, driver, manifest);
+    const template = await findTemplate(context, manifest.template, ofCheckpoint(manifest.n));
+    await assertMachineFits(context, driver, manifest, ofCheckpoint(manifest.n));
     await bringIn({ context, from, template, signal });
     const stored = { ...record, version: 1, state: "paused", checkpoint: manifest.n } as const;
     const keeper = new RecordKeeper(stored, context.store, context.events.tell);
@@ -99,24 +92,6 @@ function assertBelongs({ record, manifest, layers }: SandboxImport): void {
   const known = new Map(manifest.layers.map((part) => [part.id, part.sha256]));
   const foreign = layers.find(({ part }) => known.get(part.id) !== part.sha256);
   if (foreign !== undefined) throw refuse(`layer ${foreign.part.id} is not in its manifest`);
-}
-
-async function findTemplate(context: EngineContext, { n, template }: CheckpointManifest): Promise<Template> {
-  try {
-    return await context.templates.get(template);
-  } catch (cause) {
-    if (!isSandboxError(cause, "not_found")) throw cause;
-    // That of this machine's own files is made when it is first asked for.
-    const own = isHostTemplateName(template) ? await context.templates.get(TemplateName.parse("host")) : undefined;
-    if (own?.name === template) return own;
-    const because = `template ${template} is not there`;
-    const here = own === undefined ? "" : `, since the files of this machine are ${own.name}`;
-    throw new SandboxError("unrestorable", `Cannot restore checkpoint ${n} on this machine: ${because}${here}`, {
-      suggestion: "Resume the sandbox on a machine that has it, or give this one the same template.",
-      details: { checkpoint: n, part: "template", template },
-      cause,
-    });
-  }
 }
 
 /** Everything but the record. */

@@ -64,7 +64,7 @@ export class SandboxRollbacks {
     const { id, sandbox } = managed;
     const prepared = new PreparedCommands(sandbox.ownerDir);
     await this.#assertKept(id, checkpoint);
-    const { takeBack, leftAs } = await this.#reserve(managed);
+    const { takeBack, leftAs } = await this.#reserve(managed, checkpoint);
     try {
       const { left, phases, totalMs } = await engine.rollback(id, checkpoint, {
         force,
@@ -101,13 +101,13 @@ export class SandboxRollbacks {
   }
 
   /** One that lasts is this server's to run, and no other server uses the number of what is left behind. */
-  async #reserve({
-    id,
-    facts,
-  }: ManagedSandbox): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
+  async #reserve(
+    { id, facts }: ManagedSandbox,
+    checkpoint: number,
+  ): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
     const { lasting } = this.#options;
     if (!facts.persistent) return { takeBack: async () => undefined, leftAs: {} };
-    const takeBack = await lasting.willRun(id);
+    const takeBack = await lasting.willRun(id, { checkpoint });
     return { takeBack, leftAs: { leftAs: await lasting.reserve(id) } };
   }
 }

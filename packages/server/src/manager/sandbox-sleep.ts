@@ -122,7 +122,7 @@ export class SandboxSleep {
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
     const { engine, proxyPort, lasting } = this.#options;
-    const takeBack = managed.facts.persistent ? await lasting.willRun(managed.id) : undefined;
+    const takeBack = managed.facts.persistent ? await lasting.willRun(managed.id, { memory }) : undefined;
     const { checkpoint, phases, totalMs } = await engine
       .resume(managed.id, { memory })
       .catch(async (error: unknown) => {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { PauseResult } from "@atoll/engine";
 import {
   SandboxError,
@@ -104,6 +105,7 @@ export class PersistentSandboxes {
       record: importedRecordOf(engine.get(id).record),
       state: "running",
       server: self(),
+      needs: await engine.machineNeeds(id),
       nextCheckpoint: (await engine.nextCheckpoint(id)) + 1,
       runningCommands: 0,
       isKilled: false,
@@ -186,13 +188,17 @@ export class PersistentSandboxes {
     return this.#departures.pause(managed, options);
   }
 
-  /** Writes down that this server runs it, before it does. The result takes that back. */
-  async willRun(id: SandboxId): Promise<() => Promise<void>> {
-    const { self } = this.#options;
+  /** Writes down that this server runs it, from what, before it does. The result takes that back. */
+  async willRun(id: SandboxId, from: { checkpoint?: number; memory?: boolean } = {}): Promise<() => Promise<void>> {
+    const { self, engine } = this.#options;
     const handle = this.#owned.find(id);
-    const { state, server, checkpoint, nextCheckpoint, takenOver } = handle.metadata;
+    const { state, server, needs: neededBefore, checkpoint, nextCheckpoint, takenOver } = handle.metadata;
     await this.#takings.permits.extend(handle);
-    if (state === "running" && server.id === self().id) return async () => undefined;
+    const needs = await engine.machineNeeds(id, from);
+    if (state === "running" && server.id === self().id) {
+      if (!isDeepStrictEqual(needs, neededBefore)) await handle.write({ needs });
+      return async () => undefined;
+    }
     const overtaken =
       state === "running" && checkpoint !== undefined
         ? { fromServer: server, checkpoint: checkpoint.n, createdAtMs: checkpoint.createdAtMs, takenAtMs: Date.now() }
@@ -200,11 +206,12 @@ export class PersistentSandboxes {
     await handle.write({
       state: "running",
       server: self(),
+      needs,
       nextCheckpoint: nextCheckpoint + 1,
       takenOver: overtaken ?? takenOver,
     });
     if (overtaken !== undefined) this.#options.tell({ type: "sandbox.taken_over", sandboxId: id, ...overtaken });
-    return () => handle.write({ state, server, takenOver });
+    return () => handle.write({ state, server, needs: neededBefore, takenOver });
   }
 
   /** The number of the next checkpoint of one that runs here, which no other server will use. */

@@ -1,4 +1,12 @@
-import { ImportedRecord, SandboxId, ServerRef, TakenOver, type SandboxInfo, type SandboxRecord } from "@atoll/protocol";
+import {
+  ImportedRecord,
+  MachineNeeds,
+  SandboxId,
+  ServerRef,
+  TakenOver,
+  type SandboxInfo,
+  type SandboxRecord,
+} from "@atoll/protocol";
 import { z } from "zod";
 import { heldBy, SandboxFacts } from "../manager/sandbox-facts.ts";
 
@@ -16,6 +24,8 @@ export const SandboxMetadata = z.strictObject({
   state: z.enum(["running", "paused", "moving"]),
   /** The last one that had it. */
   server: ServerRef,
+  /** What a server needs to go on with it as it runs now, so that one that cannot does not ask for it. */
+  needs: MachineNeeds.optional(),
   /** The last one that is stored; absent: none is. */
   checkpoint: z.strictObject({ n: z.int().min(1), createdAtMs: z.int() }).optional(),
   /** Every smaller number is taken, also where no such checkpoint was ever stored. */

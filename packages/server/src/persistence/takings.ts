@@ -1,4 +1,4 @@
-import { isSandboxError, SandboxError, type PhaseTimes, type SandboxId } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type PhaseTimes, type SandboxId, type ServerRef } from "@atoll/protocol";
 import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
@@ -44,7 +44,7 @@ export class Takings {
     return this.#options.owned.inTurn(id, async () => {
       if (this.#options.owned.has(id)) return;
       const startedMs = performance.now();
-      const before = this.#options.whereabouts.recall(id)?.server;
+      const before = await this.#assertCouldRun(id);
       const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
         patienceMs,
         signal: AbortSignal.any([signal, this.#options.closing]),
@@ -61,6 +61,17 @@ export class Takings {
       await this.#settleIn(handle, performance.now() - startedMs);
       if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
     });
+  }
+
+  /** Nothing is stopped for a server that could not go on with it, as far as is known of it. Tells who has it. */
+  async #assertCouldRun(id: SandboxId): Promise<ServerRef | undefined> {
+    const { whereabouts, engine, self } = this.#options;
+    const metadata = whereabouts.recall(id);
+    if (metadata === undefined) return undefined;
+    const { state, server, record, needs } = metadata;
+    if (state === "running" && server.id !== self().id && needs !== undefined)
+      await engine.assertCouldRun(record, needs);
+    return server;
   }
 
   async #settleIn(handle: SandboxHandle, leaseMs: number): Promise<void> {

@@ -30,7 +30,8 @@ export class GvisorDriver implements Driver {
 
   constructor(options: GvisorDriverOptions) {
     this.#options = options;
-    this.freezer = new RunscFreezer(options);
+    const { runs, platform } = options;
+    this.freezer = new RunscFreezer({ ...options, fresh: { guest: basename(runs.guestLayer(undefined)), platform } });
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {

@@ -33,16 +33,24 @@ const SpecFile = z.object({
 export class RunscFreezer implements Freezer {
   readonly version: string;
   readonly platforms: readonly string[];
+  readonly fresh: ImageNeeds;
   #runscPath: string;
   #guestPath: string;
   #saveRequest: string | undefined;
 
-  constructor(options: { runscPath: string; runscVersion: string; platforms: readonly string[]; guestPath: string }) {
+  constructor(options: {
+    runscPath: string;
+    runscVersion: string;
+    platforms: readonly string[];
+    fresh: ImageNeeds;
+    guestPath: string;
+  }) {
     this.#runscPath = options.runscPath;
     this.#guestPath = options.guestPath;
     this.#saveRequest = saveRequest(options.runscVersion);
     this.version = options.runscVersion;
     this.platforms = options.platforms;
+    this.fresh = options.fresh;
   }
 
   async freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void> {

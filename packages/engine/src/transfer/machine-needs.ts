@@ -1,0 +1,69 @@
+import {
+  isSandboxError,
+  SandboxError,
+  TemplateName,
+  type ImportedRecord,
+  type MachineNeeds,
+  type SandboxRecord,
+} from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { needsOf } from "../checkpoints/launch-source.ts";
+import { assertMachineFits, type Asked } from "../checkpoints/verify-checkpoint.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { isHostTemplateName } from "../templates/host-template.ts";
+import type { Template } from "../templates/template.ts";
+
+export interface NeedsOptions {
+  /** What it goes on from; if not given, what it stands on. */
+  checkpoint?: number | undefined;
+  /** False: from the files alone. */
+  memory?: boolean | undefined;
+}
+
+/** What a machine will have to have to go on with the memory of a sandbox that runs here, or is about to. Undefined: its memory cannot be saved. */
+export async function findMachineNeeds(
+  context: EngineContext,
+  { parts: { driver, layout }, record }: Pick<SandboxLife, "parts" | "record">,
+  { checkpoint = standsOn(record), memory = true }: NeedsOptions,
+): Promise<MachineNeeds | undefined> {
+  const { freezer } = driver;
+  if (freezer === undefined) return undefined;
+  const from = memory && checkpoint !== undefined ? await new CheckpointStore(layout).find(checkpoint) : undefined;
+  const { guest, platform } = from === undefined ? freezer.fresh : needsOf(from);
+  return { guest, runtime: { version: freezer.version, platform }, cpuFeatures: await context.readCpuFeatures() };
+}
+
+/** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox. */
+export async function assertCouldRun(
+  context: EngineContext,
+  { id, driver, template }: Pick<ImportedRecord, "id" | "driver" | "template">,
+  needs: MachineNeeds,
+): Promise<void> {
+  const asked = { deed: `go on with sandbox ${id}`, details: { sandboxId: id } };
+  await findTemplate(context, template, asked);
+  await assertMachineFits(context, context.driver(driver), needs, asked);
+}
+
+export async function findTemplate(context: EngineContext, name: TemplateName, asked: Asked): Promise<Template> {
+  try {
+    return await context.templates.get(name);
+  } catch (cause) {
+    if (!isSandboxError(cause, "not_found")) throw cause;
+    // That of this machine's own files is made when it is first asked for.
+    const own = isHostTemplateName(name) ? await context.templates.get(TemplateName.parse("host")) : undefined;
+    if (own?.name === name) return own;
+    const because = `template ${name} is not there`;
+    const here = own === undefined ? "" : `, since the files of this machine are ${own.name}`;
+    throw new SandboxError("unrestorable", `Cannot ${asked.deed} on this machine: ${because}${here}`, {
+      suggestion: "Resume the sandbox on a machine that has it, or give this one the same template.",
+      details: { ...asked.details, part: "template", template: name },
+      cause,
+    });
+  }
+}
+
+function standsOn(record: SandboxRecord): number | undefined {
+  if ("checkpoint" in record) return record.checkpoint;
+  return "base" in record ? record.base : undefined;
+}
