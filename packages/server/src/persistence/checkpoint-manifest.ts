@@ -28,7 +28,7 @@ export const StoredCheckpoint = z.strictObject({
   version: z.literal(1),
   sandboxId: SandboxId,
   n: z.int().min(1),
-  /** Of the lease under which it was published. */
+  /** Of the lease under which it was published, for people. Numbers are reserved under the lease: one number means one checkpoint under any epoch. */
   epoch: z.int().min(0),
   manifest: CheckpointManifest,
   parts: z.array(StoredPart).min(1).max(mostParts),
