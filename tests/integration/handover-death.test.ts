@@ -1,5 +1,6 @@
 // @module-tag gvisor
 import type { CommandInfo, SandboxInfo, SandboxPaused } from "@atoll/protocol";
+import { openStore, type StoreConfig } from "@atoll/storage";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
@@ -124,3 +125,44 @@ test(
     expect((await infoOf(again, sandbox.id)).takenOver).toBeUndefined();
   },
 );
+
+test("a server that is killed while it creates a sandbox leaves nothing of it in the store", unhurried, async () => {
+  const store = await sharedBucket();
+  onTestFinished(() => store[Symbol.asyncDispose]());
+  const flags = store.flags();
+  const bucket = await openStore(JSON.parse(flags[1] ?? "") as StoreConfig);
+  onTestFinished(() => bucket.close());
+  const stored = async (): Promise<string[]> => {
+    const keys: string[] = [];
+    for await (const { key } of bucket.list("sandboxes/")) keys.push(key);
+    return keys;
+  };
+  const first = await startTestServerProcess({ flags });
+  const last: { server: TestServer } = { server: first };
+  onTestFinished(() => last.server.dispose());
+  let isWritten = false;
+  let arrive = (): void => undefined;
+  const arrived = new Promise<void>((resolve) => {
+    arrive = resolve;
+  });
+  store.setFaults(({ operation, key }) => {
+    if (!key.endsWith("/metadata.json") || operation === "GetObject") return undefined;
+    // It is written, and its server never hears of that.
+    if (operation === "PutObject" && !isWritten) {
+      isWritten = true;
+      return { do: "act-then-cut" };
+    }
+    arrive();
+    return { do: "hold", until: new Promise(() => undefined) };
+  });
+  const creating = clientOf(first)
+    .create(lasting)
+    .catch(() => undefined);
+  await arrived;
+  await first.signal("SIGKILL");
+  await creating;
+  store.calm();
+  expect(await stored()).toHaveLength(2);
+  last.server = await startTestServer({ flags, dataDir: first.dataDir });
+  await expect.poll(stored).toEqual([]);
+});

@@ -103,8 +103,8 @@ export class SandboxForks {
     const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
     const facts: SandboxFacts = { ...inherited, ...stored, owner, createdAtMs: Date.now() };
     await copyCommands(kept, commandsDir(sandbox.ownerDir), sandbox.id);
-    await saveFacts(sandbox, facts);
     if (facts.persistent) await this.#options.lasting.create(sandbox.id, facts);
+    await saveFacts(sandbox, facts);
     const managed = this.#options.manage(sandbox, facts, { hasPast: true });
     await managed.restoreCommands();
     return { managed, token };

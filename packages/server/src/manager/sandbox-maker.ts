@@ -48,12 +48,14 @@ export class SandboxMaker {
     const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
     const lasts: { id?: SandboxId } = {};
     const save = async (place: Pick<Sandbox, "id" | "ownerDir">): Promise<void> => {
+      if (facts.persistent) {
+        lasts.id = place.id;
+        await lasting.create(place.id, facts);
+      }
+      // Last: one without facts was never handed out, and goes at the next start, with its metadata.
       await saveFacts(place, facts).catch((error: unknown) => {
         throw storageError(error, "create a sandbox");
       });
-      if (!facts.persistent) return;
-      lasts.id = place.id;
-      await lasting.create(place.id, facts);
     };
     const { files } = by;
     const pooled = files === undefined ? this.pool.take(shape) : undefined;

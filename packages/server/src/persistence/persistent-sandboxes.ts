@@ -10,6 +10,7 @@ import {
 } from "@atoll/protocol";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxFacts } from "../manager/sandbox-facts.ts";
+import { untilDone } from "../support/until-done.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Departures } from "./departures.ts";
 import { LocalCopies } from "./local-copies.ts";
@@ -19,6 +20,7 @@ import type { PersistenceOptions } from "./persistence-options.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
 import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-metadata.ts";
 import { Takings } from "./takings.ts";
+import { removeUnborn } from "./unborn-sandboxes.ts";
 import { Whereabouts } from "./whereabouts.ts";
 
 /**
@@ -92,7 +94,24 @@ export class PersistentSandboxes {
 
   /** What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is. */
   begin(): void {
-    for (const { id, facts } of this.#options.roster.all()) if (facts.persistent) this.#takings.settle(id);
+    const { roster, engine } = this.#options;
+    for (const { id, facts } of roster.all()) if (facts.persistent) this.#takings.settle(id);
+    const removed = engine.events.recent.filter((event) => event.type === "state" && event.to === "killed");
+    for (const { sandboxId } of removed) this.#clearUnborn(sandboxId);
+  }
+
+  /** Of one that was found here half made. */
+  #clearUnborn(id: SandboxId): void {
+    const { home, self, log } = this.#options;
+    if (home.metadataStore === undefined) return;
+    const onFailure = (error: unknown): void => {
+      log.warn({ err: error, sandboxId: id }, "metadata of a sandbox that did not start not removed");
+    };
+    this.#inBackground("clearing away", id, (signal) =>
+      untilDone({ firstMs: 1_000, longestMs: 60_000, signal, onFailure }, () =>
+        this.#owned.inTurn(id, () => removeUnborn(id, { home, self, copies: this.#copies, signal })),
+      ),
+    );
   }
 
   /** Gives a new sandbox its metadata and its lease, before anybody knows of it. */
