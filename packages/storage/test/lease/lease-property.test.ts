@@ -9,6 +9,9 @@ const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
 const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? 12);
 
+/** Of everybody's time to live and rest, by clocks that run at a tenth of the speed. */
+const longestWaitMs = 40_000;
+
 const seen = { takeovers: 0, handovers: 0, writes: 0 };
 
 async function play(plan: SimulationPlan): Promise<void> {
@@ -16,7 +19,8 @@ async function play(plan: SimulationPlan): Promise<void> {
   await world.timeline.advance(troubleMs);
   world.calm();
   const before = world.acquisitions;
-  const goesOn = await world.timeline.until(() => world.acquisitions > before || world.believers.length > 0, 10_000);
+  const hasOwner = (): boolean => world.acquisitions > before || world.believers.length > 0;
+  const goesOn = await world.timeline.until(hasOwner, longestWaitMs);
   if (!goesOn) throw new Error("nobody gets it although nothing goes wrong any more");
   await world.timeline.advance(1000);
   seen.takeovers += world.history.takeovers;
