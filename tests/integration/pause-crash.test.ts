@@ -100,3 +100,47 @@ test("an image that was saved and not sealed when the machine went down is not b
     await host.dispose();
   }
 });
+
+test("a server that dies over bringing a sandbox back makes no checkpoint of old memory and newer files", async () => {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), "pause: brought back", "pause: sealed");
+  const { sandboxId } = await server.until((fact) => fact.streamId !== undefined);
+  await server.until((fact) => fact.step === "pause: brought back");
+  await server.killHard();
+
+  const host = await openTestEngine({ dataDir });
+  try {
+    const sandbox = host.engine.get(SandboxId.parse(sandboxId));
+    expect(sandbox.record).toMatchObject({ state: "failed", survives: ["files"] });
+    expect(await host.engine.checkpoints(sandbox.id)).toEqual([]);
+    await host.engine.saveFiles(sandbox.id, join(dataDir, "saved"), { signal: new AbortController().signal });
+  } finally {
+    await host.dispose();
+  }
+});
+
+test("a pause that the next server cannot finish at once is finished when it can be", async () => {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), "pause: saved");
+  const { sandboxId } = await server.until((fact) => fact.streamId !== undefined);
+  await server.until((fact) => fact.step === "pause: saved");
+  await server.killHard();
+
+  let isFull = true;
+  const host = await openTestEngine({
+    dataDir,
+    atStep: (step) => {
+      if (isFull && step === "pause: sealed") throw new Error("no space left on device");
+    },
+  });
+  try {
+    const sandbox = host.engine.get(SandboxId.parse(sandboxId));
+    expect(sandbox.state).toBe("pausing");
+    isFull = false;
+    await expect.poll(() => sandbox.state).toBe("paused");
+    await host.engine.resume(sandbox.id);
+    expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n");
+  } finally {
+    await host.dispose();
+  }
+});

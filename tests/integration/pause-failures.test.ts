@@ -178,3 +178,59 @@ test("a sandbox that is too slow to be paused runs on, answers when it has time,
   expect(await talk.until(/\n/)).toBe("3\n");
   await sandbox.kill();
 });
+
+/** Makes the next pause fail when memory was saved, and what was saved unusable. */
+function breakPause(): void {
+  atStep = async (step, id) => {
+    if (step !== "pause: sealed") return;
+    const [n = ""] = (await readdir(checkpointsOf(id))).toSorted((a, b) => Number(b) - Number(a));
+    await writeFile(join(checkpointsOf(id), n, "memory/checkpoint.img"), "nothing that runsc knows");
+    throw new Error("no space left on device");
+  };
+}
+
+test("a sandbox that can be neither paused nor brought back says what survives, and can be gone back to", async () => {
+  const sandbox = await host.engine.create({});
+  const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true }, { keep: true });
+  const talk = new Conversation(counting);
+  await counting.writeStdin("one\n");
+  await talk.until(/1\n/);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await counting.writeStdin("two\n");
+  await talk.until(/2\n/);
+  breakPause();
+  await expect(host.engine.pause(sandbox.id)).rejects.toMatchObject({
+    code: "sandbox_ended",
+    details: { survives: ["files", "checkpoints"] },
+  });
+  expect(sandbox.record).toMatchObject({ state: "failed", base: 1, survives: ["files", "checkpoints"] });
+
+  await host.engine.rollback(sandbox.id, 1);
+  expect((await runIn(sandbox, "cat words")).output).toBe("one\n");
+  const again = sandbox.attach(counting.streamId, { stdoutBytes: 2, stderrBytes: 0 });
+  await again.writeStdin("other\n");
+  expect(await new Conversation(again).until(/\n/)).toBe("2\n");
+  // It is a sandbox as any other again.
+  atStep = () => undefined;
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await sandbox.kill();
+});
+
+test("the files of a sandbox that has failed can be saved, with what it wrote last", async () => {
+  const sandbox = await host.engine.create({});
+  await runIn(sandbox, "echo one >words");
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await runIn(sandbox, "echo two >>words");
+  breakPause();
+  await expect(host.engine.pause(sandbox.id)).rejects.toMatchObject({ code: "sandbox_ended" });
+  const path = join(host.dataDir, "saved-of-failed");
+  const { signal } = new AbortController();
+  const { base, trees, sizeBytes, sha256 } = await host.engine.saveFiles(sandbox.id, path, { signal });
+  await sandbox.kill();
+  const next = await host.engine.create({}, { files: { archive: async () => path, base, trees, sizeBytes, sha256 } });
+  expect((await runIn(next, "cat words")).output).toBe("one\ntwo\n");
+  await next.kill();
+});

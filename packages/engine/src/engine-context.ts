@@ -56,6 +56,8 @@ export class EngineContext {
   readonly policy: CheckpointPolicy | undefined;
   /** The directories of checkpoints that copies are being made of. */
   readonly held = new Holds();
+  /** What this engine would begin by itself is left to the next one. */
+  isClosing = false;
   #parts: EngineParts;
 
   constructor(parts: EngineParts) {

@@ -234,6 +234,7 @@ export class Engine {
 
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */
   async close(): Promise<void> {
+    this.#context.isClosing = true;
     const lives = [...this.#context.lives.values()];
     // The next engine must not find somebody else at work.
     await Promise.all(lives.map((life) => life.settled()));

@@ -21,6 +21,7 @@ export const sandboxEvents = [
   "checkpointed",
   "refused",
   "resume",
+  "recover",
   "kill",
   "release",
   "removed",
@@ -37,7 +38,7 @@ export const transitions = {
   resuming: { started: "running", refused: "paused", kill: "killing", release: "released", fault: "failed" },
   killing: { removed: "killed", kill: "killing", fault: "failed" },
   killed: {},
-  failed: { kill: "killing", release: "released" },
+  failed: { recover: "paused", kill: "killing", release: "released" },
   released: {},
 } as const satisfies Record<SandboxState, Partial<Record<SandboxEvent, SandboxState>>>;
 
@@ -59,8 +60,8 @@ export const actions = {
   pause: ["running"],
   resume: ["paused"],
   fork: ["running", "paused"],
-  "roll back": ["running", "paused"],
-  "take a snapshot of": ["running", "paused"],
+  "roll back": ["running", "paused", "failed"],
+  "take a snapshot of": ["running", "paused", "failed"],
   kill: sandboxStates,
 } as const satisfies Record<string, readonly SandboxState[]>;
 export type SandboxAction = keyof typeof actions;
@@ -92,6 +93,6 @@ function adviceFor(state: SandboxState): string {
     case "released":
       return "It lives on another machine: ask there.";
     case "failed":
-      return "Its record says what happened and what survives; kill it to clean up.";
+      return "Its record says what happened and what survives: take a snapshot of it, roll it back, or kill it.";
   }
 }

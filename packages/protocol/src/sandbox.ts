@@ -68,6 +68,7 @@ export const SandboxRecord = z.discriminatedUnion("state", [
     endedAtMs: z.int(),
     /** What is still there, for the user's eyes. */
     survives: z.array(z.enum(["files", "checkpoints"])),
+    base,
   }),
   z.strictObject({ ...common, state: z.literal("released") }),
 ]);

@@ -56,7 +56,7 @@ async function startCounting(engine: Engine, driver: DriverName, logFile: string
   return sandbox.id;
 }
 
-/** Pauses a sandbox and resumes it, and stops for ever at one of the steps. */
+/** Pauses a sandbox and resumes it, and stops for ever at one of the steps; another one may fail before. */
 async function moveUntil(engine: Engine, logFile: string): Promise<void> {
   const id = await startCounting(engine, "gvisor", logFile);
   await engine.pause(id);
@@ -108,6 +108,7 @@ const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
   atStep: async (step) => {
+    if (what === "move" && step === words[2]) throw new Error("no space left on device");
     if (step !== lastStep) return;
     say({ step });
     await new Promise(() => undefined);

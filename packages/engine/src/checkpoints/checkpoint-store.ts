@@ -159,6 +159,11 @@ export class CheckpointStore {
     await rm(this.#sandbox.checkpoint(n).manifestFile, { force: true });
   }
 
+  /** Its image must not be used again once what it belongs to has gone on. A crash of the machine, too, leaves it so. */
+  async spoil(n: number): Promise<void> {
+    await writeDurably(this.#sandbox.checkpoint(n).outcomeFile, "1\n");
+  }
+
   /** Idempotent. For one that was never finished. */
   async remove(n: number): Promise<void> {
     await removeTree(this.#sandbox.checkpoint(n).dir);

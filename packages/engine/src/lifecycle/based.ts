@@ -1,4 +1,24 @@
+import type { SandboxRecord } from "@atoll/protocol";
+
 /** An absent base is no field at all. */
 export function based(base: number | undefined): { base?: number } {
   return base === undefined ? {} : { base };
+}
+
+/** The checkpoint whose layers lie below what a sandbox writes, or that it goes on from. */
+export function standsOn(record: SandboxRecord): number | undefined {
+  switch (record.state) {
+    case "running":
+    case "pausing":
+    case "failed":
+      return record.base;
+    case "paused":
+    case "resuming":
+      return record.checkpoint;
+    case "creating":
+    case "killing":
+    case "killed":
+    case "released":
+      return undefined;
+  }
 }

@@ -8,15 +8,20 @@ import { finishPause } from "../operations/pause.ts";
 import { bootId } from "../process/proc-table.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 
+/** Between two tries to finish a pause that there was no room for, say; doubled up to the longest. */
+const firstRetryMs = 1_000;
+const longestRetryMs = 60_000;
+
 /**
  * Settles a pause that its server did not live to finish. Whatever was saved is used: once the memory image is complete the container can only die, so the
- * pause is finished; before that it is called off.
+ * pause is finished; before that it is called off. One that cannot be finished now is tried again while this server lives.
  */
 export async function repairPause(
   context: EngineContext,
   life: SandboxLife,
   record: SandboxRecord & { state: "pausing" },
   removeContainers: () => Promise<void>,
+  retryMs = firstRetryMs,
 ): Promise<"paused" | "not begun" | "lost"> {
   const { keeper, layout, driver } = life.parts;
   const { freezer } = driver;
@@ -59,8 +64,27 @@ export async function repairPause(
         mayBeFrozen: false,
         ended: [],
       };
-      await finishPause(pause, { stopped: Promise.resolve(), below: boundStack(pause) });
+      const below = boundStack(pause);
+      below.catch(() => undefined);
+      try {
+        await finishPause(pause, { stopped: Promise.resolve(), below });
+      } catch (error) {
+        const again = (): Promise<unknown> =>
+          repairPause(context, life, record, removeContainers, Math.min(2 * retryMs, longestRetryMs));
+        repairLater(context, life, again, retryMs);
+        throw error;
+      }
       return "paused";
     }
   }
+}
+
+function repairLater(context: EngineContext, life: SandboxLife, again: () => Promise<unknown>, delayMs: number): void {
+  const isWanted = (): boolean => life.record.state === "pausing" && !context.isClosing;
+  const timer = setTimeout(() => {
+    if (!isWanted()) return;
+    // One that fails comes back by itself.
+    life.inTurn(async () => (isWanted() ? again() : undefined)).catch(() => undefined);
+  }, delayMs);
+  timer.unref();
 }

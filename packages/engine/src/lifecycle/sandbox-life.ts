@@ -7,7 +7,7 @@ import { makeNodes } from "../guest/guest-nodes.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
-import { based } from "./based.ts";
+import { based, standsOn } from "./based.ts";
 import { endReason, explainEnd } from "./container-end.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
 import { watchLifetime } from "./lifetime.ts";
@@ -203,16 +203,16 @@ export class SandboxLife {
   async fail(reason: EndReason): Promise<void> {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
-    const { record } = this;
     // The checkpoint of one that is being paused is not there yet.
-    const isSaved = ("base" in record && record.base !== undefined) || record.state === "resuming";
-    const survives = ["files" as const, ...(isSaved || record.state === "paused" ? ["checkpoints" as const] : [])];
+    const base = standsOn(this.record);
+    const survives = ["files" as const, ...(base === undefined ? [] : ["checkpoints" as const])];
     await this.#options.keeper.apply("fault", (common) => ({
       ...common,
       state: "failed",
       reason,
       endedAtMs: Date.now(),
       survives,
+      ...based(base),
     }));
     this.#channel?.close();
     await this.#removeContainer();

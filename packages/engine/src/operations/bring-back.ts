@@ -4,9 +4,9 @@ import { layerId } from "../checkpoints/layer-library.ts";
 import { based } from "../lifecycle/based.ts";
 import { newContainerId } from "../support/ids.ts";
 import { discardMerged } from "./bound-layers.ts";
-import { messageOf, toldEnded, type Pause } from "./pause-work.ts";
+import { giveUp, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
 
-/** Its memory and its files are there, but no checkpoint could be made of them: it goes on. */
+/** Its memory and its files are there, but no checkpoint could be made of them: it goes on. Rejects with `sandbox_ended`, saying what survives, if it does not. */
 export async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
   const { context, life, store, n, parent, ground, killed } = pause;
   const { keeper, layout } = life.parts;
@@ -20,9 +20,12 @@ export async function bringBack(pause: Pause, because: unknown, below: Promise<L
     await life.deadline.allowed(killed);
     const moved = await life.moveTo(newContainerId(), source, {
       signal: killed,
+      // From here on the image is of a time before that of the files: the next server must not make a checkpoint of the two.
+      mayStart: store.spoil(n),
       keepsStreams: true,
       onLaunched: () => undefined,
     });
+    await step(pause, "brought back");
     const base = parent?.n;
     const running = { state: "running" as const, container: moved.ref, ...based(base) };
     await keeper.apply("refused", (common) => ({ ...common, ...running }), toldEnded(pause));
@@ -30,8 +33,8 @@ export async function bringBack(pause: Pause, because: unknown, below: Promise<L
     await store.remove(n);
   } catch (error) {
     killed.throwIfAborted();
-    const survives = "its files survive, and its earlier checkpoints";
-    const message = `it could not be paused (${messageOf(because)}) and not be brought back (${messageOf(error)}); ${survives}`;
-    await life.fail({ kind: "driver", message });
+    // What it wrote is looked for where it writes.
+    await context.layers.thaw(layerId(life.record.id, n), layout).catch(() => undefined);
+    throw await giveUp(pause, `it could not be paused (${messageOf(because)}) and not be brought back`, error);
   }
 }

@@ -1,4 +1,10 @@
-import { deadlineAfter, type CheckpointManifest, type ContainerRef, type EndedProcess } from "@atoll/protocol";
+import {
+  deadlineAfter,
+  SandboxError,
+  type CheckpointManifest,
+  type ContainerRef,
+  type EndedProcess,
+} from "@atoll/protocol";
 import type { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { endedProcess } from "../checkpoints/holders.ts";
 import type { PhaseClock } from "../checkpoints/phase-clock.ts";
@@ -46,4 +52,18 @@ export function answerBy(): AbortSignal {
 /** Of an event about it. */
 export function toldEnded({ ended }: Pause): { ended?: EndedProcess[] } {
   return ended.length === 0 ? {} : { ended: ended.map(endedProcess) };
+}
+
+/** It can be neither saved nor kept running. Resolves to what whoever asked for the pause is told. */
+export async function giveUp({ life, parent }: Pause, what: string, cause: unknown): Promise<SandboxError> {
+  const isSaved = parent !== undefined;
+  const survives = isSaved ? "its files survive, and its earlier checkpoints" : "its files survive";
+  await life.fail({ kind: "driver", message: `${what}: ${messageOf(cause)}; ${survives}` });
+  return new SandboxError("sandbox_ended", `Cannot pause sandbox ${life.record.id}: ${what}; ${survives}`, {
+    suggestion: isSaved
+      ? "Take a snapshot of its files, or roll it back to one of its checkpoints."
+      : "Take a snapshot of its files, then kill it.",
+    details: { sandboxId: life.record.id, survives: isSaved ? ["files", "checkpoints"] : ["files"] },
+    cause,
+  });
 }

@@ -21,7 +21,7 @@ import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
 import { bringBack } from "./bring-back.ts";
 import { freezeOrGoOn } from "./freeze-or-go-on.ts";
-import { answerBy, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
+import { answerBy, giveUp, step, toldEnded, type Pause } from "./pause-work.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
@@ -162,17 +162,9 @@ async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
   } catch (error) {
     await discardMerged(pause, below);
     killed.throwIfAborted();
-    const survives = "its files survive, and its earlier checkpoints";
-    await life.fail({ kind: "driver", message: `its memory could not be saved: ${messageOf(error)}; ${survives}` });
+    const told = await giveUp(pause, "its memory could not be saved", error);
     await store.remove(n);
-    throw new SandboxError(
-      "sandbox_ended",
-      `Cannot pause sandbox ${life.record.id}: its memory could not be saved; ${survives}`,
-      {
-        cause: error,
-        details: { survives: ["files", "checkpoints"] },
-      },
-    );
+    throw told;
   }
   clock.lap("save");
   let stopped = Promise.resolve();

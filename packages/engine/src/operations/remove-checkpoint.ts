@@ -1,8 +1,8 @@
 import { SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import type { EngineContext } from "../engine-context.ts";
+import { standsOn } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { standsOn } from "./retire-checkpoints.ts";
 
 /** True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox stands on, or that copies are being made of. */
 export function removeCheckpoint(context: EngineContext, life: SandboxLife, n: number): Promise<boolean> {

@@ -1,6 +1,6 @@
-import type { SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import type { EngineContext } from "../engine-context.ts";
+import { standsOn } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { warn } from "../support/warn.ts";
 
@@ -45,9 +45,4 @@ async function chooseExpired(context: EngineContext, life: SandboxLife, store: C
   const isNeeded = (n: number): boolean => n === current || held.has(life.parts.layout.checkpoint(n).dir);
   const older = (await store.readAll()).slice(0, -policy.keepLast);
   return older.filter(({ n, createdAtMs }) => createdAtMs < oldestMs && !isNeeded(n)).map(({ n }) => n);
-}
-
-/** The checkpoint whose layers lie below what a sandbox writes, or that it goes on from. */
-export function standsOn(record: SandboxRecord): number | undefined {
-  return "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
 }

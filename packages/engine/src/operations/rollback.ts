@@ -28,7 +28,7 @@ export interface RollbackResult extends ResumeResult {
 
 /**
  * Goes back to an earlier checkpoint, memory and files, in one turn. That checkpoint is verified first. A running sandbox is then paused: what is left behind is a checkpoint too, and can be gone
- * back to. When it rejects, the sandbox is as it was, or paused there.
+ * back to. One that has failed leaves nothing behind. When it rejects, the sandbox is as it was, or paused there.
  */
 export function rollbackSandbox(
   context: EngineContext,
@@ -53,6 +53,9 @@ export function rollbackSandbox(
     await step("paused");
     await prepare?.();
     await step("prepared");
+    // What it wrote since is given up, as that of a running one is not: there is no memory to save with it.
+    if (life.record.state === "failed")
+      await life.parts.keeper.apply("recover", (common) => ({ ...common, state: "paused", checkpoint: n }));
     const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);
     await step("switched");
     await retireExpired(context, life);

@@ -8,6 +8,7 @@ import { mergeLayers } from "../checkpoints/merge-layers.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { Nodes } from "../guest/guest-nodes.ts";
+import { standsOn } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { settleAll } from "../support/settle-all.ts";
@@ -41,7 +42,7 @@ export async function copyFiles(
   const { layout, template } = life.parts;
   const own = template.trees.map((_, tree) => layout.layer(tree).upper);
   const saved = await readSaved(context, life, record, signal);
-  const [top = [], ...below] = record.state === "running" ? [own, ...saved.layers] : saved.layers;
+  const [top = [], ...below] = record.state === "paused" ? saved.layers : [own, ...saved.layers];
   const flat = new Flattening(context, template, scratch, signal);
   await flat.prepare();
   let frozenMs = 0;
@@ -69,18 +70,18 @@ async function readSaved(
   record: SandboxRecord,
   signal: AbortSignal,
 ): Promise<{ layers: Layer[]; nodes: Nodes }> {
-  const isPaused = record.state === "paused";
-  const n = isPaused ? record.checkpoint : record.state === "running" ? record.base : undefined;
+  const n = standsOn(record);
   const { layout } = life.parts;
   const { layers, nodes } =
     n === undefined
       ? { layers: await readFirstLayers(layout), nodes: [] }
-      : isPaused
-        ? await verifyCheckpoint(context, life, n, { memory: false, signal })
-        : await new CheckpointStore(layout).read(n);
+      : record.state === "running"
+        ? await new CheckpointStore(layout).read(n)
+        : await verifyCheckpoint(context, life, n, { memory: false, signal });
   return {
     layers: layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree))),
-    nodes: nodesOf({ nodes }),
+    // Which of them one that has failed still had, nobody knows.
+    nodes: record.state === "failed" ? [] : nodesOf({ nodes }),
   };
 }
 
