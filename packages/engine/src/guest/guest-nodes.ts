@@ -2,10 +2,16 @@ import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { GuestChannel } from "./channel.ts";
 import { protocolConstants } from "./frames.ts";
 import { encodeNodes } from "./requests.ts";
-import { ToolRun } from "./tool-run.ts";
+import { badAnswer, ToolRun } from "./tool-run.ts";
+import { MalformedPayload, PayloadReader } from "./wire.ts";
 
 /** Of the entries of one list. Nobody has so many pipes and sockets; more of them would be held in memory, here and wherever they are sent. */
 const maxNodesBytes = 1024 * 1024;
+
+/** Mode, owner, group and links, then size, inode and time. */
+const attributeBytes = 4 * 4 + 3 * 8;
+/** As the guest has it. */
+const maxNameBytes = 8_000;
 
 /** The number and not the name: a sandbox may write what it likes into its `/etc/passwd`. */
 const root = "0:0";
@@ -39,7 +45,7 @@ export interface NodesQuestion {
   where: "in" | "synced";
 }
 
-/** Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if they are too many. */
+/** Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if they are too many, and with `guest_violation` for what is none. */
 export async function listNodes(
   channel: GuestChannel,
   { places, where }: NodesQuestion,
@@ -75,7 +81,7 @@ export async function listFewNodes(
   const question = encodeNodes(where, places);
   if (question.byteLength > protocolConstants.MAX_TO_GUEST) return undefined;
   try {
-    return (await channel.findNodes(question, signal)).map(withLength);
+    return (await channel.findNodes(question, signal)).map(asNode);
   } catch (error) {
     if (isSandboxError(error, "spawn_failed")) return undefined;
     throw error;
@@ -116,12 +122,30 @@ export class NodeList {
         details: { nodes: this.nodes.length },
       });
     }
-    this.nodes.push(withLength(record));
+    this.nodes.push(asNode(record));
   }
 }
 
-function withLength(record: Buffer): Buffer {
+/** Whoever wrote it is not trusted: what is kept in a manifest, and made again elsewhere, is nothing but a pipe or a socket below the root. */
+function asNode(record: Buffer): Buffer {
+  try {
+    assertNode(new PayloadReader(record));
+  } catch (error) {
+    throw error instanceof MalformedPayload ? badAnswer(error) : error;
+  }
   const length = Buffer.alloc(4);
   length.writeUInt32LE(record.byteLength);
   return Buffer.concat([length, record]);
+}
+
+function assertNode(reader: PayloadReader): void {
+  const type = String.fromCharCode(reader.u8());
+  if (type !== "p" && type !== "s") throw new MalformedPayload(`Neither a pipe nor a socket: ${type}`);
+  reader.bytes(attributeBytes);
+  const name = reader.bytes(reader.u32()).toString("latin1");
+  const isSafe = name.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+  if (!isSafe || name.length > maxNameBytes || name.includes("\0")) throw new MalformedPayload("No name of a file");
+  // It leads nowhere.
+  if (reader.u32() !== 0) throw new MalformedPayload("A pipe or a socket with a target");
+  reader.end();
 }

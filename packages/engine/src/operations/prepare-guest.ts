@@ -1,4 +1,4 @@
-import { deadlineAfter, type CheckpointManifest, type ContainerRef } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, type CheckpointManifest, type ContainerRef } from "@atoll/protocol";
 import { listFewNodes, listNodes, type Nodes, type NodesQuestion } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { findPlaces } from "../snapshots/nodes-in-memory.ts";
@@ -14,7 +14,7 @@ export async function findNodePlaces(
 }
 
 /**
- * Makes the guest ready for a checkpoint: it says nothing more until it is greeted. The last it says are the pipes and sockets that are in memory only, for those who go on with the files of the checkpoint alone. If it cannot list them, the
+ * Makes the guest ready for a checkpoint: it says nothing more until it is greeted. The last it says are the pipes and sockets that are in memory only, for those who go on with the files of the checkpoint alone. If it cannot list them, or what it says is no such list, the
  * checkpoint is made all the same: they are in its memory.
  */
 export async function prepareGuest(
@@ -31,7 +31,11 @@ export async function prepareGuest(
   const few = listFewNodes(channel, question, answerBy());
   few.catch(() => undefined);
   await channel.prepareCheckpoint(answerBy());
-  const nodes = await few;
+  const nodes = await few.catch((error: unknown) => {
+    if (isSandboxError(error, "guest_violation")) return "nonsense" as const;
+    throw error;
+  });
+  if (nodes === "nonsense") return {};
   if (nodes !== undefined) return written(nodes);
   await channel.greet(answerBy());
   const many = await listNodes(channel, question, answerBy()).catch(() => undefined);
