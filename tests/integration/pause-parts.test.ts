@@ -17,7 +17,7 @@ import { Engine } from "@atoll/engine";
 import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
-import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 let host: TestEngine;
@@ -172,4 +172,35 @@ describe("a machine that lacks something is told what", () => {
     await expectRefusal(paused.id, /guest 0123456789abcdef01234567 is not there/);
     await host.engine.kill(paused.id);
   });
+});
+
+test("a sandbox with more open directories than can be looked at is paused without a list of its pipes", async () => {
+  const sandbox = await host.engine.create({});
+  const script = `
+import os
+at = os.open("/home/user", os.O_RDONLY)
+for _ in range(15):
+    os.mkdir("x" * 250, dir_fd=at)
+    at = os.open("x" * 250, os.O_RDONLY, dir_fd=at)
+held = []
+for n in range(2300):
+    os.mkdir(str(n).zfill(200), dir_fd=at)
+    held.append(os.open(str(n).zfill(200), os.O_RDONLY, dir_fd=at))
+print("held", flush=True)
+input()
+print(len(held), flush=True)
+`;
+  const holding = await sandbox.spawn({ argv: ["python3", "-c", script], stdin: true });
+  const talk = new Conversation(holding);
+  await talk.until(/held\n/);
+  const { signal } = new AbortController();
+  const saved = host.engine.saveFiles(sandbox.id, join(host.dataDir, "too-many"), { signal });
+  await expect(saved).rejects.toMatchObject({ code: "limit_reached" });
+  const { checkpoint } = await host.engine.pause(sandbox.id);
+  const { manifest } = await host.engine.checkpointFiles(sandbox.id, checkpoint);
+  expect(manifest.nodes).toBeUndefined();
+  await host.engine.resume(sandbox.id);
+  await holding.writeStdin("go\n");
+  expect(await talk.until(/\n/)).toBe("2300\n");
+  await sandbox.kill();
 });

@@ -24,6 +24,10 @@ const memoryFile = "/memfd:runsc-memory";
 /** Of which `stat` counts. */
 const blockBytes = 512;
 
+/** A sandbox can have as many directories open as it likes, each with a path of 4 KiB. All of them would be held here, and sent to its guest. */
+const mostPlaces = 65_536;
+const mostPlacesBytes = 8 * 1024 * 1024;
+
 const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 const SpecFile = z.object({
   annotations: z.object({ [guestAnnotation]: z.string(), [platformAnnotation]: z.string() }),
@@ -75,17 +79,21 @@ export class RunscFreezer implements Freezer {
 
   /**
    * A directory that gVisor remembers a pipe or a socket for is one that it has open for as long as that is there. When it was given one it noted the time of the change, which the host has not seen: so where both know the
-   * same time there is none.
+   * same time there is none. Rejects with `limit_reached` if there are too many.
    */
   async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
     const { sandbox } = await readState(ref, layout);
     const fdDir = `/proc/${sandbox.pid}/fd`;
     const found = new Map<string, NodesPlace>();
+    let bytes = 0;
     for (const [index, fd] of (await readdir(fdDir)).entries()) {
       // A sandbox may have any number, and others wait.
       if (index % 256 === 255) await setImmediate();
       const place = placeOf(`${fdDir}/${fd}`);
-      if (place !== undefined) found.set(place.path.toString("latin1"), place);
+      if (place === undefined) continue;
+      found.set(place.path.toString("latin1"), place);
+      bytes += place.path.byteLength;
+      if (found.size > mostPlaces || bytes > mostPlacesBytes) throw tooMany(found.size);
     }
     return [...found.values()];
   }
@@ -205,6 +213,13 @@ async function isBeingWritten(memoryDir: string): Promise<boolean> {
 function gone(error: unknown): undefined {
   if (hasErrno(error, "ENOENT", "ESRCH", "ENOTDIR", "EACCES")) return undefined;
   throw error;
+}
+
+function tooMany(directories: number): SandboxError {
+  return new SandboxError("limit_reached", "Cannot look for pipes and sockets: too many directories are open", {
+    suggestion: "End the processes that have them open.",
+    details: { directories },
+  });
 }
 
 function commandFailed(what: string, ref: ContainerRef, stderr: string): SandboxError {
