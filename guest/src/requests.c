@@ -2,8 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "boot_id.h"
 #include "cap.h"
 #include "holders.h"
 #include "nodes.h"
@@ -42,10 +45,20 @@ static void mix_entropy(const uint8_t *bytes) {
     close(fd);
 }
 
+static bool is_hostname(struct text hostname) {
+    char now[HOST_NAME_MAX + 1] = "";
+    gethostname(now, sizeof now - 1);
+    return strlen(now) == hostname.length && memcmp(now, hostname.at, hostname.length) == 0;
+}
+
 static int on_restored(const uint8_t *entropy, struct text hostname) {
     mix_entropy(entropy);
-    if (hostname.length > 0 && sethostname(hostname.at, hostname.length) != 0)
+    if (hostname.length == 0 || is_hostname(hostname))
+        return 0;
+    if (sethostname(hostname.at, hostname.length) != 0)
         return errno;
+    /* Only a copy of a sandbox is called otherwise. A kernel that shows the old boot id is no reason to be without the copy. */
+    boot_id_renew();
     return 0;
 }
 

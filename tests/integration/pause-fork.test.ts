@@ -1,6 +1,7 @@
 // @module-tag gvisor
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
+import type { Sandbox } from "@atoll/engine";
 import { isSandboxError, type SandboxId } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
@@ -70,6 +71,32 @@ describe("fork", () => {
     );
     expect(new Set(drawn).size).toBe(3);
     await Promise.all([parent, ...sandboxes].map((sandbox) => sandbox.kill()));
+  });
+
+  test("each copy has a boot id of its own, and keeps it; the parent keeps its", async () => {
+    const bootIdOf = async (sandbox: Sandbox): Promise<string> => {
+      const { output } = await runIn(sandbox, "cat /proc/sys/kernel/random/boot_id");
+      expect(output).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\n$/);
+      return output;
+    };
+    const { engine } = host;
+    const parent = await engine.create({});
+    const first = await bootIdOf(parent);
+    const [copy] = (await engine.fork(parent.id)).sandboxes;
+    if (copy === undefined) throw new Error("There is one");
+    const second = await bootIdOf(copy);
+    const [copyOfCopy] = (await engine.fork(copy.id)).sandboxes;
+    if (copyOfCopy === undefined) throw new Error("There is one");
+    const third = await bootIdOf(copyOfCopy);
+    expect(new Set([first, second, third]).size).toBe(3);
+    await engine.pause(copyOfCopy.id);
+    await engine.resume(copyOfCopy.id);
+    expect(await Promise.all([parent, copy, copyOfCopy].map(bootIdOf))).toEqual([first, second, third]);
+    // It is shown once, and what it is shown with is nowhere else.
+    expect((await runIn(copyOfCopy, "grep -c boot_id /proc/mounts; ls -A /dev | grep boot || true")).output).toBe(
+      "1\n",
+    );
+    await Promise.all([parent, copy, copyOfCopy].map((sandbox) => sandbox.kill()));
   });
 
   test("a paused sandbox can be forked and stays paused", async () => {
