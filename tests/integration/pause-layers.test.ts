@@ -1,6 +1,7 @@
 // @module-tag gvisor
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Sandbox } from "@atoll/engine";
 import { CheckpointManifest } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
@@ -108,4 +109,27 @@ test("pauses between which nothing was written leave nothing in the stack", { ti
   await engine.rollback(sandbox.id, 4);
   expect((await runIn(sandbox, "cat file")).output).toBe("kept\n");
   await sandbox.kill();
+});
+
+test("owner, mode and time of the directories that everything lies in are kept, with memory and without", async () => {
+  const { engine } = host;
+  const sandbox = await engine.create({});
+  const look = async (of: Sandbox): Promise<string> => (await runIn(of, "stat -c '%n %u:%g %a %Y' / /usr")).output;
+  const change = "chown 7:8 /; chmod 751 /; chmod 711 /usr; touch -d '2001-02-03 04:05:06 UTC' / /usr";
+  await runIn(sandbox, change, { user: "root" });
+  const before = await look(sandbox);
+  expect(before).toBe("/ 7:8 751 981173106\n/usr 0:0 711 981173106\n");
+  await engine.pause(sandbox.id);
+  await engine.resume(sandbox.id);
+  expect(await look(sandbox)).toBe(before);
+  await engine.pause(sandbox.id);
+  await engine.resume(sandbox.id, { memory: false });
+  expect(await look(sandbox)).toBe(before);
+  const archive = join(host.dataDir, "saved");
+  const { signal } = new AbortController();
+  const { base, trees, sizeBytes, sha256 } = await engine.saveFiles(sandbox.id, archive, { signal });
+  const files = { archive: async () => archive, base, trees, sizeBytes, sha256 };
+  const copy = await engine.create({}, { files });
+  expect(await look(copy)).toBe(before);
+  await Promise.all([sandbox, copy].map((one) => one.kill()));
 });

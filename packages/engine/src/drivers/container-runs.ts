@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdir, readFile, rm } from "node:fs/promises";
+import { chmod, chown, mkdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { SandboxError, type ContainerId, type ContainerRef } from "@atoll/protocol";
 import type { Cgroup, CgroupTree } from "../limits/cgroup.ts";
 import { isAlive } from "../process/proc-table.ts";
@@ -122,9 +122,19 @@ export class ContainerRuns {
     if (untilMs !== undefined) await new DeadlineFile(run).replace(untilMs);
   }
 
-  async #makeDirectories({ layout, template }: LaunchSpec, run: RunLayout): Promise<void> {
-    const layers = template.trees.flatMap((_, index) => Object.values(layout.layer(index)));
-    await Promise.all([...layers, run.rootfs, run.runtimeState].map((dir) => mkdir(dir, { recursive: true })));
+  async #makeDirectories({ layout, template, from }: LaunchSpec, run: RunLayout): Promise<void> {
+    const make = (dir: string): Promise<string | undefined> => mkdir(dir, { recursive: true });
+    await Promise.all([
+      make(run.rootfs),
+      make(run.runtimeState),
+      ...template.trees.map(async (_, index) => {
+        const { upper, work } = layout.layer(index);
+        await make(work);
+        const isNew = (await make(upper)) !== undefined;
+        const below = from?.frozen[index]?.[0];
+        if (isNew && below !== undefined) await copyAttributes(below, upper);
+      }),
+    ]);
   }
 
   /** The layer with the guest in a root that is started from `from`. */
@@ -147,6 +157,14 @@ export class ContainerRuns {
   #cgroupName(id: ContainerId): string {
     return `${this.#options.namespace}/${id}`;
   }
+}
+
+/** The root of a tree is what the topmost layer says, also if that has nothing else of it. */
+async function copyAttributes(from: string, to: string): Promise<void> {
+  const { uid, gid, mode, atimeMs, mtimeMs } = await stat(from);
+  await chown(to, uid, gid);
+  await chmod(to, mode);
+  await utimes(to, atimeMs / 1000, mtimeMs / 1000);
 }
 
 async function findExit(run: RunLayout, cgroup: Cgroup): Promise<ContainerExit> {
