@@ -13,6 +13,7 @@ const publicFiles = [
   "commands/commands.ts",
   "commands/command-handle.ts",
   "files/files.ts",
+  "mock/mock-server.ts",
 ];
 
 /** A method of an exported class, with whatever comment stands before it; overloads share the one of the first. */

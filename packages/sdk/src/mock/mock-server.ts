@@ -48,17 +48,51 @@ export class MockServer {
     },
   };
 
-  /** What a command line does. A string matches as a whole; of several that match the latest runs. */
+  /**
+   * What a command line does. A string matches as a whole; of several that match the latest runs.
+   *
+   * @example
+   * const mock = new MockServer();
+   * mock.onCommand(/^grep /, ({ stderr }) => {
+   *   stderr("no such file\\n");
+   *   return 2;
+   * });
+   * const sandbox = await Sandbox.create(mock.connection);
+   * console.log((await sandbox.commands.run("grep word file")).exitCode); // 2
+   */
   onCommand(line: string | RegExp, program: MockProgram): void {
     this.#world.script(line, program);
   }
 
-  /** Breaks every connection, as a network does. */
+  /**
+   * Breaks every connection, as a network does. Whoever follows something goes on where it was.
+   *
+   * @example
+   * const mock = new MockServer();
+   * mock.onCommand("count", async ({ stdin, stdout }) => {
+   *   for await (const piece of stdin) stdout(piece);
+   * });
+   * const sandbox = await Sandbox.create(mock.connection);
+   * const count = await sandbox.commands.run("count", { background: true, stdin: true });
+   * await count.sendStdin("one ");
+   * mock.disconnect();
+   * await count.sendStdin("two");
+   * await count.closeStdin();
+   * console.log((await count.wait()).stdout); // one two
+   */
   disconnect(): void {
     for (const socket of this.#sockets) socket.close(1006, "");
   }
 
-  /** Goes away as a server does that stops; sandboxes and commands go on. */
+  /**
+   * Goes away as a server does that stops; sandboxes and commands go on.
+   *
+   * @example
+   * const mock = new MockServer();
+   * const client = new Atoll({ ...mock.connection, reconnectForMs: 100 });
+   * mock.stop();
+   * console.log(await client.isReady().catch(({ code }) => code)); // unavailable
+   */
   stop(): void {
     this.#isDown = true;
     this.#stopping.abort();
@@ -66,7 +100,17 @@ export class MockServer {
     this.disconnect();
   }
 
-  /** Comes back with everything that was there. */
+  /**
+   * Comes back with everything that was there.
+   *
+   * @example
+   * const mock = new MockServer();
+   * const sandbox = await Sandbox.create(mock.connection);
+   * mock.stop();
+   * const asked = sandbox.getInfo();
+   * mock.start();
+   * console.log((await asked).state); // running
+   */
   start(): void {
     this.#stopping = new AbortController();
     this.#isDown = false;
