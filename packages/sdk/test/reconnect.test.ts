@@ -255,3 +255,22 @@ test("a message that this version knows and cannot read ends its stream with an 
     message: expect.stringContaining("state") as string,
   });
 });
+
+test.for(["<html>", '{"type":', ""])(
+  "the message %j, which is no JSON, ends the stream with an error",
+  async (nonsense) => {
+    const { connection } = makeMock();
+    const client = new Atoll({
+      ...connection,
+      webSocket: faulty(connection.webSocket, () => ({
+        onReceive: (message) => (String(message).includes('"following"') ? { instead: [nonsense] } : "pass"),
+      })),
+    });
+    const sandbox = await Sandbox.create({ client });
+    const handle = await sandbox.commands.run("recorded", { background: true });
+    await expect(handle.wait()).rejects.toMatchObject({
+      code: "internal",
+      message: "Cannot understand what http://mock.invalid sends: it is not JSON",
+    });
+  },
+);

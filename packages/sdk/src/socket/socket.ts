@@ -265,7 +265,14 @@ const knownTypes = new Set<unknown>(ServerMessage.options.map(({ shape }) => sha
 
 /** `undefined`: a type that this version does not know, of a newer server. One that it knows and cannot read is an error. */
 function readMessage(data: unknown, from: string): ServerMessage | undefined {
-  const json = JSON.parse(String(data)) as { type?: unknown; channel?: unknown };
+  let json: { type?: unknown; channel?: unknown };
+  try {
+    json = Object(JSON.parse(String(data))) as typeof json;
+  } catch {
+    const message = `Cannot understand what ${from} sends: it is not JSON`;
+    const suggestion = "Check that baseUrl leads to an Atoll server";
+    return { type: "error", error: { code: "internal", message, suggestion } };
+  }
   if (!knownTypes.has(json.type)) return undefined;
   try {
     return readReply(ServerMessage, json, from);
