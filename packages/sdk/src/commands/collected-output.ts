@@ -69,6 +69,6 @@ class BoundedBytes {
       whole.set(piece, at);
       at += piece.length;
     }
-    return new TextDecoder().decode(whole);
+    return new TextDecoder("utf-8", { ignoreBOM: true }).decode(whole);
   }
 }

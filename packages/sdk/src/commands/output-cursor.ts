@@ -7,7 +7,10 @@ import type { OutputEvent } from "./output-event.ts";
  */
 export class OutputCursor {
   #at: number;
-  readonly #decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() };
+  readonly #decoders = {
+    stdout: new TextDecoder("utf-8", { ignoreBOM: true }),
+    stderr: new TextDecoder("utf-8", { ignoreBOM: true }),
+  };
 
   constructor(from: number) {
     this.#at = from;

@@ -57,7 +57,7 @@ export class Files {
     const call = { params: this.#params, query, signal };
     if (as === "stream") return this.#wire.http.stream("readFile", call);
     const bytes = await this.#wire.http.bytes("readFile", call);
-    return as === "bytes" ? bytes : new TextDecoder().decode(bytes);
+    return as === "bytes" ? bytes : new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
   }
 
   /**

@@ -250,7 +250,7 @@ function resultOf({ info, log }: MockCommand): {
   droppedBytes: number;
 } {
   const text = (stream: "stdout" | "stderr"): string => {
-    const decoder = new TextDecoder();
+    const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
     const pieces = log
       .pieces()
       .filter((piece) => piece.stream === stream)
