@@ -1,5 +1,8 @@
 import { spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { atollArgv, atollEnvironment, runAtoll, RunningAtoll } from "../support/atoll-command.ts";
 import { needsDriver } from "../support/drivers.ts";
@@ -209,4 +212,16 @@ test("plain output has neither colour nor headers, whatever the terminal could d
   expect(stdout).toMatch(new RegExp(`^${id}\trunning\t`, "m"));
   expect(stdout).not.toContain("\u001B");
   expect(stdout).not.toContain("STATE");
+});
+
+test("what a server suggests that answers is told as it is", async () => {
+  const error = { code: "unavailable", message: "Cannot go on: the server stops", suggestion: "Ask its neighbour." };
+  const busy = createServer((_request, response) => {
+    response.writeHead(503, { "content-type": "application/json" }).end(JSON.stringify({ error }));
+  }).listen(0, "127.0.0.1");
+  await once(busy, "listening");
+  const url = `http://127.0.0.1:${(busy.address() as AddressInfo).port}`;
+  const { stderr } = await runAtoll({ url, key: "any" }, ["ls"]);
+  expect(stderr).toBe("error: Cannot go on: the server stops\nhint: Ask its neighbour.\n");
+  busy.close();
 });

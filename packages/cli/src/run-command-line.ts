@@ -1,4 +1,4 @@
-import { isSandboxError } from "@atoll/protocol";
+import { isSandboxError, type SandboxError } from "@atoll/protocol";
 import { CommanderError } from "commander";
 import { Cli } from "./cli.ts";
 import { readEnvironment } from "./environment.ts";
@@ -75,17 +75,15 @@ function commandLineFailure(error: CommanderError, cli: Cli): Failure {
   };
 }
 
-function suggestionFor(error: { code: string; suggestion: string | undefined }): string | undefined {
-  switch (error.code) {
-    case "unavailable":
-      return `Start the server with "atoll up", or say where it is with --url or "atoll config set url".`;
-    case "permission_denied":
-      return error.suggestion?.includes("Authorization") === true || error.suggestion === undefined
-        ? `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which one is in use.`
-        : error.suggestion;
-    default:
-      return error.suggestion;
+function suggestionFor({ code, suggestion, details }: SandboxError): string | undefined {
+  // A server that answered knows better what helps; this is for one that did not.
+  if (code === "unavailable" && details["baseUrl"] !== undefined) {
+    return `Start the server with "atoll up", or say where it is with --url or "atoll config set url".`;
   }
+  if (code === "permission_denied" && (suggestion?.includes("Authorization") ?? true)) {
+    return `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which one is in use.`;
+  }
+  return suggestion;
 }
 
 function tell(failure: Failure, cli: Cli, argv: readonly string[]): void {

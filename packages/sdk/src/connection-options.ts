@@ -1,3 +1,4 @@
+import { SandboxError } from "@atoll/protocol";
 import { environment } from "#environment";
 import type { WebSocketLike } from "./environment/environment.ts";
 import { exchangeOver, type Exchange } from "./http/exchange.ts";
@@ -38,17 +39,38 @@ export const defaultBaseUrl = "http://127.0.0.1:4600";
 
 export function resolveConnection(options: ConnectionOptions): Connection {
   const { webSocket } = options;
+  // A token is chosen for what it can do; a key from the environment beside it would widen that.
+  const apiKey = options.apiKey ?? (options.sandboxToken === undefined ? readVariable("ATOLL_API_KEY") : undefined);
   return {
-    // A token is chosen for what it can do; a key from the environment beside it would widen that.
-    apiKey: options.apiKey ?? (options.sandboxToken === undefined ? readVariable("ATOLL_API_KEY") : undefined),
-    sandboxToken: options.sandboxToken,
-    holder: options.holder,
-    baseUrl: (options.baseUrl ?? readVariable("ATOLL_API_URL") ?? defaultBaseUrl).replace(/\/+$/, ""),
+    apiKey: headerValue("apiKey", apiKey),
+    sandboxToken: headerValue("sandboxToken", options.sandboxToken),
+    holder: headerValue("holder", options.holder),
+    baseUrl: wholeUrl(options.baseUrl ?? readVariable("ATOLL_API_URL") ?? defaultBaseUrl),
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     reconnectForMs: options.reconnectForMs ?? 120_000,
     exchange: options.fetch === undefined ? environment.exchange : exchangeOver(options.fetch),
     openWebSocket: async (url) => (webSocket ?? openDefault)(url),
   };
+}
+
+/** What comes from a file often ends in a line break, which no header can hold. The value itself is a secret: it is not told. */
+function headerValue(name: "apiKey" | "sandboxToken" | "holder", value: string | undefined): string | undefined {
+  const trimmed = value?.trim();
+  if (trimmed === undefined || trimmed === "") return undefined;
+  if (/^[\x20-\x7E]*$/.test(trimmed)) return trimmed;
+  throw new SandboxError("invalid_argument", `Cannot use this ${name}: it has characters that no header can hold`, {
+    suggestion: `Check that all of it, and nothing else, was copied into ${name}`,
+  });
+}
+
+function wholeUrl(text: string): string {
+  const url = URL.canParse(text.trim()) ? new URL(text.trim()) : undefined;
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    throw new SandboxError("invalid_argument", `Cannot use ${JSON.stringify(text)} as the address of a server`, {
+      suggestion: `Write baseUrl or ATOLL_API_URL as ${defaultBaseUrl}`,
+    });
+  }
+  return url.href.replace(/[?#].*$/, "").replace(/\/+$/, "");
 }
 
 function readVariable(name: "ATOLL_API_KEY" | "ATOLL_API_URL"): string | undefined {

@@ -1,7 +1,14 @@
-import { Agent as PlainAgent, request as requestPlain, type IncomingMessage } from "node:http";
+import {
+  Agent as PlainAgent,
+  request as requestPlain,
+  type ClientRequest,
+  type IncomingMessage,
+  type RequestOptions,
+} from "node:http";
 import { Agent as SecureAgent, request as requestSecurely } from "node:https";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { SandboxError } from "@atoll/protocol";
 import type { Answer, ByteReader, ByteSource, HttpRequest } from "../http/exchange.ts";
 
 /** Node's servers close a connection that was idle for five seconds: a request that meets its end is lost. */
@@ -16,9 +23,7 @@ const secure = { send: requestSecurely, agent: new SecureAgent(agentOptions) };
  */
 export async function exchange(url: string, { method, headers, body, signal }: HttpRequest): Promise<Answer> {
   signal?.throwIfAborted();
-  const { send, agent } = url.startsWith("https:") ? secure : plain;
-  const request = send(url, {
-    agent,
+  const request = open(url, {
     method,
     headers: { ...headers, ...lengthOf(body) },
     ...(signal === undefined ? {} : { signal }),
@@ -49,6 +54,16 @@ export async function exchange(url: string, { method, headers, body, signal }: H
     header: (name) => valueOf(message, name),
     body: new MessageReader(message),
   };
+}
+
+function open(url: string, options: RequestOptions): ClientRequest {
+  const { send, agent } = url.startsWith("https:") ? secure : plain;
+  try {
+    return send(url, { ...options, agent });
+  } catch (cause) {
+    // Nothing was sent: an address or a header is none.
+    throw new SandboxError("invalid_argument", `Cannot send this request: ${(cause as Error).message}`, { cause });
+  }
 }
 
 /** A request with a body that is known beforehand says how long it is; others come in chunks. */

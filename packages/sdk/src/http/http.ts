@@ -113,6 +113,11 @@ export class Http {
       ...(body === undefined ? {} : { body }),
     };
     const canRepeat = !(body instanceof ReadableStream);
+    if (body instanceof ReadableStream && body.locked) {
+      throw new SandboxError("invalid_argument", "Cannot send this stream: somebody else reads it", {
+        suggestion: "Give a stream that nobody has begun to read",
+      });
+    }
     const isSafe = canRepeat && (route.method === "GET" || route.isIdempotent === true || input.isRepeatable === true);
     const startedAtMs = Date.now();
     for (let attempt = 0; ; attempt += 1) {
@@ -120,6 +125,8 @@ export class Http {
       if ("value" in answer) return answer.value;
       if ("error" in answer) {
         signal?.throwIfAborted();
+        // What is wrong with the request itself, no other attempt can mend.
+        if (answer.error instanceof SandboxError) throw answer.error;
         const isLate = answer.error === tooLate;
         const isOver = this.#isTooLate(attempt, startedAtMs, isLate && route.isIdempotent === true);
         if (!(isSafe || (canRepeat && isRefused(answer.error))) || isOver) {
