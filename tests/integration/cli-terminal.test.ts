@@ -1,6 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runAtoll } from "../support/atoll-command.ts";
+import { holdBack } from "../support/held-back.ts";
 import { Terminal } from "../support/terminal.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
@@ -115,6 +116,51 @@ describe("shell", () => {
     const { exitCode, stderr } = await runAtoll(server, ["shell", id]);
     expect(exitCode).toBe(125);
     expect(stderr).toContain(`hint: Run commands with "atoll exec -i ${id} -- sh" instead.`);
+  });
+});
+
+describe("a wait on a terminal", () => {
+  test.for([
+    [["ps", "ID"], "GET", "/sandboxes/ID/commands", "Asking"],
+    [["ps", "PREFIX"], "GET", "/sandboxes", "Looking for the sandbox"],
+    [["logs", "ID", "said"], "GET", "/sandboxes/ID/commands", "Looking for the command"],
+    [["exec", "-d", "ID", "--", "true"], "POST", "/sandboxes/ID/commands", "Starting"],
+    [["run", "--", "true"], "POST", "/run", "Running"],
+    [["stats", "--no-stream", "ID"], "GET", "/sandboxes/ID/usage", "Measuring"],
+    [["key", "ls"], "GET", "/keys", "Asking"],
+    [["config"], "GET", "/config", "Asking"],
+    [["template", "ls"], "GET", "/templates", "Asking"],
+    [["port", "ID", "8000"], "GET", "/sandboxes/ID/ports/8000", "Asking"],
+  ] as const)("is told by %j, and nothing of it stays", async ([words, method, path, told]) => {
+    await runAtoll(server, ["exec", "--name", "said", id, "--", "true"]);
+    await using proxy = await holdBack(server.url, method, path.replace("ID", id));
+    const filled = words.map((word) => (word === "PREFIX" ? id.slice(0, 12) : word.replace("ID", id)));
+    await using terminal = new Terminal({ ...server, url: proxy.url }, filled);
+    await proxy.arrived;
+    await terminal.shows(`\r\u001B[2K${told} · 1s`);
+    proxy.release();
+    await expect.poll(() => terminal.screen.split(" · ").at(-1)).toContain("s\r\u001B[2K");
+  });
+
+  test("for a run ends with its first output", async () => {
+    await using proxy = await holdBack(server.url, "POST", "/run");
+    const words = ["run", "--", "sh", "-c", "echo first; sleep 1"];
+    await using terminal = new Terminal({ ...server, url: proxy.url }, words);
+    await proxy.arrived;
+    await terminal.shows("Running · 1s");
+    proxy.release();
+    await terminal.ended;
+    expect(terminal.screen.split("first\r\n")[1]).toBe("");
+  });
+
+  test("is not told with --json", async () => {
+    await using proxy = await holdBack(server.url, "GET", `/sandboxes/${id}/usage`);
+    await using terminal = new Terminal({ ...server, url: proxy.url }, ["stats", "--no-stream", "--json", id]);
+    await using plain = new Terminal({ ...server, url: proxy.url }, ["stats", "--no-stream", id]);
+    await plain.shows("Measuring · 2s");
+    proxy.release();
+    await terminal.ended;
+    expect(terminal.screen).toMatch(/^\{"sandboxes":.*\}\r\n$/);
   });
 });
 

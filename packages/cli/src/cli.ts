@@ -37,6 +37,7 @@ export class Cli {
   failureExitCode: number = exitCodes.failure;
   #options: SharedOptions = {};
   #atoll: Promise<Atoll> | undefined;
+  #isWaiting = false;
   readonly #stop = new AbortController();
   #passOn: ((name: "SIGINT" | "SIGTERM") => void) | undefined;
 
@@ -133,13 +134,16 @@ export class Cli {
     if (!this.isJson) this.stderr.write(`${text}\n`);
   }
 
-  /** Tells on stderr what is waited for, once that takes more than a second. */
+  /** Tells on stderr what is waited for, once that takes more than a second. There is one line: what waits for more than one thing tells the first. */
   async during<Value>(what: string, work: Promise<Value> | ((progress: Progress) => Promise<Value>)): Promise<Value> {
-    const progress = new Progress(this.stderr, what, !this.isJson && this.stderr.isTTY);
+    const isFirst = !this.#isWaiting;
+    const progress = new Progress(this.stderr, what, isFirst && !this.isJson && this.stderr.isTTY);
+    this.#isWaiting = true;
     try {
       return await (typeof work === "function" ? work(progress) : work);
     } finally {
       progress.end();
+      if (isFirst) this.#isWaiting = false;
     }
   }
 }

@@ -30,7 +30,7 @@ export function attachCommand(cli: Cli): Command {
       const sandbox = await findSandbox(cli, id);
       const { id: commandId, hasStdin, state } = await findCommand(cli, sandbox, nameOrId);
       const from = options.from ?? 0;
-      const handle = await sandbox.commands.connect(commandId, { from, signal: cli.signal });
+      const handle = await cli.during("Connecting", sandbox.commands.connect(commandId, { from, signal: cli.signal }));
       const isTyping = options.stdin && hasStdin && state === "running";
       await finish(cli, handle, await attachTo(cli, handle, { from, hasStdin: isTyping, isGuest: true }));
     });

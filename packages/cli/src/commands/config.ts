@@ -59,7 +59,7 @@ type ServerConfig = { server: Record<string, unknown> } | { server?: undefined; 
 
 async function serverConfig(cli: Cli): Promise<ServerConfig> {
   try {
-    return { server: await (await cli.atoll()).getConfig({ signal: cli.signal }) };
+    return { server: await cli.during("Asking", (await cli.atoll()).getConfig({ signal: cli.signal })) };
   } catch (error) {
     if (!isSandboxError(error)) throw error;
     return { because: error.message };

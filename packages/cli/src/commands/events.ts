@@ -30,7 +30,7 @@ export function eventsCommand(cli: Cli): Command {
     .action(async (options: EventsOptions) => {
       const atoll = await cli.atoll();
       // Events outlast a server that restarts; one that is not there at all is told at once.
-      await atoll.isReady({ signal: cli.signal });
+      await cli.during("Connecting", atoll.isReady({ signal: cli.signal }));
       const sandboxId = options.sandbox === undefined ? undefined : await findSandboxId(cli, options.sandbox);
       for await (const event of atoll.events({ cursor: options.from, sandboxId, signal: cli.signal })) {
         if (cli.isJson) await cli.printJson(event);

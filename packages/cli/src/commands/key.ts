@@ -38,7 +38,7 @@ function createKey(cli: Cli): Command {
     .option("--rate <number>", "requests per minute", wholeNumber("a number", 1, 10_000_000))
     .action(async (name: string, options: CreateOptions) => {
       const atoll = await cli.atoll();
-      const created = await atoll.keys.create(
+      const creating = atoll.keys.create(
         {
           name,
           ownOnly: options.everySandbox !== true,
@@ -49,6 +49,7 @@ function createKey(cli: Cli): Command {
         },
         { signal: cli.signal },
       );
+      const created = await cli.during("Making a key", creating);
       if (cli.isJson) {
         await cli.printJson(created);
         return;
@@ -66,7 +67,7 @@ function allowedVerb(text: string): string {
 
 function listKeys(cli: Cli): Command {
   return verb(cli, "ls", "List the keys").action(async () => {
-    const keys = await (await cli.atoll()).keys.list({ signal: cli.signal });
+    const keys = await cli.during("Asking", (await cli.atoll()).keys.list({ signal: cli.signal }));
     if (cli.isJson) await cli.printJson({ keys });
     else await cli.printTable(columns, keys);
   });
@@ -77,9 +78,9 @@ function revokeKey(cli: Cli): Command {
     .argument("<keys...>", "their ids, or the beginnings of them")
     .action(async (words: string[]) => {
       const { keys } = await cli.atoll();
-      const ids = (await keys.list({ signal: cli.signal })).map(({ id }) => id);
+      const ids = (await cli.during("Looking for the keys", keys.list({ signal: cli.signal }))).map(({ id }) => id);
       const revoked = words.map((prefix) => resolvePrefix({ noun: "key", prefix, ids, listCommand: "atoll key ls" }));
-      for (const id of revoked) await keys.revoke(id, { signal: cli.signal });
+      for (const id of revoked) await cli.during("Revoking", keys.revoke(id, { signal: cli.signal }));
       if (cli.isJson) await cli.printJson({ revoked });
       else await cli.write(revoked.map((id) => `${id}\n`).join(""));
     });

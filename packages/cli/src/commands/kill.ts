@@ -48,7 +48,7 @@ async function chosen(cli: Cli, words: readonly string[], options: KillOptions):
     return [...new Set(await Promise.all(words.map((word) => findSandboxId(cli, word))))];
   }
   if (words.length > 0) throw new UsageError("Cannot kill: --all stands beside names", "Give one or the other.");
-  const ids = (await listSandboxes(cli)).map(({ id }) => id);
+  const ids = (await cli.during("Listing sandboxes", listSandboxes(cli))).map(({ id }) => id);
   if (ids.length === 0 || options.yes === true) return ids;
   const agreed = await confirm(cli, `Kill ${ids.length === 1 ? "1 sandbox" : `${ids.length} sandboxes`}?`, "--yes");
   return agreed ? ids : [];

@@ -26,7 +26,7 @@ export function logsCommand(cli: Cli): Command {
     .action(async (id: string, nameOrId: string, options: LogsOptions) => {
       const sandbox = await findSandbox(cli, id);
       const command = await findCommand(cli, sandbox, nameOrId);
-      const handle = await sandbox.commands.connect(command.id, { signal: cli.signal });
+      const handle = await cli.during("Connecting", sandbox.commands.connect(command.id, { signal: cli.signal }));
       const from = options.from ?? 0;
       const untilBytes = options.follow === true ? undefined : command.stdoutBytes + command.stderrBytes;
       await relayOutput(cli, handle, { from, signal: cli.signal, ...(untilBytes === undefined ? {} : { untilBytes }) });

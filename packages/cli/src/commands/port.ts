@@ -33,7 +33,7 @@ export function portCommand(cli: Cli): Command {
         await cli.during(`Waiting for port ${port}`, sandbox.waitForPort(port, { timeoutMs, signal: cli.signal }));
       }
       const isPublic = options.public === true ? true : options.private === true ? false : undefined;
-      const answer = await sandbox.getUrl(port, { public: isPublic, signal: cli.signal });
+      const answer = await cli.during("Asking", sandbox.getUrl(port, { public: isPublic, signal: cli.signal }));
       if (cli.isJson) await cli.printJson(answer);
       else await cli.print(answer.url);
       if (answer.token !== undefined && cli.isTerminal) cli.note(`It asks for the token ${answer.token}`);

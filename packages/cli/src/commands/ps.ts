@@ -17,7 +17,7 @@ export function psCommand(cli: Cli): Command {
     .option("-a, --all", "also those that have ended")
     .action(async (id: string, options: PsOptions) => {
       const sandbox = await findSandbox(cli, id);
-      const all = await sandbox.commands.list({ signal: cli.signal });
+      const all = await cli.during("Asking", sandbox.commands.list({ signal: cli.signal }));
       const commands = options.all === true ? all : all.filter(({ state }) => state === "running");
       if (cli.isJson) await cli.printJson({ commands });
       else await cli.printTable(columns(Date.now()), commands);

@@ -76,12 +76,18 @@ export function runCommand(cli: Cli): Command {
         ...(options.interactive === true ? { stdin: await readStdin(cli, inputLimit) } : {}),
         ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
       };
-      const { command } = await atoll.run({
-        ...request,
-        maxOutputBytes: keptOutputBytes,
-        onOutput: (event) => relayEvent(cli, event),
-        signal: cli.signal,
-      });
+      const { command } = await cli.during("Running", (progress) =>
+        atoll.run({
+          ...request,
+          maxOutputBytes: keptOutputBytes,
+          onOutput: (event) => {
+            // From here on the lines are the command's.
+            progress.end();
+            return relayEvent(cli, event);
+          },
+          signal: cli.signal,
+        }),
+      );
       // The server would keep it for a while, for whoever asks again. Nobody will: the answer is here.
       await Sandbox.kill(command.sandboxId, { client: atoll, signal: cli.signal }).catch(() => undefined);
       await relayEvent(cli, { type: "ended", command });

@@ -34,7 +34,7 @@ function takeSnapshot(cli: Cli): Command {
 
 function listSnapshots(cli: Cli): Command {
   return verb(cli, "ls", "List the snapshots").action(async () => {
-    const snapshots = await (await cli.atoll()).snapshots.list({ signal: cli.signal });
+    const snapshots = await cli.during("Asking", (await cli.atoll()).snapshots.list({ signal: cli.signal }));
     if (cli.isJson) await cli.printJson({ snapshots });
     else if (snapshots.length === 0) cli.note('No snapshots. "atoll snapshot create <sandbox> <name>" makes one.');
     else await cli.printTable(columns(Date.now()), snapshots);
@@ -63,7 +63,7 @@ function showSnapshot(cli: Cli): Command {
   return verb(cli, "show", "Tell everything about one snapshot")
     .argument("<name>", "its name")
     .action(async (name: string) => {
-      const snapshot = await (await cli.atoll()).snapshots.get(name, { signal: cli.signal });
+      const snapshot = await cli.during("Asking", (await cli.atoll()).snapshots.get(name, { signal: cli.signal }));
       if (cli.isJson) return cli.printJson(snapshot);
       await printFacts(cli, [
         ["name", snapshot.name],
@@ -123,7 +123,7 @@ function removeSnapshot(cli: Cli): Command {
   return verb(cli, "rm", "Remove a snapshot; sandboxes that were made of it keep their files")
     .argument("<name>", "its name")
     .action(async (name: string) => {
-      await (await cli.atoll()).snapshots.remove(name, { signal: cli.signal });
+      await cli.during(`Removing ${name}`, (await cli.atoll()).snapshots.remove(name, { signal: cli.signal }));
       if (cli.isJson) await cli.printJson({ removed: name });
       else await cli.print(name);
     });

@@ -39,7 +39,7 @@ export function statsCommand(cli: Cli): Command {
       const named = await Promise.all(words.map((word) => findSandboxId(cli, word)));
       const readAll = async (before: readonly Reading[]) => read(cli, named, before);
       if (options.stream) await follow(cli, options.interval, readAll);
-      else await show(cli, await readTwice(cli, readAll));
+      else await show(cli, await cli.during("Measuring", readTwice(cli, readAll)));
     });
 }
 
@@ -55,7 +55,7 @@ async function follow(
   readAll: (before: readonly Reading[]) => Promise<Reading[]>,
 ): Promise<void> {
   using screen = cli.isTerminal && !cli.isJson ? new LiveScreen(cli.stdout) : undefined;
-  let readings = await readTwice(cli, readAll);
+  let readings = await cli.during("Measuring", readTwice(cli, readAll));
   for (;;) {
     if (screen === undefined) await show(cli, readings);
     else screen.draw(cli.renderTable(columns, readings));

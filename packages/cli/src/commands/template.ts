@@ -20,7 +20,7 @@ const columns: Column<TemplateInfo>[] = [
 
 function listTemplates(cli: Cli): Command {
   return verb(cli, "ls", "List the templates").action(async () => {
-    const templates = await (await cli.atoll()).templates.list({ signal: cli.signal });
+    const templates = await cli.during("Asking", (await cli.atoll()).templates.list({ signal: cli.signal }));
     if (cli.isJson) await cli.printJson({ templates });
     else await cli.printTable(columns, templates);
   });
@@ -46,14 +46,15 @@ function removeTemplate(cli: Cli): Command {
     .argument("<name>", "its name")
     .action(async (name: string) => {
       const { templates } = await cli.atoll();
-      const isThere = (await templates.list({ signal: cli.signal })).some((template) => template.name === name);
+      const known = await cli.during("Looking for the template", templates.list({ signal: cli.signal }));
+      const isThere = known.some((template) => template.name === name);
       if (!isThere) {
         const suggestion = '"atoll template ls" lists them.';
         throw new SandboxError("not_found", `Cannot remove the template ${JSON.stringify(name)}: there is none`, {
           suggestion,
         });
       }
-      await templates.remove(name, { signal: cli.signal });
+      await cli.during(`Removing ${name}`, templates.remove(name, { signal: cli.signal }));
       if (cli.isJson) await cli.printJson({ removed: name });
       else await cli.print(name);
     });

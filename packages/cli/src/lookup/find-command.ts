@@ -5,7 +5,7 @@ import { resolvePrefix } from "../input/resolve-prefix.ts";
 
 /** A command by its name (the latest that has it), its id, or the beginning of its id. */
 export async function findCommand(cli: Cli, sandbox: Sandbox, nameOrId: string): Promise<CommandInfo> {
-  const commands = await sandbox.commands.list({ signal: cli.signal });
+  const commands = await cli.during("Looking for the command", sandbox.commands.list({ signal: cli.signal }));
   const [named] = commands
     .filter(({ name }) => name === nameOrId)
     .toSorted((one, other) => other.startedAtMs - one.startedAtMs);

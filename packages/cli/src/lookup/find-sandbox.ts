@@ -11,7 +11,7 @@ export async function findSandbox(cli: Cli, idOrPrefix: string): Promise<Sandbox
 export async function findSandboxId(cli: Cli, idOrPrefix: string): Promise<SandboxId> {
   const whole = SandboxId.safeParse(idOrPrefix);
   if (whole.success) return whole.data;
-  const ids = (await listSandboxes(cli)).map(({ id }) => id);
+  const ids = (await cli.during("Looking for the sandbox", listSandboxes(cli))).map(({ id }) => id);
   return SandboxId.parse(resolvePrefix({ noun: "sandbox", prefix: idOrPrefix, ids, listCommand: "atoll ls" }));
 }
 
