@@ -13,7 +13,7 @@ import { commandResult, type CommandResult } from "./command-result.ts";
 import { OutputCursor } from "./output-cursor.ts";
 import type { OutputEvent } from "./output-event.ts";
 
-/** A server sends heartbeats; silence for longer than this means that the connection is dead. */
+/** A server sends heartbeats, at the most 30 seconds apart; silence for longer than this means that the connection is dead. */
 const silenceMs = 3 * websocketProtocol.heartbeatMs;
 
 /** So many answers in a row may break without having brought anything. */

@@ -119,7 +119,8 @@ export const Config = z.strictObject({
     .describe("the largest JSON body; files have no such limit"),
   headersTimeoutMs: z.int().min(100).max(600_000).default(10_000).describe("for the headers of a request"),
   bodyTimeoutMs: z.int().min(100).max(600_000).default(30_000).describe("for a JSON body, and for a pause in a stream"),
-  heartbeatMs: z.int().min(50).max(600_000).default(15_000).describe("between signs of life on a quiet stream"),
+  // Clients give a stream up that says nothing for 45 seconds.
+  heartbeatMs: z.int().min(50).max(30_000).default(15_000).describe("between signs of life on a quiet stream"),
 });
 export type Config = z.output<typeof Config>;
 export type SettingName = keyof Config;

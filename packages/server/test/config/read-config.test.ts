@@ -64,6 +64,7 @@ test("text becomes what the setting is", async () => {
 
 test.for<[string, string[], Record<string, string>, unknown, RegExp]>([
   ["a flag out of range", ["--port", "70000"], {}, {}, /port \(from --port\)/],
+  ["a heartbeat that clients would not wait for", ["--heartbeat-ms", "45000"], {}, {}, /heartbeatMs \(from --heart/],
   ["a variable that is no number", [], { ATOLL_PORT: "many" }, {}, /port \(from ATOLL_PORT\)/],
   ["an empty number", [], { ATOLL_PORT: "" }, {}, /port \(from ATOLL_PORT\)/],
   ["a relative data directory", ["--data-dir=here"], {}, {}, /dataDir \(from --data-dir\)/],
