@@ -214,6 +214,16 @@ test("plain output has neither colour nor headers, whatever the terminal could d
   expect(stdout).not.toContain("STATE");
 });
 
+test("what has to be confirmed is not done where nobody can be asked", async () => {
+  const outcome = await runAtoll(server, ["kill", "--all"]);
+  expect(outcome).toMatchObject({
+    exitCode: 2,
+    stderr: expect.stringMatching(
+      /^error: Cannot ask for confirmation without a terminal: Kill .*\?\nhint: Agree to it with --yes\.\n$/,
+    ),
+  });
+});
+
 test("what a server suggests that answers is told as it is", async () => {
   const error = { code: "unavailable", message: "Cannot go on: the server stops", suggestion: "Ask its neighbour." };
   const busy = createServer((_request, response) => {

@@ -205,6 +205,25 @@ test("up starts a server, Ctrl-C stops it", async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
+test("up with a flag that there is not ends with 2", async () => {
+  const { exitCode, stderr } = await runAtoll(undefined, ["up", "--bogus"]);
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 2,
+    stderr: "Cannot start: --bogus is not one of its flags\n`atoll up --help` lists them.\n",
+  });
+});
+
+test("doctor ends with 1 where the server or the key does not do", async () => {
+  const nowhere = { url: "http://127.0.0.1:1", key: "any" };
+  const absent = await runAtoll(nowhere, ["doctor"]);
+  expect(absent.stdout).toContain("--  server: Cannot reach the Atoll server");
+  expect(absent.exitCode).toBe(1);
+  const stranger = await runAtoll({ ...server, key: "wrong" }, ["doctor"]);
+  expect(stranger.stdout).toContain("--  key: Cannot ");
+  expect(stranger.exitCode).toBe(1);
+  expect((await atoll("doctor")).exitCode).toBe(0);
+});
+
 test("doctor tells of the machine and of the connection", async () => {
   const report = JSON.parse((await atoll("doctor", "--json")).stdout);
   expect(report.machine.findings).toContainEqual(expect.objectContaining({ name: "Linux kernel", status: "ok" }));

@@ -21,7 +21,8 @@ export const exitCodeHelp = `Exit codes:
   exec, run, attach and shell end as their command did:
   0 to 255 its exit code
   124      it reached its time limit
-  125      atoll itself failed, or how the command ended cannot be known
+  125      atoll itself failed, its command line is wrong, or how the command
+           ended cannot be known
   126      the program is there and cannot be started
   127      there is no such program
   128+n    it was ended by signal n: 137 is SIGKILL, 143 is SIGTERM`;

@@ -74,5 +74,6 @@ try {
 } catch (error) {
   const told = isSandboxError(error) ? `${error.message}\n${error.suggestion ?? ""}` : String((error as Error).stack);
   process.stderr.write(`${told.trim()}\n`);
-  process.exitCode = 1;
+  // Of a command line that is wrong, as everywhere.
+  process.exitCode = isSandboxError(error, "invalid_argument") ? 2 : 1;
 }

@@ -31,7 +31,7 @@ export function createCommand(cli: Cli): Command {
     examples: [
       "atoll create",
       "atoll create --memory 2g --cpus 1 --label job=42",
-      "atoll create --allow pypi.org --allow '*.pythonhosted.org:443'",
+      "atoll create --allow example.com --allow '*.example.com:443'",
       "id=$(atoll create --lifetime 1h)",
       "atoll create --persistent --idle 10m --on-timeout pause",
     ],

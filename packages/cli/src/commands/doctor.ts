@@ -23,7 +23,7 @@ export function doctorCommand(cli: Cli): Command {
       await cli.write(machine.text);
       for (const check of connection) await cli.print(lineOf(cli, check));
     }
-    if (!machine.isFine) cli.exitCode = exitCodes.failure;
+    if (!machine.isFine || !connection.every(({ isFine }) => isFine)) cli.exitCode = exitCodes.failure;
   });
 }
 
@@ -32,7 +32,8 @@ async function checkMachine(cli: Cli): Promise<{ isFine: boolean; text: string; 
   const flags = cli.isJson ? ["--doctor", "--json"] : ["--doctor"];
   try {
     const { exitCode, stdout, stderr } = await askServer(flags, cli.signal);
-    if (stdout === "") throw new SandboxError("unsupported", `The server gave no findings: ${stderr.trim()}`);
+    if (stdout === "")
+      throw new SandboxError("unsupported", `Cannot look at this machine: the server said ${stderr.trim()}`);
     return { isFine: exitCode === 0, text: stdout, report: cli.isJson ? (JSON.parse(stdout) as unknown) : undefined };
   } catch (error) {
     if (!isSandboxError(error, "unsupported")) throw error;

@@ -5,7 +5,7 @@ import { UsageError } from "../input/usage-error.ts";
 /** Asks on stderr; only "y" and "yes" agree. Where nobody can be asked, the flag has to be given. */
 export async function confirm(cli: Cli, question: string, flag: string): Promise<boolean> {
   if (!cli.stdin.isTTY || cli.isJson) {
-    throw new UsageError(`Cannot ask: ${question}`, `Agree to it with ${flag}.`);
+    throw new UsageError(`Cannot ask for confirmation without a terminal: ${question}`, `Agree to it with ${flag}.`);
   }
   const lines = createInterface({ input: cli.stdin, output: cli.stderr });
   try {
