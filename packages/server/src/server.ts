@@ -128,7 +128,7 @@ export class Server {
           }
         },
         onUse: ({ grant, bytes, error }) =>
-          manager.audit.write({
+          manager.audit.tell({
             who: "signed URL",
             what: grant.method === "PUT" ? "writeFile" : "readFile",
             sandboxId: grant.sandboxId,
@@ -187,7 +187,7 @@ export class Server {
           assertFree: (id, holder) => manager.access.assertFree(id, holder),
           wake: (id) => manager.sleep.wake(id),
         },
-        audit: (entry) => manager.audit.write(entry),
+        audit: (entry) => manager.audit.tell(entry),
         log,
         metrics,
         tracing,
@@ -343,7 +343,7 @@ function egressOf(manager: SandboxManager): EgressGates {
       if (verdict === "allowed") manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
       else manager.events.tell({ type: "egress.refused", sandboxId, host, port, because });
       const details = { host, port, because };
-      manager.audit.write({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result: verdict, details });
+      manager.audit.tell({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result: verdict, details });
     },
   });
   manager.engine.events.listen((event) => {

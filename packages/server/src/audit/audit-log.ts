@@ -1,10 +1,21 @@
-import { closeSync, mkdirSync, openSync, fstatSync, readdirSync, renameSync, rmSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
+import { RateLimiter } from "../auth/rate-limiter.ts";
 import { redact } from "./redact.ts";
 
 /** Who did what, when, with which result. */
 export interface AuditEntry {
-  /** A key's id, `sandbox:<id>` for a sandbox's own token, `server` for what happens by itself. */
+  /** A key's id, `sandbox:<id>` for a sandbox's own token, `server` for what happens by itself, `nobody` for strangers. */
   who: string;
   /** A route's name, or what the server did. */
   what: string;
@@ -23,6 +34,10 @@ export interface AuditOptions {
   fileBytes?: number;
   /** So many of those that were put aside are kept. */
   files?: number;
+  /** Lines about strangers. What anybody can cause without a key must not push out what keys did. */
+  strangersPerMinute?: number;
+  /** Told when a line could not be written; `tell` goes on without it. */
+  onError?: (error: unknown, entry: AuditEntry) => void;
 }
 
 /** One JSON object per line in `audit.jsonl`; older lines are in `audit-<time>.jsonl`. Secrets are left out. */
@@ -31,15 +46,45 @@ export class AuditLog {
   readonly #options: Required<AuditOptions>;
   #file: number | undefined;
   #bytes = 0;
+  #strangers = new RateLimiter();
+  #leftOut = 0;
 
   constructor(dir: string, options: AuditOptions = {}) {
     this.#dir = dir;
-    this.#options = { fileBytes: 32 * 1024 * 1024, files: 16, ...options };
+    this.#options = {
+      fileBytes: 32 * 1024 * 1024,
+      files: 16,
+      strangersPerMinute: 60,
+      onError: () => undefined,
+      ...options,
+    };
     mkdirSync(dir, { recursive: true, mode: 0o700 });
     this.#open();
   }
 
-  /** In the file when it returns. */
+  /** For what has happened already, also when there is no room to say so. Of strangers only so much is told, and how much was left out. */
+  tell(entry: AuditEntry): void {
+    const isStranger = entry.who === "nobody";
+    if (isStranger && this.#strangers.take("", this.#options.strangersPerMinute) > 0) {
+      this.#leftOut += 1;
+      return;
+    }
+    try {
+      this.#tellLeftOut();
+      this.write(entry);
+    } catch (error) {
+      this.#options.onError(error, entry);
+    }
+  }
+
+  #tellLeftOut(): void {
+    if (this.#leftOut === 0) return;
+    const details = { lines: this.#leftOut, because: "strangers asked for too much" };
+    this.write({ who: "server", what: "audit", result: "left out", details });
+    this.#leftOut = 0;
+  }
+
+  /** In the file when it returns. When it throws, nothing of the line is there. */
   write(entry: AuditEntry): void {
     const { details, ...facts } = entry;
     const line = {
@@ -50,11 +95,29 @@ export class AuditLog {
     const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
     if (this.#bytes > 0 && this.#bytes + bytes.byteLength > this.#options.fileBytes) this.#rotate();
     if (this.#file === undefined) this.#open();
-    writeSync(this.#file ?? -1, bytes);
+    this.#append(this.#file ?? -1, bytes);
     this.#bytes += bytes.byteLength;
   }
 
+  #append(file: number, bytes: Buffer): void {
+    try {
+      for (let written = 0; written < bytes.byteLength;) written += writeSync(file, bytes, written);
+    } catch (error) {
+      // The next line would go on where this one broke off.
+      ftruncateSync(file, this.#bytes);
+      throw error;
+    }
+  }
+
   close(): void {
+    try {
+      this.#tellLeftOut();
+    } finally {
+      this.#close();
+    }
+  }
+
+  #close(): void {
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
@@ -65,7 +128,7 @@ export class AuditLog {
   }
 
   #rotate(): void {
-    this.close();
+    this.#close();
     const asides = this.#asides();
     const newest = asides.at(-1);
     // Two in one millisecond must not share a name, and a clock that was set back must not change the order.

@@ -76,7 +76,10 @@ export class SandboxManager {
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
-    this.audit = new AuditLog(join(dataDir, "audit"), options.audit);
+    this.audit = new AuditLog(join(dataDir, "audit"), {
+      ...options.audit,
+      onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
+    });
     const manage = this.#manage.bind(this);
     this.lasting = new PersistentSandboxes({
       ...(options.persistence ?? noPersistence),

@@ -25,7 +25,7 @@ export async function timeOut(
     const isPaused = onTimeout === "pause" && (await sleep.pauseAtTimeout(managed));
     if (onTimeout === "kill") await kill(id, { kind: which, message });
     const result = onTimeout === "kill" || isPaused ? "ok" : "refused";
-    audit.write({ who: "server", what: "timeout", sandboxId: id, result, details: { timeout: which, onTimeout } });
+    audit.tell({ who: "server", what: "timeout", sandboxId: id, result, details: { timeout: which, onTimeout } });
   } catch (error) {
     log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout, trying again");
     managed.clock.again(which);

@@ -48,6 +48,33 @@ test("secrets are left out, wherever they stand", async () => {
   expect(text).toContain("example.com");
 });
 
+test("strangers fill only so much of it, and what was left out is told", async () => {
+  const audit = new AuditLog(dir, { strangersPerMinute: 3 });
+  for (let index = 0; index < 10; index += 1) {
+    audit.tell({ who: "nobody", what: "createSandbox", result: "permission_denied" });
+  }
+  audit.tell({ who: "key1", what: "killSandbox", result: "ok" });
+  audit.tell({ who: "key1", what: "killSandbox", result: "ok" });
+  expect(await lines()).toMatchObject([
+    { who: "nobody" },
+    { who: "nobody" },
+    { who: "nobody" },
+    { who: "server", what: "audit", result: "left out", details: { lines: 7 } },
+    { who: "key1" },
+    { who: "key1" },
+  ]);
+});
+
+test("a line that cannot be written is told to who asked for it, or logged, and none is half there", async () => {
+  const failed: unknown[] = [];
+  const audit = new AuditLog(dir, { fileBytes: 1, onError: (_, { what }) => failed.push(what) });
+  audit.tell({ who: "key1", what: "createSandbox", result: "ok" });
+  await rm(dir, { recursive: true });
+  audit.tell({ who: "key1", what: "killSandbox", result: "ok" });
+  expect(failed).toEqual(["killSandbox"]);
+  expect(() => audit.write({ who: "key1", what: "killSandbox", result: "ok" })).toThrow("ENOENT");
+});
+
 test("files are put aside by size, and only so many are kept", async () => {
   const audit = new AuditLog(dir, { fileBytes: 500, files: 2 });
   for (let index = 0; index < 50; index += 1) audit.write({ who: "key", what: `action ${index}`, result: "ok" });
