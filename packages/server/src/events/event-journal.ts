@@ -1,6 +1,7 @@
 import {
   closeSync,
   existsSync,
+  ftruncateSync,
   mkdirSync,
   openSync,
   readdirSync,
@@ -9,10 +10,10 @@ import {
   truncateSync,
   writeSync,
 } from "node:fs";
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
+import { LineReader } from "./line-reader.ts";
 import { ownerToBe } from "./on-behalf.ts";
 import { PastOwners } from "./past-owners.ts";
 
@@ -26,6 +27,25 @@ interface Entry {
   owner: string | undefined;
 }
 
+/** In the file that begins with the cursor `start`. */
+interface Place {
+  start: number;
+  offset: number;
+}
+
+/** `end`: where the next one stands. */
+interface RecentEntry extends Entry {
+  end: Place;
+  bytes: number;
+}
+
+/** The first event from a cursor on, or none and where the next one will be; what lies between was lost. */
+interface Found {
+  cursor: number;
+  entry?: Entry;
+  place: Place | undefined;
+}
+
 export interface JournalOptions {
   /** Whose a sandbox is. Asked when something happens to it: later it may be gone. */
   ownerOf?: (sandboxId: SandboxId) => string | undefined;
@@ -35,6 +55,8 @@ export interface JournalOptions {
   segments?: number;
   /** Events that are kept in memory for followers that are nearly up to date. */
   recentEvents?: number;
+  /** They take no more than this, as they stand in the files. */
+  recentBytes?: number;
   /** Told when an event could not be written; `tell` goes on without it. */
   onError?: (error: unknown, event: NewEvent) => void;
   /** Told of every event that happens, at once and within what made it happen. */
@@ -62,7 +84,10 @@ export class EventJournal {
   #file: number | undefined;
   #fileBytes = 0;
   #nextCursor = 1;
-  #recent: Entry[] = [];
+  /** Without gaps, up to the newest. */
+  #recent: RecentEntry[] = [];
+  #recentBytes = 0;
+  #lines = new LineReader();
   #pastOwners = new PastOwners();
   #bell = new Bell();
   #isClosed = false;
@@ -73,6 +98,7 @@ export class EventJournal {
       segmentBytes: 4 * 1024 * 1024,
       segments: 16,
       recentEvents: 2048,
+      recentBytes: 4 * 1024 * 1024,
       ownerOf: () => undefined,
       onError: () => undefined,
       onTell: () => undefined,
@@ -96,17 +122,45 @@ export class EventJournal {
     const complete = { cursor: this.#nextCursor, atMs: Date.now(), ...event } as ApiEvent;
     const owner = this.#ownerOf(complete);
     const line = Buffer.from(`${JSON.stringify({ ...complete, sandboxOwner: owner })}\n`);
-    const file = this.#fileWithRoom();
-    for (let written = 0; written < line.byteLength;) {
-      written += writeSync(file, line, written, line.byteLength - written, this.#fileBytes + written);
-    }
-    this.#fileBytes += line.byteLength;
+    this.#write(line);
     this.#nextCursor += 1;
-    this.#remember({ event: complete, owner });
-    this.#recent.push({ event: complete, owner });
-    if (this.#recent.length > this.#options.recentEvents) this.#recent.shift();
+    const end = { start: this.#starts.at(-1) ?? 0, offset: this.#fileBytes };
+    this.#keep({ event: complete, owner, end, bytes: line.byteLength });
     this.#bell.ring();
     return complete;
+  }
+
+  /** When it throws, nothing of the line is there, and the event's cursor stays empty: that is how followers see that one is missing. */
+  #write(line: Buffer): void {
+    try {
+      const file = this.#fileWithRoom();
+      for (let written = 0; written < line.byteLength;) {
+        written += writeSync(file, line, written, line.byteLength - written, this.#fileBytes + written);
+      }
+    } catch (error) {
+      if (this.#file !== undefined) ftruncateSync(this.#file, this.#fileBytes);
+      this.#nextCursor += 1;
+      this.#forgetRecent();
+      this.#bell.ring();
+      throw error;
+    }
+    this.#fileBytes += line.byteLength;
+  }
+
+  #forgetRecent(): void {
+    this.#recent = [];
+    this.#recentBytes = 0;
+  }
+
+  #keep(entry: RecentEntry): void {
+    const { event, owner, bytes } = entry;
+    if ("sandboxId" in event && owner !== undefined) this.#pastOwners.remember(event.sandboxId, owner);
+    this.#recent.push(entry);
+    this.#recentBytes += bytes;
+    const { recentEvents, recentBytes } = this.#options;
+    while (this.#recent.length > recentEvents || this.#recentBytes > recentBytes) {
+      this.#recentBytes -= this.#recent.shift()?.bytes ?? 0;
+    }
   }
 
   /** For what has happened already, also when the disk has no room to say so. */
@@ -122,6 +176,8 @@ export class EventJournal {
   /** Ends by `signal` only. */
   async *follow({ cursor, sandboxId, sees = () => true, signal }: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
     let last = cursor ?? this.cursor;
+    // All that is kept for a follower: however slow it is, it holds one event and its place.
+    let place: Place | undefined;
     const lost = (before: number): ApiEvent => ({ type: "events.lost", cursor: before - 1, atMs: Date.now(), before });
     if (last > this.cursor) {
       // Of a journal that is gone: whatever came between is not known here.
@@ -135,16 +191,17 @@ export class EventJournal {
         await this.#bell.wait(signal);
         continue;
       }
-      const oldest = this.#starts[0] ?? this.#nextCursor;
-      if (last + 1 < oldest) {
-        last = oldest - 1;
-        yield lost(oldest);
+      const found = await this.#next(last + 1, place);
+      ({ place } = found);
+      if (found.cursor > last + 1) {
+        last = found.cursor - 1;
+        yield lost(found.cursor);
       }
-      for (const { event, owner } of await this.#read(last + 1)) {
-        last = event.cursor;
-        if (sandboxId !== undefined && !("sandboxId" in event && event.sandboxId === sandboxId)) continue;
-        if (sees(event, owner)) yield event;
-      }
+      if (found.entry === undefined) continue;
+      const { event, owner } = found.entry;
+      last = event.cursor;
+      if (sandboxId !== undefined && !("sandboxId" in event && event.sandboxId === sandboxId)) continue;
+      if (sees(event, owner)) yield event;
     }
   }
 
@@ -162,23 +219,33 @@ export class EventJournal {
     return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId) ?? ownerToBe();
   }
 
-  #remember({ event, owner }: Entry): void {
-    if ("sandboxId" in event && owner !== undefined) this.#pastOwners.remember(event.sandboxId, owner);
-  }
-
   #closeFile(): void {
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
 
-  /** From `cursor` on, as many as are at hand; none if they were dropped meanwhile. */
-  async #read(cursor: number): Promise<Entry[]> {
-    const oldestRecent = this.#recent[0]?.event.cursor ?? this.#nextCursor;
-    if (cursor >= oldestRecent) return this.#recent.slice(cursor - oldestRecent);
-    const start = this.#starts.findLast((first) => first <= cursor);
-    if (start === undefined) return [];
-    const text = await readFile(this.#path(start), "utf8").catch(() => "");
-    return parseLines(text).entries.filter(({ event }) => event.cursor >= cursor);
+  /** `place`: where it is looked for in the files, if that is known. */
+  async #next(wanted: number, place: Place | undefined): Promise<Found> {
+    const oldest = { start: this.#starts.findLast((first) => first <= wanted) ?? this.#starts[0] ?? 0, offset: 0 };
+    let { start, offset } = place ?? oldest;
+    for (;;) {
+      const recent = this.#recent[wanted - (this.#recent[0]?.event.cursor ?? this.#nextCursor)];
+      if (recent !== undefined) return { cursor: wanted, entry: recent, place: recent.end };
+      const nextCursor = this.#nextCursor;
+      const endsAt = start === this.#starts.at(-1) ? this.#fileBytes : Infinity;
+      const line = await this.#lines.line(this.#path(start), offset, endsAt).catch(() => undefined);
+      if (line !== undefined) {
+        offset = line.next;
+        const entry = parseEntry(line.text);
+        if (entry === undefined || entry.event.cursor < wanted) continue;
+        return { cursor: entry.event.cursor, entry, place: { start, offset } };
+      }
+      const following = this.#starts.find((first) => first > start);
+      // What has come while the file was read may be in it.
+      if (following === undefined && this.#nextCursor !== nextCursor) continue;
+      if (following === undefined) return { cursor: nextCursor, place: { start, offset } };
+      [start, offset] = [following, 0];
+    }
   }
 
   #fileWithRoom(): number {
@@ -203,11 +270,14 @@ export class EventJournal {
     const start = this.#starts.at(-1);
     if (start === undefined) return;
     const path = this.#path(start);
-    const { entries, bytes } = parseLines(readFileSync(path, "utf8"));
+    const { entries, bytes } = parseLines(readFileSync(path, "utf8"), start);
     // Half a line is an event that nobody was told of.
     truncateSync(path, bytes);
-    this.#recent = entries.slice(-this.#options.recentEvents);
-    for (const entry of entries) this.#remember(entry);
+    for (const entry of entries) {
+      // One that does not follow on the one before it: some between them were lost.
+      if (entry.event.cursor !== (this.#recent.at(-1)?.event.cursor ?? 0) + 1) this.#forgetRecent();
+      this.#keep(entry);
+    }
     this.#nextCursor = (entries.at(-1)?.event.cursor ?? start - 1) + 1;
     this.#fileBytes = bytes;
     if (existsSync(path)) this.#file = openSync(path, "r+");
@@ -219,19 +289,26 @@ export class EventJournal {
 }
 
 /** `bytes`: how far the whole lines go. */
-function parseLines(text: string): { entries: Entry[]; bytes: number } {
-  const entries: Entry[] = [];
-  let bytes = 0;
+function parseLines(text: string, start: number): { entries: RecentEntry[]; bytes: number } {
+  const entries: RecentEntry[] = [];
+  let offset = 0;
   const lines = text.split("\n");
   lines.pop();
   for (const line of lines) {
-    try {
-      const { sandboxOwner: owner, ...event } = JSON.parse(line) as ApiEvent & { sandboxOwner?: string };
-      entries.push({ event, owner });
-    } catch {
-      break;
-    }
-    bytes += Buffer.byteLength(line) + 1;
+    const entry = parseEntry(line);
+    if (entry === undefined) break;
+    const bytes = Buffer.byteLength(line) + 1;
+    offset += bytes;
+    entries.push({ ...entry, bytes, end: { start, offset } });
   }
-  return { entries, bytes };
+  return { entries, bytes: offset };
+}
+
+function parseEntry(line: string): Entry | undefined {
+  try {
+    const { sandboxOwner: owner, ...event } = JSON.parse(line) as ApiEvent & { sandboxOwner?: string };
+    return { event, owner };
+  } catch {
+    return undefined;
+  }
 }

@@ -1,4 +1,4 @@
-import { appendFile, mkdtemp, readdir, rm } from "node:fs/promises";
+import { appendFile, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxId, type ApiEvent } from "@atoll/protocol";
@@ -147,7 +147,59 @@ describe("whose sandbox it is", () => {
   });
 });
 
+describe("an event that cannot be stored", () => {
+  const late = { type: "egress.refused", sandboxId: one, host: "late", port: 1, because: "no" } as const;
+
+  test("is a gap, of which followers are told at once and later, also by the next server", async () => {
+    const failed: string[] = [];
+    reopen({ segmentBytes: 1, onError: (_, { type }) => failed.push(type) });
+    happen();
+    const live = journal.follow({ cursor: 1, signal: AbortSignal.timeout(60_000) });
+    const told = live.next();
+    const aside = `${dir}-aside`;
+    await rename(dir, aside);
+    journal.tell(late);
+    journal.tell(late);
+    await rename(aside, dir);
+    expect(failed).toEqual(["egress.refused", "egress.refused"]);
+    expect((await told).value).toMatchObject({ type: "events.lost", before: 4 });
+    happen();
+    expect((await live.next()).value).toMatchObject({ cursor: 4 });
+    const everything = [{ cursor: 1 }, { type: "events.lost", before: 4 }, { cursor: 4 }];
+    expect(await take(3, { cursor: 0 })).toMatchObject(everything);
+    reopen({ segmentBytes: 1 });
+    expect(await take(3, { cursor: 0 })).toMatchObject(everything);
+    await live.return();
+  });
+});
+
 describe("what is kept", () => {
+  test("in memory is bounded by bytes too, and lines of any length are read from the files", async () => {
+    reopen({ recentBytes: 1_000 });
+    const long = "x".repeat(200_000);
+    for (const host of ["a", long, "b", long, "c"]) {
+      journal.append({ type: "egress.allowed", sandboxId: one, host, port: 1 });
+    }
+    const read = async (): Promise<unknown[]> =>
+      (await take(5, { cursor: 0 })).map((event) => ("host" in event ? event.host : event.type));
+    expect(await read()).toEqual(["a", long, "b", long, "c"]);
+    reopen({ recentBytes: 1_000 });
+    expect(await read()).toEqual(["a", long, "b", long, "c"]);
+  });
+
+  test("comes in order to a follower that stands still while more happens, from memory, files and memory again", async () => {
+    reopen({ segmentBytes: 2_000, segments: 100, recentEvents: 5 });
+    const seen: number[] = [];
+    happen();
+    for await (const { cursor } of journal.follow({ cursor: 0, signal: AbortSignal.timeout(60_000) })) {
+      seen.push(cursor);
+      if (cursor === 200) break;
+      // Now and then far ahead of it.
+      for (let count = cursor % 10 === 1 ? 20 : 0; count > 0 && journal.cursor < 200; count -= 1) happen();
+    }
+    expect(seen).toEqual(Array.from({ length: 200 }, (_, index) => index + 1));
+  });
+
   test("is bounded, and a follower from before that is told so", async () => {
     reopen({ segmentBytes: 1_000, segments: 3, recentEvents: 4 });
     for (let index = 0; index < 100; index += 1) happen();
