@@ -39,6 +39,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     type: z.literal("command.started"),
     commandId: z.string(),
     argv: z.array(z.string()),
+    /** There is more of `argv` than an event carries: the command itself has all of it. */
+    isCut: z.literal(true).optional(),
   }),
   z.strictObject({
     ...onSandbox,

@@ -8,12 +8,13 @@ import { signalNumbers } from "./process.ts";
 /**
  * One WebSocket carries any number of channels, numbered by the client. Control is JSON text, bytes are binary messages
  * (`binaryHeader`). The server sends at most `windowBytes` of a channel that are not acknowledged;
- * a client sends at most as much input that is not accepted.
+ * a client sends at most as much input that is not accepted, and `connectionBytes` of it over all channels.
  */
 export const websocketProtocol = {
   version: 1,
   path: "/ws",
   windowBytes: 1024 * 1024,
+  connectionBytes: 32 * 1024 * 1024,
   helloTimeoutMs: 10_000,
   heartbeatMs: 15_000,
 } as const;

@@ -7,8 +7,20 @@ export function sandboxEvent(message: SandboxEventMessage): NewEvent {
   return { ...message, type: "sandbox.state" };
 }
 
+/** Characters of all arguments together. An event is kept and sent to many. */
+const mostArgvText = 4 * 1024;
+
 export function commandStarted({ id, sandboxId, argv }: CommandInfo): NewEvent {
-  return { type: "command.started", sandboxId, commandId: id, argv };
+  const kept: string[] = [];
+  let room = mostArgvText;
+  for (const word of argv) {
+    if (room <= 0) break;
+    kept.push(word.slice(0, room));
+    // Empty ones count too.
+    room -= word.length + 1;
+  }
+  const isCut = kept.length < argv.length || kept.at(-1) !== argv.at(-1);
+  return { type: "command.started", sandboxId, commandId: id, argv: kept, ...(isCut ? { isCut } : {}) };
 }
 
 export function commandEnded({ id, sandboxId, state, ...end }: CommandInfo): NewEvent {

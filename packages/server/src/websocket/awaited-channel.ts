@@ -32,8 +32,14 @@ export class AwaitedChannel implements Channel {
   #give(bytes: number, give: (channel: Channel) => void): void {
     if (this.#channel !== undefined) return give(this.#channel);
     this.#waitingBytes += bytes;
-    if (this.#waiting.length < mostMessages && this.#waitingBytes <= websocketProtocol.windowBytes) {
-      this.#waiting.push(give);
+    const hasRoom = this.#waiting.length < mostMessages && this.#waitingBytes <= websocketProtocol.windowBytes;
+    const release = hasRoom ? this.link.hold(bytes) : undefined;
+    if (release !== undefined) {
+      this.link.signal.addEventListener("abort", release, { once: true });
+      this.#waiting.push((channel) => {
+        release();
+        give(channel);
+      });
       return;
     }
     this.link.fail(

@@ -10,6 +10,8 @@ export interface ChannelLink {
   /** Aborts when the channel or the connection is closed. */
   readonly signal: AbortSignal;
   send(message: ServerMessage): void;
+  /** For bytes that are kept until something can be done with them; the result gives them back. Nothing: the client has too many on the way. */
+  hold(bytes: number): (() => void) | undefined;
   /** Resolves when more may be sent. */
   sendBulk(data: Buffer | string): Promise<void>;
   end(): void;

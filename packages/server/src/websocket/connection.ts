@@ -19,6 +19,7 @@ import { openEvents } from "./events-channel.ts";
 import { FollowChannel } from "./follow-channel.ts";
 import { decodeBinary } from "./frames.ts";
 import { GatheredWrites } from "./gathered-writes.ts";
+import { HeldBytes } from "./held-bytes.ts";
 import { openWatch } from "./watch-channel.ts";
 
 export interface ConnectionOptions {
@@ -38,6 +39,8 @@ const policyViolation = 1008;
 const serverStops = 1001;
 /** Bulk waits for the socket while it has more than this to send. */
 const bufferedBytes = 1024 * 1024;
+/** Answers do not wait. A client that asks on and on, and reads none of them, is let go. */
+const mostBufferedBytes = 8 * 1024 * 1024;
 
 type OpenMessage = Extract<ClientMessage, { type: "follow" | "watch" | "events" }>;
 
@@ -49,6 +52,9 @@ export class Connection {
   #credentials: Credentials | undefined;
   #holder: string | undefined;
   #channels = new Map<number, Channel>();
+  #held = new HeldBytes(websocketProtocol.connectionBytes);
+  /** What was last given to the socket has left. */
+  #flushed: Promise<void> = Promise.resolve();
   #closed = new AbortController();
   #hasHeard = true;
   #helloTimer: NodeJS.Timeout;
@@ -225,6 +231,7 @@ export class Connection {
       send: (message) => {
         if (!signal.aborted) this.#send(message);
       },
+      hold: (bytes) => this.#held.take(bytes),
       sendBulk: (data) => this.#sendBulk(data, signal),
       end: remove,
       fail: (error) => {
@@ -241,21 +248,28 @@ export class Connection {
   }
 
   #send(message: ServerMessage): void {
-    if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(message));
+    if (this.#socket.readyState !== this.#socket.OPEN) return;
+    if (this.#socket.bufferedAmount > mostBufferedBytes) this.#socket.terminate();
+    else this.#write(JSON.stringify(message));
   }
 
-  /** Waits for the socket where it has too much already: the windows of many channels add up. */
+  /** Waits for the socket while it has too much already: the windows of many channels add up. */
   async #sendBulk(data: Buffer | string, signal: AbortSignal): Promise<void> {
+    while (this.#socket.bufferedAmount > bufferedBytes) await this.#flushed;
     signal.throwIfAborted();
-    await new Promise<void>((resolve, reject) => {
-      const isFull = this.#socket.bufferedAmount > bufferedBytes;
-      this.#writes.gather();
+    this.#writes.gather();
+    this.#write(data);
+  }
+
+  #write(data: Buffer | string): void {
+    this.#flushed = new Promise((resolve, reject) => {
       this.#socket.send(data, (error) => {
         if (error !== undefined && error !== null) reject(error);
         else resolve();
       });
-      if (!isFull) resolve();
     });
+    // Whoever waits hears of it; the others hear that the connection is closed.
+    this.#flushed.catch(() => undefined);
   }
 
   #wireError(thrown: unknown): { code: string; message: string } {

@@ -7,6 +7,15 @@ import { SendWindow } from "./send-window.ts";
 
 const pieceBytes = 64 * 1024;
 
+interface InputPiece {
+  bytes?: number;
+  write: (options: InputOptions) => Promise<number>;
+  /** Told beside the offset when it is written. */
+  answer?: { isEnd: true };
+  /** Called when its bytes are not held any more. */
+  release?: () => void;
+}
+
 /** Follows one command: output to the client within its window, input from it in order. */
 export class FollowChannel implements Channel {
   readonly link: ChannelLink;
@@ -38,8 +47,9 @@ export class FollowChannel implements Channel {
         this.#window.acknowledge(message.at);
         return;
       case "stdin_end":
-        this.#inOrder(0, (options) => this.#command.closeStdin({ ...options, offset: message.offset }), {
-          isEnd: true,
+        this.#inOrder({
+          write: (options) => this.#command.closeStdin({ ...options, offset: message.offset }),
+          answer: { isEnd: true },
         });
         return;
       case "signal":
@@ -53,29 +63,36 @@ export class FollowChannel implements Channel {
 
   onStdin(offset: number, bytes: Buffer): void {
     // Whoever sends more than the window would make the server keep it.
-    if (this.#waitingBytes + bytes.byteLength > websocketProtocol.windowBytes) {
+    const isTooMuch = this.#waitingBytes + bytes.byteLength > websocketProtocol.windowBytes;
+    const release = isTooMuch ? undefined : this.link.hold(bytes.byteLength);
+    if (release === undefined) {
       this.link.fail(
         new SandboxError("limit_reached", "Cannot take more input: what was sent before is not accepted yet", {
-          suggestion: `Keep at most ${websocketProtocol.windowBytes} bytes on the way.`,
+          suggestion: `Keep at most ${websocketProtocol.windowBytes} bytes on the way for a command, and ${websocketProtocol.connectionBytes} over a connection.`,
         }),
       );
       return;
     }
-    this.#inOrder(bytes.byteLength, (options) => this.#command.writeStdin(bytes, { ...options, offset }));
+    this.#inOrder({
+      bytes: bytes.byteLength,
+      write: (options) => this.#command.writeStdin(bytes, { ...options, offset }),
+      release,
+    });
   }
 
-  #inOrder(bytes: number, write: (options: InputOptions) => Promise<number>, what: { isEnd?: true } = {}): void {
+  #inOrder({ bytes = 0, write, answer, release }: InputPiece): void {
     this.#waitingBytes += bytes;
     this.#input = this.#input.then(async () => {
       try {
         this.link.signal.throwIfAborted();
         await this.#prepareControl();
         const offset = await write({ writer: this.#writer, signal: this.link.signal });
-        this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset, ...what });
+        this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset, ...answer });
       } catch (error) {
         this.link.fail(error);
       } finally {
         this.#waitingBytes -= bytes;
+        release?.();
       }
     });
   }

@@ -1,0 +1,13 @@
+import { expect, test } from "vitest";
+import { HeldBytes } from "../../src/websocket/held-bytes.ts";
+
+test("bytes are held up to a sum, and given back once", () => {
+  const held = new HeldBytes(100);
+  const release = held.take(60);
+  expect(held.take(41)).toBeUndefined();
+  expect(held.take(40)).toBeDefined();
+  release?.();
+  release?.();
+  expect(held.take(61)).toBeUndefined();
+  expect(held.take(60)).toBeDefined();
+});
