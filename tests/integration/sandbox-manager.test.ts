@@ -140,15 +140,25 @@ describe("timeouts", () => {
 describe("a hold", () => {
   test("keeps others out until it is given back or runs out", async () => {
     const id = await createIn(manager);
-    expect(await manager.hold(id, { holder: "me", ttlMs: 60_000 })).toMatchObject({ heldBy: "me" });
-    await expect(manager.hold(id, { holder: "you", ttlMs: 1_000 })).rejects.toMatchObject({ code: "in_use" });
-    expect(() => manager.access.assertFree(id, undefined)).toThrow(expect.objectContaining({ code: "in_use" }));
-    manager.access.assertFree(id, "me");
-    await expect(manager.unhold(id, "you")).rejects.toMatchObject({ code: "in_use" });
-    expect((await manager.unhold(id, "me")).heldBy).toBeUndefined();
-    await manager.hold(id, { holder: "you", ttlMs: 1 });
+    const [me, you] = ["me", "you"].map((holder) => ({ who: "key", holder })) as [
+      { who: string; holder: string },
+      { who: string; holder: string },
+    ];
+    expect(await manager.hold(id, me, 60_000)).toMatchObject({ heldBy: "me" });
+    await expect(manager.hold(id, you, 1_000)).rejects.toMatchObject({ code: "in_use" });
+    expect(() => manager.access.assertFree(id, { who: "key", holder: undefined })).toThrow(
+      expect.objectContaining({ code: "in_use" }),
+    );
+    // Its name is told to whoever is kept out.
+    const impostor = { ...me, who: "another key" };
+    expect(() => manager.access.assertFree(id, impostor)).toThrow(expect.objectContaining({ code: "in_use" }));
+    await expect(manager.hold(id, impostor, 1_000)).rejects.toMatchObject({ code: "in_use" });
+    manager.access.assertFree(id, me);
+    await expect(manager.unhold(id, you)).rejects.toMatchObject({ code: "in_use" });
+    expect((await manager.unhold(id, me)).heldBy).toBeUndefined();
+    await manager.hold(id, you, 1);
     await expect.poll(() => manager.get(id).heldBy).toBeUndefined();
-    manager.access.assertFree(id, undefined);
+    manager.access.assertFree(id, { who: "key", holder: undefined });
   });
 });
 

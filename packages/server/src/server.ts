@@ -117,9 +117,10 @@ export class Server {
       const signedFiles = new SignedFiles({
         signer,
         bodyTimeoutMs: config.bodyTimeoutMs,
-        enter: async (id) => {
+        enter: async ({ sandboxId: id, by }) => {
           const leave = await manager.access.enter(id, stopping.signal);
           try {
+            manager.access.assertFree(id, by ?? { who: "signed URL", holder: undefined });
             await manager.sleep.wake(id);
             return { files: manager.files(id), leave };
           } catch (error) {
@@ -184,7 +185,7 @@ export class Server {
           enter: (id, signal) => manager.access.enter(id, signal),
           open: (id) => manager.access.open(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),
-          assertFree: (id, holder) => manager.access.assertFree(id, holder),
+          assertFree: (id, by) => manager.access.assertFree(id, by),
           wake: (id) => manager.sleep.wake(id),
         },
         audit: (entry) => manager.audit.tell(entry),
@@ -200,7 +201,7 @@ export class Server {
         meet: (id) => manager.access.meet(id),
         sources: {
           command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
-          assertNotHeld: (id, holder) => manager.access.assertFree(id, holder),
+          assertNotHeld: (id, by) => manager.access.assertFree(id, by),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),
           enter: (id, signal) => manager.access.enter(id, signal),

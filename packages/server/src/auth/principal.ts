@@ -11,6 +11,10 @@ export function nameOf(principal: Principal): string {
   return principal.kind === "key" ? principal.key.id : `sandbox:${principal.sandboxId}`;
 }
 
+export function isAdmin(principal: Principal): boolean {
+  return principal.kind === "key" && principal.key.verbs.includes("admin");
+}
+
 /** Refuses what the principal's verbs do not cover. `sandboxId`: the sandbox that is asked about, if one is. */
 export function assertMay(principal: Principal, verb: KeyVerb, asked: string, sandboxId?: string): void {
   if (principal.kind === "key") {

@@ -15,6 +15,7 @@ import { redact } from "../audit/redact.ts";
 import { credentialsOf, type Gate } from "../auth/gate.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
+import type { Claimant } from "../manager/sandbox-facts.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Span, Tracing } from "../telemetry/tracing.ts";
@@ -44,7 +45,7 @@ export interface AppOptions {
     /** Refuses, as if it were not there, a sandbox that the principal may not see. */
     assertSees(principal: Principal, id: SandboxId): void;
     /** Refuses while another client has it for itself. */
-    assertFree(id: SandboxId, holder: string | undefined): void;
+    assertFree(id: SandboxId, by: Claimant): void;
     /** Brings it here if another server has it, or none. It is not idle until the result is called. */
     enter(id: SandboxId, signal: AbortSignal): Promise<() => void>;
     isHere(id: SandboxId): boolean;
@@ -242,7 +243,7 @@ async function admit(
   if (name === "killSandbox") return;
   sandboxes.assertSees(facts.principal, id);
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
-  if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, headerOf(request, httpHeaders.holder));
+  if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, claimantOf(request, facts));
   if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.open(id));
 }
 
@@ -250,6 +251,11 @@ function factsFor(request: FastifyRequest): RequestFacts {
   const facts = factsOf.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
   factsOf.set(request, facts);
   return facts;
+}
+
+function claimantOf(request: FastifyRequest, { principal }: RequestFacts): Claimant {
+  const who = principal === undefined ? "nobody" : nameOf(principal);
+  return { who, holder: headerOf(request, httpHeaders.holder) };
 }
 
 function headerOf(request: FastifyRequest, name: string): string | undefined {
@@ -270,6 +276,7 @@ function readCall(
     query: route.query === undefined ? undefined : parsePart(route.query, request.query, asked(name)),
     body,
     principal: facts.principal,
+    claimant: claimantOf(request, facts),
     idempotencyKey: headerOf(request, httpHeaders.idempotencyKey),
     lastEventId: headerOf(request, "last-event-id"),
     range: headerOf(request, "range"),

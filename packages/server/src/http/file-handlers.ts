@@ -60,10 +60,11 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
       new ByteStream(await packDirectory(manager.engine.get(params.id), query.path, { user: query.user, signal })),
     unpackFiles: ({ params, query, body, signal }) =>
       unpackArchive(manager.engine.get(params.id), query.path, body, { user: query.user, signal }),
-    signFile: async ({ params, body }) => {
+    signFile: async ({ params, body, claimant: { who, holder } }) => {
       const { path, user, method, expiresInMs } = body;
       const expiresAtMs = Date.now() + expiresInMs;
-      const target = signer.sign({ sandboxId: params.id, path, user, method, expiresAtMs });
+      const by = holder === undefined ? {} : { by: { who, holder } };
+      const target = signer.sign({ sandboxId: params.id, path, user, method, expiresAtMs, ...by });
       return { url: `${baseUrl()}${target}`, expiresAtMs };
     },
   } satisfies Partial<Handlers>;

@@ -2,6 +2,7 @@ import type { Readable } from "node:stream";
 import type { RouteName, routes, WireError } from "@atoll/protocol";
 import type { z } from "zod";
 import type { Principal } from "../auth/principal.ts";
+import type { Claimant } from "../manager/sandbox-facts.ts";
 import type { Log } from "../telemetry/log.ts";
 
 type Routes = typeof routes;
@@ -15,6 +16,8 @@ export interface Call<N extends RouteName> {
   body: Body<Routes[N]>;
   /** Absent where nobody is asked who they are. */
   principal: Principal | undefined;
+  /** Who asks, where others may hold the sandbox. */
+  claimant: Claimant;
   idempotencyKey: string | undefined;
   lastEventId: string | undefined;
   /** As the headers of these names. */

@@ -1,5 +1,5 @@
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
-import { assertMayUseTemplate, canSee, seenBy, type Principal } from "../auth/principal.ts";
+import { assertMayUseTemplate, canSee, isAdmin, seenBy, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { unlessGone } from "../support/unless-gone.ts";
@@ -30,10 +30,12 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
       manager.list(query, (sandbox) => principal !== undefined && canSee(principal, sandbox)),
     getSandbox: ({ params }) => manager.get(params.id),
     updateSandbox: ({ params, body }) => manager.update(params.id, body),
-    killSandbox: async ({ params, principal }) => {
+    killSandbox: async ({ params, principal, claimant }) => {
       // What one may not see is not there, and what is not there is not killed.
       const sandbox = unlessGone(() => manager.get(params.id));
       if (sandbox === undefined || principal === undefined || !canSee(principal, sandbox)) return { killed: false };
+      // A holder that never comes back must not keep a sandbox from who runs the server.
+      if (!isAdmin(principal)) manager.access.assertFree(params.id, claimant);
       const killed = await manager.kill(params.id);
       ports.close(params.id);
       return { killed };
@@ -58,8 +60,9 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
     }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.sleep.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
-    holdSandbox: ({ params, body }) => manager.hold(params.id, body),
-    unholdSandbox: ({ params, query }) => manager.unhold(params.id, query.holder),
+    holdSandbox: ({ params, body: { holder, ttlMs }, claimant: { who } }) =>
+      manager.hold(params.id, { who, holder }, ttlMs),
+    unholdSandbox: ({ params, query: { holder }, claimant: { who } }) => manager.unhold(params.id, { who, holder }),
     getEgress: ({ params }) => manager.getEgress(params.id),
     setEgress: async ({ params, body }) => {
       compilePolicy(body);

@@ -12,7 +12,7 @@ import type { Logger } from "pino";
 import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
 import { Turns } from "../support/turns.ts";
 import { IdleClock } from "./idle-clock.ts";
-import { assertFreeFor, heldBy, saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { assertFreeFor, heldBy, saveFacts, type Claimant, type SandboxFacts } from "./sandbox-facts.ts";
 
 /** For the answer whether something runs inside. */
 const lookInsideMs = 10_000;
@@ -149,25 +149,20 @@ export class ManagedSandbox {
   }
 
   /** For the holder itself it is a renewal. */
-  hold(holder: string, ttlMs: number): Promise<void> {
+  hold(by: Claimant & { holder: string }, ttlMs: number): Promise<void> {
     return this.#change("hold", (facts) => {
-      this.assertFreeFor(holder);
-      return { ...facts, hold: { holder, expiresAtMs: Date.now() + ttlMs } };
+      assertFreeFor(this.id, facts, by);
+      return { ...facts, hold: { ...by, expiresAtMs: Date.now() + ttlMs } };
     });
   }
 
   /** Idempotent. */
-  unhold(holder: string): Promise<void> {
+  unhold(by: Claimant): Promise<void> {
     return this.#change("unhold", (facts) => {
-      this.assertFreeFor(holder);
+      assertFreeFor(this.id, facts, by);
       const { hold: _, ...rest } = facts;
       return rest;
     });
-  }
-
-  /** Throws `in_use` while somebody else holds it. */
-  assertFreeFor(holder: string | undefined): void {
-    assertFreeFor(this.id, this.#facts, holder);
   }
 
   /** Idempotent: whoever asks first gives the reason, all wait for the same end. */

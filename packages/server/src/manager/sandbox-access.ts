@@ -1,7 +1,7 @@
 import { SandboxError, type SandboxId, type SandboxInfo } from "@atoll/protocol";
 import { canSee, type Principal } from "../auth/principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
-import { assertFreeFor, type SandboxFacts } from "./sandbox-facts.ts";
+import { assertFreeFor, type Claimant, type SandboxFacts } from "./sandbox-facts.ts";
 import type { SandboxRoster } from "./sandbox-roster.ts";
 import { matchesToken } from "./sandbox-token.ts";
 
@@ -54,9 +54,9 @@ export class SandboxAccess {
     return matchesToken(facts ?? { tokenHash: "0".repeat(64) }, token);
   }
 
-  /** Throws `in_use` while somebody other than `holder` has it exclusively. */
-  assertFree(id: SandboxId, holder: string | undefined): void {
-    assertFreeFor(id, this.factsOf(id), holder);
+  /** Throws `in_use` while somebody else has it exclusively. */
+  assertFree(id: SandboxId, by: Claimant): void {
+    assertFreeFor(id, this.factsOf(id), by);
   }
 
   factsOf(id: SandboxId): SandboxFacts {

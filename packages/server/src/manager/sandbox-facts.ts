@@ -23,7 +23,7 @@ export const SandboxFacts = z.strictObject({
   timeouts: SandboxTimeouts,
   egress: EgressPolicy,
   env: z.record(z.string(), z.string()),
-  hold: z.strictObject({ holder: z.string(), expiresAtMs: z.int() }).optional(),
+  hold: z.strictObject({ holder: z.string(), who: z.string().optional(), expiresAtMs: z.int() }).optional(),
   publicPorts: z.array(z.int()),
   /** It lives for one run, and for the server that runs it. */
   isOneOff: z.boolean(),
@@ -45,10 +45,16 @@ export function heldBy({ hold }: SandboxFacts): string | undefined {
   return hold !== undefined && hold.expiresAtMs > Date.now() ? hold.holder : undefined;
 }
 
+/** Who wants to use a sandbox: the key or token that asks, and the name under which it holds sandboxes, if it says one. Others are told that name, so it is not enough alone. */
+export interface Claimant {
+  who: string;
+  holder: string | undefined;
+}
+
 /** Throws `in_use` while somebody else holds it. */
-export function assertFreeFor(id: SandboxId, facts: SandboxFacts, holder: string | undefined): void {
+export function assertFreeFor(id: SandboxId, facts: SandboxFacts, { who, holder }: Claimant): void {
   const other = heldBy(facts);
-  if (other === undefined || other === holder) return;
+  if (other === undefined || (other === holder && (facts.hold?.who ?? who) === who)) return;
   throw new SandboxError("in_use", `Cannot use sandbox ${id}: ${other} holds it`, {
     suggestion: "Try again later, or ask its holder to share it.",
     details: { sandboxId: id, heldBy: other },

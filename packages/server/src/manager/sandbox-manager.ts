@@ -30,7 +30,7 @@ import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
 import { SandboxAccess } from "./sandbox-access.ts";
-import { loadFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { loadFacts, type Claimant, type SandboxFacts } from "./sandbox-facts.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
 import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
 import { SandboxMaker } from "./sandbox-maker.ts";
@@ -193,15 +193,15 @@ export class SandboxManager {
     return this.#roster.find(id).sandbox.usage();
   }
 
-  async hold(id: SandboxId, { holder, ttlMs }: { holder: string; ttlMs: number }): Promise<SandboxInfo> {
+  async hold(id: SandboxId, by: Claimant & { holder: string }, ttlMs: number): Promise<SandboxInfo> {
     const managed = this.#roster.find(id);
-    await managed.hold(holder, ttlMs);
+    await managed.hold(by, ttlMs);
     return managed.info();
   }
 
-  async unhold(id: SandboxId, holder: string): Promise<SandboxInfo> {
+  async unhold(id: SandboxId, by: Claimant): Promise<SandboxInfo> {
     const managed = this.#roster.find(id);
-    await managed.unhold(holder);
+    await managed.unhold(by);
     return managed.info();
   }
 

@@ -3,7 +3,6 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { GuestFiles } from "@atoll/engine";
-import type { SandboxId } from "@atoll/protocol";
 import { errorBody, errorReply } from "../http/error-reply.ts";
 import { openDownload } from "../http/open-download.ts";
 import { guardAgainstSlowness } from "../http/slow-requests.ts";
@@ -13,8 +12,8 @@ type SignedAccess = Pick<GuestFiles, "read" | "write" | "stat">;
 
 export interface SignedFilesOptions {
   signer: UrlSigner;
-  /** Rejects when there is no such sandbox, or it does not run. It is not idle until `leave` is called. */
-  enter(sandboxId: SandboxId): Promise<{ files: SignedAccess; leave: () => void }>;
+  /** Rejects when there is no such sandbox, it does not run, or somebody other than who signed holds it. It is not idle until `leave` is called. */
+  enter(grant: FileGrant): Promise<{ files: SignedAccess; leave: () => void }>;
   /** How long whoever uploads may send nothing. */
   bodyTimeoutMs: number;
   /** Told of each use, at its end. */
@@ -42,7 +41,7 @@ export class SignedFiles {
     const { bodyTimeoutMs } = this.#options;
     guardAgainstSlowness(request, response, true, { bodyTimeoutMs });
     try {
-      const { files, leave } = await this.#options.enter(grant.sandboxId);
+      const { files, leave } = await this.#options.enter(grant);
       try {
         await (grant.method === "PUT" ? put : get)(files, grant, { request, response, counted });
       } finally {

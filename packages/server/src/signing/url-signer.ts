@@ -9,6 +9,8 @@ export const FileGrant = z.strictObject({
   path: z.string().min(1).max(4096),
   user: z.string().min(1).max(63),
   expiresAtMs: z.int(),
+  /** Who signed it under the name of a holder: for them it works also while they hold the sandbox. */
+  by: z.strictObject({ who: z.string(), holder: z.string() }).optional(),
 });
 export type FileGrant = z.infer<typeof FileGrant>;
 
@@ -48,8 +50,9 @@ export class UrlSigner {
     throw new SandboxError("permission_denied", "Cannot use this URL: it is not valid, or not any more");
   }
 
-  #macOf({ method, sandboxId, path, user, expiresAtMs }: FileGrant): string {
-    return mac(this.#key, [method, sandboxId, path, user, String(expiresAtMs)]);
+  #macOf({ method, sandboxId, path, user, expiresAtMs, by }: FileGrant): string {
+    const signer = by === undefined ? [] : [by.who, by.holder];
+    return mac(this.#key, [method, sandboxId, path, user, String(expiresAtMs), ...signer]);
   }
 }
 

@@ -2,6 +2,7 @@ import type { GuestFiles } from "@atoll/engine";
 import type { ApiEvent, ClientMessage, CommandId, SandboxId, ServerMessage } from "@atoll/protocol";
 import type { Principal } from "../auth/principal.ts";
 import type { Command } from "../commands/command.ts";
+import type { Claimant } from "../manager/sandbox-facts.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
 /** A channel's way to its client. */
@@ -29,7 +30,7 @@ export interface Channel {
 export interface ChannelSources {
   command(sandboxId: SandboxId, commandId: CommandId, rollbacks?: number): Command;
   /** Refuses who may not change a sandbox that another holds. */
-  assertNotHeld(sandboxId: SandboxId, holder: string | undefined): void;
+  assertNotHeld(sandboxId: SandboxId, by: Claimant): void;
   files(sandboxId: SandboxId): GuestFiles;
   isHere(sandboxId: SandboxId): boolean;
   /** Brings it here if another server has it, or none. It is not idle until the result is called. */

@@ -9,7 +9,7 @@ import {
 } from "@atoll/protocol";
 import type { WebSocket } from "ws";
 import type { Credentials, Gate } from "../auth/gate.ts";
-import { assertMay, type Principal } from "../auth/principal.ts";
+import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 import { parsePart } from "../http/parse-request.ts";
 import type { Log } from "../telemetry/log.ts";
@@ -186,13 +186,12 @@ export class Connection {
         this.#admit("read", "follow a command", message.sandboxId);
         const command = sources.command(message.sandboxId, message.commandId, message.rollbacks);
         return new FollowChannel(link, command, message, async () => {
-          sources.assertNotHeld(message.sandboxId, this.#holder);
-          this.#assertMay("commands", "control a command", message.sandboxId);
+          this.#assertFree(this.#assertMay("commands", "control a command", message.sandboxId), message.sandboxId);
           if (command.isRunning) await sources.wake(message.sandboxId);
         });
       }
       case "watch":
-        this.#admit("files", "watch files", message.sandboxId);
+        this.#assertFree(this.#admit("files", "watch files", message.sandboxId), message.sandboxId);
         link.signal.addEventListener("abort", sources.open(message.sandboxId), { once: true });
         return openWatch(link, sources, message);
       case "events":
@@ -208,8 +207,14 @@ export class Connection {
   }
 
   /** What belongs to a channel is not. */
-  #assertMay(verb: KeyVerb, asked: string, sandboxId: SandboxId): void {
-    this.#assertSees(this.#options.gate.recognise(this.#credentials ?? {}, asked, sandboxId), verb, asked, sandboxId);
+  #assertMay(verb: KeyVerb, asked: string, sandboxId: SandboxId): Principal {
+    const principal = this.#options.gate.recognise(this.#credentials ?? {}, asked, sandboxId);
+    this.#assertSees(principal, verb, asked, sandboxId);
+    return principal;
+  }
+
+  #assertFree(principal: Principal, sandboxId: SandboxId): void {
+    this.#options.sources.assertNotHeld(sandboxId, { who: nameOf(principal), holder: this.#holder });
   }
 
   #assertSees(principal: Principal, verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): void {

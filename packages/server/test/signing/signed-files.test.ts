@@ -20,7 +20,7 @@ beforeEach(async () => {
   const signed = new SignedFiles({
     signer,
     bodyTimeoutMs: 1_000,
-    enter: async (sandboxId) => {
+    enter: async ({ sandboxId }) => {
       if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
       visitors += 1;
       const leave = (): void => void (visitors -= 1);
