@@ -99,6 +99,26 @@ describe("bodies", () => {
   });
 });
 
+describe("fields where none are taken", () => {
+  test.for<[string, string, unknown, string]>([
+    ["POST", "/sandboxes?driver=local", {}, "driver"],
+    ["GET", "/sandboxes/:id?verbose=1", undefined, "verbose"],
+    ["GET", "/snapshots?x", undefined, "x"],
+    ["GET", "/config?__proto__=1", undefined, "__proto__"],
+    ["PUT", "/templates/none?name=x", undefined, "name"],
+    ["DELETE", "/sandboxes/:id", { force: true }, "force"],
+    ["DELETE", "/sandboxes/:id/files?path=none", { recursive: true }, "recursive"],
+  ])("%s %s %j is refused by the field's name", async ([method, path, body, field]) => {
+    const answer = await api.ask(method, path.replace(":id", id), body);
+    expect(answer.body.error).toMatchObject({ code: "invalid_argument", details: { field } });
+  });
+
+  test("an empty body, and what a probe adds, are no fields", async () => {
+    expect((await api.ask("DELETE", `/sandboxes/${"z".repeat(20)}`, {})).body).toEqual({ killed: false });
+    expect((await api.ask("GET", "/healthz?at=1")).status).toBe(200);
+  });
+});
+
 describe.concurrent("slow clients", () => {
   test("one that does not finish its headers is cut off", async () => {
     expect(await say("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ")).toMatch(/^(HTTP\/1.1 408 |$)/);
@@ -198,6 +218,34 @@ describe("addresses and headers", () => {
     expect(plain.headers.get("access-control-allow-origin")).toBeNull();
   });
 });
+
+test(
+  "no more than so many are connected at a time, and others are let in when they go",
+  { timeout: 60_000 },
+  async () => {
+    await using small = await startTestServer({ flags: ["--max-connections", "3"] });
+    const { hostname, port } = new URL(small.url);
+    const connectAnother = (): Socket => {
+      const socket = connect({ host: hostname, port: Number(port) });
+      socket.on("error", () => undefined);
+      return socket;
+    };
+    const greet = async (socket: Socket): Promise<boolean> => {
+      const answered = new Promise<boolean>((resolve) => {
+        socket.once("data", () => resolve(true));
+        socket.once("close", () => resolve(false));
+      });
+      socket.write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+      return answered;
+    };
+    const three = Array.from({ length: 3 }, connectAnother);
+    for (const socket of three) expect(await greet(socket)).toBe(true);
+    expect(await greet(connectAnother())).toBe(false);
+    three[0]?.destroy();
+    await expect.poll(() => greet(connectAnother())).toBe(true);
+    for (const socket of three) socket.destroy();
+  },
+);
 
 test("after all that the server works as before", async () => {
   expect((await api.run(id, { shell: "echo fine" })).stdout).toBe("fine\n");

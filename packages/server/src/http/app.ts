@@ -24,7 +24,7 @@ import { docsPage } from "./docs-page.ts";
 import { errorBody, errorReply } from "./error-reply.ts";
 import type { Call, Handlers } from "./handlers.ts";
 import { openApiDocument } from "./openapi.ts";
-import { asked, parsePart } from "./parse-request.ts";
+import { asked, parsePart, readPart } from "./parse-request.ts";
 import { sendReply } from "./send-reply.ts";
 import { guardAgainstSlowness } from "./slow-requests.ts";
 import { whenClosed } from "./when-closed.ts";
@@ -273,7 +273,7 @@ function readCall(
   const body = typeof route.body === "string" ? (request.body ?? request.raw) : jsonBody(request, route, name);
   return {
     params: facts.params,
-    query: route.query === undefined ? undefined : parsePart(route.query, request.query, asked(name)),
+    query: readPart(route, route.query, request.query, name),
     body,
     principal: facts.principal,
     claimant: claimantOf(request, facts),
@@ -291,9 +291,9 @@ function readCall(
 }
 
 function jsonBody(request: FastifyRequest, route: Route, name: RouteName): unknown {
-  if (route.body === undefined || typeof route.body === "string") return undefined;
+  if (typeof route.body === "string") return undefined;
   // A body that is not there is an empty one: where everything has a default, nothing need be sent.
-  return parsePart(route.body, request.body === undefined ? {} : request.body, asked(name));
+  return readPart(route, route.body, request.body === undefined ? {} : request.body, name);
 }
 
 function leaving(reply: FastifyReply): AbortSignal {

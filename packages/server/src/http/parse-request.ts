@@ -1,5 +1,5 @@
-import { SandboxError } from "@atoll/protocol";
-import type { z } from "zod";
+import { SandboxError, type Route } from "@atoll/protocol";
+import { z } from "zod";
 
 /** Parses one part of a request. The first thing wrong is told in words, all of them in `details`. */
 export function parsePart<T extends z.ZodType>(schema: T, value: unknown, asked: string): z.output<T> {
@@ -10,6 +10,15 @@ export function parsePart<T extends z.ZodType>(schema: T, value: unknown, asked:
   throw new SandboxError("invalid_argument", `Cannot ${asked}: ${sentence(first)}`, {
     details: { field: first.field, issues },
   });
+}
+
+const nothing = z.strictObject({});
+
+/** Where nothing is taken, nothing may be sent: a field in the wrong place is a mistake. Probes of what is public add what they like. */
+export function readPart(route: Route, schema: z.ZodType | undefined, value: unknown, name: string): unknown {
+  if (schema !== undefined) return parsePart(schema, value, asked(name));
+  if (route.verb !== "public") parsePart(nothing, value, asked(name));
+  return undefined;
 }
 
 interface FieldIssue {
