@@ -27,11 +27,12 @@ afterAll(async () => {
 async function attach(options: {
   faults?: () => Faults;
   fetch?: typeof fetch;
+  id?: string;
 }): Promise<{ client: Atoll; sandbox: Sandbox }> {
   const { faults = () => ({}) } = options;
   const webSocket = faulty((url) => environment.openWebSocket(url), faults);
   const client = new Atoll({ baseUrl: server.url, apiKey: server.key, webSocket, fetch: options.fetch });
-  return { client, sandbox: await Sandbox.connect(sandboxId, { client }) };
+  return { client, sandbox: await Sandbox.connect(options.id ?? sandboxId, { client }) };
 }
 
 async function read(events: AsyncIterable<OutputEvent>): Promise<OutputEvent[]> {
@@ -49,6 +50,27 @@ test("a stream of the server is whole wherever its connection breaks", async () 
     expect(events.at(-1)).toMatchObject({ command: { exitCode: 7 } });
     client.close();
   }
+});
+
+test("a stream out of gVisor is whole for readers whose connections break at each of its bytes", async () => {
+  const { client } = await attach({});
+  const { id, commands } = await Sandbox.create({ client, driver: "gvisor" });
+  const command = await commands.run(`read go; ${recordedLine}`, { background: true, stdin: true });
+  const readers = await Promise.all(
+    Array.from({ length: recordedBytes + 1 }, async (_, cutAt) => {
+      const cuts = [cutAfterOutput(cutAt)];
+      const reader = await attach({ id, faults: () => cuts.pop() ?? {} });
+      return { ...reader, events: read(await reader.sandbox.commands.connect(command.id)) };
+    }),
+  );
+  await commands.sendStdin(command.id, "go\n");
+  for (const reader of readers) {
+    const events = await reader.events;
+    expect(assertWhole(events)).toEqual({ stdout: textOf("stdout"), stderr: textOf("stderr") });
+    expect(events.at(-1)).toMatchObject({ command: { exitCode: 7 } });
+    reader.client.close();
+  }
+  client.close();
 });
 
 test("a run whose answer breaks is whole and happens once", async () => {

@@ -11,7 +11,7 @@ beforeAll(async () => {
   const limits = ["--body-timeout-ms", "2000", "--headers-timeout-ms", "2000", "--max-body-bytes", "65536"];
   server = await startTestServer({ flags: [...limits, "--max-connections", "50"] });
   api = new ApiClient(server.url, server.key);
-  id = (await api.create()).sandbox.id;
+  id = (await api.create({ driver: "gvisor" })).sandbox.id;
 });
 afterAll(() => server.dispose());
 

@@ -49,7 +49,17 @@ async function readAll(socket: RawWebSocket, channel: number): Promise<{ output:
   }
 }
 
-describe("a command over a WebSocket", () => {
+describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", (driver) => {
+  let usual: SandboxId;
+  beforeAll(async () => {
+    usual = sandboxId;
+    sandboxId = (await api.create({ driver })).sandbox.id;
+  });
+  afterAll(async () => {
+    await api.ask("DELETE", `/sandboxes/${sandboxId}`);
+    sandboxId = usual;
+  });
+
   test("is followed from any byte to its end", async () => {
     const commandId = await start("echo out; echo err >&2; exit 3");
     const socket = await greeted();
