@@ -87,6 +87,31 @@ test("a server that is killed in the middle of everything loses no byte of any c
   }
 });
 
+test("a one-off run whose server is killed is told as lost to who asks again, and is not run a second time", async () => {
+  let running = await start();
+  const { key, dataDir } = running;
+  const ask = (method: "POST" | "DELETE", body: object | undefined, named: Record<string, string>) =>
+    new ApiClient(running.url, key).ask(method, "/run", body, named);
+  const headers = { "idempotency-key": "once" };
+  const request = { driver: "local", argv: ["sleep", "1000"] };
+  const streamed = await new ApiClient(running.url, key).fetch("POST", "/run", {
+    body: JSON.stringify(request),
+    headers: { ...headers, "content-type": "application/json", accept: "application/x-ndjson" },
+  });
+  const { value } = await readLines<CommandLine>(streamed).next();
+  expect(value).toMatchObject({ type: "started" });
+  for (const _ of [1, 2]) {
+    await running.signal("SIGKILL");
+    running = await start({ dataDir });
+    expect((await ask("POST", request, headers)).body.error).toMatchObject({ code: "sandbox_ended" });
+  }
+  const other = { driver: "local", argv: ["true"] };
+  expect((await ask("POST", other, headers)).body.error).toMatchObject({ code: "invalid_argument" });
+  expect((await ask("POST", other, { "idempotency-key": "other" })).body).toMatchObject({ command: { exitCode: 0 } });
+  expect((await ask("DELETE", undefined, headers)).status).toBe(204);
+  expect((await ask("POST", other, headers)).body).toMatchObject({ command: { exitCode: 0 } });
+});
+
 test("a server that cannot start says which setting is wrong", async () => {
   await expect(startTestServerProcess({ flags: ["--max-connections", "none"] })).rejects.toThrow(
     /maxConnections \(from --max-connections\)/,

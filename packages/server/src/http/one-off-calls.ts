@@ -16,7 +16,7 @@ export interface OneOffCall {
 
 /**
  * Runs in sandboxes of their own. Without an idempotency key the run is its caller's: when the caller goes, so does the sandbox. With one it goes on, and
- * whoever repeats the request gets the same run, until a while after its end or until it is let go of.
+ * whoever repeats the request gets the same run, until a while after its end or until it is let go of; from the next server, that it was lost.
  */
 export class OneOffCalls {
   #manager: SandboxManager;
@@ -31,12 +31,13 @@ export class OneOffCalls {
 
   async start(request: RunOnce, key: KeyInfo, idempotencyKey: string | undefined): Promise<OneOffCall> {
     if (idempotencyKey === undefined) {
-      const run = await this.#run(request, key);
+      const run = await this.#run(request, key, undefined);
       return { command: run.command, done: () => run.end() };
     }
     const mark = idempotencyMark(key.id, idempotencyKey, request);
+    this.#manager.lostRuns.assertNotLost(mark);
     const run = await this.#shared.run(mark, async () => {
-      const started = await this.#run(request, key);
+      const started = await this.#run(request, key, mark);
       this.#removeLater(started, mark);
       return started;
     });
@@ -52,6 +53,7 @@ export class OneOffCalls {
       );
     }
     const mark = idempotencyMark(key.id, idempotencyKey, {});
+    await this.#manager.lostRuns.forget(mark);
     const run = await this.#shared.find(mark)?.catch(() => undefined);
     if (run === undefined || this.#ended.has(run)) return;
     this.#ended.add(run);
@@ -59,10 +61,10 @@ export class OneOffCalls {
     await run.end();
   }
 
-  async #run(request: RunOnce, key: KeyInfo): Promise<OneOffRun> {
+  async #run(request: RunOnce, key: KeyInfo, mark: IdempotencyMark | undefined): Promise<OneOffRun> {
     const { admit, done } = this.#quota.open(key);
     try {
-      return await this.#manager.runOnce(request, { keyId: key.id, admit });
+      return await this.#manager.runOnce(request, { keyId: key.id, admit, mark });
     } finally {
       done();
     }

@@ -4,6 +4,7 @@ import type { Logger } from "pino";
 import type { AuditOptions } from "../audit/audit-log.ts";
 import type { JournalOptions } from "../events/event-journal.ts";
 import type { ServerPersistence } from "../persistence/server-persistence.ts";
+import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import type { PooledShape } from "./warm-pool.ts";
 
 export interface SandboxManagerOptions {
@@ -36,6 +37,8 @@ export interface Requester {
   /** The id of an API key. */
   keyId: string;
   idempotencyKey?: string | undefined;
+  /** Of a one-off run that can be asked for again: stored before it starts, so that the next server knows of it. */
+  mark?: IdempotencyMark | undefined;
   /** Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to refuse. */
   admit?: (() => void) | undefined;
   /** What the sandbox begins with. */

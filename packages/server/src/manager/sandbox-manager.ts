@@ -26,6 +26,7 @@ import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
+import { LostRuns } from "./lost-runs.ts";
 import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
@@ -57,6 +58,7 @@ export class SandboxManager {
   readonly lasting: PersistentSandboxes;
   readonly access: SandboxAccess;
   readonly rollbacks: SandboxRollbacks;
+  readonly lostRuns: LostRuns;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #roster = new SandboxRoster();
@@ -80,6 +82,7 @@ export class SandboxManager {
       ...options.audit,
       onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
     });
+    this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.lasting = new PersistentSandboxes({
       ...(options.persistence ?? noPersistence),
@@ -253,16 +256,11 @@ export class SandboxManager {
       driver: request.driver,
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
-    const { managed } = await this.#create(create, by, { mark: undefined, isOneOff: true });
+    const { managed } = await this.#create(create, by, { mark: by.mark, isOneOff: true });
     const end = async (): Promise<void> => {
       await this.kill(managed.id, { kind: "asked", message: "its one run is over" });
     };
     return OneOffRun.start(request, managed, { types: this.#types, end });
-  }
-
-  /** A request touched it: its idle time begins anew. */
-  touch(id: SandboxId): void {
-    this.#roster.find(id).clock.touch();
   }
 
   getEgress(id: SandboxId): EgressPolicy {
@@ -337,6 +335,7 @@ export class SandboxManager {
       const facts = await loadFacts(sandbox);
       if (facts === undefined || facts.isOneOff) {
         if (facts === undefined && sandbox.record.labels[serverLabel] === undefined) return;
+        await this.lostRuns.add(facts?.idempotency);
         await sandbox.kill({ kind: "server", message: "the server stopped before anybody had it" });
         return;
       }

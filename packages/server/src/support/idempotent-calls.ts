@@ -26,9 +26,7 @@ export class IdempotentCalls<T> {
     const earlier = this.#calls.get(mark.key);
     if (earlier !== undefined) {
       if (earlier.request === mark.request) return earlier.result;
-      throw new SandboxError("invalid_argument", "Cannot use this Idempotency-Key: it was used with another request", {
-        suggestion: "Use a new key for a new request, and the same body for a retry.",
-      });
+      throw usedOtherwise();
     }
     const result = work();
     this.#calls.set(mark.key, { request: mark.request, result });
@@ -50,6 +48,12 @@ export class IdempotentCalls<T> {
   forget(mark: Pick<IdempotencyMark, "key">): void {
     this.#calls.delete(mark.key);
   }
+}
+
+export function usedOtherwise(): SandboxError {
+  return new SandboxError("invalid_argument", "Cannot use this Idempotency-Key: it was used with another request", {
+    suggestion: "Use a new key for a new request, and the same body for a retry.",
+  });
 }
 
 /** The same text for the same value, whatever the order of its keys. */
