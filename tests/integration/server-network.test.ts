@@ -1,7 +1,9 @@
 import { execFileSync } from "node:child_process";
+import { readFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { PortInfo } from "@atoll/protocol";
+import { join } from "node:path";
+import type { ApiEvent, PortInfo } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
@@ -32,7 +34,7 @@ describe("egress", () => {
     outside.close();
   });
 
-  test("is changed live, with the proxy's variables in every command, and each refusal is an event", async () => {
+  test("is changed live, with the proxy's variables in every command, and each answer is an event and an audit line", async () => {
     const fetching = `curl -sS --noproxy '' http://127.0.0.1:${port}/`;
     expect(await output(fetching)).toContain("no rule names it");
     const policy = { allow: [`127.0.0.1:${port}`], deny: [] };
@@ -47,15 +49,46 @@ describe("egress", () => {
     expect(await output(fetching)).toContain("no rule names it");
     const events = await api.fetch("GET", `/events?cursor=0&sandboxId=${id}`);
     const reader = events.body?.getReader();
+    let told: ApiEvent[] = [];
     let text = "";
-    while (!/egress\.refused[^]*egress\.allowed[^]*egress\.refused/.test(text)) {
+    while (told.length < 3) {
       const { value, done } = (await reader?.read()) ?? { done: true };
       if (done) break;
       text += Buffer.from(value ?? []).toString();
+      const whole = text.slice(0, text.lastIndexOf("\n")).split("\n");
+      const data = whole.flatMap((line) => /^data: ?(.*)$/.exec(line)?.[1] ?? []);
+      told = data.map((line) => JSON.parse(line) as ApiEvent).filter(({ type }) => type.startsWith("egress."));
     }
     await reader?.cancel();
-    expect(text).toContain(`"host":"127.0.0.1"`);
+    const because = expect.stringContaining("no rule names it");
+    const place = { sandboxId: id, host: "127.0.0.1", port };
+    expect(told).toMatchObject([
+      { ...place, type: "egress.refused", because },
+      { ...place, type: "egress.allowed" },
+      { ...place, type: "egress.refused", because },
+    ]);
+    expect(await auditedEgress()).toMatchObject([
+      { result: "refused", details: { host: "127.0.0.1", port, because } },
+      { result: "allowed", details: { host: "127.0.0.1", port } },
+      { result: "refused", details: { host: "127.0.0.1", port, because } },
+    ]);
   });
+
+  test("without end is counted, and the number is told when the sandbox goes", async () => {
+    const other = (await api.create()).sandbox.id;
+    const asking = "for i in $(seq 8); do curl -s --noproxy '' -o /dev/null http://nobody.test/; done";
+    await api.run(other, { shell: asking });
+    expect(await auditedEgress(other)).toHaveLength(3);
+    await api.ask("DELETE", `/sandboxes/${other}`);
+    const lines = await auditedEgress(other);
+    expect(lines.slice(3)).toMatchObject([{ result: "refused", details: { host: "nobody.test", more: 5 } }]);
+  });
+
+  async function auditedEgress(of = id): Promise<unknown[]> {
+    const text = await readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8");
+    const lines = text.split("\n").filter((line) => line !== "");
+    return lines.map((line) => JSON.parse(line)).filter((line) => line.what === "egress" && line.sandboxId === of);
+  }
 });
 
 describe("ports", () => {

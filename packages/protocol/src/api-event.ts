@@ -61,6 +61,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     host: z.string(),
     port: z.int(),
     because: z.string(),
+    /** It stands for so many that were not told one by one; host `*` and port 0 for those of many places. */
+    more: z.int().min(1).optional(),
   }),
   z.strictObject({ ...base, type: z.literal("snapshot.created"), name: SnapshotName, owner: z.string() }),
   z.strictObject({ ...base, type: z.literal("snapshot.removed"), name: SnapshotName, owner: z.string() }),

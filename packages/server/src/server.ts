@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
-import { SandboxError } from "@atoll/protocol";
+import { SandboxError, type SandboxId } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { Gate } from "./auth/gate.ts";
 import { KeyStore } from "./auth/key-store.ts";
@@ -50,6 +50,7 @@ export class Server {
   #ports: PortProxy;
   #snapshots: SnapshotLibrary;
   #watches: WatchHub;
+  #egress: EgressGates;
   #spans: EventSpans;
   #stores: ServerStores;
   #persistence: ServerPersistence;
@@ -65,6 +66,7 @@ export class Server {
     ports: PortProxy;
     snapshots: SnapshotLibrary;
     watches: WatchHub;
+    egress: EgressGates;
     spans: EventSpans;
     stores: ServerStores;
     persistence: ServerPersistence;
@@ -79,6 +81,7 @@ export class Server {
     this.#ports = parts.ports;
     this.#snapshots = parts.snapshots;
     this.#watches = parts.watches;
+    this.#egress = parts.egress;
     this.#spans = parts.spans;
     this.#stores = parts.stores;
     this.#persistence = parts.persistence;
@@ -242,6 +245,7 @@ export class Server {
         ports,
         snapshots,
         watches,
+        egress,
         spans,
         stores,
         persistence,
@@ -278,6 +282,7 @@ export class Server {
     await this.#app.close();
     clearTimeout(late);
     this.#watches.close();
+    this.#egress.close();
     await this.#snapshots.close();
     await this.#manager.shutdown({ killAll, pauseAll: this.#config.pauseOnExit });
     await this.#keys.close();
@@ -338,13 +343,17 @@ async function openManager({
 }
 
 function egressOf(manager: SandboxManager): EgressGates {
+  const auditEgress = (sandboxId: SandboxId, result: string, details: Record<string, unknown>): void =>
+    manager.audit.tell({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result, details });
   const egress = new EgressGates({
     policyOf: (id) => unlessGone(() => manager.getEgress(id)),
-    onDecision: (sandboxId, { host, port, verdict, because }) => {
-      if (verdict === "allowed") manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
-      else manager.events.tell({ type: "egress.refused", sandboxId, host, port, because });
-      const details = { host, port, because };
-      manager.audit.tell({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result: verdict, details });
+    onAllowed: (sandboxId, { host, port, because }) => {
+      manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
+      auditEgress(sandboxId, "allowed", { host, port, because });
+    },
+    onRefused: (sandboxId, { verdict, ...refusal }) => {
+      manager.events.tell({ type: "egress.refused", sandboxId, ...refusal });
+      auditEgress(sandboxId, verdict, refusal);
     },
   });
   manager.engine.events.listen((event) => {

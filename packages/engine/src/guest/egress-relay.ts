@@ -20,10 +20,10 @@ export type EgressHandler = (ask: EgressAsk) => Promise<EgressAnswer>;
 
 const verdicts = { allowed: 0, refused: 1, unknown_name: 2, unreachable: 3, timed_out: 4 } as const;
 
-/** More connections than this waiting for an answer at once are refused unasked. */
-const maxPendingAsks = 128;
-
-/** Answers the guest's wishes for the outside: each is asked of the handler by name; an allowed one is relayed. */
+/**
+ * Answers the guest's wishes for the outside: each is asked of the handler by name; an allowed one is relayed. No more wait for an answer at one time than a guest can have streams; a
+ * handler that wants fewer refuses the others, and knows of each.
+ */
 export class EgressRelay {
   #handler: EgressHandler | undefined;
   #send: (frame: Buffer) => void;
@@ -53,8 +53,6 @@ export class EgressRelay {
     const handler = this.#handler;
     if (handler === undefined) {
       this.#sendVerdict(id, "refused", "no connection to the outside is allowed");
-    } else if (this.#asked.size >= maxPendingAsks) {
-      this.#sendVerdict(id, "refused", "too many connections are waiting for an answer");
     } else {
       this.#asked.add(id);
       void this.#answer(message, askOf(handler, message));

@@ -39,6 +39,9 @@ interface Open {
   address: string;
 }
 
+/** More connections than this waiting for an answer at once are refused. */
+const mostPending = 128;
+
 /** More addresses of one name than this are not looked at. */
 const mostAddresses = 16;
 
@@ -49,8 +52,9 @@ const mostAddresses = 16;
 export function createEgressHandler(options: EgressGateOptions): EgressGate {
   const { policy, onDecision, resolve = resolveName, timeoutMs = 15_000 } = options;
   const open = new Map<Socket, Open>();
-  // Each of them is an event and a line in the audit log: a sandbox that asks without end must not fill the disk.
+  // Each of them may be a lookup and a connection of the host's.
   const pace = new Pace({ perSecond: 50, burst: 500 });
+  let pending = 0;
 
   const isAllowed = ({ ask, address: text }: Open): boolean => {
     const address = parseAddress(text);
@@ -65,12 +69,23 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
     socket.on("error", () => undefined);
   };
 
-  return {
-    onEgress: async (ask) => {
+  const attemptInTurn = async (ask: EgressAsk): Promise<Outcome> => {
+    if (pending >= mostPending)
+      return { verdict: "refused", because: "too many connections are waiting for an answer" };
+    pending += 1;
+    try {
       const waitMs = pace.takeTurn();
       if (waitMs > 0) await delay(waitMs);
       const signal = deadlineAfter(timeoutMs);
-      const outcome = await attempt(ask, policy(), resolve, signal).catch((error: unknown) => failureOf(error, signal));
+      return await attempt(ask, policy(), resolve, signal).catch((error: unknown) => failureOf(error, signal));
+    } finally {
+      pending -= 1;
+    }
+  };
+
+  return {
+    onEgress: async (ask) => {
+      const outcome = await attemptInTurn(ask);
       if (!("socket" in outcome)) {
         onDecision({ ...ask, verdict: outcome.verdict, because: outcome.because });
         return { verdict: outcome.verdict, reason: outcome.because };

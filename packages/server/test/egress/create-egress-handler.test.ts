@@ -131,6 +131,17 @@ test("a name is resolved once: a second answer cannot turn the connection elsewh
   expect(lookups).toBe(1);
 });
 
+test("of connections that wait for an answer only so many do, and the others are refused and told", async () => {
+  const lab = gate({ allow: ["*"] }, () => new Promise(() => undefined), 500);
+  const waiting = Array.from({ length: 128 }, () => lab.ask("slow.test"));
+  const refused = { verdict: "refused", reason: "too many connections are waiting for an answer" };
+  expect(await lab.ask("other.test")).toEqual(refused);
+  expect(decisions).toMatchObject([{ host: "other.test", verdict: "refused", because: refused.reason }]);
+  for (const answer of await Promise.all(waiting)) expect(answer).toMatchObject({ verdict: "timed_out" });
+  expect(await lab.ask("other.test")).toMatchObject({ verdict: "timed_out" });
+  expect(decisions).toHaveLength(130);
+});
+
 describe("verdicts", () => {
   test("a name without an address is unknown", async () => {
     expect(await gate({ allow: ["*"] }).ask("nowhere.test")).toMatchObject({ verdict: "unknown_name" });
