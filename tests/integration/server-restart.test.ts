@@ -1,3 +1,4 @@
+import { pollUntil } from "@atoll/engine";
 import type { CommandInfo, CommandLine, SandboxInfo } from "@atoll/protocol";
 import { afterEach, describe, expect, test } from "vitest";
 import { all, ApiClient, readLines } from "../support/api-client.ts";
@@ -17,17 +18,27 @@ async function start(options: Parameters<typeof startTestServerProcess>[0] = {})
 /** Follows a command with as many servers as it takes, as a client without the SDK would. */
 async function followTo(read: () => ApiClient, path: string): Promise<{ output: string; end: CommandInfo }> {
   let output = Buffer.alloc(0);
-  for (;;) {
-    try {
-      const response = await read().fetch("GET", `${path}/output?from=${output.byteLength}`);
-      for await (const line of readLines<CommandLine>(response)) {
-        if (line.type === "stdout") output = Buffer.concat([output, Buffer.from(line.text ?? "")]);
-        if (line.type === "ended") return { output: output.toString(), end: line.command };
-      }
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 50));
+  let end: CommandInfo | undefined;
+  let lastError: unknown;
+  const readOn = async (): Promise<void> => {
+    const response = await read().fetch("GET", `${path}/output?from=${output.byteLength}`);
+    expect(response.status).toBe(200);
+    for await (const line of readLines<CommandLine>(response)) {
+      if (line.type === "stdout") output = Buffer.concat([output, Buffer.from(line.text ?? "")]);
+      if (line.type === "ended") end = line.command;
     }
-  }
+  };
+  const hasEnded = async (): Promise<boolean> => {
+    await readOn().catch((error: unknown) => {
+      // As `fetch` tells of a server that is not there, or goes while it answers; everything else is a failure.
+      if (!(error instanceof TypeError)) throw error;
+      lastError = error;
+    });
+    return end !== undefined;
+  };
+  await pollUntil(hasEnded, { deadlineMs: 120_000 });
+  if (end === undefined) throw new Error(`No end of ${path} in time`, { cause: lastError });
+  return { output: output.toString(), end };
 }
 
 describe("a server that is asked to stop", () => {

@@ -83,7 +83,8 @@ export function egressContract(driver: DriverName): void {
       expect({ output, exitCode }).toEqual({ output: "read me\n", exitCode: 0 });
     });
 
-    test.runIf(existsSync("/usr/bin/npm"))("npm reads from a registry by name", async () => {
+    test("npm reads from a registry by name", async ({ skip }) => {
+      skip(!existsSync("/usr/bin/npm"), "npm is not installed");
       const { output } = await inside(`npm view left --registry http://files.test:${port}/ --json version`);
       expect(output.trim()).toBe('"1.2.3"');
     });
@@ -97,7 +98,8 @@ export function egressContract(driver: DriverName): void {
       expect(output).toContain("small-1.0-py3-none-any.whl");
     });
 
-    test.runIf(existsSync("/usr/lib/apt/apt-helper"))("apt fetches by name", async () => {
+    test("apt fetches by name", async ({ skip }) => {
+      skip(!existsSync("/usr/lib/apt/apt-helper"), "apt is not installed");
       const { exitCode } = await inside(
         `/usr/lib/apt/apt-helper download-file http://files.test:${port}/hello.txt got.txt && grep -q hello got.txt`,
       );
