@@ -2,8 +2,9 @@ import type { WatchEvent } from "@atoll/engine";
 import type { WatchMessage } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
 
-/** Of one watch that are kept for a follower that comes back. */
+/** Of one watch that are kept for a follower that comes back, and the memory that they may take: whoever is in the sandbox chooses how long a path is. */
 const keptMessages = 4096;
+const keptBytes = 2 * 1024 * 1024;
 
 /**
  * One watch in a sandbox, and what it has told. It goes on while its follower is away, so that nothing between two connections is missed; what is
@@ -12,6 +13,7 @@ const keptMessages = 4096;
 export class FileWatch {
   readonly id: string;
   #kept: WatchMessage[] = [];
+  #keptBytes = 0;
   #nextCursor = 1;
   #bell = new Bell();
   #end: { error?: unknown } | undefined;
@@ -44,6 +46,8 @@ export class FileWatch {
       if (last + 1 < oldest) {
         last = oldest - 1;
         yield lostBefore(last);
+        // More may have gone meanwhile.
+        continue;
       }
       for (const message of this.#kept.slice(last + 1 - oldest)) {
         last = message.cursor;
@@ -60,12 +64,24 @@ export class FileWatch {
 
   async #pump(events: AsyncIterable<WatchEvent>): Promise<void> {
     for await (const { kind, isDirectory, cookie, path } of events) {
-      this.#kept.push({ cursor: this.#nextCursor, kind, isDirectory, cookie, path });
+      const message = { cursor: this.#nextCursor, kind, isDirectory, cookie, path };
+      this.#kept.push(message);
+      this.#keptBytes += costOf(message);
       this.#nextCursor += 1;
-      if (this.#kept.length > keptMessages) this.#kept.shift();
+      while (this.#kept.length > keptMessages || this.#keptBytes > keptBytes) this.#forgetOldest();
       this.#bell.ring();
     }
   }
+
+  #forgetOldest(): void {
+    const oldest = this.#kept.shift();
+    if (oldest !== undefined) this.#keptBytes -= costOf(oldest);
+  }
+}
+
+/** At most: an object of its size, and two bytes for a character. */
+function costOf({ path }: WatchMessage): number {
+  return 128 + 2 * path.length;
 }
 
 /** Changes before this one are not known: look again. */

@@ -105,6 +105,53 @@ test("a watch that nobody follows ends after a while", async () => {
   await expect.poll(() => files.open).toBe(0);
 });
 
+test("of long paths fewer are kept: what a watch takes up is bounded", async () => {
+  const files = new FakeFiles();
+  const hub = makeHub();
+  const { id, messages } = hub.follow(files, request, new AbortController().signal);
+  await take(messages, 1);
+  for (let count = 0; count < 1_000; count += 1) files.change(`${count} `.padEnd(8_000, "x"));
+  const last = hub.follow(files, request, new AbortController().signal);
+  await take(last.messages, 1);
+  await new Promise((resolve) => setImmediate(resolve));
+  const leave = new AbortController();
+  const seen: WatchMessage[] = [];
+  for await (const message of hub.follow(files, { ...request, watch: id, cursor: 1 }, leave.signal).messages) {
+    seen.push(message);
+    if (message.path.startsWith("999 ")) break;
+  }
+  expect(seen[0]?.kind).toBe("lost");
+  expect(seen.length - 1).toBeLessThan((2 * 1024 * 1024) / 16_000);
+  expect(seen.slice(1).map(({ path }) => parseInt(path, 10))).toEqual(
+    Array.from({ length: seen.length - 1 }, (_, index) => 1_000 - (seen.length - 1) + index),
+  );
+});
+
+test("what is lost while a follower is told of a loss is told too", async () => {
+  const files = new FakeFiles();
+  const hub = makeHub();
+  const { id, messages } = hub.follow(files, request, new AbortController().signal);
+  await take(messages, 1);
+  const settle = async (): Promise<void> => {
+    await take(hub.follow(files, request, new AbortController().signal).messages, 1);
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  const change = async (): Promise<void> => {
+    for (let count = 0; count < 5_000; count += 1) files.change("file");
+    await settle();
+  };
+  await change();
+  const again = hub.follow(files, { ...request, watch: id, cursor: 1 }, new AbortController().signal).messages;
+  const reader = again[Symbol.asyncIterator]();
+  const first = await reader.next();
+  await change();
+  const second = await reader.next();
+  const third = await reader.next();
+  expect([first, second, third].map(({ value }) => (value as WatchMessage).kind)).toEqual(["lost", "lost", "created"]);
+  expect((third.value as WatchMessage).cursor).toBe((second.value as WatchMessage).cursor + 1);
+  await reader.return?.();
+});
+
 test("who is too far behind is told that something is lost, and hears the rest", async () => {
   const files = new FakeFiles();
   const hub = makeHub();
