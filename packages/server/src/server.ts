@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { SandboxError, type SandboxId } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
+import { TemplateUploads } from "./archives/template-uploads.ts";
 import { Gate } from "./auth/gate.ts";
 import { KeyStore } from "./auth/key-store.ts";
 import { SandboxQuota } from "./auth/sandbox-quota.ts";
@@ -148,6 +149,7 @@ export class Server {
         tell: (event) => manager.events.tell(event),
         log,
       });
+      const uploads = await TemplateUploads.open(join(config.dataDir, "uploads"), config.maxTemplateBytes);
       manager.engine.events.listen((event) => {
         if (event.type === "state" && event.to === "released") ports.close(event.sandboxId);
       });
@@ -171,6 +173,7 @@ export class Server {
         ports,
         signer,
         snapshots,
+        uploads,
         watches,
         metrics,
         config: read,

@@ -71,6 +71,11 @@ export const Config = z.strictObject({
     .min(1024)
     .default(64 * 1024 * MiB)
     .describe("the largest snapshot, as an archive of its files"),
+  maxTemplateBytes: z
+    .int()
+    .min(1024)
+    .default(32 * 1024 * MiB)
+    .describe("the largest template, as an archive and unpacked"),
   keepCheckpoints: z
     .int()
     .min(1)

@@ -1,3 +1,4 @@
+import type { TemplateUploads } from "../archives/template-uploads.ts";
 import type { KeyStore } from "../auth/key-store.ts";
 import type { SandboxQuota } from "../auth/sandbox-quota.ts";
 import type { ReadConfig } from "../config/read-config.ts";
@@ -18,6 +19,7 @@ export interface Parts {
   ports: PortProxy;
   signer: UrlSigner;
   snapshots: SnapshotLibrary;
+  uploads: TemplateUploads;
   watches: WatchHub;
   metrics: Metrics;
   config: ReadConfig;

@@ -1,8 +1,3 @@
-import { randomUUID } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { mkdir, rm } from "node:fs/promises";
-import { join } from "node:path";
-import { pipeline } from "node:stream/promises";
 import { SandboxError } from "@atoll/protocol";
 import { describeConfig } from "../config/read-config.ts";
 import { waitForPort } from "../ports/wait-for-port.ts";
@@ -11,7 +6,7 @@ import type { Parts } from "./parts.ts";
 import { visibleEvents } from "./visible-events.ts";
 
 export function serverHandlers(parts: Parts) {
-  const { manager, keys, ports, metrics, config } = parts;
+  const { manager, keys, ports, metrics, config, uploads } = parts;
   const { templates } = manager.engine;
   return {
     getPort: ({ params }) => ports.describe(params.id, params.port),
@@ -31,15 +26,10 @@ export function serverHandlers(parts: Parts) {
       return { templates: [host, ...stored.map((name) => ({ name, kind: "rootfs", isBuiltIn: false }))] };
     },
     importTemplate: async ({ params, body, signal }) => {
-      const directory = join(config.config.dataDir, "uploads");
-      await mkdir(directory, { recursive: true, mode: 0o700 });
-      const archive = join(directory, randomUUID());
-      try {
-        await pipeline(body, createWriteStream(archive, { mode: 0o600 }), { signal });
-        await templates.importRootfs(params.name, { archive }, { signal });
-      } finally {
-        await rm(archive, { force: true });
-      }
+      const { maxBytes } = uploads;
+      await uploads.use(body, signal, (archive) =>
+        templates.importRootfs(params.name, { archive }, { signal, maxBytes }),
+      );
       return { name: params.name, kind: "rootfs", isBuiltIn: false };
     },
     removeTemplate: async ({ params }) => {
