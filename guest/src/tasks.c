@@ -35,8 +35,13 @@ static void add(struct census *census, uid_t id, uint32_t tasks) {
     census->user[at].tasks += tasks;
 }
 
-static bool is_passed_over(struct reader without, pid_t pid) {
-    uint32_t stream = reader_left(&without) == 0 ? 0 : procfs_stream(pid);
+static bool is_passed_over(struct reader without, const struct proc_info *info) {
+    if (reader_left(&without) == 0)
+        return false;
+    /* It has no environment any more. Whoever has to reap it is counted, or passed over. */
+    if (info->zombie)
+        return true;
+    uint32_t stream = procfs_stream(info->pid);
     while (stream != 0 && reader_left(&without) > 0)
         if (read_u32(&without) == stream)
             return true;
@@ -49,9 +54,9 @@ static bool count_process(pid_t pid, void *context) {
     struct stat owner;
     char name[16];
     snprintf(name, sizeof name, "%d", pid);
-    if (is_passed_over(census->without, pid))
+    if (!procfs_info(pid, &info) || is_passed_over(census->without, &info))
         return true;
-    if (!procfs_info(pid, &info) || fstatat(procfs_fd(), name, &owner, 0) != 0)
+    if (fstatat(procfs_fd(), name, &owner, 0) != 0)
         return true;
     census->all += info.threads;
     add(census, owner.st_uid, info.threads);

@@ -80,6 +80,16 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await guest.ask("COUNT")).toMatchObject({ processes: 13, ofOneUser: 8 });
   });
 
+  test("COUNT passes over what such a process has not reaped", async () => {
+    await using guest = await NativeGuest.start();
+    const id = guest.spawn(["/bin/sh", "-c", "true & echo up $!; exec sleep 60"]);
+    await guest.until(() => guest.stream(id).stdout.includes("\n"));
+    const pid = /up (\d+)/.exec(guest.stream(id).stdout.toString())?.[1];
+    await expect.poll(() => readFileSync(`/proc/${pid}/stat`, "utf8")).toContain(") Z ");
+    expect(await guest.ask("COUNT")).toMatchObject({ processes: 2 });
+    expect(await guest.ask("COUNT", encodeCount([id]))).toMatchObject({ processes: 0 });
+  });
+
   test("HOLDERS names who has a file open, also when it is deleted", async () => {
     await using guest = await NativeGuest.start();
     const path = join(tmpdir(), `atoll-held-${process.pid}`);
