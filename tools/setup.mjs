@@ -26,7 +26,7 @@ const usage = `Usage: npm run setup [-- options]
   --help       this text
 
 Environment:
-  ATOLL_CACHE_DIR   where built programs and the set-up lock are kept (default: ~/.cache)
+  ATOLL_CACHE_DIR   where built programs and the set-up lock are kept (default: XDG_CACHE_HOME, or ~/.cache)
   ATOLL_SKIP        comma-separated drivers to do without, for example "gvisor"`;
 
 /** Long enough for a first installation over a slow line by another run of this program. */

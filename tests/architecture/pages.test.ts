@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { ApiEvent } from "../../packages/protocol/src/api-event.ts";
 import { Config, settingNames } from "../../packages/server/src/config/config.ts";
-import { readText } from "./repository.ts";
+import { listFiles, readText } from "./repository.ts";
 
 /** Cells of the table behind a heading's line; the first is a name in backquotes. */
 function tableUnder(page: string, heading: string): Map<string, string[]> {
@@ -47,4 +47,17 @@ test("docs/monitoring.md has a row for every metric", () => {
   const metrics = readText("packages/server/src/telemetry/metrics.ts").match(/(?<=")atoll_[a-z_]+(?=")/g) ?? [];
   const table = tableUnder("docs/monitoring.md", "Metrics");
   expect(compare(table.keys(), metrics), "rows of the table of metrics").toEqual(nothing);
+});
+
+/** Set by one part of a test run for another or by a test for itself, and by nobody else. */
+const internal = ["ATOLL_TEST_CGROUPS", "ATOLL_TEST_PROGRAMS", "ATOLL_TEST_SECRET", "ATOLL_TEST_SUMMARY"];
+
+test("CONTRIBUTING.md names every variable that set-up and tests look at", () => {
+  const page = readText("CONTRIBUTING.md").replaceAll("…", "");
+  const read = listFiles()
+    .filter((path) => /^(tools|tests|packages\/[^/]+\/test|vitest\.config\.ts)(\/|$)/.test(path))
+    .flatMap((path) => readText(path).match(/(?<=\benv\[")ATOLL_(?:TEST_|FUZZ_|CACHE_|SKIP)[A-Z0-9_]*/g) ?? []);
+  const told = (name: string) =>
+    page.includes(`\`${name}\``) || page.includes(`\`${/^ATOLL_TEST_(S3|GCS)_/.exec(name)?.[0]}\``);
+  expect([...new Set(read)].filter((name) => !internal.includes(name) && !told(name))).toEqual([]);
 });
