@@ -12,3 +12,10 @@ test("no source relies on a deadline that Node may forget", () => {
     );
   expect(forgetful, "use deadlineAfter instead of AbortSignal.timeout").toEqual([]);
 });
+
+test("nothing that lasts is combined with what is over in a moment so that something stays behind", () => {
+  const leaving = listFiles()
+    .filter((path) => /^packages\/(engine|server|storage)\/src\/.*\.ts$/.test(path))
+    .filter((path) => readText(path).includes("AbortSignal.any("));
+  expect(leaving, "use firstToAbort instead of AbortSignal.any").toEqual([]);
+});

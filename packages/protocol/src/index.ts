@@ -8,6 +8,7 @@ export {
   type PhaseTimes,
 } from "./checkpoint.ts";
 export { deadlineAfter } from "./deadline.ts";
+export { firstToAbort } from "./first-to-abort.ts";
 export { errorCodes, isSandboxError, SandboxError, type ErrorCode, type SandboxErrorOptions } from "./errors.ts";
 export type { SandboxEventMessage } from "./events.ts";
 export { ContainerId, SandboxId, StreamId, TemplateName } from "./ids.ts";

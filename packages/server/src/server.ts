@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { mkdir } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -109,6 +110,8 @@ export class Server {
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
       const secret = await ServerSecret.load(config.dataDir);
       const stopping = new AbortController();
+      // Every stream and every request that waits listens to it.
+      setMaxListeners(0, stopping.signal);
       const ports = new PortProxy({
         dial: (id, port, options) => manager.dial(id, port, options),
         tokens: new PortTokens(secret.keyFor("port tokens")),

@@ -1,4 +1,4 @@
-import { deadlineAfter } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort } from "@atoll/protocol";
 import {
   checkCgroups,
   checkDisk,
@@ -32,7 +32,7 @@ const mostMs = 120_000;
 /** Looks at everything that sandboxes need of the machine and says what to do about what is not there. Changes nothing. */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
   const deadline = deadlineAfter(mostMs);
-  const signal = options.signal === undefined ? deadline : AbortSignal.any([options.signal, deadline]);
+  using signal = firstToAbort(options.signal, deadline);
   const findings = await Promise.all([
     ...kernelChecks.map((check) => check()),
     checkCgroups(),

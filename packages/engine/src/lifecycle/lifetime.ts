@@ -1,4 +1,4 @@
-import type { SandboxRecord } from "@atoll/protocol";
+import type { SandboxEventMessage, SandboxRecord } from "@atoll/protocol";
 
 /** Node cannot wait longer than this at once. */
 const longestTimerMs = 2 ** 31 - 1;
@@ -17,4 +17,18 @@ export function watchLifetime({ expiresAtMs }: Pick<SandboxRecord, "expiresAtMs"
   };
   wait();
   return () => clearTimeout(timer);
+}
+
+/** What is told when it is over. */
+export function lifetimeHit({ id, createdAtMs, limits }: SandboxRecord): SandboxEventMessage {
+  const nowMs = Date.now();
+  return {
+    type: "limit.hit",
+    sandboxId: id,
+    atMs: nowMs,
+    limit: "lifetime",
+    used: nowMs - createdAtMs,
+    allowed: limits.lifetimeMs ?? 0,
+    consequence: "the sandbox is killed",
+  };
 }

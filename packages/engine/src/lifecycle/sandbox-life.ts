@@ -1,5 +1,12 @@
 import { once } from "node:events";
-import { SandboxError, type ContainerId, type EndReason, type SandboxRecord, type SandboxUsage } from "@atoll/protocol";
+import {
+  firstToAbort,
+  SandboxError,
+  type ContainerId,
+  type EndReason,
+  type SandboxRecord,
+  type SandboxUsage,
+} from "@atoll/protocol";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
@@ -10,7 +17,7 @@ import { warn } from "../support/warn.ts";
 import { based, standsOn } from "./based.ts";
 import { endReason, explainEnd } from "./container-end.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
-import { watchLifetime } from "./lifetime.ts";
+import { lifetimeHit, watchLifetime } from "./lifetime.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
 /** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
@@ -76,9 +83,9 @@ export class SandboxLife {
 
   /** From `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of the container is left. */
   start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
-    return this.inTurn((killed) => {
-      const signal = AbortSignal.any([options.signal, killed]);
-      return this.#start(containerId, intent, { ...options, signal });
+    return this.inTurn(async (killed) => {
+      using signal = firstToAbort(options.signal, killed);
+      await this.#start(containerId, intent, { ...options, signal });
     });
   }
 
@@ -117,7 +124,7 @@ export class SandboxLife {
    */
   async moveTo(containerId: ContainerId, from: LaunchSource, options: MoveOptions): Promise<Container> {
     const { mayStart = Promise.resolve() } = options;
-    const stop = AbortSignal.any([options.signal, timeoutAfter(mayStart, this.#options.startTimeoutMs)]);
+    using stop = firstToAbort(options.signal, timeoutAfter(mayStart, this.#options.startTimeoutMs));
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart });
       options.onLaunched();
@@ -221,7 +228,7 @@ export class SandboxLife {
   async #start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     const { keeper, startTimeoutMs } = this.#options;
     const { signal, from, base, frozenBytes, proxyPort } = options;
-    const stop = AbortSignal.any([signal, timeoutAfter(Promise.resolve(), startTimeoutMs)]);
+    using stop = firstToAbort(signal, timeoutAfter(Promise.resolve(), startTimeoutMs));
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
@@ -272,7 +279,7 @@ export class SandboxLife {
     void container.launcherGone.then(() => launcherGone.abort());
     const channelOptions = {
       paths: container.fifos,
-      signal: AbortSignal.any([options.signal, launcherGone.signal]),
+      signal: firstToAbort(options.signal, launcherGone.signal),
       explainEnd: async () => explainEnd(this.record, await container.findExit()),
     };
     try {
@@ -317,17 +324,8 @@ export class SandboxLife {
     this.#stopLifetime();
     const { record } = this;
     this.#stopLifetime = watchLifetime(record, () => {
-      const { lifetimeMs = 0 } = record.limits;
-      this.#options.events.tell({
-        type: "limit.hit",
-        sandboxId: record.id,
-        atMs: Date.now(),
-        limit: "lifetime",
-        used: Date.now() - record.createdAtMs,
-        allowed: lifetimeMs,
-        consequence: "the sandbox is killed",
-      });
-      this.kill({ kind: "lifetime", message: `it has lived for ${lifetimeMs} ms` }).catch(warn);
+      this.#options.events.tell(lifetimeHit(record));
+      this.kill({ kind: "lifetime", message: `it has lived for ${record.limits.lifetimeMs} ms` }).catch(warn);
     });
   }
 

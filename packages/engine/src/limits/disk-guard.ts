@@ -1,4 +1,4 @@
-import { deadlineAfter, SandboxError, type SandboxId } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, SandboxError, type SandboxId } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import { warn } from "../support/warn.ts";
 import { nextDiskDelay } from "./disk-pace.ts";
@@ -126,7 +126,7 @@ export class DiskGuard {
   async #tell(state: "open" | "full" | "blind", signal: AbortSignal): Promise<void> {
     if (this.#state === state) return;
     this.#state = "unknown";
-    const inTime = AbortSignal.any([signal, deadlineAfter(guestAnswerMs)]);
+    using inTime = firstToAbort(signal, deadlineAfter(guestAnswerMs));
     await this.#options.channel.capFileSize(state === "open" ? undefined : 0, inTime);
     this.#state = state;
   }

@@ -1,4 +1,10 @@
-import { deadlineAfter, type SandboxEventMessage, type SandboxLimits, type SandboxUsage } from "@atoll/protocol";
+import {
+  deadlineAfter,
+  firstToAbort,
+  type SandboxEventMessage,
+  type SandboxLimits,
+  type SandboxUsage,
+} from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import type { Cgroup, CgroupUsage } from "./cgroup.ts";
 import { CpuWindow } from "./cpu-window.ts";
@@ -57,7 +63,7 @@ export class UsageMonitor {
   /** A reading of now. */
   async read(): Promise<SandboxUsage> {
     const { cgroup, channel, limits } = this.#options;
-    const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(guestAnswerMs)]);
+    using signal = firstToAbort(this.#stopped.signal, deadlineAfter(guestAnswerMs));
     const [{ memoryBytes, memoryPeakBytes, cpuMs }, { processes }] = await Promise.all([
       cgroup.usage(),
       channel.countProcesses(signal),
@@ -113,7 +119,7 @@ export class UsageMonitor {
     const startedMs = performance.now();
     if (startedMs < this.#countAgainAtMs) return;
     try {
-      const signal = AbortSignal.any([this.#stopped.signal, deadlineAfter(countMs)]);
+      using signal = firstToAbort(this.#stopped.signal, deadlineAfter(countMs));
       // The limit is one on each user.
       const { ofOneUser: used } = await channel.countProcesses(signal);
       const isHit = used >= limits.processes;

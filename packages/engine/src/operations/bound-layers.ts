@@ -1,4 +1,4 @@
-import { deadlineAfter, type LayerPart } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, type LayerPart } from "@atoll/protocol";
 import { cheapestMerge } from "../checkpoints/bound-stack.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import type { Pause } from "./pause-work.ts";
@@ -13,7 +13,7 @@ const mergeDeadlineMs = 60 * 60_000;
 export async function boundStack(pause: Pause): Promise<LayerPart[]> {
   const { context, life, store, n, killed } = pause;
   const layers = await context.layers.withoutEmpty(pause.ground.layers);
-  const signal = AbortSignal.any([killed, deadlineAfter(mergeDeadlineMs)]);
+  using signal = firstToAbort(killed, deadlineAfter(mergeDeadlineMs));
   const at = cheapestMerge(layers);
   const [upper, lower] = at === undefined ? [] : layers.slice(at, at + 2);
   if (at === undefined || upper === undefined || lower === undefined) return layers;

@@ -1,4 +1,4 @@
-import { CreateRequest, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
+import { CreateRequest, firstToAbort, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
 import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
@@ -86,7 +86,10 @@ async function beginWith(
   { intent, signal }: { intent: Promise<void>; signal: AbortSignal },
 ): Promise<Pick<StartOptions, "from" | "frozenBytes">> {
   await intent;
-  const layers = await life.inTurn((killed) => layFiles(context, life, files, AbortSignal.any([signal, killed])));
+  const layers = await life.inTurn(async (killed) => {
+    using stop = firstToAbort(signal, killed);
+    return await layFiles(context, life, files, stop);
+  });
   const from = withNodes(context, life, filesOf(context, life, { layers }), signal);
   return { from, frozenBytes: frozenBytesOf({ layers }) };
 }

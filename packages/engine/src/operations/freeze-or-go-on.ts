@@ -1,4 +1,4 @@
-import { SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
+import { firstToAbort, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { assertRoom } from "../checkpoints/room.ts";
@@ -56,7 +56,7 @@ async function wake(pause: Pause): Promise<void> {
     await life.deadline.allowed(killed);
     try {
       if (pause.mayBeFrozen) await freezer.thaw(container, life.parts.layout);
-      return await life.channel.greet(AbortSignal.any([answerBy(), killed]));
+      return await life.channel.greet(firstToAbort(answerBy(), killed));
     } catch (error) {
       killed.throwIfAborted();
       const isDone = attempt >= mostWakings || !pause.mayBeFrozen;

@@ -1,6 +1,7 @@
 import {
   assertAccepts,
   deadlineAfter,
+  firstToAbort,
   SandboxError,
   type CheckpointManifest,
   type LayerPart,
@@ -195,7 +196,7 @@ export async function finishPause(
   const { context, life, freezer, store, n, parent, clock, killed } = pause;
   const { keeper, layout } = life.parts;
   const { id, driver, template } = life.record;
-  const signal = AbortSignal.any([killed, deadlineAfter(sealDeadlineMs)]);
+  using signal = firstToAbort(killed, deadlineAfter(sealDeadlineMs));
   const isStopped = stopped.then(() => step(pause, "stopped"));
   // Told when we come to it, and not as unhandled before.
   isStopped.catch(() => undefined);

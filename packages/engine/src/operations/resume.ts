@@ -1,4 +1,4 @@
-import { assertAccepts, type PhaseTimes } from "@atoll/protocol";
+import { assertAccepts, firstToAbort, type PhaseTimes } from "@atoll/protocol";
 import { filesOf, frozenBytesOf, needsOf, withMemory, withSavedNodes } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { readCheckpoint, verifyParts } from "../checkpoints/verify-checkpoint.ts";
@@ -52,7 +52,7 @@ export async function resumeInTurn(
   if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be resumed`);
   const n = options.checkpoint ?? record.checkpoint;
   if (options.allowUntil !== undefined) await life.deadline.set(options.allowUntil);
-  const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
+  using signal = firstToAbort(options.signal, killed);
   const clock = new PhaseClock();
   const containerId = newContainerId();
   const step = (name: string): Promise<void> => context.atStep(`resume: ${name}`, record.id);

@@ -1,4 +1,4 @@
-import { assertAccepts, SandboxError } from "@atoll/protocol";
+import { assertAccepts, firstToAbort, SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -42,7 +42,7 @@ export function rollbackSandbox(
     const step = (name: string): Promise<void> => context.atStep(`rollback: ${name}`, id);
     assertAccepts(life.record, "roll back");
     await assertKnown(life, n);
-    const signal = options.signal === undefined ? killed : AbortSignal.any([options.signal, killed]);
+    using signal = firstToAbort(options.signal, killed);
     await verifyCheckpoint(context, life, n, { memory: options.memory ?? true, signal });
     let left: number | undefined;
     if (life.record.state === "running") {

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { assertAccepts, type SandboxRecord } from "@atoll/protocol";
+import { assertAccepts, firstToAbort, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { nodesOf } from "../checkpoints/launch-source.ts";
@@ -36,7 +36,7 @@ export async function copyFiles(
   scratch: string,
   { signal: asked, killed }: { signal: AbortSignal; killed: AbortSignal },
 ): Promise<FilesCopy> {
-  const signal = AbortSignal.any([asked, killed]);
+  using signal = firstToAbort(asked, killed);
   const { record } = life;
   assertAccepts(record, "take a snapshot of");
   const { layout, template } = life.parts;

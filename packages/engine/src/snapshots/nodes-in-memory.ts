@@ -1,4 +1,4 @@
-import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { listNodes, neverNs, type Nodes, type NodesPlace } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { run } from "../process/run.ts";
@@ -43,7 +43,7 @@ export async function findUnchangedNodes(life: SandboxLife, before: Nodes, signa
 }
 
 function timely(signal: AbortSignal): AbortSignal {
-  return AbortSignal.any([signal, deadlineAfter(listTimeoutMs)]);
+  return firstToAbort(signal, deadlineAfter(listTimeoutMs));
 }
 
 /**

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { readFile } from "node:fs/promises";
 import { writeDurably } from "@atoll/engine";
 import { KeyInfo, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
@@ -79,6 +80,8 @@ export class KeyStore {
   untilRevoked(id: string): AbortSignal {
     if (!this.#keys.has(id)) return AbortSignal.abort(revoked());
     const revocation = this.#revocations.get(id) ?? new AbortController();
+    // Every stream and every request of the key listens to it.
+    setMaxListeners(0, revocation.signal);
     this.#revocations.set(id, revocation);
     return revocation.signal;
   }

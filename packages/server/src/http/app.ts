@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
 import {
+  firstToAbort,
   httpHeaders,
   routes,
   SandboxError,
@@ -175,7 +176,8 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const signal = leaving(reply);
       const { principal } = factsFor(request);
       const revoked = principal === undefined ? undefined : options.gate.untilRevoked(principal);
-      const waiting = AbortSignal.any([signal, options.stopping, ...(revoked === undefined ? [] : [revoked])]);
+      const waiting = firstToAbort(signal, options.stopping, revoked);
+      whenClosed(reply.raw, () => waiting[Symbol.dispose]());
       const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
       const isReadable = id !== undefined && isOnlyRead(route) && options.sandboxes.isSame(id);
       if (id !== undefined && !options.sandboxes.isHere(id) && !isReadable) {

@@ -1,4 +1,4 @@
-import { deadlineAfter, type CommandLine, type CommandResult, type StdinAccepted } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, type CommandLine, type CommandResult, type StdinAccepted } from "@atoll/protocol";
 import { assertMayUseTemplate } from "../auth/principal.ts";
 import { commandResult } from "../commands/command-result.ts";
 import type { Command } from "../commands/command.ts";
@@ -23,7 +23,7 @@ export function commandHandlers({ manager, quota }: Parts) {
     waitCommand: async ({ params, query, waiting }) => {
       const command = manager.command(params.id, params.commandId);
       const late = deadlineAfter(query.timeoutMs);
-      return command.waitEnd(AbortSignal.any([waiting, late])).catch((error: unknown) => {
+      return command.waitEnd(firstToAbort(waiting, late)).catch((error: unknown) => {
         if (error !== late.reason) throw error;
         return command.info();
       });

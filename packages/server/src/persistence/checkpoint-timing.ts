@@ -1,4 +1,4 @@
-import { deadlineAfter, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, SandboxError } from "@atoll/protocol";
 
 const hourMs = 60 * 60_000;
 
@@ -22,7 +22,7 @@ export async function asTransfer<T>(
 ): Promise<T> {
   const limit = deadlineAfter(longestTransferMs);
   try {
-    return await work(AbortSignal.any([signal, limit]));
+    return await work(firstToAbort(signal, limit));
   } catch (error) {
     if (!limit.aborted || signal.aborted) throw error;
     throw new SandboxError("timed_out", `Cannot ${asked}: it took more than ${longestTransferMs} ms`, { cause: error });

@@ -1,5 +1,5 @@
 import { PhaseClock, type PauseResult } from "@atoll/engine";
-import { SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
+import { firstToAbort, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import { untilDone } from "../support/until-done.ts";
@@ -158,7 +158,7 @@ export class Departures {
     const n = record.checkpoint;
     // From here on nobody else uses this number, whatever becomes of it.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
-    const signal = AbortSignal.any([handle.signal, this.#options.closing]);
+    using signal = firstToAbort(handle.signal, this.#options.closing);
     await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
     const saved = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
     if (saved === undefined) throw new Error(`Checkpoint ${n} of sandbox ${id} is gone`);

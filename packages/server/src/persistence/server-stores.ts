@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { deadlineAfter, isSandboxError, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, isSandboxError, SandboxError } from "@atoll/protocol";
 import { openStore, type ObjectStore, type StoreConfig } from "@atoll/storage";
 import type { Config, StoreSetting } from "../config/config.ts";
 
@@ -52,7 +52,7 @@ export async function openServerStores(config: Pick<Config, "dataDir" | StoreSet
     throw error;
   }
   const stop = new AbortController();
-  const signal = AbortSignal.any([stop.signal, deadlineAfter(probeTimeoutMs)]);
+  const signal = firstToAbort(stop.signal, deadlineAfter(probeTimeoutMs));
   const probes = [...opened.values()].map(({ store, setting }) => store.probe({ signal }).catch(refuse(setting)));
   const proven = Promise.all(probes).then(() => undefined);
   // Whoever waits for it hears of it; nobody may be waiting yet.

@@ -1,4 +1,11 @@
-import { isSandboxError, SandboxError, type PhaseTimes, type SandboxId, type ServerRef } from "@atoll/protocol";
+import {
+  firstToAbort,
+  isSandboxError,
+  SandboxError,
+  type PhaseTimes,
+  type SandboxId,
+  type ServerRef,
+} from "@atoll/protocol";
 import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
@@ -45,9 +52,10 @@ export class Takings {
       if (this.#options.owned.has(id)) return;
       const startedMs = performance.now();
       const before = await this.#assertCouldRun(id);
+      using stop = firstToAbort(signal, this.#options.closing);
       const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
         patienceMs,
-        signal: AbortSignal.any([signal, this.#options.closing]),
+        signal: stop,
         onProgress: (progress) => {
           if (progress.phase === "waiting") sendNudge(progress.owner, id);
         },

@@ -2,7 +2,7 @@ import { request as httpRequest, ServerResponse, type IncomingMessage } from "no
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { deadlineAfter, type PortInfo, type SandboxId } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, type PortInfo, type SandboxId } from "@atoll/protocol";
 import { requestHeaders, responseHeaders, type RawHeaders } from "./forwarded-headers.ts";
 import { parsePortAddress, takeToken, type PortAddress } from "./port-address.ts";
 import { explainFailure, sendText, tooManyConnections, wrongToken } from "./port-answers.ts";
@@ -181,7 +181,7 @@ export class PortProxy {
 
   async #dial({ sandboxId, port }: PortAddress, gone: AbortSignal): Promise<Duplex> {
     const dial: Dial = (...how) => this.#options.dial(sandboxId, ...how);
-    const connection = await dialEither(dial, port, AbortSignal.any([gone, deadlineAfter(dialTimeoutMs)]));
+    const connection = await dialEither(dial, port, firstToAbort(gone, deadlineAfter(dialTimeoutMs)));
     const hangUp = (): void => void connection.destroy();
     gone.addEventListener("abort", hangUp, { once: true });
     connection.once("close", () => gone.removeEventListener("abort", hangUp));

@@ -1,6 +1,6 @@
 import type { Duplex } from "node:stream";
 import { pollUntil } from "@atoll/engine";
-import { deadlineAfter, isSandboxError, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, isSandboxError, SandboxError } from "@atoll/protocol";
 
 /** As `Sandbox.dial`. */
 export type Dial<Connection extends Duplex = Duplex> = (
@@ -40,7 +40,7 @@ export interface WaitForPortOptions {
  */
 export async function waitForPort(dial: Dial, port: number, { timeoutMs, signal }: WaitForPortOptions): Promise<void> {
   const late = deadlineAfter(timeoutMs);
-  const stop = signal === undefined ? late : AbortSignal.any([signal, late]);
+  using stop = firstToAbort(signal, late);
   const isOpen = async (): Promise<boolean> => {
     try {
       const connection = await dialEither(dial, port, stop);

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Engine, FilesSource } from "@atoll/engine";
 import {
+  firstToAbort,
   isSandboxError,
   SandboxError,
   type SandboxId,
@@ -119,7 +120,7 @@ export class SnapshotLibrary {
     { owner, signal: asked }: { owner: string; signal: AbortSignal },
   ): Promise<SnapshotInfo> {
     return this.#work("import a snapshot", async (store, scratch, closing) => {
-      const signal = AbortSignal.any([asked, closing]);
+      using signal = firstToAbort(asked, closing);
       await store.assertFree(name, { signal });
       const { header, rest } = await readHeader(file);
       this.#assertSmallEnough(header);

@@ -1,6 +1,7 @@
 import type { Writable } from "node:stream";
 import {
   ClientMessage,
+  firstToAbort,
   SandboxError,
   websocketProtocol,
   type KeyVerb,
@@ -224,7 +225,7 @@ export class Connection {
 
   #link(number: number): ChannelLink {
     const stop = new AbortController();
-    const signal = AbortSignal.any([stop.signal, this.#closed.signal]);
+    const signal = firstToAbort(stop.signal, this.#closed.signal);
     const remove = (): void => {
       const isOurs = this.#channels.get(number)?.link === link;
       if (isOurs) this.#channels.delete(number);

@@ -1,3 +1,4 @@
+import { firstToAbort } from "@atoll/protocol";
 import type { Gate } from "./gate.ts";
 
 export interface ParallelOptions<T> {
@@ -12,7 +13,7 @@ export interface ParallelOptions<T> {
 /** Does `count` pieces of work. The first failure stops the others, and nothing is under way any more when this settles. */
 export async function inParallel<T>(count: number, options: ParallelOptions<T>): Promise<void> {
   const failure = new AbortController();
-  const stop = AbortSignal.any([options.signal, failure.signal]);
+  using stop = firstToAbort(options.signal, failure.signal);
   const running: Promise<void>[] = [];
   const fail = (error: unknown) => failure.abort(error);
   try {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { deadlineAfter, isSandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, isSandboxError } from "@atoll/protocol";
 import type { Bucket, File } from "@google-cloud/storage";
 import { orAborted } from "../bucket/outcomes.ts";
 import { retried } from "../bucket/retry.ts";
@@ -174,7 +174,7 @@ export class GcsBucket {
     return retried(this.#attempts, signal, canPass, async () => {
       try {
         signal.throwIfAborted();
-        return await orAborted(work(), AbortSignal.any([signal, deadlineAfter(answerWithinMs)]));
+        return await orAborted(work(), firstToAbort(signal, deadlineAfter(answerWithinMs)));
       } catch (error) {
         throw toGcsFailure(error, this.place, doing, signal);
       }

@@ -1,4 +1,4 @@
-import { SandboxError } from "@atoll/protocol";
+import { firstToAbort, SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 import type { CallOptions, ObjectStore, ObjectVersion } from "../object-store.ts";
 import { boundedCall, type CallBounds } from "./bounded-call.ts";
@@ -146,7 +146,8 @@ export class FencedObject<T> {
     const { epoch } = this.#fence;
     const data = Buffer.from(`${JSON.stringify({ epoch, write, content }, undefined, 2)}\n`);
     this.#fence.assertCurrent();
-    const { version } = await boundedCall(boundsOf(this.#options, this.#signal(call)), (signal) =>
+    using stop = firstToAbort(this.#fence.signal, call.signal);
+    const { version } = await boundedCall(boundsOf(this.#options, stop), (signal) =>
       store.put(key, data, { if: instead, signal }),
     );
     this.#stored = { epoch, write, content, version };
@@ -154,14 +155,11 @@ export class FencedObject<T> {
 
   async #read(call: CallOptions): Promise<Stored<T> | undefined> {
     this.#fence.assertCurrent();
-    const stored = await readStored(this.#options, { signal: this.#signal(call) });
+    using signal = firstToAbort(this.#fence.signal, call.signal);
+    const stored = await readStored(this.#options, { signal });
     if (stored === undefined || stored.epoch <= this.#fence.epoch) return stored;
     const { key } = this.#options;
     throw leaseLost(key, this.#fence.epoch, { reason: "stolen", epoch: stored.epoch, owner: undefined });
-  }
-
-  #signal({ signal }: CallOptions): AbortSignal {
-    return signal === undefined ? this.#fence.signal : AbortSignal.any([this.#fence.signal, signal]);
   }
 }
 
