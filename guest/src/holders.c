@@ -103,11 +103,13 @@ static bool look_at(pid_t pid, void *context) {
     if (!has_open(pid) && !has_mapped(pid))
         return true;
     size_t length = command_of(pid, command);
+    /* Read before it is ended: the dead have no environment. */
+    uint32_t stream = procfs_stream(pid);
     /* One that has gone by itself was not ended by us. */
     if (answer.end && kill(pid, SIGKILL) != 0)
         return true;
     answer.next = put_u32(answer.next, (uint32_t)pid);
-    answer.next = put_u32(answer.next, procfs_stream(pid));
+    answer.next = put_u32(answer.next, stream);
     answer.next = put_text(answer.next, command, length);
     answer.count++;
     return answer.count < HOLDERS_MOST;

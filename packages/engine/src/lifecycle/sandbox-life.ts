@@ -7,6 +7,7 @@ import {
   type SandboxRecord,
   type SandboxUsage,
 } from "@atoll/protocol";
+import { based, standsOn } from "../checkpoints/based.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
@@ -14,7 +15,6 @@ import { makeNodes } from "../guest/guest-nodes.ts";
 import { UsageMonitor } from "../limits/usage-monitor.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
-import { based, standsOn } from "./based.ts";
 import { endReason, explainEnd } from "./container-end.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";

@@ -1,7 +1,7 @@
 import type { LayerPart } from "@atoll/protocol";
+import { based } from "../checkpoints/based.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
-import { based } from "../lifecycle/based.ts";
 import { newContainerId } from "../support/ids.ts";
 import { discardMerged } from "./bound-layers.ts";
 import { giveUp, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";

@@ -1,8 +1,8 @@
 import { firstToAbort, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
+import { based } from "../checkpoints/based.ts";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { assertRoom } from "../checkpoints/room.ts";
-import { based } from "../lifecycle/based.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { answerBy, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";

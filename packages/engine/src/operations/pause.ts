@@ -7,6 +7,7 @@ import {
   type LayerPart,
   type PhaseTimes,
 } from "@atoll/protocol";
+import { based } from "../checkpoints/based.ts";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { tellEnded } from "../checkpoints/holders.ts";
@@ -16,7 +17,6 @@ import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
-import { based } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";

@@ -1,7 +1,7 @@
 import { SandboxError } from "@atoll/protocol";
+import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { standsOn } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
 /** True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox stands on, or that copies are being made of. */

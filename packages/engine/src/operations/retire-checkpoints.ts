@@ -1,6 +1,6 @@
+import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { standsOn } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { warn } from "../support/warn.ts";
 

@@ -1,6 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { assertAccepts, firstToAbort, type SandboxRecord } from "@atoll/protocol";
+import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { nodesOf } from "../checkpoints/launch-source.ts";
@@ -8,7 +9,6 @@ import { mergeLayers } from "../checkpoints/merge-layers.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { Nodes } from "../guest/guest-nodes.ts";
-import { standsOn } from "../lifecycle/based.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { settleAll } from "../support/settle-all.ts";

@@ -32,7 +32,7 @@ function onFullDisk() {
           seen.attempts += 1;
           if (seen.isFull) throw new Error("no space");
         },
-        audit: { write: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as AuditLog,
+        audit: { tell: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as AuditLog,
         log: pino({ enabled: false }),
       });
     },
