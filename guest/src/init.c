@@ -23,6 +23,7 @@
 #include "proxy.h"
 #include "spawn.h"
 #include "stream.h"
+#include "tasks.h"
 
 /* How often streams that have more to give than was read are read again before the others are looked at. */
 #define MORE_ROUNDS 4
@@ -92,6 +93,7 @@ static void set_up(void) {
         _exit(1);
     catch_signals();
     procfs_init();
+    tasks_init();
     spawn_init(&inherited);
     in_init();
     out_init();

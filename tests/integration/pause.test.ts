@@ -1,4 +1,5 @@
 // @module-tag gvisor
+import type { Sandbox } from "@atoll/engine";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
@@ -42,11 +43,14 @@ describe("a sandbox that was paused and resumed", () => {
     await sandbox.kill();
   });
 
-  test("its memory does not grow by what was done with its files", async () => {
+  test.for<[string, (sandbox: Sandbox) => Promise<unknown>]>([
+    ["was done with its files", (sandbox) => sandbox.files.stat("/home/user")],
+    ["was counted of its processes", countDuring],
+  ])("its memory does not grow by what %s", async ([, operation]) => {
     const { engine } = host;
     const sandbox = await engine.create({});
     const pauseAfter = async (operations: number): Promise<number> => {
-      for (let n = 0; n < operations; n += 1) await sandbox.files.stat("/home/user");
+      for (let n = 0; n < operations; n += 1) await operation(sandbox);
       await engine.pause(sandbox.id);
       await engine.resume(sandbox.id);
       return (await engine.checkpoints(sandbox.id)).at(-1)?.memoryBytes ?? 0;
@@ -57,3 +61,11 @@ describe("a sandbox that was paused and resumed", () => {
     await sandbox.kill();
   });
 });
+
+async function countDuring(sandbox: Sandbox): Promise<void> {
+  const process = await sandbox.spawn({ argv: ["cat"], stdin: true });
+  expect((await sandbox.usage()).processes).toBe(1);
+  await process.closeStdin();
+  await process.wait();
+  process.release();
+}
