@@ -1,3 +1,6 @@
+/** One listener for all that wait for a signal: something that lasts may be waited for by hundreds at a time. */
+const waiting = new WeakMap<AbortSignal, Set<() => void>>();
+
 /**
  * Aborts with the reason of the first of these that does. Lets go of all of them then, and at the latest when it is disposed of, so that something that lasts can be combined
  * with what is over in a moment as often as one likes. In place of `AbortSignal.any`, which on Node 20 leaves something behind on each of its signals for as long as that one lives.
@@ -20,8 +23,21 @@ export function firstToAbort(...signals: readonly (AbortSignal | undefined)[]): 
       abort();
       break;
     }
-    signal.addEventListener("abort", abort);
-    undo.push(() => signal.removeEventListener("abort", abort));
+    undo.push(whenAborted(signal, abort));
   }
   return Object.assign(controller.signal, { [Symbol.dispose]: letGo });
+}
+
+/** What is returned takes it back. */
+function whenAborted(signal: AbortSignal, abort: () => void): () => void {
+  const all = waiting.get(signal) ?? new Set();
+  if (!waiting.has(signal)) {
+    waiting.set(signal, all);
+    const tellAll = (): void => {
+      for (const each of [...all]) each();
+    };
+    signal.addEventListener("abort", tellAll, { once: true });
+  }
+  all.add(abort);
+  return () => all.delete(abort);
 }
