@@ -74,11 +74,16 @@ export async function resumeInTurn(
     const source = memory
       ? withMemory(context, life, files, manifest.n, needsOf(manifest))
       : withSavedNodes(files, manifest);
-    const { ref } = await life.moveTo(containerId, source, {
+    const moved = life.moveTo(containerId, source, {
       signal,
       mayStart: settleAll([intent, verified]).then(() => undefined),
       keepsStreams: memory && options.checkpoint === undefined,
       onLaunched: () => clock.lap("restore"),
+    });
+    const { ref } = await moved.catch(async (error: unknown) => {
+      // What is wrong with the parts explains why it was not started with them.
+      await verified;
+      throw error;
     });
     clock.lap("firstAnswer");
     await step("answered");
