@@ -18,6 +18,7 @@ const floors = [
 /** The repair of a pause ends as the pause itself does: there is one way to finish one, and it is the operation's. */
 const exceptions = [
   "lifecycle/repair-pause.ts imports operations/bound-layers.ts",
+  "lifecycle/repair-pause.ts imports operations/pause-work.ts",
   "lifecycle/repair-pause.ts imports operations/pause.ts",
 ];
 

@@ -137,6 +137,22 @@ describe("servers that share a bucket", () => {
   });
   const clients = (): ApiClient[] => servers.map(({ url, key }) => new ApiClient(url, key));
 
+  /** Whoever stores a checkpoint waits with its manifest until `release` is called. */
+  const holdManifests = (): { held: Promise<void>; release: () => void } => {
+    let release = (): void => undefined;
+    const until = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const held = new Promise<void>((resolve) => {
+      store.setFaults(({ operation, key }) => {
+        if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
+        resolve();
+        return { do: "hold", until };
+      });
+    });
+    return { held, release };
+  };
+
   test(
     "one request waits while a sandbox comes, it is told as resuming, and a second server is told who waits",
     unhurried,
@@ -144,19 +160,7 @@ describe("servers that share a bucket", () => {
       const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
       const { sandbox } = await atA.create(lasting);
       await holdDeletedFile(atA, sandbox.id);
-      let release = (): void => undefined;
-      const until = new Promise<void>((resolve) => {
-        release = resolve;
-      });
-      let isHeld = (): void => undefined;
-      const held = new Promise<void>((resolve) => {
-        isHeld = resolve;
-      });
-      store.setFaults(({ operation, key }) => {
-        if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
-        isHeld();
-        return { do: "hold", until };
-      });
+      const { held, release } = holdManifests();
       const running = atB.run(sandbox.id, { shell: "echo here" });
       await held;
       expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "resuming" });
@@ -186,19 +190,7 @@ describe("servers that share a bucket", () => {
       return (JSON.parse(found?.data.toString() ?? "{}") as { waiter?: unknown }).waiter;
     };
     const leaving = new AbortController();
-    let release = (): void => undefined;
-    const until = new Promise<void>((resolve) => {
-      release = resolve;
-    });
-    let isHeld = (): void => undefined;
-    const held = new Promise<void>((resolve) => {
-      isHeld = resolve;
-    });
-    store.setFaults(({ operation, key }) => {
-      if (operation !== "PutObject" || !/checkpoints\/.*manifest\.json$/.test(key)) return undefined;
-      isHeld();
-      return { do: "hold", until };
-    });
+    const { held, release } = holdManifests();
     const body = JSON.stringify({ shell: "true" });
     const headers = { "content-type": "application/json" };
     const asking = atB

@@ -1,9 +1,8 @@
 import type { SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { readFirstLayers } from "../checkpoints/first-layers.ts";
-import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
 import { boundStack } from "../operations/bound-layers.ts";
+import { newPause } from "../operations/pause-work.ts";
 import { finishPause } from "../operations/pause.ts";
 import { bootId } from "../process/proc-table.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
@@ -46,24 +45,8 @@ export async function repairPause(
       return "lost";
     case "saved": {
       await removeContainers();
-      const parent = base === undefined ? undefined : await store.read(base);
       const killed = new AbortController().signal;
-      const ground = parent ?? { layers: await readFirstLayers(layout) };
-      const clock = new PhaseClock();
-      const pause = {
-        context,
-        life,
-        freezer,
-        store,
-        container,
-        n,
-        parent,
-        ground,
-        killed,
-        clock,
-        mayBeFrozen: false,
-        ended: [],
-      };
+      const pause = await newPause({ context, life, freezer, store, container, n, killed }, base);
       const below = boundStack(pause);
       below.catch(() => undefined);
       try {

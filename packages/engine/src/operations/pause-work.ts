@@ -6,8 +6,9 @@ import {
   type EndedProcess,
 } from "@atoll/protocol";
 import type { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { endedProcess } from "../checkpoints/holders.ts";
-import type { PhaseClock } from "../checkpoints/phase-clock.ts";
+import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
@@ -33,6 +34,17 @@ export interface Pause {
   mayBeFrozen: boolean;
   /** The processes that `force` has ended so far. */
   ended: FileHolder[];
+}
+
+/** `base`: the checkpoint that the sandbox stands on. Its time begins to count. */
+export async function newPause(
+  parts: Pick<Pause, "context" | "life" | "freezer" | "store" | "container" | "n" | "killed">,
+  base: number | undefined,
+): Promise<Pause> {
+  const { life, store } = parts;
+  const parent = base === undefined ? undefined : await store.read(base);
+  const ground = parent ?? { layers: await readFirstLayers(life.parts.layout) };
+  return { ...parts, parent, ground, clock: new PhaseClock(), mayBeFrozen: false, ended: [] };
 }
 
 export async function step({ context, life, killed }: Pause, name: string): Promise<void> {

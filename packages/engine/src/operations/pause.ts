@@ -9,11 +9,9 @@ import {
 } from "@atoll/protocol";
 import { based } from "../checkpoints/based.ts";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
-import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { tellEnded } from "../checkpoints/holders.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
-import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
@@ -22,7 +20,7 @@ import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
 import { bringBack } from "./bring-back.ts";
 import { freezeOrGoOn } from "./freeze-or-go-on.ts";
-import { answerBy, giveUp, step, toldEnded, type Pause } from "./pause-work.ts";
+import { answerBy, giveUp, newPause, step, toldEnded, type Pause } from "./pause-work.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
@@ -85,25 +83,10 @@ export async function pauseInTurn(
     );
   }
   const store = new CheckpointStore(layout);
-  const parent = base === undefined ? undefined : await store.read(base);
-  const ground = parent ?? { layers: await readFirstLayers(layout) };
   const n = await numberFor(store, options.checkpoint);
-  const clock = new PhaseClock();
   const { freezer } = driver;
-  const pause: Pause = {
-    context,
-    life,
-    freezer,
-    store,
-    container,
-    n,
-    parent,
-    ground,
-    killed,
-    clock,
-    mayBeFrozen: false,
-    ended: [],
-  };
+  const pause = await newPause({ context, life, freezer, store, container, n, killed }, base);
+  const { ground, clock } = pause;
   await using saver = freezer.saver(container, layout, layout.checkpoint(n));
   const prepared = prepare(pause, saver);
   prepared.catch(() => undefined);
