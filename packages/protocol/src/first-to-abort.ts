@@ -34,7 +34,7 @@ function whenAborted(signal: AbortSignal, abort: () => void): () => void {
   if (!waiting.has(signal)) {
     waiting.set(signal, all);
     const tellAll = (): void => {
-      for (const each of [...all]) each();
+      for (const each of all) each();
     };
     signal.addEventListener("abort", tellAll, { once: true });
   }
