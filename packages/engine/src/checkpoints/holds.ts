@@ -1,4 +1,4 @@
-/** What must stay for now, by name, and for how many. */
+/** What is in use and must stay, by name, and for how many. */
 export class Holds {
   readonly #counts = new Map<string, number>();
 
