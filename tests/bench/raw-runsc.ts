@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { closeSync, constants, openSync, writeSync } from "node:fs";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
-import { Socket } from "node:net";
+import { Socket, type ConnectOpts } from "node:net";
 import { join } from "node:path";
 import { exitCodeOf, hostEnvironment, outputOf } from "./host-command.ts";
 import { readLauncherCommand, type LauncherCommand } from "./launcher-command.ts";
@@ -111,14 +111,14 @@ export class RawBundle implements AsyncDisposable {
     await outputOf("mkfifo", [this.#fifo("stdin"), this.#fifo("stdout")]);
   }
 
-  /** Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. */
-  start(): Socket {
-    return this.#open("run");
+  /** Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. With `onChunk` it is read at once; a chunk is good until that returns. */
+  start(onChunk?: (chunk: Buffer) => void): Socket {
+    return this.#open(["run"], onChunk);
   }
 
   /** Starts it in the foreground from what `checkpoint` has saved. */
   restore(): Socket {
-    return this.#open("restore", "--image-path", this.#imageDir);
+    return this.#open(["restore", "--image-path", this.#imageDir]);
   }
 
   /** To its stdin, which never ends. */
@@ -176,7 +176,7 @@ export class RawBundle implements AsyncDisposable {
     this.onRemoved();
   }
 
-  #open(...words: string[]): Socket {
+  #open(words: readonly string[], onChunk?: (chunk: Buffer) => void): Socket {
     const readFd = openSync(this.#fifo("stdout"), constants.O_RDONLY | constants.O_NONBLOCK);
     const writeFd = openSync(this.#fifo("stdout"), constants.O_WRONLY);
     const inputFd = openSync(this.#fifo("stdin"), constants.O_RDWR);
@@ -188,7 +188,7 @@ export class RawBundle implements AsyncDisposable {
       detached: true,
     });
     for (const fd of [inputFd, writeFd, errorFd]) closeSync(fd);
-    return new Socket({ fd: readFd, readable: true, writable: false });
+    return new Socket({ fd: readFd, readable: true, writable: false, ...(onChunk && readingInto(onChunk)) });
   }
 
   #fifo(name: "stdin" | "stdout"): string {
@@ -203,6 +203,16 @@ export class RawBundle implements AsyncDisposable {
     const [program = "", ...flags] = this.#runtime;
     return exitCodeOf(program, [...flags, ...args]);
   }
+}
+
+/** As much at once as a pipe holds. */
+function readingInto(onChunk: (chunk: Buffer) => void): ConnectOpts {
+  const buffer = Buffer.allocUnsafeSlow(64 * 1024);
+  const callback = (bytes: number): boolean => {
+    onChunk(buffer.subarray(0, bytes));
+    return true;
+  };
+  return { onread: { buffer, callback } };
 }
 
 /** The same flags with a state directory of one's own. */

@@ -5,6 +5,7 @@ import {
   protocolConstants,
   toHost,
   trailerBytes,
+  typeOffset,
   type Frame,
 } from "./frames.ts";
 import { MalformedPayload } from "./wire.ts";
@@ -22,11 +23,9 @@ export class FrameDecoder {
   #nonce: Buffer | undefined;
   /** The end of what was hunted through, where a `WELCOME` may begin. */
   #hunted: Buffer = Buffer.alloc(0);
-  #header = Buffer.alloc(headerBytes);
-  #headerFilled = 0;
-  /** Payload and trailer of the frame whose header is complete. */
-  #body: Buffer | undefined;
-  #bodyFilled = 0;
+  /** The frame that came in several chunks, and how much of it has come. */
+  #partial = Buffer.alloc(headerBytes);
+  #filled = 0;
 
   constructor(nonce: Buffer) {
     this.#nonce = nonce;
@@ -34,18 +33,17 @@ export class FrameDecoder {
 
   /** Bytes that are kept for an incomplete frame. */
   get heldBytes(): number {
-    return this.#hunted.byteLength + this.#headerFilled + this.#bodyFilled;
+    return this.#hunted.byteLength + this.#filled;
   }
 
   /** Hunts again, for a new greeting on the same stream. */
   expectWelcome(nonce: Buffer): void {
     this.#nonce = nonce;
     this.#hunted = Buffer.alloc(0);
-    this.#headerFilled = this.#bodyFilled = 0;
-    this.#body = undefined;
+    this.#filled = 0;
   }
 
-  /** The frames that `chunk` completes. Their payloads belong to the receiver; the chunk is free for other use when the last was taken. */
+  /** The frames that `chunk` completes. Each payload is a view, of the chunk or of memory that is used again: good until the next frame is asked for. */
   *push(chunk: Buffer): Generator<Frame, void, void> {
     let rest = chunk;
     while (rest.byteLength > 0) {
@@ -55,8 +53,15 @@ export class FrameDecoder {
         this.#nonce = undefined;
         rest = welcome;
       }
-      rest = rest.subarray(this.#fill(rest));
-      const frame = this.#takeFrame();
+      const size = this.#filled === 0 ? frameSize(rest) : undefined;
+      let frame: Frame | undefined;
+      if (size !== undefined && size <= rest.byteLength) {
+        frame = readFrame(rest.subarray(0, size));
+        rest = rest.subarray(size);
+      } else {
+        rest = rest.subarray(this.#collect(rest));
+        frame = this.#takeCollected();
+      }
       // Whoever gets it may ask for a new greeting: what follows is hunted through then.
       if (frame !== undefined) yield frame;
     }
@@ -78,43 +83,46 @@ export class FrameDecoder {
     return undefined;
   }
 
-  /** Takes what the frame under way still needs, and says how much that was. */
-  #fill(data: Buffer): number {
-    let taken = 0;
-    if (this.#body === undefined) {
-      taken = data.copy(this.#header, this.#headerFilled, 0, headerBytes - this.#headerFilled);
-      this.#headerFilled += taken;
-      if (this.#headerFilled < headerBytes) return taken;
-      this.#body = Buffer.allocUnsafe(bodySize(this.#header));
-      this.#bodyFilled = 0;
+  /** Takes what the frame under way still needs, first of its header, and says how much that was. */
+  #collect(data: Buffer): number {
+    const wanted = this.#collectedSize() ?? headerBytes;
+    if (wanted > this.#partial.byteLength) {
+      const larger = Buffer.allocUnsafeSlow(wanted);
+      this.#partial.copy(larger, 0, 0, this.#filled);
+      this.#partial = larger;
     }
-    const copied = data.copy(this.#body, this.#bodyFilled, taken);
-    this.#bodyFilled += copied;
-    return taken + copied;
+    const taken = data.copy(this.#partial, this.#filled, 0, wanted - this.#filled);
+    this.#filled += taken;
+    return taken;
   }
 
-  #takeFrame(): Frame | undefined {
-    const body = this.#body;
-    if (body === undefined || this.#bodyFilled < body.byteLength) return undefined;
-    this.#body = undefined;
-    this.#headerFilled = this.#bodyFilled = 0;
-    return readFrame(this.#header, body);
+  #takeCollected(): Frame | undefined {
+    const size = this.#collectedSize();
+    if (size === undefined || this.#filled < size) return undefined;
+    this.#filled = 0;
+    return readFrame(this.#partial.subarray(0, size));
+  }
+
+  #collectedSize(): number | undefined {
+    return frameSize(this.#partial.subarray(0, this.#filled));
   }
 }
 
-function bodySize(header: Buffer): number {
-  if (header.readUInt32LE(0) !== frameMagic) throw new MalformedPayload("Frame does not begin with the magic number");
-  const length = header.readUInt32LE(4);
+/** Of the frame that `bytes` begin with; `undefined` if there are fewer than a header has. */
+function frameSize(bytes: Buffer): number | undefined {
+  if (bytes.byteLength < headerBytes) return undefined;
+  if (bytes.readUInt32LE(0) !== frameMagic) throw new MalformedPayload("Frame does not begin with the magic number");
+  const length = bytes.readUInt32LE(4);
   if (length > protocolConstants.MAX_TO_HOST) throw new MalformedPayload(`Frame of ${length} bytes`);
-  if (header.readUIntLE(9, 3) !== 0) throw new MalformedPayload("Frame header has bits that must be zero");
-  return length + trailerBytes;
+  if (bytes.readUIntLE(9, 3) !== 0) throw new MalformedPayload("Frame header has bits that must be zero");
+  return headerBytes + length + trailerBytes;
 }
 
-function readFrame(header: Buffer, body: Buffer): Frame {
-  const type = header.readUInt8(8);
-  const id = header.readUInt32LE(12);
-  const payload = body.subarray(0, body.byteLength - trailerBytes);
-  if (body.readUInt32LE(payload.byteLength) !== frameTrailer(type, id, payload.byteLength)) {
+function readFrame(bytes: Buffer): Frame {
+  const type = bytes.readUInt8(typeOffset);
+  const id = bytes.readUInt32LE(12);
+  const payload = bytes.subarray(headerBytes, bytes.byteLength - trailerBytes);
+  if (bytes.readUInt32LE(headerBytes + payload.byteLength) !== frameTrailer(type, id, payload.byteLength)) {
     throw new MalformedPayload("Frame trailer is wrong");
   }
   return { type, id, payload };

@@ -88,6 +88,15 @@ export class GuestProcess implements Process {
     this.#stream.output.discard();
   }
 
+  /**
+   * Another way to read the output, for whoever hands it on at once: each piece is good until `take` has settled, and counts as taken then. Iterating gives
+   * pieces that belong to the reader, and leaves as much memory to the garbage collector as there was output. If `take` fails, so does this, and the guest
+   * keeps what was not taken.
+   */
+  async consume(take: (event: OutputEvent) => void | Promise<void>): Promise<void> {
+    await this.#stream.output.consume(take);
+  }
+
   /** Lets the guest forget the process. One that still runs goes on unattended. */
   release(): void {
     this.#stream.release();

@@ -59,7 +59,10 @@ export type GuestMessage =
   | { type: "ready"; id: number }
   | { type: "pong"; id: number; payload: Buffer };
 
-/** Reads one frame of a guest, strictly: `MalformedPayload` for anything that the protocol page does not allow. */
+/**
+ * Reads one frame of a guest, strictly: `MalformedPayload` for anything that the protocol page does not allow. The data of output is a view of the
+ * frame; everything else is the receiver's.
+ */
 export function parseGuestFrame(frame: Frame): GuestMessage {
   const reader = new PayloadReader(frame.payload);
   const message = parseBody(frame, reader);
@@ -94,11 +97,11 @@ function parseBody({ type, id }: Frame, reader: PayloadReader): GuestMessage {
     case toHost.HELD_BY:
       return { type: "heldBy", id, holders: readList(reader, 1024, readHolder) };
     case toHost.NODES_ARE:
-      return { type: "nodes", id, entries: readList(reader, 2048, (list) => list.bytes(list.u32())) };
+      return { type: "nodes", id, entries: readList(reader, 2048, (list) => Buffer.from(list.bytes(list.u32()))) };
     case toHost.READY:
       return { type: "ready", id };
     case toHost.PONG:
-      return { type: "pong", id, payload: reader.rest() };
+      return { type: "pong", id, payload: Buffer.from(reader.rest()) };
     default:
       throw new MalformedPayload(`Frame of unknown type 0x${type.toString(16)}`);
   }

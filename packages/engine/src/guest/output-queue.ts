@@ -1,4 +1,6 @@
 import type { OutputEvent } from "../process/process.ts";
+import { protocolConstants } from "./frames.ts";
+import { OutputRing } from "./output-ring.ts";
 
 /**
  * A reader that waits acknowledges from here on. Less than the smallest window, so that a stream whose window is not known, because a
@@ -6,20 +8,15 @@ import type { OutputEvent } from "../process/process.ts";
  */
 const idleAckBytes = 1024;
 
-/**
- * Pieces below this are copied together. A piece is a view of what was read from the channel at once, up to 64 KiB of all streams: one byte that
- * nobody reads must not keep all of that.
- */
-const packBytes = 16 * 1024;
+/** Of one piece for the reader. */
+const mostPieceBytes = protocolConstants.MAX_DATA;
 
 /**
  * The output of one stream between the channel and its one reader. Holds no more than the guest's window, because the guest
  * sends no more before it is acknowledged.
  */
 export class OutputQueue implements AsyncIterable<OutputEvent> {
-  #events: OutputEvent[] = [];
-  /** The last event that was packed, and the memory that it grows into. */
-  #pack: { event: OutputEvent; room: Buffer } | undefined;
+  #ring = new OutputRing();
   #receivedAt: number;
   #takenAt: number;
   #ackedAt: number;
@@ -55,13 +52,13 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     this.#acknowledge(this.#ackedAt);
   }
 
+  /** The bytes are copied. */
   push(event: OutputEvent): void {
     this.#receivedAt = event.at + event.data.byteLength;
     if (this.#state === "open") {
-      if (event.data.byteLength < packBytes) this.#pushPacked(event);
-      else this.#events.push(event);
+      this.#ring.push(event);
       this.#notify();
-    } else if (this.#events.length === 0) {
+    } else if (this.#ring.isEmpty) {
       this.#drop();
     }
   }
@@ -82,34 +79,27 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
 
   discard(): void {
     if (this.#state !== "failed") this.#state = "discarding";
-    this.#events = [];
+    this.#ring.clear();
     this.#drop();
     this.#notify();
   }
 
+  /** Each piece belongs to the reader, and counts as taken when the next one is asked for. */
   [Symbol.asyncIterator](): AsyncIterator<OutputEvent, undefined> {
-    if (this.#hasReader) throw new Error("The output of a process has one reader");
-    this.#hasReader = true;
+    this.#admitReader();
     let last: OutputEvent | undefined;
     const settle = (): void => {
-      if (last === undefined) return;
-      const isLast = this.#state !== "open" && this.#events.length === 0;
-      this.#take(isLast ? this.#receivedAt : last.at + last.data.byteLength);
+      if (last !== undefined) this.#settle(last);
       last = undefined;
     };
     return {
       next: async () => {
         settle();
-        for (;;) {
-          last = this.#events.shift();
-          if (last !== undefined) return { done: false, value: last };
-          if (this.#state === "failed") throw this.#error;
-          if (this.#state !== "open") return { done: true, value: undefined };
-          this.#acknowledgeFrom(idleAckBytes);
-          await new Promise<void>((resolve) => {
-            this.#wake = resolve;
-          });
-        }
+        const first = await this.#first();
+        if (first === undefined) return { done: true, value: undefined };
+        last = { ...first, data: copyOf(first.data) };
+        this.#ring.drop(last.data.byteLength);
+        return { done: false, value: last };
       },
       return: async () => {
         settle();
@@ -119,20 +109,42 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     };
   }
 
-  #pushPacked(event: OutputEvent): void {
-    const pack = this.#pack;
-    const used = pack?.event.data.byteLength ?? 0;
-    const size = used + event.data.byteLength;
-    const isQueued = pack !== undefined && pack.event === this.#events.at(-1);
-    if (isQueued && pack.event.stream === event.stream && size <= packBytes) {
-      if (size > pack.room.byteLength) pack.room = copyOf(pack.event.data, Math.min(packBytes, 2 * size));
-      pack.room.set(event.data, used);
-      pack.event.data = pack.room.subarray(0, size);
-    } else {
-      const room = copyOf(event.data, event.data.byteLength);
-      this.#pack = { event: { ...event, data: room }, room };
-      this.#events.push(this.#pack.event);
+  /**
+   * Hands every piece to `take`, in memory that is used again: a piece is good, and not taken, until `take` has settled. Resolves at the end. If `take`
+   * fails, so does this; neither that piece nor anything behind it is taken then.
+   */
+  async consume(take: (event: OutputEvent) => void | Promise<void>): Promise<void> {
+    this.#admitReader();
+    for (let piece = await this.#first(); piece !== undefined; piece = await this.#first()) {
+      await take(piece);
+      this.#ring.drop(piece.data.byteLength);
+      this.#settle(piece);
     }
+  }
+
+  #admitReader(): void {
+    if (this.#hasReader) throw new Error("The output of a process has one reader");
+    this.#hasReader = true;
+  }
+
+  /** The oldest piece, as soon as there is one; `undefined` at the end. */
+  async #first(): Promise<OutputEvent | undefined> {
+    for (;;) {
+      const piece = this.#ring.first(mostPieceBytes);
+      if (piece !== undefined) return piece;
+      if (this.#state === "failed") throw this.#error;
+      if (this.#state !== "open") return undefined;
+      this.#acknowledgeFrom(idleAckBytes);
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  /** The reader is through with it. */
+  #settle(piece: OutputEvent): void {
+    const isLast = this.#state !== "open" && this.#ring.isEmpty;
+    this.#take(isLast ? this.#receivedAt : piece.at + piece.data.byteLength);
   }
 
   /** Nobody will read what has arrived. */
@@ -160,8 +172,8 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
 }
 
 /** In memory of its own, not in a part of the pool that others share. */
-function copyOf(data: Buffer, capacity: number): Buffer {
-  const copy = Buffer.allocUnsafeSlow(capacity);
+function copyOf(data: Buffer): Buffer {
+  const copy = Buffer.allocUnsafeSlow(data.byteLength);
   copy.set(data);
   return copy;
 }

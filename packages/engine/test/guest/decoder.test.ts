@@ -15,11 +15,17 @@ const short = [
   guestFrame.pong(11, Buffer.from("12345678")),
 ];
 
-/** Copies: what a decoder yields are views, and the next push may be over. */
+/** Copies: what a decoder yields are views, good until the next is asked for. Each chunk lies in the same memory, as it does when it is read. */
 function decode(decoder: FrameDecoder, ...chunks: Buffer[]): Frame[] {
-  return chunks.flatMap((chunk) =>
-    [...decoder.push(chunk)].map((frame) => ({ ...frame, payload: Buffer.from(frame.payload) })),
-  );
+  const memory = Buffer.alloc(Math.max(...chunks.map(({ byteLength }) => byteLength)));
+  const frames: Frame[] = [];
+  for (const chunk of chunks) {
+    chunk.copy(memory);
+    for (const frame of decoder.push(memory.subarray(0, chunk.byteLength))) {
+      frames.push({ ...frame, payload: Buffer.from(frame.payload) });
+    }
+  }
+  return frames;
 }
 
 function greeted(): FrameDecoder {
@@ -158,6 +164,29 @@ describe("the hunt for the welcome", () => {
     for (const { type } of decoder.push(guestFrame.welcome(otherNonce))) seen.push(type);
     expect(seen).toEqual([toHost.READY, toHost.WELCOME]);
   });
+});
+
+test("a frame that is whole in its chunk is not copied", () => {
+  const chunk = Buffer.concat([guestFrame.started(5, 123), guestFrame.output(5, 0, 0, 1, "here")]);
+  for (const { payload } of greeted().push(chunk)) expect(payload.buffer).toBe(chunk.buffer);
+});
+
+test("frames in pieces take no more memory than the longest of them", () => {
+  const decoder = greeted();
+  const memory = new Set<ArrayBufferLike>();
+  for (const size of [5, 60_000, 1000, 60_000, 20]) {
+    const frame = rawFrame(toHost.PONG, 1, Buffer.alloc(size, size));
+    for (const cut of [frame.subarray(0, 10), frame.subarray(10)]) {
+      for (const { payload } of decoder.push(cut)) {
+        expect(payload.equals(Buffer.alloc(size, size))).toBe(true);
+        memory.add(payload.buffer);
+      }
+    }
+  }
+  expect([...memory].map(({ byteLength }) => byteLength)).toEqual([
+    headerBytes + 5 + trailerBytes,
+    headerBytes + 60_000 + trailerBytes,
+  ]);
 });
 
 test("no more than one frame is ever held", () => {

@@ -25,6 +25,12 @@ async function readAll(queue: OutputQueue): Promise<string> {
   return text;
 }
 
+function makeGate(): { opened: Promise<void>; open: () => void } {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open: () => open() };
+}
+
 /** Lets whatever was set off by now run to where it waits. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
@@ -162,6 +168,120 @@ describe("acknowledging", () => {
     queue.finish();
     await readAll(queue);
     expect(acks).toEqual([104_096]);
+  });
+});
+
+describe("consuming", () => {
+  test("every piece comes once, in the order of its arrival, until the end", async () => {
+    const { queue, push } = makeQueue();
+    const seen: [string, string, number, number][] = [];
+    push("a");
+    push("b", "stderr");
+    const consumed = queue.consume(({ stream, data, offset, at }) => {
+      seen.push([stream, data.toString(), offset, at]);
+    });
+    await settled();
+    push("c");
+    queue.finish();
+    await consumed;
+    expect(seen).toEqual([
+      ["stdout", "a", 0, 0],
+      ["stderr", "b", 0, 1],
+      ["stdout", "c", 1, 2],
+    ]);
+  });
+
+  test("a piece stays as it is until it was taken, whatever comes meanwhile", async () => {
+    const { queue, push } = makeQueue();
+    push(Buffer.alloc(3000, "a"));
+    const taken: string[] = [];
+    const gate = makeGate();
+    const consumed = queue.consume(async ({ data }) => {
+      await gate.opened;
+      taken.push(data.toString());
+    });
+    await settled();
+    push(Buffer.alloc(1000, "b"));
+    queue.finish();
+    gate.open();
+    await consumed;
+    expect(taken.join("")).toBe("a".repeat(3000) + "b".repeat(1000));
+    expect(taken[0]).toBe("a".repeat(3000));
+  });
+
+  test("a piece is acknowledged when it was taken, not before", async () => {
+    const { queue, acks, push } = makeQueue();
+    push(Buffer.alloc(5000));
+    const gate = makeGate();
+    const consumed = queue.consume(() => gate.opened);
+    await settled();
+    expect(acks).toEqual([]);
+    gate.open();
+    await settled();
+    expect(acks).toEqual([5000]);
+    queue.finish();
+    await consumed;
+  });
+
+  test("what could not be taken is not acknowledged, nor thrown away", async () => {
+    const { queue, acks, push } = makeQueue();
+    push(Buffer.alloc(5000));
+    push(Buffer.alloc(1000), "stderr");
+    const failing = queue.consume(() => {
+      throw new Error("the disk is full");
+    });
+    await expect(failing).rejects.toThrow("the disk is full");
+    expect(acks).toEqual([]);
+    expect(queue.exceedsWindow(2192)).toBe(false);
+    expect(queue.exceedsWindow(2193)).toBe(true);
+  });
+
+  test("a failure is told after what had arrived", async () => {
+    const { queue, push } = makeQueue();
+    push("before");
+    queue.fail(new Error("it is gone"));
+    const seen: string[] = [];
+    const consumed = queue.consume(({ data }) => {
+      seen.push(data.toString());
+    });
+    await expect(consumed).rejects.toThrow("it is gone");
+    expect(seen).toEqual(["before"]);
+  });
+
+  test("throwing the rest away while a piece is being taken ends it", async () => {
+    const { queue, acks, push } = makeQueue();
+    push(Buffer.alloc(3000));
+    push(Buffer.alloc(3000), "stderr");
+    let pieces = 0;
+    await queue.consume(() => {
+      pieces += 1;
+      queue.discard();
+    });
+    expect(pieces).toBe(1);
+    expect(acks.at(-1)).toBe(6000);
+  });
+
+  test("it is the one reader", async () => {
+    const { queue } = makeQueue();
+    const consumed = queue.consume(() => undefined);
+    expect(() => queue[Symbol.asyncIterator]()).toThrow("one reader");
+    queue.finish();
+    await consumed;
+  });
+
+  test("a flood is taken in memory of one window", async () => {
+    const { queue, push } = makeQueue();
+    const memory = new Set<ArrayBufferLike>();
+    const consumed = queue.consume(({ data }) => {
+      memory.add(data.buffer);
+    });
+    for (let round = 0; round < 1000; round += 1) {
+      push(Buffer.alloc(5000, round));
+      await settled();
+    }
+    queue.finish();
+    await consumed;
+    expect([...memory].map(({ byteLength }) => byteLength)).toEqual([8192]);
   });
 });
 

@@ -265,14 +265,9 @@ export class Command {
   async #keep(process: GuestProcess): Promise<void> {
     const { logger } = this.#options;
     const log = this.#openLog;
-    const events = process[Symbol.asyncIterator]();
     try {
-      for (;;) {
-        // Asking for the next one tells the guest that it may forget the one before.
-        const event = await events.next();
-        if (event.done === true) break;
-        await this.#untilStored(() => log.append(event.value));
-      }
+      // What is stored the guest may forget.
+      await process.consume((piece) => this.#untilStored(() => log.append(piece)));
       await this.#end({ ...this.#facts(), ...endOf(await process.wait()) });
       process.release();
     } catch (error) {

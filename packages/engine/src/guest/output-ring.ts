@@ -1,0 +1,76 @@
+import type { OutputEvent } from "../process/process.ts";
+
+/** What a ring begins with: most commands say little. */
+const leastBytes = 4096;
+
+type Piece = Pick<OutputEvent, "stream" | "offset" | "at"> & { bytes: number };
+
+/**
+ * Output that waits for its reader, in memory that is used again. What is pushed is copied, so that one byte does not keep the chunk that it came
+ * in; what one stream wrote in a row is one piece. Grows to what ever waited at once and keeps that.
+ */
+export class OutputRing {
+  #memory = Buffer.alloc(0);
+  /** Where in memory the oldest byte is. */
+  #start = 0;
+  #bytes = 0;
+  #pieces: Piece[] = [];
+
+  get isEmpty(): boolean {
+    return this.#bytes === 0;
+  }
+
+  push({ stream, data, offset, at }: OutputEvent): void {
+    this.#makeRoom(data.byteLength);
+    const copied = data.copy(this.#memory, (this.#start + this.#bytes) % this.#memory.byteLength);
+    data.copy(this.#memory, 0, copied);
+    this.#bytes += data.byteLength;
+    const last = this.#pieces.at(-1);
+    if (last?.stream === stream) last.bytes += data.byteLength;
+    else this.#pieces.push({ stream, offset, at, bytes: data.byteLength });
+  }
+
+  /** The oldest bytes of one stream that lie in a row, up to `most` of them: a view that is good until they are dropped. */
+  first(most: number): OutputEvent | undefined {
+    const [piece] = this.#pieces;
+    if (piece === undefined) return undefined;
+    const { stream, offset, at } = piece;
+    const bytes = Math.min(piece.bytes, most, this.#memory.byteLength - this.#start);
+    return { stream, offset, at, data: this.#memory.subarray(this.#start, this.#start + bytes) };
+  }
+
+  /** Lets go of that many bytes of what `first` tells; of a ring that was cleared since, of nothing. */
+  drop(bytes: number): void {
+    const [piece] = this.#pieces;
+    if (piece === undefined) return;
+    piece.bytes -= bytes;
+    piece.offset += bytes;
+    piece.at += bytes;
+    if (piece.bytes === 0) this.#pieces.shift();
+    this.#bytes -= bytes;
+    // A stream that is read as it comes stays where memory was touched before.
+    this.#start = this.isEmpty ? 0 : (this.#start + bytes) % this.#memory.byteLength;
+  }
+
+  clear(): void {
+    this.#memory = Buffer.alloc(0);
+    this.#start = this.#bytes = 0;
+    this.#pieces = [];
+  }
+
+  /** What was lent stays as it is: it lies in the memory from before. */
+  #makeRoom(bytes: number): void {
+    const needed = this.#bytes + bytes;
+    if (needed <= this.#memory.byteLength) return;
+    const memory = Buffer.allocUnsafeSlow(Math.max(leastBytes, 2 ** Math.ceil(Math.log2(needed))));
+    const copied = this.#memory.copy(
+      memory,
+      0,
+      this.#start,
+      Math.min(this.#memory.byteLength, this.#start + this.#bytes),
+    );
+    this.#memory.copy(memory, copied, 0, this.#bytes - copied);
+    this.#memory = memory;
+    this.#start = 0;
+  }
+}
