@@ -1,11 +1,9 @@
 import { defineConfig } from "vitest/config";
 import { driverTags } from "./tests/support/driver-tags.ts";
+import { patience } from "./tests/support/patience.ts";
 
 /** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
 const conditions = ["source", "node", "development|production"];
-
-/** How many times as long as usual things may take: an emulated machine has reason to be slow. */
-const patience = Number(process.env["ATOLL_TEST_PATIENCE"] ?? 1);
 
 /** Deadlines find what hangs. They say nothing about speed, and a busy machine must not reach them. */
 const deadlines = {

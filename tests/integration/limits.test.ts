@@ -2,6 +2,7 @@
 import type { Sandbox } from "@atoll/engine";
 import { SandboxError, type SandboxEventMessage } from "@atoll/protocol";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { patience } from "../support/patience.ts";
 import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
 const MiB = 1024 * 1024;
@@ -195,12 +196,13 @@ describe("a sandbox that takes too much", () => {
   });
 
   test("CPU: waiting for it is told, and when there is enough again", async () => {
-    // So little that a busy machine leaves more than that to it.
-    const sandbox = await host.engine.create({ limits: { cpus: 0.05 } });
+    // So little that a busy machine leaves more than that to it, and so much that a slow one can start it.
+    const cpus = Math.min(0.05 * patience, 0.5);
+    const sandbox = await host.engine.create({ limits: { cpus } });
     const hog = await sandbox.spawn({ argv: ["sh", "-c", "while :; do :; done"] });
     const told = (type: SandboxEventMessage["type"]): unknown =>
       events.find((event) => event.type === type && "limit" in event && event.limit === "cpu");
-    await expect.poll(() => told("limit.hit")).toMatchObject({ sandboxId: sandbox.id, allowed: 0.05 });
+    await expect.poll(() => told("limit.hit")).toMatchObject({ sandboxId: sandbox.id, allowed: cpus });
     await hog.kill("SIGKILL");
     await expect.poll(() => told("limit.eased")).toMatchObject({ sandboxId: sandbox.id });
     await sandbox.kill();

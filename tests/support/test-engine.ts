@@ -3,6 +3,7 @@ import { Engine, type EngineOptions, type Process, type Sandbox } from "@atoll/e
 import type { ProcessExit, SandboxId, SandboxState, SpawnRequestInput } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { bringHostScan } from "./host-scan.ts";
+import { patience } from "./patience.ts";
 import { makeDataDir } from "./test-root.ts";
 
 /** An engine on a data directory of its own. `dispose` kills every sandbox and removes the directory. */
@@ -13,7 +14,7 @@ export interface TestEngine {
 }
 
 /** A sandbox that does not come to life fails its test. One that is slow to, on a slow machine, does not. */
-const startTimeoutMs = 30_000 * Number(process.env["ATOLL_TEST_PATIENCE"] ?? 1);
+const startTimeoutMs = 30_000 * patience;
 
 export async function openTestEngine(options: Partial<EngineOptions> = {}): Promise<TestEngine> {
   const dataDir = options.dataDir ?? (await makeDataDir());
