@@ -7,6 +7,7 @@ import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
+import { settleAll } from "../support/settle-all.ts";
 import { warn } from "../support/warn.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
 import { readFirstLayers } from "./first-layers.ts";
@@ -231,7 +232,10 @@ export class LayerLibrary {
     this.#unpublished.delete(id);
   }
 
-  /** Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is removed. */
+  /**
+   * Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is removed. One that cannot be removed
+   * does not keep the others; it is told when they are gone.
+   */
   collect(): Promise<string[]> {
     return this.#inTurn(() => this.#collect());
   }
@@ -258,7 +262,7 @@ export class LayerLibrary {
     const needed = await this.#needed().catch(() => undefined);
     if (needed === undefined) return [];
     const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#held.has(name));
-    for (const name of left) await removeTree(join(this.#layout.frozenDir, name));
+    await settleAll(left.map((name) => removeTree(join(this.#layout.frozenDir, name))));
     return left;
   }
 

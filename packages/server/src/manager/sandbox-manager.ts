@@ -26,6 +26,7 @@ import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
+import { logRepairs } from "./log-repairs.ts";
 import { LostRuns } from "./lost-runs.ts";
 import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
@@ -115,9 +116,7 @@ export class SandboxManager {
   /** Takes the data directory, and carries on with everything that the server before this one left. */
   static async open(options: SandboxManagerOptions): Promise<SandboxManager> {
     let onReady: () => void = () => undefined;
-    const ready = new Promise<void>((resolve) => {
-      onReady = resolve;
-    });
+    const ready = new Promise<void>((resolve) => (onReady = resolve));
     const { dataDir, guestPath, runscPath, engineOptions, onEgress } = options;
     const engine = await Engine.open({
       ...engineOptions,
@@ -133,6 +132,7 @@ export class SandboxManager {
     try {
       const archive = await options.persistence?.openArchive(engine);
       const manager = new SandboxManager(options, engine, archive);
+      logRepairs(engine.repairs, manager.#log);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
       manager.#maker.pool.start();

@@ -1,0 +1,29 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { LayerLibrary } from "../../src/checkpoints/layer-library.ts";
+import { TreePacker } from "../../src/checkpoints/tree-packer.ts";
+import { DataLayout } from "../../src/store/layout.ts";
+import { caught } from "../support/caught.ts";
+import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+test("a layer that cannot be removed does not keep the others, and is told", async () => {
+  const directory = new TemporaryDirectory();
+  onTestFinished(() => directory[Symbol.dispose]());
+  const layout = new DataLayout(directory.path);
+  for (const name of ["a", "b", "c"]) {
+    mkdirSync(join(layout.frozenDir, name, "trees"), { recursive: true });
+    writeFileSync(join(layout.frozenDir, name, "trees", "file"), name);
+  }
+  const busy = join(layout.frozenDir, "a", "trees");
+  execFileSync("mount", ["-t", "tmpfs", "tmpfs", busy]);
+  const library = new LayerLibrary(layout, { mergerPath: "/none", packer: new TreePacker("/none") });
+  try {
+    expect(await caught(library.collect())).toMatchObject({ code: "EBUSY" });
+    expect(readdirSync(layout.frozenDir)).toEqual(["a"]);
+  } finally {
+    execFileSync("umount", [busy]);
+  }
+  expect(await library.collect()).toEqual(["a"]);
+});
