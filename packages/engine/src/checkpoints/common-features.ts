@@ -3,7 +3,7 @@ import type { Runsc } from "../doctor/runsc-features.ts";
 
 /**
  * For machines whose processors differ: sandboxes see these features and no others, so that each can go on on any of them. Rejects with `unsupported`, naming what is missing,
- * unless this processor has them all and this runsc can hide the rest.
+ * unless this processor has them all and this runsc can hide the rest. Where there is no rest, any runsc will do.
  */
 export async function assertCanLimitFeatures(
   wanted: readonly string[],
@@ -20,12 +20,17 @@ export async function assertCanLimitFeatures(
       details: { lacking },
     });
   }
+  const hidden = [...present].filter((feature) => !wanted.includes(feature));
   // It came together with the annotation that hides features.
-  if (runsc.subcommands.has("cpu-features")) return;
+  if (hidden.length === 0 || runsc.subcommands.has("cpu-features")) return;
   const { path, version } = runsc;
-  throw new SandboxError("unsupported", `Cannot use cpuFeatures: ${path} (${version}) cannot hide features`, {
-    suggestion:
-      "Leave the setting out, or install a runsc whose `runsc help` lists cpu-features; releases of 2025 and later have it.",
-    details: { runsc: version },
-  });
+  throw new SandboxError(
+    "unsupported",
+    `Cannot use cpuFeatures: ${path} (${version}) cannot hide ${hidden.join(", ")}`,
+    {
+      suggestion:
+        "Leave the setting out, name all features of this processor, or install a runsc whose `runsc help` lists cpu-features; releases of 2025 and later have it.",
+      details: { runsc: version, hidden },
+    },
+  );
 }

@@ -15,8 +15,13 @@ test("one that cannot is refused, with what it would need", async () => {
   await expect(assertCanLimitFeatures(["sse"], { runsc, readCpuFeatures })).rejects.toMatchObject({
     code: "unsupported",
     suggestion: expect.stringContaining("cpu-features"),
-    details: { runsc: "0.0~20240729.0" },
+    details: { runsc: "0.0~20240729.0", hidden: ["avx", "sse2"] },
   });
+});
+
+test("any runsc will do where there is nothing to hide", async () => {
+  const all = ["sse2", "sse", "avx"];
+  await expect(assertCanLimitFeatures(all, { runsc, readCpuFeatures })).resolves.toBeUndefined();
 });
 
 test("a processor that lacks one of them is refused by name", async () => {

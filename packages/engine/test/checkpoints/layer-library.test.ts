@@ -1,12 +1,15 @@
-import { execFileSync } from "node:child_process";
+import { execFile } from "node:child_process";
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
 import { LayerLibrary } from "../../src/checkpoints/layer-library.ts";
 import { TreePacker } from "../../src/checkpoints/tree-packer.ts";
 import { DataLayout } from "../../src/store/layout.ts";
 import { caught } from "../support/caught.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+const run = promisify(execFile);
 
 test("a layer that cannot be removed does not keep the others, and is told", async () => {
   const directory = new TemporaryDirectory();
@@ -17,13 +20,13 @@ test("a layer that cannot be removed does not keep the others, and is told", asy
     writeFileSync(join(layout.frozenDir, name, "trees", "file"), name);
   }
   const busy = join(layout.frozenDir, "a", "trees");
-  execFileSync("mount", ["-t", "tmpfs", "tmpfs", busy]);
+  await run("mount", ["-t", "tmpfs", "tmpfs", busy]);
   const library = new LayerLibrary(layout, { mergerPath: "/none", packer: new TreePacker("/none") });
   try {
     expect(await caught(library.collect())).toMatchObject({ code: "EBUSY" });
     expect(readdirSync(layout.frozenDir)).toEqual(["a"]);
   } finally {
-    execFileSync("umount", [busy]);
+    await run("umount", [busy]);
   }
   expect(await library.collect()).toEqual(["a"]);
 });

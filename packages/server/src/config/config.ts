@@ -48,7 +48,7 @@ export const Config = z.strictObject({
     .max(1_000)
     .optional()
     .describe(
-      "all that sandboxes may see of the processor, so that they can move; needs a runsc that can hide the rest",
+      "all that sandboxes may see of the processor, so that they can move; a rest needs a runsc that can hide it",
     ),
   logLevel: z
     .enum(["silent", "error", "warn", "info", "debug"])

@@ -1,0 +1,58 @@
+// @module-tag gvisor
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { CheckpointManifest } from "@atoll/protocol";
+import { expect, onTestFinished, test } from "vitest";
+import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+
+const run = promisify(execFile);
+
+/** Of the first processor; on machines of today all are alike. */
+async function ownFeatures(): Promise<string[]> {
+  const [, flags = ""] = /^flags\s*:(.*)$/m.exec(await readFile("/proc/cpuinfo", "utf8")) ?? [];
+  return flags.trim().split(/\s+/).toSorted();
+}
+
+async function open(options: Parameters<typeof openTestEngine>[0]): Promise<TestEngine> {
+  const host = await openTestEngine(options);
+  onTestFinished(() => host.dispose());
+  return host;
+}
+
+test("a common set of CPU features is recorded, and goes on wherever all of them are", async () => {
+  const common = await ownFeatures();
+  const first = await open({ cpuFeatures: common });
+  const { id } = await first.engine.create({});
+  await first.engine.pause(id);
+  const manifest = join(first.dataDir, "sandboxes", id, "checkpoints/1/manifest.json");
+  expect(CheckpointManifest.parse(JSON.parse(await readFile(manifest, "utf8"))).cpuFeatures).toEqual(common);
+  await first.engine.resume(id);
+  expect((await runIn(first.engine.get(id), "echo on")).output).toBe("on\n");
+  await first.engine.pause(id);
+  await first.engine.close();
+
+  const { dataDir } = first;
+  const [missing = ""] = common;
+  const lesser = await open({ dataDir, readCpuFeatures: async () => common.slice(1) });
+  await expect(lesser.engine.resume(id)).rejects.toMatchObject({
+    code: "unrestorable",
+    message: expect.stringContaining(missing),
+  });
+  expect(lesser.engine.get(id).state).toBe("paused");
+  await lesser.engine.close();
+
+  const greater = await open({ dataDir, readCpuFeatures: async () => [...common, "zz_feature_of_2050"] });
+  await greater.engine.resume(id);
+  expect((await runIn(greater.engine.get(id), "echo on")).output).toBe("on\n");
+});
+
+test("a rest is hidden by a runsc that can, and refused by name with one that cannot", async () => {
+  const [hidden = "", ...rest] = await ownFeatures();
+  const canHide = (await run("runsc", ["help"])).stdout.includes("cpu-features");
+  const opening = open({ cpuFeatures: rest });
+  if (!canHide) return expect(opening).rejects.toMatchObject({ code: "unsupported", details: { hidden: [hidden] } });
+  const sandbox = await (await opening).engine.create({});
+  expect((await runIn(sandbox, "grep -m1 ^flags /proc/cpuinfo")).output.split(/\s+/)).not.toContain(hidden);
+});
