@@ -11,9 +11,6 @@ export class GuestConnection extends Duplex {
     super({ allowHalfOpen: true });
     this.#stream = stream;
     this.#events = stream.output[Symbol.asyncIterator]();
-    stream.onOutputEnd = () => {
-      stream.output.finish();
-    };
   }
 
   override _read(): void {

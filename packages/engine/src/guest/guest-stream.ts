@@ -178,11 +178,9 @@ export class GuestStream {
   #takeEnd(at: number): void {
     if (at !== this.output.receivedAt) throw new MalformedPayload(`Stream ${this.id} ends where no output ended`);
     this.#outputEnded = true;
-    this.onOutputEnd();
+    // Connections are over, in this direction, when their output is; processes when they exit.
+    if (this.#options.kind === "connection") this.output.finish();
   }
-
-  /** Connections are over, in this direction, when their output is; processes when they exit. */
-  onOutputEnd: () => void = () => undefined;
 
   #checkInputOffset(offset: number): void {
     if (offset > this.input.sentOffset) throw new MalformedPayload(`Stream ${this.id} took input that was never sent`);

@@ -40,6 +40,11 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     return this.#receivedAt;
   }
 
+  /** Memory that it keeps, for what waits or is to come. */
+  get heldBytes(): number {
+    return this.#ring.heldBytes;
+  }
+
   /** Whether the guest has sent more than it may before an acknowledgement. */
   exceedsWindow(bytes: number): boolean {
     return this.#receivedAt + bytes - this.#ackedAt > this.#windowBytes;
@@ -132,6 +137,8 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     for (;;) {
       const piece = this.#ring.first(mostPieceBytes);
       if (piece !== undefined) return piece;
+      // Whoever keeps the process when it is over need not keep this.
+      if (this.#state !== "open") this.#ring.clear();
       if (this.#state === "failed") throw this.#error;
       if (this.#state !== "open") return undefined;
       this.#acknowledgeFrom(idleAckBytes);

@@ -20,6 +20,11 @@ export class OutputRing {
     return this.#bytes === 0;
   }
 
+  /** Memory, whether or not something is in it. */
+  get heldBytes(): number {
+    return this.#memory.byteLength;
+  }
+
   push({ stream, data, offset, at }: OutputEvent): void {
     this.#makeRoom(data.byteLength);
     const copied = data.copy(this.#memory, (this.#start + this.#bytes) % this.#memory.byteLength);

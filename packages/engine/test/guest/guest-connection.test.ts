@@ -41,6 +41,16 @@ describe("dialling", () => {
     (await dialled).destroy();
   });
 
+  test("one that has said all and ended before we look ends", async () => {
+    const dialled = channel.dial(8080, { signal: never });
+    const { id } = await guest.next("DIAL");
+    // In one piece: all of it is taken before whoever dialled goes on.
+    await guest.send(
+      Buffer.concat([guestFrame.started(id, 0), guestFrame.output(id, 0, 0, 1, "banner"), guestFrame.end(id, 6)]),
+    );
+    expect(await text(await dialled)).toBe("banner");
+  });
+
   test("a port that nobody listens on is told as such", async () => {
     const dialled = caught(channel.dial(1, { signal: never }));
     const { id } = await guest.next("DIAL");

@@ -307,6 +307,21 @@ describe("the window", () => {
 });
 
 describe("memory", () => {
+  test.for([
+    { end: "ended", settle: (queue: OutputQueue) => queue.finish() },
+    { end: "failed", settle: (queue: OutputQueue) => queue.fail(new Error("it is gone")) },
+    { end: "been thrown away", settle: (queue: OutputQueue) => queue.discard() },
+  ])("a stream that was read and has $end keeps none", async ({ settle }) => {
+    const { queue, push } = makeQueue();
+    const consumed = queue.consume(() => undefined).catch(() => undefined);
+    push(Buffer.alloc(8000));
+    await settled();
+    expect(queue.heldBytes).toBe(8192);
+    settle(queue);
+    await consumed;
+    expect(queue.heldBytes).toBe(0);
+  });
+
   test("small pieces of one stream are joined, and read as they were written", async () => {
     const { queue, push } = makeQueue({ windowBytes: 1024 * 1024 });
     const text = Array.from({ length: 40_000 }, (_, index) => String.fromCharCode(97 + (index % 26))).join("");
