@@ -88,6 +88,22 @@ static int append(struct target *t) {
     return copy_in(fd);
 }
 
+/* With its directory: whoever removes it is at work in another. */
+static int tell_temporary(const char *path) {
+    char whole[PATH_MAX];
+    bool is_relative = path[0] != '/';
+    if (is_relative && getcwd(whole, sizeof whole) == NULL)
+        return errno;
+    size_t length = is_relative ? strlen(whole) : 0;
+    int added = snprintf(whole + length, sizeof whole - length, "%s%s", is_relative ? "/" : "", path);
+    if (added < 0 || (size_t)added >= sizeof whole - length)
+        return ENAMETOOLONG;
+    /* Without anybody who listens the tool was started by hand. */
+    if (write(TOOL_UNDO_FD, whole, length + (size_t)added) < 0)
+        errno = 0;
+    return 0;
+}
+
 /* Opens a new file beside the target. It is told before it is made: a kill in between must not leave it behind. */
 static int open_temporary(struct target *t, int *fd) {
     uint64_t random;
@@ -99,9 +115,9 @@ static int open_temporary(struct target *t, int *fd) {
     int error = replace_last(t->temporary, name);
     if (error != 0)
         return error;
-    /* Without anybody who listens the tool was started by hand. */
-    if (write(TOOL_UNDO_FD, t->temporary, strlen(t->temporary)) < 0)
-        errno = 0;
+    error = tell_temporary(t->temporary);
+    if (error != 0)
+        return error;
     *fd = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     return *fd < 0 ? errno : 0;
 }

@@ -52,6 +52,7 @@ export function fileContract(driver: DriverName): void {
         throw new Error("the source broke");
       };
       await expect(sandbox.files.write("/home/user/w/keep", source())).rejects.toThrow("the source broke");
+      await expect(sandbox.files.write("w/keep", source())).rejects.toThrow("the source broke");
       expect((await sandbox.files.readAll("/home/user/w/keep")).toString()).toBe("old");
       expect((await sandbox.files.list("/home/user/w")).map(({ name }) => name)).toEqual(["keep"]);
     });

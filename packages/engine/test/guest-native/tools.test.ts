@@ -183,10 +183,13 @@ describe("write", { timeout: testTimeoutMs }, () => {
     expect(readdirSync(dir).toSorted()).toEqual(["dangling", "far", "link", "link-to-link", "loop"]);
   });
 
-  test("others see the old file until the end of stdin, and a kill leaves nothing", async () => {
+  test.for([
+    { what: "its whole path", path: () => `${dir}/file` },
+    { what: "a path from where it works", path: () => "file" },
+  ])("others see the old file until the end of stdin, and a kill leaves nothing, named by $what", async ({ path }) => {
     await using guest = await NativeGuest.start();
     writeFileSync(`${dir}/file`, "old");
-    const id = guest.spawn(["write", `${dir}/file`, "644", "replace"], { tool: true, stdin: true });
+    const id = guest.spawn(["write", path(), "644", "replace"], { tool: true, stdin: true, cwd: dir });
     guest.stdin(id, 0, Buffer.alloc(50_000));
     await expect.poll(() => readdirSync(dir).length).toBe(2);
     expect(readFileSync(`${dir}/file`, "utf8")).toBe("old");
