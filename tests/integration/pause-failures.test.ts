@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Sandbox } from "@atoll/engine";
+import { pollUntil, type Sandbox } from "@atoll/engine";
 import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { freezerOf } from "../support/freezer.ts";
@@ -19,6 +19,13 @@ afterEach(() => {
 afterAll(() => host.dispose());
 
 const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done";
+
+/** The processes of the host that run a container. */
+async function pidsOf(containerId: string): Promise<number[]> {
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const commands = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
+  return pids.filter((_, index) => commands[index]?.includes(containerId)).map(Number);
+}
 
 const checkpointsOf = (id: SandboxId): string => join(host.dataDir, "sandboxes", id, "checkpoints");
 
@@ -96,6 +103,23 @@ test("an image that runsc cannot restore leaves the sandbox paused, and its proc
   await host.engine.resume(sandbox.id);
   await counting.writeStdin("two\n");
   expect(await talk.until(/\n/)).toBe("2\n");
+  await sandbox.kill();
+});
+
+test("a sandbox that ends the moment it has answered, before it counts as running, has failed", async () => {
+  const sandbox = await host.engine.create({});
+  await host.engine.pause(sandbox.id);
+  const hasFailed = stateReached(host.engine, sandbox.id, "failed");
+  atStep = async (step, id) => {
+    if (step !== "resume: answered") return;
+    const [container = ""] = await readdir(join(host.dataDir, "sandboxes", id, "run"));
+    const pids = await pidsOf(container);
+    for (const pid of pids) process.kill(pid, "SIGKILL");
+    await pollUntil(async () => (await pidsOf(container)).length === 0, { deadlineMs: 60_000 });
+  };
+  await host.engine.resume(sandbox.id);
+  await hasFailed;
+  await expect(runIn(sandbox, "true")).rejects.toMatchObject({ code: "invalid_state" });
   await sandbox.kill();
 });
 

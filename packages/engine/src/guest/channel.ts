@@ -9,7 +9,7 @@ import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuest
 import { GuestConnection } from "./guest-connection.ts";
 import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
-import { GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
+import { assertHeld, GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
 import { parseGuestFrame, type Counted, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
 import { encodeCount, encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
 import { violation, wrongAnswer } from "./violation.ts";
@@ -34,8 +34,8 @@ export class GuestChannel {
   #egress: EgressRelay;
   #lastId = greetingId;
   #isGreeting = false;
-  /** The guest is being greeted in a new container: if it does not come up there, it may in another. */
-  #isMoving = false;
+  /** The guest is in a new container that may not be kept: an end there is not the sandbox's, which may go on in another. */
+  #move: { end?: { cause: Error | undefined } } | undefined;
   #end: { reason: SandboxError | undefined } | undefined;
   #onClosed!: (reason: SandboxError | undefined) => void;
 
@@ -112,13 +112,7 @@ export class GuestChannel {
     if (entry === undefined) {
       throw new SandboxError("not_found", `Cannot attach to process ${id}: the sandbox has no such process`);
     }
-    const at = from.stdoutBytes + from.stderrBytes;
-    if (at < entry.ackedAt || at > entry.producedAt) {
-      throw new SandboxError(
-        "invalid_argument",
-        `Cannot attach to process ${id} at byte ${at}: only ${entry.ackedAt} to ${entry.producedAt} are there`,
-      );
-    }
+    assertHeld(entry, from);
     this.#inherited.delete(id);
     const stream = this.#addStream(id, "process", {
       windowBytes: protocolConstants.WINDOW_MAX,
@@ -200,19 +194,23 @@ export class GuestChannel {
   /** Lets go of a prepared guest's FIFOs; its streams wait for `moveTo`. */
   leave(): void {
     this.#line.leave();
+    this.#move = undefined;
   }
 
-  /** Goes on with the same guest in another container. */
+  /** Goes on with the same guest in another container. Until `arrive`, it can be left again as if it had never been there. */
   async moveTo(options: Pick<ChannelOptions, "paths" | "signal" | "explainEnd">): Promise<void> {
     this.#assertOpen();
     this.#explainEnd = options.explainEnd;
-    this.#isMoving = true;
-    try {
-      this.#line.open(options.paths);
-      await this.greet(options.signal);
-    } finally {
-      this.#isMoving = false;
-    }
+    this.#move = {};
+    this.#line.open(options.paths);
+    await this.greet(options.signal);
+  }
+
+  /** From now on the end of the container is the sandbox's, also one that has come already. */
+  arrive(): void {
+    const end = this.#move?.end;
+    this.#move = undefined;
+    if (end !== undefined) this.#takeEnd(end.cause);
   }
 
   async tellRestored(hostname: string, signal: AbortSignal): Promise<void> {
@@ -378,9 +376,10 @@ export class GuestChannel {
 
   #takeEnd(cause: Error | undefined): void {
     const unexplained = new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause });
-    if (this.#isMoving) {
+    if (this.#move !== undefined) {
+      this.#move.end = { cause };
       this.#line.leave();
-      return this.#answers.reject(greetingId, unexplained);
+      return this.#answers.rejectAll(unexplained);
     }
     const explained = this.#explainEnd?.() ?? Promise.resolve(unexplained);
     void explained.catch(() => unexplained).then((reason) => this.#finish(reason));

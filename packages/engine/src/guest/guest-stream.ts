@@ -13,6 +13,17 @@ export interface OutputPosition {
   stderrBytes: number;
 }
 
+/** Throws `invalid_argument` unless the guest has all output of the stream from there on. */
+export function assertHeld(
+  { id, ackedAt, producedAt }: StreamEntry,
+  { stdoutBytes, stderrBytes }: OutputPosition,
+): void {
+  const at = stdoutBytes + stderrBytes;
+  if (at >= ackedAt && at <= producedAt) return;
+  const what = `Cannot attach to process ${id} at byte ${at}: only ${ackedAt} to ${producedAt} are there`;
+  throw new SandboxError("invalid_argument", what);
+}
+
 export interface StreamOptions {
   id: number;
   kind: "process" | "connection";

@@ -59,6 +59,7 @@ export async function reconcile(context: EngineContext, options: ReconcileOption
   ];
   const spared = await Promise.all(untouched.map(runNames));
   repairs.push(...(await removeStrays(context, spared.flat())), ...(await collectLayers(context)));
+  for (const life of context.lives.values()) if (life.record.state === "paused") life.watchLifetime();
   undo.release();
   return repairs;
 }

@@ -68,9 +68,7 @@ export class RecordKeeper {
       const next = build(this.common);
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
       await this.#store.save(next).catch((error: unknown) => {
-        // An end makes room, and must not fail for want of it. Unstored, the next server finds a sandbox whose container is gone.
-        const isEnd = event === "kill" || event === "release" || event === "fault";
-        if (!isEnd || !hasErrno(error, ...noSpace)) throw error;
+        if (!mayStayUnstored(event, this.#record, next) || !hasErrno(error, ...noSpace)) throw error;
       });
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
@@ -103,4 +101,13 @@ export class RecordKeeper {
     this.#turn = turn.catch(() => undefined);
     return turn;
   }
+}
+
+/** Changes that must not fail for want of room, because the next server makes the same of what it finds. */
+function mayStayUnstored(event: SandboxEvent, from: SandboxRecord, to: SandboxRecord): boolean {
+  // An end makes room. Unstored, the container is gone.
+  if (event === "kill" || event === "release" || event === "fault") return true;
+  // It is as it was before the intent, which a crash would undo as well.
+  const staysPut = "container" in from && "container" in to && from.container.id === to.container.id;
+  return event === "refused" && (to.state === "paused" || staysPut);
 }

@@ -12,7 +12,7 @@ import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
-import { UsageMonitor } from "../limits/usage-monitor.ts";
+import { readOrExplain, UsageMonitor } from "../limits/usage-monitor.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
 import { endReason, explainEnd } from "./container-end.ts";
@@ -74,10 +74,7 @@ export class SandboxLife {
       killed.throwIfAborted();
       return work(killed);
     });
-    this.#starting = turn.then(
-      () => undefined,
-      () => undefined,
-    );
+    this.#starting = turn.then(() => undefined).catch(() => undefined);
     return turn;
   }
 
@@ -174,7 +171,7 @@ export class SandboxLife {
 
   async readUsage(): Promise<SandboxUsage> {
     if (this.#monitor === undefined) throw new Error(`Sandbox ${this.record.id} is not watched`);
-    return this.#monitor.read();
+    return readOrExplain(this.#monitor, this.record.id);
   }
 
   /** Asked of the result later: whether memory has run out since now. */
@@ -310,17 +307,20 @@ export class SandboxLife {
         this.#failInBackground({ kind: "disk", message });
       },
     });
-    if (this.#watchedChannel !== channel) {
+    channel.arrive();
+    // One that ended while it was on its way from one state to another was watched in vain.
+    if (this.#watchedChannel !== channel || !channel.isOpen) {
       this.#watchedChannel = channel;
       void channel.closed.then((reason) => {
         // Whoever moves it from one state to another sees the same end, and tells.
         if (reason !== undefined && this.record.state === "running") this.#failInBackground(endReason(reason));
       });
     }
-    this.#watchLifetime();
+    this.watchLifetime();
   }
 
-  #watchLifetime(): void {
+  /** Of one that runs, or is paused: its time goes on. */
+  watchLifetime(): void {
     this.#stopLifetime();
     const { record } = this;
     this.#stopLifetime = watchLifetime(record, () => {

@@ -1,7 +1,9 @@
 import {
   deadlineAfter,
   firstToAbort,
+  SandboxError,
   type SandboxEventMessage,
+  type SandboxId,
   type SandboxLimits,
   type SandboxUsage,
 } from "@atoll/protocol";
@@ -60,6 +62,10 @@ export class UsageMonitor {
     clearTimeout(this.#timer);
   }
 
+  get isStopped(): boolean {
+    return this.#stopped.signal.aborted;
+  }
+
   /** A reading of now. */
   async read(): Promise<SandboxUsage> {
     const { cgroup, channel, limits } = this.#options;
@@ -79,7 +85,7 @@ export class UsageMonitor {
         // A sandbox that ends while it is looked at is no news here.
         .catch(() => undefined)
         .finally(() => {
-          if (!this.#stopped.signal.aborted) this.#schedule();
+          if (!this.isStopped) this.#schedule();
         });
     }, this.#disk.nextDelayMs(this.#options.limits.diskBytes));
     this.#timer.unref();
@@ -171,5 +177,24 @@ export class UsageMonitor {
         if (before === "open") this.#events.compare("disk", reading);
         else this.#events.ease("disk", reading);
     }
+  }
+}
+
+/** A reading for whoever may ask at any moment: why there is none is told as an error of its own. */
+export async function readOrExplain(
+  monitor: Pick<UsageMonitor, "read" | "isStopped">,
+  id: SandboxId,
+): Promise<SandboxUsage> {
+  try {
+    return await monitor.read();
+  } catch (cause) {
+    const options = { details: { sandboxId: id }, cause };
+    if (monitor.isStopped) {
+      const what = `Cannot read usage of sandbox ${id}: it is being paused, or ends`;
+      throw new SandboxError("invalid_state", what, { ...options, suggestion: "Look at its state." });
+    }
+    if (!(cause instanceof DOMException && cause.name === "TimeoutError")) throw cause;
+    const what = `Cannot read usage of sandbox ${id}: its guest does not answer`;
+    throw new SandboxError("guest_silent", what, { ...options, suggestion: "Try again when it has more CPU time." });
   }
 }

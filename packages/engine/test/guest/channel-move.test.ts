@@ -97,3 +97,47 @@ test("a guest that does not come up in its new container can be tried in another
   expect(value?.data.toString()).toBe("alive");
   channel.close();
 });
+
+test("a guest that ends in its new container before it has arrived can be tried in another, and its streams with it", async () => {
+  const channel = await openChannel(guest);
+  const spawned = channel.spawn(spawnOf(["sleep"]));
+  const id = await guest.start();
+  const process = await spawned;
+  await prepare(channel);
+  channel.leave();
+  const moved = channel.moveTo({ paths: restored.paths, signal: never });
+  await restored.greet({ entries: [{ id, pid: 100 }] });
+  await moved;
+  const told = caught(channel.tellRestored("its-name", never));
+  await restored.until("RESTORED");
+  restored.die();
+  expect(await told).toMatchObject({ code: "sandbox_ended" });
+  channel.leave();
+  expect(channel.isOpen).toBe(true);
+
+  using third = new FakeGuest();
+  const again = channel.moveTo({ paths: third.paths, signal: never });
+  await third.greet({ entries: [{ id, pid: 100 }] });
+  await again;
+  channel.arrive();
+  await third.next("ATTACH");
+  await third.send(guestFrame.output(id, 0, 0, 1, "alive"));
+  const { value } = await process[Symbol.asyncIterator]().next();
+  expect(value?.data.toString()).toBe("alive");
+  channel.close();
+});
+
+test.for(["before", "after"])("the end of a container %s the arrival in it is the sandbox's", async (when) => {
+  const channel = await openChannel(guest);
+  await prepare(channel);
+  channel.leave();
+  const moved = channel.moveTo({ paths: restored.paths, signal: never });
+  await restored.greet();
+  await moved;
+  if (when === "after") channel.arrive();
+  const asked = caught(channel.ping(never));
+  restored.die();
+  expect(await asked).toMatchObject({ code: "sandbox_ended" });
+  if (when === "before") channel.arrive();
+  expect(await channel.closed).toMatchObject({ code: "sandbox_ended" });
+});

@@ -87,6 +87,19 @@ async function addRecord<S extends SandboxState>(
 
 const cgroupNames = (): Promise<string[]> => cgroups.list(layout.namespace);
 
+test("a paused sandbox whose lifetime is over is killed by whoever finds it", async () => {
+  const paused = recordIn("paused");
+  await store.save({ ...paused, driver: "local", expiresAtMs: Date.now() - 1 });
+  const killed = new Promise<void>((resolve) => {
+    context.events.listen((event) => {
+      if (event.type === "state" && event.to === "killed") resolve();
+    });
+  });
+  await reconcile(context);
+  await killed;
+  expect((await store.load()).records).toEqual([]);
+});
+
 describe("what is left on the host", () => {
   test("a cgroup that belongs to nobody is removed, those of other engines are not", async () => {
     await cgroups.create(`${layout.namespace}/${newContainerId()}`, { memoryBytes: 1_000_000, cpus: 1 });

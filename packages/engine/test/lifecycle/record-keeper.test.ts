@@ -1,10 +1,12 @@
-import type { SandboxEventMessage } from "@atoll/protocol";
+import type { SandboxEventMessage, SandboxRecord } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { RecordKeeper } from "../../src/lifecycle/record-keeper.ts";
 import { DataLayout } from "../../src/store/layout.ts";
 import { SandboxStore } from "../../src/store/sandbox-store.ts";
 import { recordIn } from "../support/sandbox-records.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
+
+type Pausing = SandboxRecord & { state: "pausing" };
 
 const reason = { kind: "asked", message: "enough" } as const;
 let directory: TemporaryDirectory;
@@ -102,6 +104,44 @@ describe("a change", () => {
     isFull = false;
     await kill();
     expect(keeper.record.state).toBe("killing");
+  });
+
+  const full = {
+    save: async () => {
+      throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
+    },
+  } as unknown as SandboxStore;
+
+  test.for([
+    { what: "an end", record: recordIn("running"), event: "kill", next: { state: "killing", reason } },
+    {
+      what: "a pause that is refused",
+      record: recordIn("pausing"),
+      event: "refused",
+      next: (pausing: SandboxRecord) => ({ state: "running", container: (pausing as Pausing).container }),
+    },
+    {
+      what: "a resume that is refused",
+      record: recordIn("resuming"),
+      event: "refused",
+      next: { state: "paused", checkpoint: 3 },
+    },
+  ] as const)("$what does not fail for want of room", async ({ record, event, next }) => {
+    const keeper = new RecordKeeper(record, full, tell);
+    const parts = typeof next === "function" ? next(record) : next;
+    await keeper.apply(event, (common) => ({ ...common, ...parts }) as SandboxRecord);
+    expect(keeper.record.state).toBe(parts.state);
+    expect(told).toMatchObject([{ from: record.state, to: parts.state }]);
+  });
+
+  test("a sandbox that was brought back in another container has to be stored: the next server would not find it", async () => {
+    const record = recordIn("pausing");
+    const keeper = new RecordKeeper(record, full, tell);
+    const { container } = recordIn("running");
+    await expect(keeper.apply("refused", (common) => ({ ...common, state: "running", container }))).rejects.toThrow(
+      "no space left",
+    );
+    expect([keeper.record, told]).toEqual([record, []]);
   });
 
   test("changes that are asked for at once come one after the other, in order", async () => {

@@ -1,6 +1,6 @@
 import { SandboxLimits, type SandboxEventMessage, type SandboxId } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { UsageMonitor } from "../../src/limits/usage-monitor.ts";
+import { readOrExplain, UsageMonitor } from "../../src/limits/usage-monitor.ts";
 
 const MiB = 1024 * 1024;
 const limits = SandboxLimits.parse({ diskBytes: 100 * MiB, memoryBytes: 100 * MiB, processes: 40, cpus: 2 });
@@ -325,4 +325,28 @@ test("nothing is looked at any more when it has been stopped", async () => {
   const { measured } = sandbox;
   await sandbox.run(5);
   expect(sandbox.measured).toBe(measured);
+});
+
+describe("a reading that cannot be had", () => {
+  const id = "sb_test" as SandboxId;
+  const failing = (error: unknown): (() => Promise<never>) => {
+    return async () => {
+      throw error;
+    };
+  };
+
+  test("of a sandbox that is being paused or ended is refused as such", async () => {
+    const stopped = { isStopped: true, read: failing(new DOMException("stopped", "AbortError")) };
+    await expect(readOrExplain(stopped, id)).rejects.toMatchObject({ code: "invalid_state" });
+  });
+
+  test("of a guest that does not answer is told so", async () => {
+    const silent = { isStopped: false, read: failing(new DOMException("late", "TimeoutError")) };
+    await expect(readOrExplain(silent, id)).rejects.toMatchObject({ code: "guest_silent" });
+  });
+
+  test("for another reason is told as it is", async () => {
+    const broken = { isStopped: false, read: failing(new Error("the disk is gone")) };
+    await expect(readOrExplain(broken, id)).rejects.toThrow("the disk is gone");
+  });
 });
