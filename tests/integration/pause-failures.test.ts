@@ -154,6 +154,23 @@ test("an engine that is closed in the middle of a pause ends it first", async ()
   await next.dispose();
 });
 
+test("an engine that is closed in the middle of a fork ends it first", async () => {
+  const own = await openTestEngine();
+  const parent = await own.engine.create({});
+  const isPausing = stateReached(own.engine, parent.id, "pausing");
+  const forking = own.engine.fork(parent.id);
+  await isPausing;
+  await own.engine.close();
+  const { sandboxes } = await forking;
+  const next = await openTestEngine({ dataDir: own.dataDir });
+  const ids = [parent.id, ...sandboxes.map(({ id }) => id)];
+  expect(next.engine.list().map(({ id, state }) => [id, state])).toEqual(
+    expect.arrayContaining(ids.map((id) => [id, "running"])),
+  );
+  for (const id of ids) expect((await runIn(next.engine.get(id), "echo alive")).output).toBe("alive\n");
+  await next.dispose();
+});
+
 test("events tell each state, and the phases of what led to it", async () => {
   const sandbox = await host.engine.create({});
   const told: { to: string; phases: string[] }[] = [];

@@ -85,6 +85,8 @@ export class Engine {
   readonly events: EventLog;
   #context: EngineContext;
   #lock: EngineLock;
+  /** Work that takes a sandbox through several states, and others with it. */
+  #underWay = new Set<Promise<unknown>>();
 
   private constructor(context: EngineContext, lock: EngineLock, repairs: Repair[]) {
     this.#context = context;
@@ -144,12 +146,12 @@ export class Engine {
 
   /** Running copies of a sandbox, memory and files, that share what they have in common on disk. */
   async fork(id: SandboxId, options: ForkOptions = {}): Promise<ForkResult> {
-    return forkSandbox(this.#context, this.#life(id), options);
+    return this.#track(forkSandbox(this.#context, this.#life(id), options));
   }
 
   /** Goes back to an earlier checkpoint. What the sandbox is now becomes a checkpoint first. */
   async rollback(id: SandboxId, checkpoint: number, options: RollbackOptions = {}): Promise<RollbackResult> {
-    return rollbackSandbox(this.#context, this.#life(id), checkpoint, options);
+    return this.#track(rollbackSandbox(this.#context, this.#life(id), checkpoint, options));
   }
 
   /** The oldest first. */
@@ -235,12 +237,22 @@ export class Engine {
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */
   async close(): Promise<void> {
     this.#context.isClosing = true;
-    const lives = [...this.#context.lives.values()];
     // The next engine must not find somebody else at work.
+    await Promise.allSettled(this.#underWay);
+    const lives = [...this.#context.lives.values()];
     await Promise.all(lives.map((life) => life.settled()));
     for (const life of lives) life.detach();
     await this.#context.layers.settled();
     await this.#lock.release();
+  }
+
+  async #track<T>(work: Promise<T>): Promise<T> {
+    this.#underWay.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#underWay.delete(work);
+    }
   }
 
   #life(id: SandboxId): SandboxLife {
