@@ -10,6 +10,9 @@ import {
 import type { SandboxStore } from "../store/sandbox-store.ts";
 import { hasErrno, noSpace } from "../support/errno.ts";
 
+/** What a disk says that takes nothing any more. */
+const brokenDisk = ["EIO", "EROFS"] as const;
+
 /** What every state knows about a sandbox. */
 export type CommonRecord = Pick<
   SandboxRecord,
@@ -68,7 +71,7 @@ export class RecordKeeper {
       const next = build(this.common);
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
       await this.#store.save(next).catch((error: unknown) => {
-        if (!mayStayUnstored(event, this.#record, next) || !hasErrno(error, ...noSpace)) throw error;
+        if (!mayStayUnstored(event, this.#record, next) || !hasErrno(error, ...noSpace, ...brokenDisk)) throw error;
       });
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
@@ -103,9 +106,9 @@ export class RecordKeeper {
   }
 }
 
-/** Changes that must not fail for want of room, because the next server makes the same of what it finds. */
+/** Changes that must not fail because of the disk: the next server makes the same of what it finds. */
 function mayStayUnstored(event: SandboxEvent, from: SandboxRecord, to: SandboxRecord): boolean {
-  // An end makes room. Unstored, the container is gone.
+  // An end makes room, and nobody may run on because a disk broke. Unstored, the container is gone.
   if (event === "kill" || event === "release" || event === "fault") return true;
   // It is as it was before the intent, which a crash would undo as well.
   const staysPut = "container" in from && "container" in to && from.container.id === to.container.id;

@@ -106,11 +106,19 @@ describe("a change", () => {
     expect(keeper.record.state).toBe("killing");
   });
 
-  const full = {
-    save: async () => {
-      throw Object.assign(new Error("no space left"), { code: "ENOSPC" });
-    },
-  } as unknown as SandboxStore;
+  const refusing = (code: string): SandboxStore => {
+    const save = async (): Promise<void> => {
+      throw Object.assign(new Error("no space left"), { code });
+    };
+    return { save } as unknown as SandboxStore;
+  };
+  const full = refusing("ENOSPC");
+
+  test.for(["EDQUOT", "EIO", "EROFS"])("an end does not wait for a disk that says %s", async (code) => {
+    const keeper = new RecordKeeper(recordIn("running"), refusing(code), tell);
+    await keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
+    expect(keeper.record.state).toBe("killing");
+  });
 
   test.for([
     { what: "an end", record: recordIn("running"), event: "kill", next: { state: "killing", reason } },
