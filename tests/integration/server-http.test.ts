@@ -237,6 +237,25 @@ describe("events", () => {
     expect((await readEvent(next)).data).toMatchObject({ to: "running" });
     again.abort();
   });
+
+  test("without a cursor begin with an id to come back with, before anything happens", async () => {
+    const leaving = new AbortController();
+    const response = await api.fetch("GET", `/events?sandboxId=${id}`, { signal: leaving.signal });
+    let text = "";
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      text += Buffer.from(chunk).toString();
+      if (/\n\nid: /.test(text) && text.endsWith("\n\n")) break;
+    }
+    leaving.abort();
+    const [, place = ""] = /^retry: 1000\n\nid: (\d+)\n\n$/.exec(text) ?? [];
+    expect(place).not.toBe("");
+    const { command } = await api.run(id, { shell: "true" });
+    const again = new AbortController();
+    const headers = { "last-event-id": place };
+    const next = await api.fetch("GET", `/events?sandboxId=${id}`, { headers, signal: again.signal });
+    expect((await readEvent(next)).data).toMatchObject({ type: "command.started", commandId: command.id });
+    again.abort();
+  });
 });
 
 describe("the server itself", () => {

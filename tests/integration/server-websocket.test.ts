@@ -151,8 +151,9 @@ describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", 
 
 test("watches and events come over the same connection", async () => {
   const socket = await greeted();
-  socket.send({ type: "watch", channel: 1, sandboxId, path: "/home/user" });
   socket.send({ type: "events", channel: 2, sandboxId });
+  expect((await socket.until("passed", 2)).cursor).toBeGreaterThan(0);
+  socket.send({ type: "watch", channel: 1, sandboxId, path: "/home/user" });
   const { watch } = await socket.until("watching");
   let event = (await socket.until("changed")).event;
   expect(event.kind).toBe("watching");

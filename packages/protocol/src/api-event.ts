@@ -89,7 +89,7 @@ export const ApiEvent = z.discriminatedUnion("type", [
     because: z.string(),
     key: z.string().optional(),
   }),
-  /** Events before this cursor are no longer kept. */
+  /** Events before this cursor are no longer kept, or could not be. `cursor` is where it goes on, and lower than before if the server has forgotten some. */
   z.strictObject({ ...base, type: z.literal("events.lost"), before: z.int() }),
 ]);
 export type ApiEvent = z.infer<typeof ApiEvent>;

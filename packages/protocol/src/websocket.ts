@@ -102,6 +102,11 @@ export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("watching"), channel, watch: z.string() }),
   z.strictObject({ type: z.literal("changed"), channel, event: WatchMessage }),
   z.strictObject({ type: z.literal("event"), channel, event: z.looseObject({ cursor: z.int(), type: z.string() }) }),
+  /**
+   * Of `events`: everything up to this cursor is told, or not for this follower, who comes back with it. First on the channel, unless
+   * `events.lost` is, so that one without a cursor knows where it began; then now and then among events that are not for it.
+   */
+  z.strictObject({ type: z.literal("passed"), channel, cursor: z.int().min(0) }),
   z.strictObject({ type: z.literal("error"), channel: channel.optional(), error: WireError }),
   z.strictObject({ type: z.literal("pong"), id: z.int() }),
   /** The server goes away: connect again and carry on. */

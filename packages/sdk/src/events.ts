@@ -46,9 +46,13 @@ class EventsChannel implements Channel {
   }
 
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void {
+    if (message.type === "passed") this.#cursor = message.cursor;
     if (message.type !== "event") return;
-    if (this.#cursor !== undefined && message.event.cursor <= this.#cursor) return;
-    this.#cursor = message.event.cursor;
+    const { cursor, type } = message.event;
+    // A journal that does not reach as far as this cursor says so with a lower one, and goes on from there.
+    const isNew = type === "events.lost" || this.#cursor === undefined || cursor > this.#cursor;
+    if (!isNew) return;
+    this.#cursor = cursor;
     // Loose in the contract, so that an event that is new passes through an old client.
     this.queue.push(message.event as ApiEvent);
   }

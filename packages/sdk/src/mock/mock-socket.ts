@@ -7,6 +7,9 @@ import { isKnownKey } from "./mock-fetch.ts";
 import { wholePath } from "./mock-files.ts";
 import type { MockWorld } from "./mock-world.ts";
 
+/** As the server: a follower is told its place after so many events that are not for it. */
+const passedStep = 100;
+
 interface OpenChannel {
   stop: AbortController;
   command?: MockCommand;
@@ -226,13 +229,24 @@ export class MockSocket implements WebSocketLike {
 
   async #events(channel: OpenChannel, message: Extract<ClientMessage, { type: "events" }>): Promise<void> {
     const { events, bell } = this.#world;
-    for (let next = message.cursor ?? events.length; ;) {
+    const { channel: number, sandboxId, cursor = events.length } = message;
+    const first = Math.min(cursor, events.length);
+    if (first === cursor) {
+      this.#say({ type: "passed", channel: number, cursor });
+    } else {
+      const lost = { type: "events.lost", cursor: first, atMs: Date.now(), before: first + 1 };
+      this.#say({ type: "event", channel: number, event: lost });
+    }
+    let told = first;
+    for (let next = first; ;) {
       for (; next < events.length; next += 1) {
         const event = events[next];
         if (event === undefined) continue;
-        const isWanted =
-          message.sandboxId === undefined || ("sandboxId" in event && event.sandboxId === message.sandboxId);
-        if (isWanted) this.#say({ type: "event", channel: message.channel, event });
+        const isWanted = sandboxId === undefined || ("sandboxId" in event && event.sandboxId === sandboxId);
+        if (!isWanted && event.cursor - told < passedStep) continue;
+        told = event.cursor;
+        if (isWanted) this.#say({ type: "event", channel: number, event });
+        else this.#say({ type: "passed", channel: number, cursor: told });
       }
       await bell.next();
       if (channel.stop.signal.aborted) return;

@@ -27,6 +27,15 @@ interface Entry {
   owner: string | undefined;
 }
 
+/** No event: what is up to `cursor` was told, or is not for this follower. Whoever comes back with it misses nothing. */
+export interface Passed {
+  type: "passed";
+  cursor: number;
+}
+
+/** A follower is told its place after so many events that are not for it. The files hold far more, so it does not fall out of them. */
+const passedStep = 100;
+
 /** In the file that begins with the cursor `start`. */
 interface Place {
   start: number;
@@ -174,7 +183,13 @@ export class EventJournal {
   }
 
   /** Ends by `signal` only. */
-  async *follow({ cursor, sandboxId, sees = () => true, signal }: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
+  async *follow(options: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
+    for await (const step of this.steps(options)) if (step.type !== "passed") yield step;
+  }
+
+  /** As `follow`, with the follower's place: at once, and where events are passed over. */
+  async *steps(options: FollowEvents): AsyncGenerator<ApiEvent | Passed, void, void> {
+    const { cursor, sandboxId, sees = () => true, signal } = options;
     let last = cursor ?? this.cursor;
     // All that is kept for a follower: however slow it is, it holds one event and its place.
     let place: Place | undefined;
@@ -183,7 +198,10 @@ export class EventJournal {
       // Of a journal that is gone: whatever came between is not known here.
       last = this.cursor;
       yield lost(this.#nextCursor);
+    } else {
+      yield { type: "passed", cursor: last };
     }
+    let told = last;
     for (;;) {
       signal.throwIfAborted();
       if (this.#isClosed) throw new SandboxError("unavailable", "Cannot follow events any further: the server stops");
@@ -195,13 +213,17 @@ export class EventJournal {
       ({ place } = found);
       if (found.cursor > last + 1) {
         last = found.cursor - 1;
+        told = last;
         yield lost(found.cursor);
       }
       if (found.entry === undefined) continue;
       const { event, owner } = found.entry;
       last = event.cursor;
-      if (sandboxId !== undefined && !("sandboxId" in event && event.sandboxId === sandboxId)) continue;
-      if (sees(event, owner)) yield event;
+      const isOfIt = sandboxId === undefined || ("sandboxId" in event && event.sandboxId === sandboxId);
+      const isForIt = isOfIt && sees(event, owner);
+      if (!isForIt && last - told < passedStep) continue;
+      told = last;
+      yield isForIt ? event : { type: "passed", cursor: last };
     }
   }
 

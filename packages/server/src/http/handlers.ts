@@ -63,6 +63,7 @@ export class LineStream<T = unknown> {
   }
 }
 
+/** `passed` is no event but a place to come back to. */
 export class EventStream {
   readonly events: AsyncIterable<{ cursor: number; type: string }>;
 

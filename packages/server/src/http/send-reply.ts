@@ -79,10 +79,11 @@ async function* asText<T>(values: AsyncIterable<T>, text: (value: T) => string):
 }
 
 async function* serverSentEvents({ events }: EventStream, timing: StreamTiming): AsyncGenerator<string, void, void> {
-  const texts = asText(
-    events,
-    (event) => `id: ${event.cursor}\nevent: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`,
-  );
+  const texts = asText(events, (event) => {
+    const id = `id: ${event.cursor}\n`;
+    // Without data nothing is dispatched, and the client comes back with the id all the same.
+    return event.type === "passed" ? `${id}\n` : `${id}event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
+  });
   yield "retry: 1000\n\n";
   yield* keepAlive(texts, {
     ...timing,

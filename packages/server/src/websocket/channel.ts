@@ -2,6 +2,7 @@ import type { GuestFiles } from "@atoll/engine";
 import type { ApiEvent, ClientMessage, CommandId, SandboxId, ServerMessage } from "@atoll/protocol";
 import type { Principal } from "../auth/principal.ts";
 import type { Command } from "../commands/command.ts";
+import type { Passed } from "../events/event-journal.ts";
 import type { Claimant } from "../manager/sandbox-facts.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
@@ -44,7 +45,7 @@ export interface ChannelSources {
   events(
     principal: Principal,
     options: { cursor?: number | undefined; sandboxId?: SandboxId | undefined; signal: AbortSignal },
-  ): AsyncIterable<ApiEvent>;
+  ): AsyncIterable<ApiEvent | Passed>;
 }
 
 /** Runs a channel's work; what goes wrong is told, unless the channel is closed already. */

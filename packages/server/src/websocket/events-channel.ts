@@ -13,7 +13,8 @@ export function openEvents(
   const { cursor, sandboxId } = message;
   inBackground(link, async () => {
     for await (const event of sources.events(principal, { cursor, sandboxId, signal })) {
-      await link.sendBulk(JSON.stringify({ type: "event", channel, event }));
+      const message = event.type === "passed" ? { ...event, channel } : { type: "event", channel, event };
+      await link.sendBulk(JSON.stringify(message));
     }
   });
   return { link };

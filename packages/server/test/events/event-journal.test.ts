@@ -75,6 +75,24 @@ describe("a follower", () => {
     expect(seen).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
   });
 
+  test("is told where it begins, and where it is among events that are not for it", async () => {
+    happen();
+    const steps = journal.steps({ sandboxId: two, signal: AbortSignal.timeout(60_000) });
+    expect((await steps.next()).value).toEqual({ type: "passed", cursor: 1 });
+    for (let index = 0; index < 150; index += 1) happen(one);
+    expect((await steps.next()).value).toEqual({ type: "passed", cursor: 101 });
+    happen(two);
+    expect((await steps.next()).value).toMatchObject({ cursor: 152, sandboxId: two });
+    await steps.return();
+  });
+
+  test("that begins with what was lost is told nothing before it", async () => {
+    happen();
+    const steps = journal.steps({ cursor: 9, signal: AbortSignal.timeout(60_000) });
+    expect((await steps.next()).value).toMatchObject({ type: "events.lost", cursor: 1 });
+    await steps.return();
+  });
+
   test("ends by its signal", async () => {
     const leave = new AbortController();
     const waiting = journal.follow({ signal: leave.signal }).next();
