@@ -14,7 +14,7 @@ const limitFields = {
   allowed: z.number(),
 };
 
-/** One ordered stream; `cursor` grows by one with every event and never starts again, also after a restart of the server. */
+/** One ordered stream; `cursor` grows by one with every event and never starts again, also after a restart of the server. Only a machine that lost its power may have forgotten the last ones. */
 export const ApiEvent = z.discriminatedUnion("type", [
   z.strictObject({
     ...onSandbox,

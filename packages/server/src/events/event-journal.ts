@@ -13,6 +13,7 @@ import {
 import { join } from "node:path";
 import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
+import { BurntCursor } from "./burnt-cursor.ts";
 import { LineReader } from "./line-reader.ts";
 import { ownerToBe } from "./on-behalf.ts";
 import { PastOwners } from "./past-owners.ts";
@@ -93,6 +94,7 @@ export class EventJournal {
   #file: number | undefined;
   #fileBytes = 0;
   #nextCursor = 1;
+  readonly #burnt: BurntCursor;
   /** Without gaps, up to the newest. */
   #recent: RecentEntry[] = [];
   #recentBytes = 0;
@@ -113,6 +115,8 @@ export class EventJournal {
       onTell: () => undefined,
       ...options,
     };
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    this.#burnt = new BurntCursor(dir);
   }
 
   static open(dir: string, options: JournalOptions = {}): EventJournal {
@@ -148,6 +152,7 @@ export class EventJournal {
       }
     } catch (error) {
       if (this.#file !== undefined) ftruncateSync(this.#file, this.#fileBytes);
+      this.#burnt.burn(this.#nextCursor);
       this.#nextCursor += 1;
       this.#forgetRecent();
       this.#bell.ring();
@@ -231,6 +236,7 @@ export class EventJournal {
   close(): void {
     this.#isClosed = true;
     this.#closeFile();
+    this.#burnt.close();
     this.#bell.ring();
   }
 
@@ -284,13 +290,18 @@ export class EventJournal {
   }
 
   #recover(): void {
-    mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
     this.#starts = readdirSync(this.#dir)
       .flatMap((name) => /^events-(\d+)\.jsonl$/.exec(name)?.[1] ?? [])
       .map(Number)
       .toSorted((a, b) => a - b);
     const start = this.#starts.at(-1);
-    if (start === undefined) return;
+    if (start !== undefined) this.#recoverFile(start);
+    if (this.#burnt.cursor < this.#nextCursor) return;
+    this.#nextCursor = this.#burnt.cursor + 1;
+    this.#forgetRecent();
+  }
+
+  #recoverFile(start: number): void {
     const path = this.#path(start);
     const { entries, bytes } = parseLines(readFileSync(path, "utf8"), start);
     // Half a line is an event that nobody was told of.

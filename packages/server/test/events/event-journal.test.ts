@@ -41,6 +41,11 @@ async function take(count: number, options: Omit<FollowEvents, "signal"> = {}): 
   return events;
 }
 
+/** Those with events in them. */
+async function files(): Promise<string[]> {
+  return (await readdir(dir)).filter((name) => name.endsWith(".jsonl"));
+}
+
 const cursors = (events: ApiEvent[]): number[] => events.map(({ cursor }) => cursor);
 
 describe("a follower", () => {
@@ -112,7 +117,7 @@ describe("the next server", () => {
 
   test("drops half a line, of which nobody was told", async () => {
     happen();
-    const [name] = await readdir(dir);
+    const [name] = await files();
     journal.close();
     await appendFile(join(dir, name ?? ""), '{"cursor":2,"type":"egr');
     reopen();
@@ -189,6 +194,35 @@ describe("an event that cannot be stored", () => {
     expect(await take(3, { cursor: 0 })).toMatchObject(everything);
     await live.return();
   });
+
+  test("has a cursor that no other event gets, also when the next server comes before another is stored", async () => {
+    reopen({ segmentBytes: 1 });
+    happen();
+    const aside = `${dir}-aside`;
+    await rename(dir, aside);
+    journal.tell(late);
+    journal.tell(late);
+    await rename(aside, dir);
+    reopen();
+    reopen();
+    expect(journal.cursor).toBe(3);
+    expect(happen().cursor).toBe(4);
+    expect(happen().cursor).toBe(5);
+    const everything = [{ cursor: 1 }, { type: "events.lost", before: 4 }, { cursor: 4 }, { cursor: 5 }];
+    expect(await take(4, { cursor: 0 })).toMatchObject(everything);
+    reopen();
+    expect(await take(4, { cursor: 0 })).toMatchObject(everything);
+    expect(cursors(await take(1, { cursor: 4 }))).toEqual([5]);
+  });
+
+  test("keeps its cursor for itself also if it was the first", async () => {
+    const aside = `${dir}-aside`;
+    await rename(dir, aside);
+    journal.tell(late);
+    await rename(aside, dir);
+    reopen();
+    expect(happen().cursor).toBe(2);
+  });
 });
 
 describe("what is kept", () => {
@@ -221,7 +255,7 @@ describe("what is kept", () => {
   test("is bounded, and a follower from before that is told so", async () => {
     reopen({ segmentBytes: 1_000, segments: 3, recentEvents: 4 });
     for (let index = 0; index < 100; index += 1) happen();
-    expect(await readdir(dir)).toHaveLength(3);
+    expect(await files()).toHaveLength(3);
     const [lost, ...rest] = await take(5, { cursor: 10 });
     expect(lost).toMatchObject({ type: "events.lost" });
     const before = lost?.type === "events.lost" ? lost.before : 0;
