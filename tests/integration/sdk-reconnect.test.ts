@@ -140,3 +140,19 @@ test("a server that is killed and comes back is invisible to readers, writers an
   expect(await counted).toMatchObject({ exitCode: 5, stdout: lines });
   client.close();
 });
+
+test("a stream of a key that has asked too often comes as soon as the key may ask again", async () => {
+  const admin = new Atoll({ baseUrl: server.url, apiKey: server.key });
+  const limits = { ownOnly: false, requestsPerMinute: 60 };
+  const { secret, key } = await admin.keys.create({ name: "hasty", verbs: ["read", "events"], ...limits });
+  const headers = { authorization: `Bearer ${secret}` };
+  let status = 200;
+  while (status === 200) ({ status } = await fetch(`${server.url}/sandboxes`, { headers }));
+  expect(status).toBe(429);
+  const client = new Atoll({ baseUrl: server.url, apiKey: secret });
+  const events = client.events({ cursor: 0 });
+  expect((await events.next()).value).toMatchObject({ cursor: expect.any(Number) as number });
+  await events.return();
+  client.close();
+  await admin.keys.revoke(key.id);
+});

@@ -51,6 +51,12 @@ export function errorFromWire(wire: unknown, where: string): SandboxError {
   });
 }
 
+/** After which time the server takes what it refused for now. */
+export function putOffMs({ details }: SandboxError): number | undefined {
+  const { retryAfterMs } = details;
+  return typeof retryAfterMs === "number" && retryAfterMs >= 0 ? retryAfterMs : undefined;
+}
+
 /** The server did not answer at all. */
 export function connectionError(baseUrl: string, cause: unknown): SandboxError {
   return new SandboxError("unavailable", `Cannot reach the Atoll server at ${baseUrl}: ${reasonOf(cause)}`, {

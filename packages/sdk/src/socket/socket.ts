@@ -1,11 +1,12 @@
 import { SandboxError, ServerMessage, websocketProtocol, type ClientMessageInput } from "@atoll/protocol";
 import type { Connection } from "../connection-options.ts";
 import type { WebSocketLike } from "../environment/environment.ts";
-import { connectionError, errorFromWire } from "../errors.ts";
+import { connectionError, errorFromWire, putOffMs } from "../errors.ts";
 import { backoffMs, later } from "../http/backoff.ts";
 import { readReply } from "../http/lenient.ts";
 import type { Channel, ChannelLink, ChannelRequest } from "./channel.ts";
 import { decodeFrame, encodeFrame } from "./frame.ts";
+import { PutOff } from "./put-off.ts";
 
 /** How long a socket without channels stays open for the next one. */
 const lingerMs = 10_000;
@@ -17,6 +18,7 @@ const lingerMs = 10_000;
 export class Socket {
   readonly #connection: Connection;
   readonly #channels = new Map<number, Channel>();
+  readonly #putOff: PutOff;
   #nextChannel = 1;
   /** The current connection; events of any other come too late to matter. */
   #live: LiveConnection | undefined;
@@ -28,6 +30,7 @@ export class Socket {
 
   constructor(connection: Connection) {
     this.#connection = connection;
+    this.#putOff = new PutOff(connection.reconnectForMs);
   }
 
   open(channel: Channel): ChannelLink {
@@ -47,6 +50,7 @@ export class Socket {
       sendFrame: (frame) => this.#live?.sendBytes(encodeFrame({ ...frame, channel: number })),
       close: () => {
         if (!this.#channels.delete(number)) return;
+        this.#putOff.forget(number);
         this.#live?.sendOn(number, { type: "close" });
         if (this.#channels.size === 0) this.#linger();
       },
@@ -96,33 +100,49 @@ export class Socket {
     } else if (message.type === "error") {
       const error = errorFromWire(message.error, this.#connection.baseUrl);
       if (message.channel === undefined) {
-        if (error.retryable) this.#live?.end(error);
+        if (error.retryable || putOffMs(error) !== undefined) this.#live?.end(error);
         else this.#fail(error);
         return;
       }
-      const channel = this.#channels.get(message.channel);
-      this.#channels.delete(message.channel);
-      if (this.#channels.size === 0) this.#linger();
-      channel?.onError(error);
+      this.#onRefusal(message.channel, error);
     } else if ("channel" in message) {
+      this.#putOff.forget(message.channel);
       this.#channels.get(message.channel)?.onMessage(message);
     }
   }
 
+  #onRefusal(number: number, error: SandboxError): void {
+    const channel = this.#channels.get(number);
+    if (channel === undefined) return;
+    const ms = putOffMs(error);
+    if (ms !== undefined && this.#putOff.wait(number, ms, () => this.#live?.subscribe(number, channel))) {
+      channel.onDisconnect?.();
+      return;
+    }
+    this.#channels.delete(number);
+    this.#putOff.forget(number);
+    if (this.#channels.size === 0) this.#linger();
+    channel.onError(error);
+  }
+
   #reconnect(cause: unknown): void {
     this.#live = undefined;
+    this.#putOff.stop();
     if (this.#channels.size === 0) {
       this.#setTimer(undefined);
       return;
     }
     for (const channel of this.#channels.values()) channel.onDisconnect?.();
     this.#downSinceMs ??= Date.now();
-    if (Date.now() - this.#downSinceMs > this.#connection.reconnectForMs) {
-      this.#fail(connectionError(this.#connection.baseUrl, cause));
+    const refusal = cause instanceof SandboxError ? cause : undefined;
+    const askedMs = refusal === undefined ? undefined : putOffMs(refusal);
+    if (Date.now() + (askedMs ?? 0) - this.#downSinceMs > this.#connection.reconnectForMs) {
+      const isPutOff = refusal !== undefined && askedMs !== undefined;
+      this.#fail(isPutOff ? refusal : connectionError(this.#connection.baseUrl, cause));
       return;
     }
     // Somebody waits for a channel, so this timer keeps the program alive.
-    const timer = setTimeout(() => this.#connect(), backoffMs(this.#attempt));
+    const timer = setTimeout(() => this.#connect(), askedMs ?? backoffMs(this.#attempt));
     this.#attempt += 1;
     this.#setTimer(() => clearTimeout(timer));
   }
@@ -130,6 +150,7 @@ export class Socket {
   #fail(error: SandboxError): void {
     const channels = [...this.#channels.values()];
     this.#channels.clear();
+    this.#putOff.clear();
     this.#drop();
     for (const channel of channels) channel.onError(error);
   }

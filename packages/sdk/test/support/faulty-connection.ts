@@ -10,7 +10,8 @@ export interface Faults {
   onReceive?(
     message: string | Uint8Array,
   ): "pass" | "cut" | "swallow" | { cutAfterBytes: number } | { instead: string[] };
-  onSend?(message: string | Uint8Array): "pass" | "cut";
+  /** Of a message to the server; `answer`: it does not arrive, and the client gets these instead of what the server would say. */
+  onSend?(message: string | Uint8Array): "pass" | "cut" | { answer: string[] };
 }
 
 /** A WebSocket between client and server that breaks where it is told to, also in the middle of output. */
@@ -42,8 +43,14 @@ class FaultySocket implements WebSocketLike {
 
   send(data: string | Uint8Array): void {
     if (this.#isCut) return;
-    if (this.#faults.onSend?.(data) === "cut") this.#cut();
-    else this.#inner.send(data);
+    const fate = this.#faults.onSend?.(data) ?? "pass";
+    if (fate === "pass") this.#inner.send(data);
+    else if (fate === "cut") this.#cut();
+    else {
+      queueMicrotask(() => {
+        for (const answer of fate.answer) this.#emit("message", { data: answer });
+      });
+    }
   }
 
   close(code?: number, reason?: string): void {
