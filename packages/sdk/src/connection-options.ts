@@ -13,7 +13,7 @@ export interface ConnectionOptions {
   baseUrl?: string | undefined;
   /** The name under which this client holds sandboxes. */
   holder?: string | undefined;
-  /** How long one request may take; of a stream or a large file, how long nothing may come before it begins. */
+  /** How long one request may take; of a stream or a large file, how long nothing may come before it begins. A sandbox or a background command that is made after that, within two minutes, is removed again. */
   requestTimeoutMs?: number | undefined;
   /** How long a server that has answered before is waited for when it is gone. */
   reconnectForMs?: number | undefined;

@@ -16,7 +16,6 @@ import {
 import { clientFor, splitConnection, type Atoll, type ListOptions } from "./client.ts";
 import { Commands } from "./commands/commands.ts";
 import { Files } from "./files/files.ts";
-import { madeOrUndone } from "./http/made-or-undone.ts";
 import { Ptys } from "./pty.ts";
 import {
   unhurried,
@@ -66,8 +65,8 @@ export class Sandbox {
     const client = clientFor(connection);
     const body = { ...given, ...(env === undefined && envs === undefined ? {} : { env: { ...envs, ...env } }) };
     const patience = body.snapshot === undefined ? {} : unhurried;
-    const make = () => client.http.call("createSandbox", { body, ...patience });
-    const { sandbox, token } = await madeOrUndone(make, (made) => Sandbox.kill(made.sandbox.id, { client }), signal);
+    const undo = (made: { sandbox: SandboxInfo }) => Sandbox.kill(made.sandbox.id, { client });
+    const { sandbox, token } = await client.http.make("createSandbox", { body, signal, ...patience }, undo);
     return new Sandbox(client, sandbox.id, token);
   }
 
@@ -189,12 +188,12 @@ export class Sandbox {
     options: SignalOption & { count?: number | undefined; force?: boolean | undefined } = {},
   ): Promise<Sandbox[]> {
     const { count = 1, force = false, signal } = options;
-    const call = { params: { id: this.id }, body: { count, force }, ...unhurried };
-    const fork = async () => {
-      const { sandboxes } = await this.#client.http.call("forkSandbox", call);
-      return sandboxes.map(({ sandbox, token }) => new Sandbox(this.#client, sandbox.id, token));
-    };
-    return madeOrUndone(fork, (copies) => Promise.allSettled(copies.map((copy) => copy.kill())), signal);
+    const call = { params: { id: this.id }, body: { count, force }, signal, ...unhurried };
+    const copiesOf = (made: { sandboxes: { sandbox: SandboxInfo; token: string }[] }) =>
+      made.sandboxes.map(({ sandbox, token }) => new Sandbox(this.#client, sandbox.id, token));
+    const undo = (made: Parameters<typeof copiesOf>[0]) =>
+      Promise.allSettled(copiesOf(made).map((copy) => copy.kill()));
+    return copiesOf(await this.#client.http.make("forkSandbox", call, undo));
   }
 
   /**

@@ -1,4 +1,4 @@
-import { Atoll, Sandbox } from "@atoll/sdk";
+import { Atoll, Sandbox, type ConnectionOptions } from "@atoll/sdk";
 import { MockServer } from "@atoll/sdk/mock";
 import { expect, test } from "vitest";
 
@@ -11,7 +11,10 @@ async function idsOf(client: Atoll): Promise<string[]> {
 }
 
 /** The mock, whose answers to requests for this path are kept back until `release`, as those of a slow server are. */
-function withSlowAnswers(path: RegExp): { mock: MockServer; client: Atoll; asked: Promise<void>; release: () => void } {
+function withSlowAnswers(
+  path: RegExp,
+  options: ConnectionOptions = {},
+): { mock: MockServer; client: Atoll; asked: Promise<void>; release: () => void } {
   const mock = new MockServer();
   mock.onCommand("cat", async ({ stdin }) => {
     for await (const _ of stdin);
@@ -27,6 +30,7 @@ function withSlowAnswers(path: RegExp): { mock: MockServer; client: Atoll; asked
   });
   const client = new Atoll({
     ...mock.connection,
+    ...options,
     fetch: async (input, init) => {
       const request = new Request(input, init);
       const answer = await mock.connection.fetch(request);
@@ -97,4 +101,33 @@ test("a sandbox and copies that are made for who has left are removed", async ()
   await expect(forked).rejects.toBe(reason);
   slowFork.release();
   await expect.poll(() => idsOf(slowFork.client)).toEqual([sandbox.id]);
+});
+
+test("sandboxes that come after their callers had no more time are removed", async () => {
+  const { mock, client, release } = withSlowAnswers(/\/sandboxes$/, { requestTimeoutMs: 50 });
+  // One after the other, so that the time of the first is over for long when its answer comes.
+  for (let count = 0; count < 2; count += 1) {
+    await expect(Sandbox.create({ client })).rejects.toMatchObject({
+      code: "timed_out",
+      message: expect.stringContaining("50 ms") as string,
+    });
+  }
+  const observer = new Atoll(mock.connection);
+  expect(await idsOf(observer)).toHaveLength(2);
+  release();
+  await expect.poll(() => idsOf(observer)).toEqual([]);
+});
+
+test("background commands that start after their callers had no more time are killed", async () => {
+  const { mock, client, release } = withSlowAnswers(/\/commands$/, { requestTimeoutMs: 50 });
+  const sandbox = await Sandbox.create(mock.connection);
+  const same = await Sandbox.connect(sandbox.id, { client });
+  for (let count = 0; count < 2; count += 1) {
+    const started = same.commands.run("sleep 60", { background: true });
+    await expect(started).rejects.toMatchObject({ code: "timed_out" });
+  }
+  const states = async () => (await sandbox.commands.list()).map(({ state }) => state);
+  expect(await states()).toEqual(["running", "running"]);
+  release();
+  await expect.poll(states).not.toContain("running");
 });

@@ -5,6 +5,7 @@ import { connectionError, errorFromWire, isRefused } from "../errors.ts";
 import { backoffMs, later, pause } from "./backoff.ts";
 import { readText, readWhole, type Answer, type ByteReader, type ByteSource, type HttpRequest } from "./exchange.ts";
 import { readReply } from "./lenient.ts";
+import { madeOrUndone } from "./made-or-undone.ts";
 import { noSilence } from "./no-silence.ts";
 import { randomKey } from "./random-key.ts";
 
@@ -38,6 +39,9 @@ const triesBeforeFirstContact = 3;
 /** How long a server that says nothing is asked to begin what happens once, however often it is asked: a sandbox may have to wake for it. */
 const patienceMs = 10 * 60_000;
 
+/** How much longer than its caller a request is waited for whose answer has to be undone. */
+const lateMs = 2 * 60_000;
+
 /** Requests by the name of their route. */
 export class Http {
   readonly #connection: Connection;
@@ -63,6 +67,24 @@ export class Http {
         throw noAnswer(route, timeoutMs, error);
       }
       throw this.#explained(error, input.signal);
+    } finally {
+      settle?.();
+    }
+  }
+
+  /** A request for what lives on at the server. Its time limit is the caller's: what an answer after it tells of is undone. */
+  async make<Name extends RouteName>(
+    name: Name,
+    input: CallInput<Name>,
+    undo: (made: Reply<Name>) => Promise<unknown>,
+  ): Promise<Reply<Name>> {
+    const timeoutMs = this.#timeoutMs(input);
+    const longer = { timeoutMs: timeoutMs === undefined ? undefined : timeoutMs + lateMs, signal: undefined };
+    const late = new AbortController();
+    const giveUp = (): void => late.abort(noAnswer(routes[name], timeoutMs));
+    const settle = timeoutMs === undefined ? undefined : later(timeoutMs, giveUp);
+    try {
+      return await madeOrUndone(() => this.call(name, { ...input, ...longer }), undo, anyOf(input.signal, late.signal));
     } finally {
       settle?.();
     }

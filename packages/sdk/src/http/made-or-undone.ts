@@ -1,8 +1,8 @@
 import { untilAborted } from "./until-aborted.ts";
 
 /**
- * For what goes on living on the server and is known by the answer only. A caller that aborts leaves at once; what is made all
- * the same is undone, for nobody would ever know of it.
+ * For what goes on living on the server and is known by the answer only. A caller that aborts, or whose time is over, leaves at
+ * once; what is made all the same is undone, for nobody would ever know of it.
  */
 export async function madeOrUndone<Value>(
   make: () => Promise<Value>,
