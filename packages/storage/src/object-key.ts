@@ -6,12 +6,16 @@ const longestPartBytes = 200;
 const part = /^[A-Za-z0-9._=@+-]+$/;
 const suggestion = "Use letters, digits and ._=@+- in parts that are separated by single slashes.";
 
-const isPart = (name: string): boolean =>
+/** Whether a name can stand between the slashes of a key. */
+export const isKeyPart = (name: string): boolean =>
   part.test(name) && name.length <= longestPartBytes && name !== "." && name !== "..";
+
+/** Whether an object can have this key. Others may have put anything into the same bucket or directory. */
+export const isObjectKey = (key: string): boolean => key.length <= longestKeyBytes && key.split("/").every(isKeyPart);
 
 /** Refuses a key that some store would read in its own way: the same set of names works in all of them. */
 export function assertObjectKey(key: string): void {
-  if (key.length <= longestKeyBytes && key.split("/").every(isPart)) return;
+  if (isObjectKey(key)) return;
   const shown = JSON.stringify(key.slice(0, 100));
   throw new SandboxError("invalid_argument", `Cannot use ${shown} as the key of an object`, { suggestion });
 }
@@ -20,7 +24,7 @@ export function assertObjectKey(key: string): void {
 export function assertObjectPrefix(prefix: string): void {
   const parts = prefix.split("/");
   const last = parts.pop() ?? "";
-  const sound = parts.every(isPart) && (last === "" || (part.test(last) && last.length <= longestPartBytes));
+  const sound = parts.every(isKeyPart) && (last === "" || (part.test(last) && last.length <= longestPartBytes));
   if (prefix.length <= longestKeyBytes && sound) return;
   const shown = JSON.stringify(prefix.slice(0, 100));
   throw new SandboxError("invalid_argument", `Cannot list objects whose key starts with ${shown}`, { suggestion });

@@ -1,5 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { isKeyPart } from "../object-key.ts";
 import { removeEmptyDirectories } from "./durable-directory.ts";
 import { hasErrno } from "./file-failure.ts";
 import { ObjectDirectory } from "./object-directory.ts";
@@ -46,11 +47,20 @@ export class ObjectTree {
     }
   }
 
-  /** Names of objects, and those of directories with a slash: in this order the keys below them are in order, too. */
+  /**
+   * Names of objects, and those of directories with a slash: in this order the keys below them are in order, too. What a store does not make,
+   * files and names that no key has, is passed over.
+   */
   async #namesBelow(parent: string): Promise<string[]> {
     try {
-      const names = await readdir(join(this.root, parent));
-      return names.map((name) => (name.endsWith(objectMark) ? name.slice(0, -1) : `${name}/`)).toSorted(inByteOrder);
+      const entries = await readdir(join(this.root, parent), { withFileTypes: true });
+      const names = entries.flatMap((entry) => {
+        const isObject = entry.name.endsWith(objectMark);
+        const part = isObject ? entry.name.slice(0, -objectMark.length) : entry.name;
+        if (!entry.isDirectory() || !isKeyPart(part)) return [];
+        return isObject ? part : `${part}/`;
+      });
+      return names.toSorted(inByteOrder);
     } catch (error) {
       if (hasErrno(error, "ENOENT", "ENOTDIR")) return [];
       throw error;

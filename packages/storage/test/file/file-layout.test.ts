@@ -104,6 +104,21 @@ describe("a file store", () => {
     expect(await readdir(join(path, "objects"))).toEqual([]);
   });
 
+  test("passes over what others put among its objects", async () => {
+    const store = await open();
+    await store.put("a/b", bytes("x"));
+    const objects = join(path, "objects");
+    await mkdir(join(objects, "of others", "b~"), { recursive: true });
+    await mkdir(join(objects, "theirs"));
+    const foreign = ["notes.txt", "notes.txt~", "theirs/data", "a/b.bak", "a/b.bak~", "of others/b~/head"];
+    for (const name of foreign) await writeFile(join(objects, name), "");
+    const keys: string[] = [];
+    for await (const { key } of store.list("")) keys.push(key);
+    expect(keys).toEqual(["a/b"]);
+    expect(await store.sweep()).toBe(0);
+    for (const name of foreign) expect((await stat(join(objects, name))).isFile()).toBe(true);
+  });
+
   test("has no name among the writers once it is closed", async () => {
     const store = await open();
     await store.put("a", bytes("x"));
