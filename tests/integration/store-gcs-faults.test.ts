@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
@@ -108,7 +109,7 @@ describe("an upload in pieces", () => {
     const { open, bucket } = await openPlace();
     const store = open({ sweepAfterMs: -60_000 });
     await store.put("kept", text("x"));
-    bucket.insert("~parts/dead/0", text("left"), {}, new URLSearchParams());
+    bucket.insert(`~parts/${randomUUID()}/0`, text("left"), {}, new URLSearchParams());
     expect(await collect(store.list(""))).toHaveLength(1);
     expect(await open().sweep()).toBe(0);
     expect(await store.sweep()).toBe(1);

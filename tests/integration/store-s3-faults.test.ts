@@ -285,8 +285,9 @@ describe("a sweep", () => {
     for (const key of ["ours/a", "ours/b", "ours/c", "theirs/a"]) bucket.createUpload(key, {});
     nowMs += 10 * 60_000;
     const young = bucket.createUpload("ours/young", {});
-    expect(await open({ prefix: "ours", sweepAfterMs: day }).sweep()).toBe(0);
-    expect(await open({ prefix: "ours", sweepAfterMs: 5 * 60_000 }).sweep()).toBe(3);
+    const isOurs = () => true;
+    expect(await open({ prefix: "ours", sweepAfterMs: day }).sweep({ isOurs })).toBe(0);
+    expect(await open({ prefix: "ours", sweepAfterMs: 5 * 60_000 }).sweep({ isOurs })).toBe(3);
     expect([...bucket.uploads.values()].map(({ key }) => key)).toEqual(["theirs/a", "ours/young"]);
     expect([...bucket.uploads.keys()].at(-1)).toBe(young);
   });

@@ -13,6 +13,7 @@ import type {
   ObjectInfo,
   ObjectStore,
   ObjectVersion,
+  SweepOptions,
   UploadOptions,
   WriteCondition,
 } from "./object-store.ts";
@@ -114,7 +115,7 @@ export class MountedObjectStore implements ObjectStore {
     return this.#bucket.read(key, range, options);
   }
 
-  sweep(options?: CallOptions): Promise<number> {
+  sweep(options?: SweepOptions): Promise<number> {
     return this.#bucket.sweep(options);
   }
 

@@ -28,6 +28,14 @@ export interface Checksum {
   sizeBytes: number;
 }
 
+export interface SweepOptions extends CallOptions {
+  /**
+   * Whether the users of this store upload to such a key. Uploads to a bucket do not say whose they are: one that nobody ends is given up only where
+   * its key does. Without it none is.
+   */
+  isOurs?: (key: string) => boolean;
+}
+
 export interface UploadOptions extends CallOptions, WriteCondition, Checksum {
   /** Called with how many bytes the store has so far: never less than before, and `sizeBytes` at the end. */
   onProgress?: (storedBytes: number) => void;
@@ -60,7 +68,10 @@ export interface ObjectStore {
   stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined>;
   /** True when an object was there. Under a condition an object that is not there is a conflict. */
   remove(key: string, options?: CallOptions & { if?: ObjectVersion }): Promise<boolean>;
-  /** All whose key starts with these characters, in order of the bytes of keys, however many there are. */
+  /**
+   * All whose key starts with these characters, in order of the bytes of keys, however many there are. What others put there under names that
+   * no key can have is passed over.
+   */
   list(prefix: string, options?: CallOptions): AsyncIterable<ObjectInfo>;
   /** Big objects, from a file: in parallel pieces, each tried again, and never whole in memory. */
   upload(key: string, path: string, options: UploadOptions): Promise<ObjectInfo>;
@@ -73,8 +84,11 @@ export interface ObjectStore {
   read(key: string, range: ByteRange, options?: CallOptions): Promise<AsyncIterable<Buffer>>;
   /** Proves by trying that conditions hold here. Rejects with `unsupported` and what was seen when they do not. */
   probe(options?: CallOptions): Promise<void>;
-  /** Removes what writers that died left behind, and nothing that a living one is at. Tells how many things went. */
-  sweep(options?: CallOptions): Promise<number>;
+  /**
+   * Removes what writers that died left behind, and nothing that a living one is at or that is not known to be of a store like this. Tells
+   * how many things went.
+   */
+  sweep(options?: SweepOptions): Promise<number>;
   /** Lets go of connections and the like. Not while operations are under way. */
   close(): Promise<void>;
 }

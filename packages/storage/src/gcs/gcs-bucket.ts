@@ -37,6 +37,7 @@ interface GcsMetadata {
   metadata?: Record<string, unknown>;
 }
 
+const uuidForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const contentType = "application/octet-stream";
 /** For one request with all its bytes; the client can wait for the rest of an answer for ever. */
 const answerWithinMs = 120_000;
@@ -200,6 +201,11 @@ const isOver = (error: unknown): boolean => [400, 404, 410].includes(statusOf(er
 
 const md5 = (data: Uint8Array): string => createHash("md5").update(data).digest("base64");
 
+/** As we write it, in all of its parts: others may call their own objects removed. */
+function isMarkOfRemoval({ size, metadata }: GcsMetadata): boolean {
+  return metadata?.["removed"] === "yes" && uuidForm.test(String(metadata["write"])) && Number(size ?? 0) === 0;
+}
+
 function entryOf(name: string, metadata: GcsMetadata): GcsEntry {
   const write = metadata.metadata?.["write"];
   return {
@@ -208,6 +214,6 @@ function entryOf(name: string, metadata: GcsMetadata): GcsEntry {
     generation: String(metadata.generation ?? ""),
     modifiedAtMs: Date.parse(metadata.updated ?? "") || 0,
     write: typeof write === "string" ? write : undefined,
-    isRemoved: metadata.metadata?.["removed"] === "yes",
+    isRemoved: isMarkOfRemoval(metadata),
   };
 }

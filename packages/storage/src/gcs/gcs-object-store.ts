@@ -5,7 +5,7 @@ import { downloadObject, type ObjectSource, readObject } from "../bucket/read-ob
 import { resumedRead } from "../bucket/resumed-read.ts";
 import { retried } from "../bucket/retry.ts";
 import { assertChecksum, assertSmallObject } from "../call-checks.ts";
-import { assertObjectKey, assertObjectPrefix } from "../object-key.ts";
+import { assertObjectKey, assertObjectPrefix, isObjectKey } from "../object-key.ts";
 import type {
   ByteRange,
   CallOptions,
@@ -13,6 +13,7 @@ import type {
   ObjectInfo,
   ObjectStore,
   ObjectVersion,
+  SweepOptions,
   UploadOptions,
   WriteCondition,
 } from "../object-store.ts";
@@ -33,6 +34,7 @@ interface Target {
 const wholeReadAttempts = 100;
 /** No key has a tilde. */
 const partsFolder = "~parts/";
+const pieceForm = /^~parts\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\/\d+$/;
 
 /** Objects in a bucket of Google Cloud Storage. A version is a generation. */
 export class GcsObjectStore implements ObjectStore {
@@ -98,7 +100,7 @@ export class GcsObjectStore implements ObjectStore {
     assertObjectPrefix(prefix);
     const signal = signalOf(options);
     for await (const entry of this.#bucket.list(this.#prefix + prefix, signal)) {
-      if (!entry.isRemoved && !entry.name.startsWith(this.#prefix + partsFolder)) yield this.#info(entry);
+      if (!entry.isRemoved && isObjectKey(this.#keyOf(entry))) yield this.#info(entry);
       signal.throwIfAborted();
     }
   }
@@ -126,13 +128,14 @@ export class GcsObjectStore implements ObjectStore {
     await probeConditions(this, options);
   }
 
-  /** Pieces of uploads that nobody ends, and what stood for removed objects. */
-  async sweep(options?: CallOptions): Promise<number> {
+  /** Pieces of uploads that nobody ends, and what stood for removed objects: both say of themselves that they are ours. */
+  async sweep(options?: SweepOptions): Promise<number> {
     const signal = signalOf(options);
     const before = Date.now() - this.#sweepAfterMs;
     let swept = 0;
     for await (const entry of this.#bucket.list(this.#prefix, signal)) {
-      const isLeft = entry.isRemoved || entry.name.startsWith(this.#prefix + partsFolder);
+      const key = this.#keyOf(entry);
+      const isLeft = (entry.isRemoved && isObjectKey(key)) || pieceForm.test(key);
       if (isLeft && entry.modifiedAtMs < before && (await this.#bury(entry, signal))) swept++;
     }
     return swept;
@@ -194,9 +197,13 @@ export class GcsObjectStore implements ObjectStore {
     return { bucket: this.#bucket, key, name: this.#prefix + key, signal };
   }
 
+  #keyOf({ name }: GcsEntry): string {
+    return name.slice(this.#prefix.length);
+  }
+
   #info(entry: GcsEntry): ObjectInfo {
     return {
-      key: entry.name.slice(this.#prefix.length),
+      key: this.#keyOf(entry),
       sizeBytes: entry.sizeBytes,
       version: entry.generation as ObjectVersion,
       modifiedAtMs: entry.modifiedAtMs,

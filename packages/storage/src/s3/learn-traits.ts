@@ -6,13 +6,15 @@ import { matchHeader, type S3Traits } from "./s3-traits.ts";
 import { sendOnce } from "./s3-write.ts";
 
 const racers = 6;
+const trials = ["write", "race", "complete", "remove"] as const;
+const trialKeyForm = /^probe\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\/complete$/;
 /** Well-formed, and the ETag of nothing that is ever written here. */
 const foreignEtag = createHash("md5").update("never written").digest("hex");
 
 /** Tries every condition the store relies on, under names that are removed again. Rejects with `unsupported` and what was seen. */
 export async function learnTraits(bucket: S3Bucket, prefix: string, signal: AbortSignal): Promise<S3Traits> {
   const folder = `${prefix}probe/${randomUUID()}`;
-  const names = ["write", "race", "complete", "remove"].map((name) => `${folder}/${name}`);
+  const names = trials.map((name) => `${folder}/${name}`);
   const [write = "", race = "", complete = "", remove = ""] = names;
   try {
     const etagForm = await learnEtagForm(bucket, write, signal);
@@ -27,6 +29,9 @@ export async function learnTraits(bucket: S3Bucket, prefix: string, signal: Abor
     await Promise.allSettled(names.map((name) => bucket.remove(name, {}, deadlineAfter(10_000))));
   }
 }
+
+/** Whether only a trial uploads to this key. */
+export const isTrialUpload = (key: string): boolean => trialKeyForm.test(key);
 
 async function learnEtagForm(bucket: S3Bucket, name: string, signal: AbortSignal): Promise<S3Traits["etagForm"]> {
   const write = (condition: S3Condition) => tryWrite(bucket, name, condition, signal);

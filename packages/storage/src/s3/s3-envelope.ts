@@ -8,13 +8,28 @@ import { randomBytes } from "node:crypto";
 export const sealBytes = 16;
 
 /**
- * What stands for a removed object until it can be deleted: shorter than any object. A write under a condition is kept by every
- * server that is worth using, a removal is not; so the removal is decided by the write.
+ * What stands for a removed object until it can be deleted: shorter than any object, and not like anything that others put into a bucket. A write
+ * under a condition is kept by every server that is worth using, a removal is not; so the removal is decided by the write.
  */
-const tombstoneBytes = 8;
+const tombstoneMark = Buffer.from("\0atoll\0");
+const tombstoneRandomBytes = 8;
+const tombstoneBytes = tombstoneMark.length + tombstoneRandomBytes;
+/** Older ones are random bytes only. */
+const olderTombstoneBytes = 8;
 
 export const newSeal = (): Buffer => randomBytes(sealBytes);
 
-export const newTombstone = (): Buffer => randomBytes(tombstoneBytes);
+export const newTombstone = (): Buffer => Buffer.concat([tombstoneMark, randomBytes(tombstoneRandomBytes)]);
 
-export const isTombstone = (storedBytes: number): boolean => storedBytes < sealBytes;
+/** Too short for an object: a tombstone, or something of others. Nobody can read it, and that is all that its size tells. */
+export const isNoObject = (storedBytes: number): boolean => storedBytes < sealBytes;
+
+/** Worth reading, to see whether it is one. */
+export const mayBeTombstone = (storedBytes: number): boolean => storedBytes === tombstoneBytes;
+
+/** Only we write this. */
+export const isTombstone = (stored: Buffer): boolean =>
+  stored.length === tombstoneBytes && stored.subarray(0, tombstoneMark.length).equals(tombstoneMark);
+
+/** Under a key of ours an object may take the place of older tombstones, too. */
+export const canBeReplaced = (stored: Buffer): boolean => isTombstone(stored) || stored.length === olderTombstoneBytes;

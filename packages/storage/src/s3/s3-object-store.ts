@@ -12,7 +12,7 @@ import { downloadObject, type ObjectSource, readObject } from "../bucket/read-ob
 import { resumedRead } from "../bucket/resumed-read.ts";
 import { retried } from "../bucket/retry.ts";
 import { assertChecksum, assertSmallObject } from "../call-checks.ts";
-import { assertObjectKey, assertObjectPrefix } from "../object-key.ts";
+import { assertObjectKey, assertObjectPrefix, isObjectKey } from "../object-key.ts";
 import type {
   ByteRange,
   CallOptions,
@@ -20,14 +20,15 @@ import type {
   ObjectInfo,
   ObjectStore,
   ObjectVersion,
+  SweepOptions,
   UploadOptions,
   WriteCondition,
 } from "../object-store.ts";
 import { probeConditions } from "../probe-conditions.ts";
-import { learnTraits } from "./learn-traits.ts";
+import { isTrialUpload, learnTraits } from "./learn-traits.ts";
 import type { S3Bucket, StoredEntry } from "./s3-bucket.ts";
 import { openS3Bucket, type S3StoreOptions } from "./s3-client.ts";
-import { isTombstone, newSeal, newTombstone, sealBytes } from "./s3-envelope.ts";
+import { isNoObject, isTombstone, mayBeTombstone, newSeal, newTombstone, sealBytes } from "./s3-envelope.ts";
 import { matchHeader, type S3Traits } from "./s3-traits.ts";
 import { uploadToS3 } from "./s3-upload.ts";
 import { writeIf } from "./s3-write.ts";
@@ -58,13 +59,8 @@ export class S3ObjectStore implements ObjectStore {
 
   async get(key: string, options?: CallOptions): Promise<{ data: Buffer; info: ObjectInfo } | undefined> {
     const { name, signal } = this.#call(key, options);
-    // A body that ends early cannot be carried on by the client; the object is small, so it is read anew.
-    const found = await absentAsUndefined(() =>
-      retried(wholeReadAttempts, signal, isCut, () => this.#readWhole(key, name, signal)),
-    ).catch((error: unknown) => {
-      throw cutAsUnavailable(error, this.place, `read ${name}`, signal);
-    });
-    if (found === undefined || isTombstone(found.entry.storedBytes)) return undefined;
+    const found = await this.#uncut(name, signal, () => this.#readWhole(key, name, signal));
+    if (found === undefined || isNoObject(found.entry.storedBytes)) return undefined;
     return { data: found.stored.subarray(0, -sealBytes), info: this.#info(found.entry) };
   }
 
@@ -81,7 +77,7 @@ export class S3ObjectStore implements ObjectStore {
   async stat(key: string, options?: CallOptions): Promise<ObjectInfo | undefined> {
     const { name, signal } = this.#call(key, options);
     const entry = await absentAsUndefined(() => this.#bucket.head(name, signal));
-    return entry === undefined || isTombstone(entry.storedBytes) ? undefined : this.#info(entry);
+    return entry === undefined || isNoObject(entry.storedBytes) ? undefined : this.#info(entry);
   }
 
   async remove(key: string, options?: CallOptions & { if?: ObjectVersion }): Promise<boolean> {
@@ -90,14 +86,14 @@ export class S3ObjectStore implements ObjectStore {
     const entry = await absentAsUndefined(() => this.#bucket.head(name, signal));
     if (entry === undefined) return false;
     await this.#bucket.remove(name, {}, signal);
-    return !isTombstone(entry.storedBytes);
+    return !isNoObject(entry.storedBytes);
   }
 
   async *list(prefix: string, options?: CallOptions): AsyncGenerator<ObjectInfo, void, undefined> {
     assertObjectPrefix(prefix);
     const signal = signalOf(options);
     for await (const entry of this.#bucket.list(this.#prefix + prefix, signal)) {
-      if (!isTombstone(entry.storedBytes)) yield this.#info(entry);
+      if (!isNoObject(entry.storedBytes) && isObjectKey(this.#keyOf(entry))) yield this.#info(entry);
       signal.throwIfAborted();
     }
   }
@@ -132,26 +128,38 @@ export class S3ObjectStore implements ObjectStore {
   }
 
   /** What an upload left that nobody ends is invisible but paid for; where removals keep conditions, tombstones go too. */
-  async sweep(options?: CallOptions): Promise<number> {
+  async sweep(options: SweepOptions = {}): Promise<number> {
     const signal = signalOf(options);
     const before = Date.now() - this.#sweepAfterMs;
+    const isOurs = (key: string): boolean => isTrialUpload(key) || (isObjectKey(key) && options.isOurs?.(key) === true);
     let swept = 0;
     for await (const upload of this.#bucket.listUploads(this.#prefix, signal)) {
-      if (upload.beganAtMs >= before) continue;
+      if (upload.beganAtMs >= before || !isOurs(this.#keyOf(upload))) continue;
       await absentAsUndefined(() => this.#bucket.abortUpload(upload.name, upload.uploadId, signal));
       swept++;
     }
     const traits = await this.#learn(signal);
     if (!traits.canRemoveIf) return swept;
     for await (const entry of this.#bucket.list(this.#prefix, signal)) {
-      if (!isTombstone(entry.storedBytes) || entry.modifiedAtMs >= before) continue;
-      if (await this.#bury(entry, traits, signal)) swept++;
+      if (!mayBeTombstone(entry.storedBytes) || entry.modifiedAtMs >= before) continue;
+      if (!isObjectKey(this.#keyOf(entry))) continue;
+      const found = await this.#readTombstone(entry.name, signal);
+      if (found !== undefined && (await this.#bury(found, traits, signal))) swept++;
     }
     return swept;
   }
 
   async close(): Promise<void> {
     this.#bucket.close();
+  }
+
+  /** A body that ends early cannot be carried on by the client; what is read so is small, so it is read anew. */
+  async #uncut<T>(name: string, signal: AbortSignal, read: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await absentAsUndefined(() => retried(wholeReadAttempts, signal, isCut, read));
+    } catch (error) {
+      throw cutAsUnavailable(error, this.place, `read ${name}`, signal);
+    }
   }
 
   async #readWhole(key: string, name: string, signal: AbortSignal): Promise<{ entry: StoredEntry; stored: Buffer }> {
@@ -173,6 +181,24 @@ export class S3ObjectStore implements ObjectStore {
     // It is removed already; a tombstone that stays is found by a sweep.
     if (traits.canRemoveIf) await this.#bury(entry, traits, signal).catch(() => undefined);
     return true;
+  }
+
+  /** What is there now, if it is one. What the bucket does not let us read, as others may have it, is none. */
+  async #readTombstone(name: string, signal: AbortSignal): Promise<StoredEntry | undefined> {
+    try {
+      return await this.#uncut(name, signal, async () => {
+        const { entry, body } = await this.#bucket.get(name, undefined, signal);
+        try {
+          if (!mayBeTombstone(entry.storedBytes)) return undefined;
+          return isTombstone(Buffer.concat(await body.toArray())) ? entry : undefined;
+        } finally {
+          body.destroy();
+        }
+      });
+    } catch (error) {
+      if (isSandboxError(error, "storage_failed")) return undefined;
+      throw error;
+    }
   }
 
   async #bury(tombstone: StoredEntry, traits: S3Traits, signal: AbortSignal): Promise<boolean> {
@@ -226,9 +252,13 @@ export class S3ObjectStore implements ObjectStore {
     return { name: this.#prefix + key, signal };
   }
 
+  #keyOf({ name }: { name: string }): string {
+    return name.slice(this.#prefix.length);
+  }
+
   #info(entry: StoredEntry): ObjectInfo {
     return {
-      key: entry.name.slice(this.#prefix.length),
+      key: this.#keyOf(entry),
       sizeBytes: entry.storedBytes - sealBytes,
       version: entry.etag as ObjectVersion,
       modifiedAtMs: entry.modifiedAtMs,

@@ -4,7 +4,7 @@ import { retried } from "../bucket/retry.ts";
 import { conflict } from "../call-checks.ts";
 import type { ObjectVersion, WriteCondition } from "../object-store.ts";
 import type { S3Bucket, S3Condition, StoredEntry } from "./s3-bucket.ts";
-import { isTombstone, sealBytes } from "./s3-envelope.ts";
+import { canBeReplaced, sealBytes } from "./s3-envelope.ts";
 import { matchHeader, type S3Traits } from "./s3-traits.ts";
 
 export interface SealedWrite {
@@ -40,8 +40,8 @@ export async function writeIf(
     const created = await sendOnce(write, () => send({ IfNoneMatch: "*" }));
     if (created.isDone) return created.entry;
     // A tombstone is there for the server, and for nobody else.
-    if (created.found === undefined || !isTombstone(created.found.storedBytes)) throw conflict(write.key);
-    return replace(created.found.etag);
+    if (created.found === undefined || !canBeReplaced(created.found.seal)) throw conflict(write.key);
+    return replace(created.found.entry.etag);
   }
   if (!etagShape.test(condition)) throw conflict(write.key);
   return replace(condition);
@@ -53,7 +53,13 @@ export async function writeIf(
   }
 }
 
-type Sent = { isDone: true; entry: StoredEntry } | { isDone: false; found: StoredEntry | undefined };
+interface Found {
+  entry: StoredEntry;
+  /** Its last bytes; of what is no object, all. */
+  seal: Buffer;
+}
+
+type Sent = { isDone: true; entry: StoredEntry } | { isDone: false; found: Found | undefined };
 
 /** Amazon refuses a write like this that meets another one, and asks to try again: the condition may hold all the same. */
 const isRace = (error: unknown): boolean =>
@@ -69,16 +75,18 @@ export async function sendOnce(write: SealedWrite, send: () => Promise<StoredEnt
   }
   const there = await readSeal(write);
   if (there !== undefined && there.seal.equals(write.seal)) return { isDone: true, entry: there.entry };
-  return { isDone: false, found: there?.entry };
+  return { isDone: false, found: there };
 }
 
-async function readSeal({
-  bucket,
-  name,
-  signal,
-}: SealedWrite): Promise<{ entry: StoredEntry; seal: Buffer } | undefined> {
+async function readSeal({ bucket, name, signal }: SealedWrite): Promise<Found | undefined> {
   return absentAsUndefined(async () => {
-    const { entry, body } = await bucket.get(name, `bytes=-${sealBytes}`, signal);
-    return { entry, seal: Buffer.concat(await body.toArray()) };
+    try {
+      const { entry, body } = await bucket.get(name, `bytes=-${sealBytes}`, signal);
+      return { entry, seal: Buffer.concat(await body.toArray()) };
+    } catch (error) {
+      // Of nothing there are no last bytes. We write nothing that is empty; others do.
+      if (!isSandboxError(error) || error.details["said"] !== "InvalidRange") throw error;
+      return { entry: await bucket.head(name, signal), seal: Buffer.alloc(0) };
+    }
   });
 }

@@ -1,0 +1,27 @@
+import { randomBytes } from "node:crypto";
+import { expect, test } from "vitest";
+import { canBeReplaced, isNoObject, isTombstone, mayBeTombstone, newTombstone } from "../../src/s3/s3-envelope.ts";
+
+test("a tombstone is shorter than any object, known by its bytes, and never the same twice", () => {
+  const one = newTombstone();
+  expect(isNoObject(one.length)).toBe(true);
+  expect(mayBeTombstone(one.length)).toBe(true);
+  expect(isTombstone(one)).toBe(true);
+  expect(canBeReplaced(one)).toBe(true);
+  expect(newTombstone().equals(one)).toBe(false);
+});
+
+test.for([
+  ["nothing", Buffer.alloc(0)],
+  ["a word", Buffer.from("_SUCCESS")],
+  ["as many other bytes", randomBytes(newTombstone().length)],
+  ["one byte less", newTombstone().subarray(0, -1)],
+  ["one byte more", Buffer.concat([newTombstone(), Buffer.alloc(1)])],
+] as const)("%s is no tombstone", ([, bytes]) => {
+  expect(isTombstone(bytes)).toBe(false);
+});
+
+test("an object takes the place of an older tombstone, and of nothing else that is short", () => {
+  expect(canBeReplaced(randomBytes(8))).toBe(true);
+  for (const length of [0, 7, 9, 15]) expect(canBeReplaced(Buffer.alloc(length))).toBe(false);
+});
