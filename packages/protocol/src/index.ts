@@ -4,7 +4,7 @@ export {
   LayerId,
   LayerPart,
   MachineNeeds,
-  type MemoryPart,
+  MemoryPart,
   type PhaseTimes,
 } from "./checkpoint.ts";
 export { deadlineAfter } from "./deadline.ts";

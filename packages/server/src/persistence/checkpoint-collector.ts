@@ -1,10 +1,12 @@
 import { isSandboxError, type SandboxId } from "@atoll/protocol";
 import { chooseExpired, collectGarbage, type ObjectStore, type RetentionPolicy } from "@atoll/storage";
+import { parseFilesKey } from "../snapshots/snapshot-keys.ts";
 import { Turns } from "../support/turns.ts";
 import type { Log } from "../telemetry/log.ts";
 import {
   checkpointsPrefix,
   condemnedKey,
+  isPartKey,
   layersPrefix,
   manifestKey,
   parseManifestKey,
@@ -18,6 +20,9 @@ import { collectionGraceMs } from "./checkpoint-timing.ts";
 
 /** Every look lists the whole store and reads every manifest in it. */
 const usualIntervalMs = 6 * 60 * 60_000;
+
+/** All that servers upload: snapshots are in the same store, unless it is set otherwise. */
+const isOurs = (key: string): boolean => isPartKey(key) || parseFilesKey(key) !== undefined;
 
 /** What metadata says of a sandbox. */
 export interface SandboxStanding {
@@ -94,7 +99,7 @@ export class CheckpointCollector {
       for (const [id, numbers] of await this.#published()) retired.push(...(await this.#retireExpired(id, numbers)));
       const removed = await this.#removeGarbage();
       const killed = await removeKilled({ nowMs: nowMs(), signal });
-      const swept = await store.sweep({ signal });
+      const swept = await store.sweep({ signal, isOurs });
       const counts = { retired: retired.length, removed: removed.length, killed: killed.length, swept };
       log.info(counts, "checkpoints collected");
       return { retired, removed };
@@ -195,6 +200,7 @@ export class CheckpointCollector {
       signal: this.#closing.signal,
       prefixes: [checkpointsPrefix, layersPrefix],
       isManifest: (key) => parseManifestKey(key) !== undefined,
+      isPart: isPartKey,
       readNeeds: (key, data) => {
         const of = parseManifestKey(key);
         if (of === undefined) throw new Error(`${key} is not that of a manifest`);

@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { SandboxId, type LayerPart } from "@atoll/protocol";
+import { LayerId, MemoryPart, SandboxId, type LayerPart } from "@atoll/protocol";
 import type { Checksum } from "@atoll/storage";
 
 /** How the bytes of a part are stored. */
@@ -18,6 +18,8 @@ export const retiredPrefix = "collection/checkpoints/retired/";
 export const condemnedKey = "collection/checkpoints/condemned.json";
 
 const manifestKeyForm = /^checkpoints\/([a-z0-9]{20})\/([1-9]\d{0,8})\/manifest\.json$/;
+const partKeyForm =
+  /^(?:checkpoints\/[a-z0-9]{20}\/[1-9]\d{0,8}\/(?:memory\/(?<file>[^/]+)|owner)|layers\/(?<layer>[^/]+))\/(?<name>[^/]+)$/;
 const partNameForm = /^([0-9a-f]{64})\.([a-z]+)\.([0-9a-f]{64})\.[0-9a-f]{8}$/;
 
 export const sandboxPrefix = (id: SandboxId): string => `${checkpointsPrefix}${id}/`;
@@ -62,4 +64,13 @@ export function parsePartKey(
   const encoding = partEncodings.find((known) => known === named);
   if (originalSha256 !== original.sha256 || encoding === undefined || sha256 === undefined) return undefined;
   return { encoding, sha256 };
+}
+
+/** Whether a key is such as `newPartKey` makes them, of whatever checkpoint. */
+export function isPartKey(key: string): boolean {
+  const { file, layer, name = "" } = partKeyForm.exec(key)?.groups ?? {};
+  if (file !== undefined && !MemoryPart.shape.name.safeParse(file).success) return false;
+  if (layer !== undefined && !LayerId.safeParse(layer).success) return false;
+  const encoding = partNameForm.exec(name)?.[2];
+  return partEncodings.some((known) => known === encoding);
 }

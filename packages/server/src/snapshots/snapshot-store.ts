@@ -1,18 +1,22 @@
-import { randomUUID } from "node:crypto";
-import { isSandboxError, SandboxError, SnapshotName } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type SnapshotName } from "@atoll/protocol";
 import { collectGarbage, type CallOptions, type ObjectStore, type ObjectVersion } from "@atoll/storage";
+import {
+  condemnedKey,
+  manifestKey,
+  newFilesKey,
+  parseFilesKey,
+  parseManifestKey,
+  retiredPrefix,
+  snapshotPrefix,
+  snapshotsPrefix,
+} from "./snapshot-keys.ts";
 import { SnapshotManifest, type SnapshotHeader } from "./snapshot-manifest.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
-const prefix = "snapshots/";
-const manifestName = "manifest.json";
 /** Longer than anybody takes to upload an archive and write its manifest. */
 const graceMs = 24 * 3_600_000;
 
-const manifestKey = (name: SnapshotName): string => `${prefix}${name}/${manifestName}`;
-const isManifest = (key: string): boolean => key.endsWith(`/${manifestName}`);
-
-/** Snapshots in an object store, the only place that knows their keys. Each is there completely or not at all. */
+/** Snapshots in an object store. Each is there completely or not at all. */
 export class SnapshotStore {
   readonly #store: ObjectStore;
 
@@ -33,7 +37,7 @@ export class SnapshotStore {
   ): Promise<SnapshotManifest> {
     const { name } = header;
     const { path, encoding, sizeBytes, sha256 } = file;
-    const key = `${prefix}${name}/files-${randomUUID()}`;
+    const key = newFilesKey(name);
     const stored = { encoding, sizeBytes, sha256 };
     const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, key });
     try {
@@ -51,16 +55,18 @@ export class SnapshotStore {
     name: SnapshotName,
     call: CallOptions,
   ): Promise<{ manifest: SnapshotManifest; version: ObjectVersion } | undefined> {
-    const got = await this.#store.get(manifestKey(name), call);
-    return got === undefined ? undefined : { manifest: parse(manifestKey(name), got.data), version: got.info.version };
+    const got = await this.#store.get(manifestKey(name), call).catch((error: unknown) => {
+      throw isSandboxError(error, "invalid_argument") ? unreadable(name, error) : error;
+    });
+    return got === undefined ? undefined : { manifest: parse(name, got.data), version: got.info.version };
   }
 
   /** By name. Those whose manifest cannot be read are left out. */
   async *list(call: CallOptions): AsyncGenerator<SnapshotManifest, void, void> {
-    for await (const { key } of this.#store.list(prefix, call)) {
-      const name = SnapshotName.safeParse(key.slice(prefix.length, -manifestName.length - 1));
-      if (!isManifest(key) || !name.success) continue;
-      const found = await this.find(name.data, call).catch((error: unknown) => {
+    for await (const { key } of this.#store.list(snapshotsPrefix, call)) {
+      const name = parseManifestKey(key);
+      if (name === undefined) continue;
+      const found = await this.find(name, call).catch((error: unknown) => {
         if (!isSandboxError(error, "unrestorable")) throw error;
       });
       if (found !== undefined) yield found.manifest;
@@ -96,29 +102,47 @@ export class SnapshotStore {
   async collect({ nowMs, ...call }: CallOptions & { nowMs: number }): Promise<void> {
     await collectGarbage(this.#store, {
       ...call,
-      prefixes: [prefix],
-      isManifest,
-      readNeeds: (key, data) => [parse(key, data).key],
-      retiredPrefix: "snapshot-notes/retired/",
-      condemnedKey: "snapshot-notes/condemned.json",
+      prefixes: [snapshotsPrefix],
+      isManifest: (key) => parseManifestKey(key) !== undefined,
+      isPart: (key) => parseFilesKey(key) !== undefined,
+      readNeeds,
+      retiredPrefix,
+      condemnedKey,
       nowMs,
       graceMs,
     });
   }
 }
 
-function parse(key: string, data: Buffer): SnapshotManifest {
+/** A manifest that cannot be read, ours or not, needs nothing outside of its own folder. */
+function readNeeds(key: string, data: Buffer): string[] | { below: string[] } {
+  const name = parseManifestKey(key);
+  if (name === undefined) throw new Error(`${key} is not that of a manifest`);
+  try {
+    return [parse(name, data).key];
+  } catch (error) {
+    if (!isSandboxError(error, "unrestorable")) throw error;
+    return { below: [snapshotPrefix(name)] };
+  }
+}
+
+function parse(name: SnapshotName, data: Buffer): SnapshotManifest {
   try {
     const manifest = SnapshotManifest.parse(JSON.parse(data.toString()));
-    if (manifestKey(manifest.name) === key && manifest.key.startsWith(`${prefix}${manifest.name}/`)) return manifest;
-    throw new Error(`${key} is about ${manifest.name} in ${manifest.key}`);
+    if (manifest.name === name && parseFilesKey(manifest.key) === name) return manifest;
+    throw new Error(`It is about ${manifest.name} in ${manifest.key}`);
   } catch (cause) {
-    throw new SandboxError("unrestorable", `Cannot use the snapshot in ${key}: it cannot be read`, {
-      suggestion: "It was written by another version, or damaged.",
-      details: { key },
-      cause,
-    });
+    throw unreadable(name, cause);
   }
+}
+
+function unreadable(name: SnapshotName, cause: unknown): SandboxError {
+  const key = manifestKey(name);
+  return new SandboxError("unrestorable", `Cannot use the snapshot in ${key}: it cannot be read`, {
+    suggestion: "It was written by another version, or damaged.",
+    details: { key },
+    cause,
+  });
 }
 
 function taken(name: SnapshotName): SandboxError {

@@ -192,6 +192,57 @@ test("what an upload left that was cut off goes", async () => {
   await assertWhole(sandboxId);
 });
 
+test("what others keep below the same names stays, and our own goes", async () => {
+  await publish(sandboxId, 4);
+  const name = `${"0".repeat(64)}.plain.${"0".repeat(64)}.00000000`;
+  const foreign = [
+    "checkpoints/_SUCCESS",
+    "checkpoints/epoch-10.pt",
+    "checkpoints/run-1/manifest.json",
+    `checkpoints/${sandboxId}/1/notes.txt`,
+    `checkpoints/${sandboxId}/latest/owner/${name}`,
+    // Of an Atoll whose prefix is "checkpoints".
+    `checkpoints/checkpoints/${sandboxId}/1/owner/${name}`,
+    `checkpoints/layers/${sandboxId}-1/${name}`,
+    "collection/checkpoints/retired/readme",
+    "layers/0.weight",
+    `layers/conv2d/${name}`,
+    `layers/${sandboxId}-1/${name}.bak`,
+  ];
+  for (const key of foreign) await store.put(key, Buffer.from("of others"));
+  const left = [`checkpoints/${otherId}/1/owner/${name}`, `layers/${otherId}-1/${name}`];
+  for (const key of left) await store.put(key, Buffer.from("left by a server that died"));
+  const removed = await looks(3);
+  expect(removed).toEqual(expect.arrayContaining(left));
+  const there = new Set<string>();
+  for await (const { key } of store.list("")) there.add(key);
+  expect(foreign.filter((key) => !there.has(key))).toEqual([]);
+  expect(await numbersOf(sandboxId)).toEqual([3, 4]);
+  await assertWhole(sandboxId);
+});
+
+test("of uploads that nobody ends a sweep is told which are ours", async () => {
+  const asked: Parameters<ObjectStore["sweep"]>[] = [];
+  const sweep: ObjectStore["sweep"] = async (...given) => {
+    asked.push(given);
+    return 0;
+  };
+  await collector(
+    new Proxy(store, { get: (target, name) => (name === "sweep" ? sweep : bound(target, name)) }),
+  ).collect();
+  const isOurs = asked[0]?.[0]?.isOurs;
+  const name = `${"0".repeat(64)}.br.${"0".repeat(64)}.00000000`;
+  expect(isOurs?.(`layers/${sandboxId}-1/${name}`)).toBe(true);
+  expect(isOurs?.("snapshots/tools/files-00000000-0000-4000-8000-000000000000")).toBe(true);
+  expect(isOurs?.("checkpoints/epoch-10.pt")).toBe(false);
+  expect(isOurs?.("snapshots/db.dump")).toBe(false);
+});
+
+function bound(store: ObjectStore, name: string | symbol): unknown {
+  const value: unknown = Reflect.get(store, name);
+  return typeof value === "function" ? (value.bind(store) as unknown) : value;
+}
+
 /** Everything that a manifest names is there. */
 async function assertNeeded(...ids: SandboxId[]): Promise<void> {
   const there = new Set<string>();

@@ -12,6 +12,8 @@ export interface CollectOptions extends CallOptions {
   /** Where objects and all manifests that may need them are. */
   prefixes: readonly string[];
   isManifest: (key: string) => boolean;
+  /** Of the form that keys of parts have, to the last character. Whatever else is below the prefixes is not ours and stays. */
+  isPart: (key: string) => boolean;
   /** What a manifest needs. Throws when it cannot be read; then nothing is removed. One that is too large to be read whole is given without a byte. */
   readNeeds: (key: string, data: Buffer) => Needs;
   /** Where the collector keeps its notes, below none of the prefixes. */
@@ -56,12 +58,12 @@ export async function collectGarbage(store: ObjectStore, options: CollectOptions
 
 async function listObjects(
   store: ObjectStore,
-  { prefixes, isManifest }: CollectOptions,
+  { prefixes, isPart }: CollectOptions,
   call: CallOptions,
 ): Promise<Map<string, ObjectVersion>> {
   const versions = new Map<string, ObjectVersion>();
   for (const prefix of prefixes) {
-    for await (const { key, version } of store.list(prefix, call)) if (!isManifest(key)) versions.set(key, version);
+    for await (const { key, version } of store.list(prefix, call)) if (isPart(key)) versions.set(key, version);
   }
   return versions;
 }

@@ -10,6 +10,9 @@ const RetiredManifest = z.strictObject({
   needs: z.array(z.string()),
   retiredAtMs: z.number(),
 });
+/** Of a note, behind the prefix. What is called otherwise is not ours. */
+const noteNameForm = /^[0-9a-f]{32}$/;
+
 type RetiredManifest = z.output<typeof RetiredManifest>;
 
 /**
@@ -45,7 +48,7 @@ export async function readRetired(
   const holding: Manifest[] = [];
   const over: string[] = [];
   for await (const { key } of store.list(retiredPrefix, call)) {
-    const got = await store.get(key, call);
+    const got = noteNameForm.test(key.slice(retiredPrefix.length)) ? await store.get(key, call) : undefined;
     if (got === undefined) continue;
     const { needs, retiredAtMs } = parseRetired(key, got.data);
     if (nowMs - retiredAtMs < graceMs) holding.push({ key, needs });

@@ -65,6 +65,7 @@ describe("a collection", () => {
   const options = (nowMs: number): CollectOptions => ({
     prefixes: ["data/"],
     isManifest: (key) => key.endsWith("/manifest.json"),
+    isPart: (key) => !key.endsWith("/manifest.json") && !key.includes("foreign"),
     readNeeds: (_key, data) => JSON.parse(data.toString()) as string[],
     retiredPrefix: "collection/retired/",
     condemnedKey: "collection/condemned.json",
@@ -82,6 +83,21 @@ describe("a collection", () => {
     expect(await collectGarbage(store, options(1_000 + graceMs - 1))).toEqual([]);
     expect(await collectGarbage(store, options(1_000 + graceMs))).toEqual(["data/orphan"]);
     expect(await store.stat("data/part")).toBeDefined();
+  });
+
+  test("passes over what is not a part, whatever its name, and notes that are not its own", async () => {
+    const store = new MemoryObjectStore();
+    const foreign = ["collection/retired/foreign", "data/1/foreign", "data/foreign"];
+    for (const key of foreign) await store.put(key, Buffer.from("not JSON"));
+    await store.put("data/orphan", bytes(1));
+    // Noted by a collector that took them for its own.
+    const noted = { version: 1, condemned: { "data/foreign": 1, "data/1/foreign": 1 } };
+    await store.put("collection/condemned.json", bytes(noted));
+    for (let look = 0; look < 3; look += 1) await collectGarbage(store, options(1_000 + look * graceMs));
+    const left: string[] = [];
+    for await (const { key } of store.list("")) left.push(key);
+    expect(left).toEqual(["collection/condemned.json", ...foreign]);
+    expect((await store.get("collection/condemned.json"))?.data.toString()).not.toContain("foreign");
   });
 
   test("spares an object that was written anew since it was last looked at", async () => {

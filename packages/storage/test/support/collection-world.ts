@@ -51,6 +51,7 @@ export class CollectionWorld extends MemoryObjectStore {
       const removed = await collectGarbage(this, {
         prefixes: ["data/"],
         isManifest: (key) => key.endsWith("/manifest.json"),
+        isPart: (key) => !key.endsWith("/manifest.json"),
         readNeeds: (_key, data) => (JSON.parse(data.toString()) as DatedManifest).needs,
         retiredPrefix: "collection/retired/",
         condemnedKey: "collection/condemned.json",

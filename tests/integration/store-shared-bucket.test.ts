@@ -1,0 +1,200 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import type { ObjectStore } from "@atoll/storage";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { CheckpointCollector } from "../../packages/server/src/persistence/checkpoint-collector.ts";
+import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
+import { createLog } from "../../packages/server/src/telemetry/log.ts";
+import { newTombstone } from "../../packages/storage/src/s3/s3-envelope.ts";
+import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
+import { openGcsPlace } from "../support/object-servers/gcs-place.ts";
+import { openS3Place } from "../support/object-servers/s3-place.ts";
+
+const day = 24 * 3_600_000;
+const log = createLog("silent");
+const id = "a".repeat(20);
+const partName = `${"0".repeat(64)}.br.${"0".repeat(64)}.00000000`;
+const text = (content: string) => Buffer.from(content);
+
+/** Of others: names like ours and unlike any key, of every size that could be taken for something. */
+const foreign: Readonly<Record<string, Buffer>> = {
+  _SUCCESS: Buffer.alloc(0),
+  "checkpoints/": Buffer.alloc(0),
+  "checkpoints/_SUCCESS": Buffer.alloc(0),
+  "checkpoints/epoch-10.pt": randomBytes(1_000),
+  "checkpoints/epoch 10 (best).pt": randomBytes(1_000),
+  "checkpoints//double": randomBytes(1_000),
+  "checkpoints/../up": randomBytes(1_000),
+  [`checkpoints/${id}/1/notes~`]: randomBytes(1_000),
+  [`checkpoints/${"long".repeat(60)}`]: randomBytes(1_000),
+  "layers/0.weight": randomBytes(1_000),
+  [`layers/conv2d/${partName}`]: randomBytes(1_000),
+  "snapshots/db.dump": randomBytes(1_000),
+  "snapshots/Größe.dump": randomBytes(1_000),
+  "snapshots/2026/manifest.json": text("{}"),
+  "snapshots/2026/01/manifest.json": text('{"files": ["db.dump"]}'),
+  eight: text("12345678"),
+  fifteen: text("123456789012345"),
+  "a word of 15 ch": text("123456789012345"),
+  "~parts/readme": text("about parts"),
+  "~parts/some/0": text("about parts"),
+};
+const foreignUploads = ["checkpoints/epoch-11.pt", "checkpoints/epoch 11.pt", "data/big.tar", "snapshots/db.dump"];
+
+const ours = {
+  parts: [
+    `checkpoints/${id}/1/memory/checkpoint.img/${partName}`,
+    `checkpoints/${id}/1/owner/${partName}`,
+    `layers/${id}-1/${partName}`,
+    `snapshots/tools/files-${randomUUID()}`,
+  ],
+  uploads: [`layers/${id}-2/${partName}`, `snapshots/tools/files-${randomUUID()}`, `probe/${randomUUID()}/complete`],
+};
+const notes = ["collection/checkpoints/condemned.json", "snapshot-notes/condemned.json"];
+
+/** Three looks, a day and more between them, by the collectors' clock; the store is opened so that everything is old for its sweep. */
+async function collectThrice(store: ObjectStore): Promise<void> {
+  let nowMs = Date.now();
+  const collector = new CheckpointCollector({
+    store,
+    policy: { keepLast: 1 },
+    standingOf: async () => undefined,
+    log,
+    nowMs: () => nowMs,
+  });
+  for (let look = 0; look < 3; look += 1) {
+    await collector.collect();
+    await new SnapshotStore(store).collect({ nowMs });
+    nowMs += day + 1;
+  }
+  await collector.close();
+}
+
+const inOrder = (names: readonly string[]): string[] =>
+  names.toSorted((one, two) => Buffer.compare(Buffer.from(one), Buffer.from(two)));
+
+describe("in a bucket that others use, what is not ours stays and what we left goes", () => {
+  test.for([
+    { like: "S3 as its documentation has it", behaviour: {}, tombstones: [] },
+    {
+      like: "S3 as radosgw has it",
+      behaviour: { ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" } as const,
+      tombstones: [...ours.parts, "sandboxes/gone"],
+    },
+  ])("$like", async ({ behaviour, tombstones }) => {
+    const { open, bucket, close } = await openS3Place(behaviour);
+    onTestFinished(close);
+    const store = open({ sweepAfterMs: -60_000 });
+    for (const [name, data] of Object.entries(foreign)) bucket.put(name, data, {});
+    for (const key of [...foreignUploads, ...ours.uploads]) bucket.createUpload(key, {});
+    for (const key of ours.parts) await store.put(key, text("left by a server that died"));
+    bucket.put("sandboxes/gone", newTombstone(), {});
+    await collectThrice(store);
+    expect(bucket.keys()).toEqual(inOrder([...Object.keys(foreign), ...notes, ...tombstones]));
+    for (const [name, data] of Object.entries(foreign)) expect(bucket.objects.get(name)?.data.equals(data)).toBe(true);
+    expect(inOrder([...bucket.uploads.values()].map(({ key }) => key))).toEqual(inOrder(foreignUploads));
+  });
+
+  test("Google Cloud Storage", async () => {
+    const { open, bucket, close } = await openGcsPlace();
+    onTestFinished(close);
+    const store = open({ sweepAfterMs: -60_000 });
+    const nothing = new URLSearchParams();
+    for (const [name, data] of Object.entries(foreign)) bucket.insert(name, data, {}, nothing);
+    const removed = { metadata: { removed: "yes" } };
+    bucket.insert("data/removed", Buffer.alloc(0), removed, nothing);
+    bucket.insert("data/removed-too", text("but kept"), { metadata: { removed: "yes", write: randomUUID() } }, nothing);
+    const theirs = inOrder(bucket.names());
+    for (const key of ours.parts) await store.put(key, text("left by a server that died"));
+    bucket.insert(`~parts/${randomUUID()}/0`, text("left"), {}, nothing);
+    bucket.insert("sandboxes/gone", Buffer.alloc(0), { metadata: { removed: "yes", write: randomUUID() } }, nothing);
+    await collectThrice(store);
+    expect(bucket.names()).toEqual(inOrder([...theirs, ...notes]));
+  });
+});
+
+describe("a store in a bucket of S3 that others use", () => {
+  test("lists what can be an object of a store, and nothing else", async () => {
+    const { open, bucket, close } = await openS3Place();
+    onTestFinished(close);
+    for (const [name, data] of Object.entries(foreign)) bucket.put(name, data, {});
+    const keys = (await collect(open().list("checkpoints/"))).map(({ key }) => key);
+    expect(keys).toEqual(["checkpoints/epoch-10.pt"]);
+  });
+
+  test("ends no upload when nobody says which are ours, but its own trials", async () => {
+    const { open, bucket, close } = await openS3Place();
+    onTestFinished(close);
+    for (const key of ["checkpoints/epoch-11.pt", ...ours.uploads]) bucket.createUpload(key, {});
+    expect(await open({ sweepAfterMs: -60_000 }).sweep()).toBe(1);
+    expect([...bucket.uploads.values()].map(({ key }) => key)).toEqual([
+      "checkpoints/epoch-11.pt",
+      ...ours.uploads.slice(0, 2),
+    ]);
+  });
+
+  test("sweeps on past what it may not read", async () => {
+    const { open, bucket, server, close } = await openS3Place();
+    onTestFinished(close);
+    bucket.put("a/theirs", text("123456789012345"), {});
+    bucket.put("b/gone", newTombstone(), {});
+    const store = open({ sweepAfterMs: -60_000 });
+    await store.probe();
+    server.faults = ({ operation, key }) =>
+      operation === "GetObject" && key === "a/theirs" ? { do: "refuse", status: 403, code: "AccessDenied" } : undefined;
+    expect(await store.sweep()).toBe(1);
+    expect(bucket.keys()).toEqual(["a/theirs"]);
+  });
+
+  test("takes the place of a removed object, also of one removed long ago, and not that of something short", async () => {
+    const { open, bucket, close } = await openS3Place();
+    onTestFinished(close);
+    const store = open();
+    bucket.put("gone", newTombstone(), {});
+    bucket.put("gone-long-ago", randomBytes(8), {});
+    const theirs = { empty: "", short: "{}", word: "_SUCCESS_", long: "longer than any seal" };
+    for (const [key, content] of Object.entries(theirs)) bucket.put(key, text(content), {});
+    for (const key of ["gone", "gone-long-ago"]) await store.put(key, text("new"), { if: "absent" });
+    for (const [key, content] of Object.entries(theirs)) {
+      await expect(store.put(key, text("new"), { if: "absent" })).rejects.toMatchObject({ code: "conflict" });
+      expect(bucket.objects.get(key)?.data.toString()).toBe(content);
+    }
+  });
+});
+
+/** Prefixes of two Atolls in one bucket; `undefined` is none. */
+const neighbours: [one: string | undefined, other: string | undefined][] = [
+  ["a", "ab"],
+  ["ab", "a"],
+  ["a", "a/b"],
+  ["a/b", "a"],
+  [undefined, "a"],
+  ["a", undefined],
+  [undefined, "checkpoints"],
+  [undefined, "layers"],
+  [undefined, "snapshots"],
+];
+
+test.for(neighbours)("an Atoll below %j takes nothing of one below %j", async ([one, other]) => {
+  const s3 = await openS3Place();
+  onTestFinished(s3.close);
+  const gcs = await openGcsPlace();
+  onTestFinished(gcs.close);
+  const below = (prefix: string | undefined) => (prefix === undefined ? {} : { prefix });
+  const at = (prefix: string | undefined, key: string) => (prefix === undefined ? key : `${prefix}/${key}`);
+  for (const key of ours.uploads) for (const of of [one, other]) s3.bucket.createUpload(at(of, key), {});
+  const piece = `~parts/${randomUUID()}/0`;
+  for (const of of [one, other]) gcs.bucket.insert(at(of, piece), text("on its way"), {}, new URLSearchParams());
+  for (const { open } of [s3, gcs]) {
+    for (const of of [one, other]) {
+      const store = open(below(of));
+      for (const key of ours.parts) await store.put(key, text("about to be published"));
+    }
+    await collectThrice(open({ ...below(one), sweepAfterMs: -60_000 }));
+  }
+  const left = inOrder([...ours.parts.map((key) => at(other, key)), ...notes.map((key) => at(one, key))]);
+  expect(s3.bucket.keys()).toEqual(left);
+  expect(gcs.bucket.names()).toEqual(inOrder([...left, at(other, piece)]));
+  expect(inOrder([...s3.bucket.uploads.values()].map(({ key }) => key))).toEqual(
+    inOrder(ours.uploads.map((key) => at(other, key))),
+  );
+});
