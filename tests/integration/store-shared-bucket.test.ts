@@ -112,15 +112,22 @@ describe("in a bucket that others use, what is not ours stays and what we left g
   });
 });
 
-describe("a store in a bucket of S3 that others use", () => {
-  test("lists what can be an object of a store, and nothing else", async () => {
-    const { open, bucket, close } = await openS3Place();
-    onTestFinished(close);
-    for (const [name, data] of Object.entries(foreign)) bucket.put(name, data, {});
-    const keys = (await collect(open().list("checkpoints/"))).map(({ key }) => key);
-    expect(keys).toEqual(["checkpoints/epoch-10.pt"]);
-  });
+test("a list has what can be an object of a store, and nothing else", async () => {
+  const s3 = await openS3Place();
+  onTestFinished(s3.close);
+  const gcs = await openGcsPlace();
+  onTestFinished(gcs.close);
+  for (const [name, data] of Object.entries(foreign)) {
+    s3.bucket.put(name, data, {});
+    gcs.bucket.insert(name, data, {}, new URLSearchParams());
+  }
+  const keysOf = async (store: ObjectStore) => (await collect(store.list("checkpoints/"))).map(({ key }) => key);
+  expect(await keysOf(s3.open())).toEqual(["checkpoints/epoch-10.pt"]);
+  // Here an object may be empty.
+  expect(await keysOf(gcs.open())).toEqual(["checkpoints/_SUCCESS", "checkpoints/epoch-10.pt"]);
+});
 
+describe("a store in a bucket of S3 that others use", () => {
   test("ends no upload when nobody says which are ours, but its own trials", async () => {
     const { open, bucket, close } = await openS3Place();
     onTestFinished(close);
