@@ -2,6 +2,7 @@ import { readdir, truncate } from "node:fs/promises";
 import { join } from "node:path";
 import {
   CreateSandbox,
+  RunCommand,
   RunOnce,
   SandboxLimits,
   SandboxTimeouts,
@@ -10,7 +11,7 @@ import {
   type CommandId,
   type SandboxId,
 } from "@atoll/protocol";
-import { commandResult, type SandboxManager } from "@atoll/server";
+import { commandResult, type Command, type SandboxManager } from "@atoll/server";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createIn, openTestManager, readAll, start, type TestManager } from "../support/test-manager.ts";
 
@@ -325,6 +326,33 @@ test("only so many ended commands are kept", async () => {
       await command.waitEnd();
     }
     expect(small.manager.commands(id).map((command) => command.id)).toEqual(ids.slice(2));
+  } finally {
+    await small.dispose();
+  }
+});
+
+test("a long command is there when it ends, with its output and its key, however many ended before it", async () => {
+  const small = await openTestManager({ keptCommands: 3, keptLogBytes: 150_000 });
+  try {
+    const id = await createIn(small.manager);
+    const say = "head -c 60000 /dev/zero";
+    const request = RunCommand.parse({ shell: `read; ${say}`, stdin: true });
+    const run = (): Promise<Command> => small.manager.run(id, request, { idempotencyKey: "long" });
+    const runShort = async (): Promise<unknown> => (await start(small.manager, id, say)).waitEnd();
+    const long = await run();
+    for (let index = 0; index < 5; index += 1) await runShort();
+    await long.writeStdin(Buffer.from("\n"));
+    expect(await commandResult(long)).toMatchObject({ stdout: "\0".repeat(60_000), droppedBytes: 0 });
+    expect(small.manager.command(id, long.id)).toBe(long);
+    expect(await run()).toBe(long);
+    // While somebody reads it, it stays.
+    const reading = long.follow();
+    await reading.next();
+    for (let index = 0; index < 4; index += 1) await runShort();
+    expect(small.manager.command(id, long.id)).toBe(long);
+    await reading.return();
+    await runShort();
+    expect(small.manager.commands(id).map((command) => command.id)).not.toContain(long.id);
   } finally {
     await small.dispose();
   }

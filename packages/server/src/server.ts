@@ -338,6 +338,7 @@ async function openManager({
     },
     proxyPort,
     environment: proxyEnvironment(),
+    keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
     pool: config.pool.map(({ count, ...shape }) => ({ shape, count })),
     log,

@@ -51,6 +51,7 @@ export class Command {
   #isOver: boolean;
   /** Set when this server goes: nobody here learns the end any more. */
   #detachedBecause: Error | undefined;
+  #readers = 0;
   #kept: Promise<void> = Promise.resolve();
   #storing: Promise<void> = Promise.resolve();
 
@@ -113,6 +114,11 @@ export class Command {
     };
   }
 
+  /** Whether somebody reads its output. */
+  get isBeingRead(): boolean {
+    return this.#readers > 0;
+  }
+
   /** Of one that has ended: what its log has. */
   get keptLogBytes(): number {
     const { stdoutBytes, stderrBytes, droppedBytes } = this.info();
@@ -139,9 +145,14 @@ export class Command {
   /** Output from any byte of the common order on, each once; then whatever comes, until the command has ended. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<LogPiece, void, void> {
     this.assertSince(options.rollbacks);
-    const log = await this.#readableLog();
-    if (this.#detachedBecause !== undefined) log.interrupt(this.#detachedBecause);
-    yield* followLog(log, options);
+    this.#readers += 1;
+    try {
+      const log = await this.#readableLog();
+      if (this.#detachedBecause !== undefined) log.interrupt(this.#detachedBecause);
+      yield* followLog(log, options);
+    } finally {
+      this.#readers -= 1;
+    }
   }
 
   /** Throws `rolled_back` to whoever has bytes of it from before its sandbox was rolled back. */

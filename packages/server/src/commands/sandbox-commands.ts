@@ -15,15 +15,16 @@ import { storageError } from "../support/storage-error.ts";
 import { CommandLog } from "./command-log.ts";
 import { Command } from "./command.ts";
 import { commandsDir } from "./copy-commands.ts";
+import { EndedCommands } from "./ended-commands.ts";
 import { InputWriters } from "./input-writers.ts";
 import { rolledBack } from "./rolled-back.ts";
 import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-command.ts";
 
 export interface SandboxCommandsOptions {
   sandbox: Sandbox;
-  /** Ended commands beyond this many are forgotten, the oldest first. */
+  /** Ended commands beyond this many are forgotten, those first that ended first. */
   keptCommands: number;
-  /** Output that is kept of one command, and of all ended ones together; the oldest is dropped first. */
+  /** Output that is kept of one command, and of all ended ones together; of those that ended first it is dropped first. */
   keptLogBytes: number;
   /** In the environment of every command; the request's own comes on top. */
   environment: () => Record<string, string>;
@@ -47,6 +48,7 @@ export class SandboxCommands {
   readonly #sandboxId: SandboxId;
   /** In the order in which they were started. */
   readonly #commands = new Map<CommandId, Command>();
+  readonly #ended = new EndedCommands();
   #calls = new IdempotentCalls<Command>();
   readonly #starting = new Set<Promise<unknown>>();
   /** Those of a paused sandbox that a server before this one had: they go on when it does. */
@@ -148,6 +150,7 @@ export class SandboxCommands {
     await cutAll();
     await Promise.allSettled([...this.#commands.values()].map((command) => command.release()));
     this.#commands.clear();
+    this.#ended.clear();
     this.#asleep.length = 0;
     this.#calls = new IdempotentCalls();
     await swap();
@@ -310,19 +313,20 @@ export class SandboxCommands {
       logger: this.#options.logger,
       onEnd: (ended) => {
         this.#options.onEnd(ended.info());
+        this.#ended.add(ended);
         this.#forgetOldest();
         this.#dropOldestLogs();
       },
     });
     this.#commands.set(stored.id, command);
+    if (!command.isRunning) this.#ended.restore(command);
     if (stored.idempotency !== undefined) this.#calls.restore(stored.idempotency, command);
     return command;
   }
 
   #forgetOldest(): void {
     if (this.#refusal !== undefined) return;
-    const ended = [...this.#commands.values()].filter((command) => !command.isRunning);
-    for (const { id, stored } of ended.slice(0, Math.max(0, ended.length - this.#options.keptCommands))) {
+    for (const { id, stored } of this.#ended.takeSurplus(this.#options.keptCommands)) {
       this.#commands.delete(id);
       if (stored.idempotency !== undefined) this.#calls.forget(stored.idempotency);
       this.#store.remove(id).catch((error: unknown) => {
@@ -334,12 +338,7 @@ export class SandboxCommands {
   /** Those that run are bounded by their own. */
   #dropOldestLogs(): void {
     if (this.#refusal !== undefined) return;
-    const ended = [...this.#commands.values()].filter((command) => !command.isRunning);
-    let bytes = ended.reduce((sum, command) => sum + command.keptLogBytes, 0);
-    for (const command of ended) {
-      if (bytes <= this.#options.keptLogBytes) return;
-      if (command.keptLogBytes === 0) continue;
-      bytes -= command.keptLogBytes;
+    for (const command of this.#ended.withSurplusLogs(this.#options.keptLogBytes)) {
       command.dropLog().catch((error: unknown) => {
         this.#options.logger.warn({ err: error, commandId: command.id }, "log of an ended command not dropped");
       });

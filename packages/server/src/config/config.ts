@@ -104,6 +104,7 @@ export const Config = z.strictObject({
     .max(100)
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  keptCommands: z.int().min(1).max(100_000).default(200).describe("ended commands that are kept of each sandbox"),
   keptLogBytes: z
     .int()
     .min(64 * 1024)

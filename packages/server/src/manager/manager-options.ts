@@ -20,9 +20,9 @@ export interface SandboxManagerOptions {
   environment?: Record<string, string>;
   /** Sandboxes that are kept ready. */
   pool?: readonly PooledShape[];
-  /** Ended commands of one sandbox beyond this many are forgotten, the oldest first. */
+  /** Ended commands of one sandbox beyond this many are forgotten, those first that ended first. */
   keptCommands?: number;
-  /** Output that is kept of one command, and of all ended commands of one sandbox together; the oldest is dropped first. */
+  /** Output that is kept of one command, and of all ended commands of one sandbox together; of those that ended first it is dropped first. */
   keptLogBytes?: number;
   journal?: JournalOptions;
   audit?: AuditOptions;
