@@ -4,6 +4,7 @@ import { readFile } from "node:fs/promises";
 import { writeDurably } from "@atoll/engine";
 import { KeyInfo, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
 import { z } from "zod";
+import { storageError } from "../support/storage-error.ts";
 import { hashSecret, matchesHash, newSecret } from "./secret.ts";
 
 const StoredKey = KeyInfo.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
@@ -21,6 +22,8 @@ export class KeyStore {
   readonly firstSecret: string | undefined;
   #path: string;
   #keys: Map<string, StoredKey>;
+  /** Good for nothing any more, though the file may still have them: another attempt stores that they are gone. */
+  #refused = new Set<string>();
   #revocations = new Map<string, AbortController>();
   /** Writes one after the other, each with what is true when it begins. */
   #writing: Promise<void> = Promise.resolve();
@@ -40,10 +43,12 @@ export class KeyStore {
     return store;
   }
 
+  /** There from when it is stored: nobody has the secret of one that could not be. */
   async create(request: CreateKey): Promise<KeyCreated> {
     const { stored, secret } = makeKey(request);
-    this.#keys.set(stored.id, stored);
-    await this.#save();
+    await this.#save(stored).catch((error: unknown) => {
+      throw storageError(error, "create a key");
+    });
     return { key: withoutHash(stored), secret };
   }
 
@@ -51,26 +56,31 @@ export class KeyStore {
     return [...this.#keys.values()].map(withoutHash);
   }
 
-  /** The last one that may manage keys stays: without it nobody could ever make another. */
+  /**
+   * It is refused at once. It is listed until that is stored: when it cannot be, asking again tries again. The last one that may manage keys stays: without it nobody could ever
+   * make another.
+   */
   async revoke(id: string): Promise<void> {
     const key = this.#keys.get(id);
     if (key === undefined) throw new SandboxError("not_found", `Cannot revoke key ${id}: there is no such key`);
-    const others = [...this.#keys.values()].filter((other) => other.id !== id);
+    const others = [...this.#keys.values()].filter((other) => other.id !== id && !this.#refused.has(other.id));
     if (!others.some(({ verbs }) => verbs.includes("admin"))) {
       throw new SandboxError("invalid_state", `Cannot revoke key ${id}: it is the last one with the verb admin`, {
         suggestion: "Make another admin key first.",
       });
     }
-    this.#keys.delete(id);
+    this.#refused.add(id);
     this.#revocations.get(id)?.abort(revoked());
     this.#revocations.delete(id);
-    await this.#save();
+    await this.#save().catch((error: unknown) => {
+      throw storageError(error, `store that key ${id} is revoked`);
+    });
   }
 
   /** The key of this secret, or nothing; the time it takes does not tell which part was wrong. */
   verify(secret: string): KeyInfo | undefined {
     const [, id = ""] = secretForm.exec(secret) ?? [];
-    const key = this.#keys.get(id);
+    const key = this.#good(id);
     if (!matchesHash(secret, key?.hash ?? nobody) || key === undefined) return undefined;
     key.lastUsedAtMs = Date.now();
     return withoutHash(key);
@@ -78,7 +88,7 @@ export class KeyStore {
 
   /** Aborts when the key is revoked, with what its clients are told: what lasts longer than a request ends then. */
   untilRevoked(id: string): AbortSignal {
-    if (!this.#keys.has(id)) return AbortSignal.abort(revoked());
+    if (this.#good(id) === undefined) return AbortSignal.abort(revoked());
     const revocation = this.#revocations.get(id) ?? new AbortController();
     // Every stream and every request of the key listens to it.
     setMaxListeners(0, revocation.signal);
@@ -91,9 +101,23 @@ export class KeyStore {
     await this.#save();
   }
 
-  async #save(): Promise<void> {
-    const write = (): Promise<void> =>
-      writeDurably(this.#path, `${JSON.stringify({ version: 1, keys: [...this.#keys.values()] }, null, 2)}\n`);
+  #good(id: string): StoredKey | undefined {
+    return this.#refused.has(id) ? undefined : this.#keys.get(id);
+  }
+
+  async #save(added?: StoredKey): Promise<void> {
+    const write = async (): Promise<void> => {
+      const gone = [...this.#refused];
+      const keys = [...this.#keys.values(), ...(added === undefined ? [] : [added])].filter(
+        ({ id }) => !gone.includes(id),
+      );
+      await writeDurably(this.#path, `${JSON.stringify({ version: 1, keys }, null, 2)}\n`);
+      if (added !== undefined) this.#keys.set(added.id, added);
+      for (const id of gone) {
+        this.#keys.delete(id);
+        this.#refused.delete(id);
+      }
+    };
     this.#writing = this.#writing.then(write, write);
     await this.#writing;
   }

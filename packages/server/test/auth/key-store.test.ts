@@ -1,8 +1,8 @@
-import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, readFile, rename, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CreateKey } from "@atoll/protocol";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { KeyStore } from "../../src/auth/key-store.ts";
 
 let dir: string;
@@ -77,4 +77,53 @@ test("many keys made at once are all stored", async () => {
   const store = await KeyStore.open(path);
   await Promise.all(Array.from({ length: 20 }, (_, index) => store.create(CreateKey.parse({ name: `key ${index}` }))));
   expect((await KeyStore.open(path)).list()).toHaveLength(21);
+});
+
+describe("what cannot be stored", () => {
+  const breakDisk = (): Promise<void> => rename(dir, `${dir}-gone`);
+  const mendDisk = (): Promise<void> => rename(`${dir}-gone`, dir);
+
+  test("a revocation holds at once, and asking again stores it", async () => {
+    const store = await KeyStore.open(path);
+    const { key, secret } = await store.create(CreateKey.parse({ name: "ci" }));
+    const revoked = store.untilRevoked(key.id);
+    await breakDisk();
+    await expect(store.revoke(key.id)).rejects.toThrow("ENOENT");
+    expect(store.verify(secret)).toBeUndefined();
+    expect(revoked.aborted).toBe(true);
+    expect(store.untilRevoked(key.id).aborted).toBe(true);
+    // Whoever looks sees that it is not done.
+    expect(store.list().map(({ name }) => name)).toEqual(["admin", "ci"]);
+    await mendDisk();
+    expect((await KeyStore.open(path)).verify(secret)).toMatchObject({ name: "ci" });
+    await store.revoke(key.id);
+    expect(store.list().map(({ name }) => name)).toEqual(["admin"]);
+    expect((await KeyStore.open(path)).verify(secret)).toBeUndefined();
+    await expect(store.revoke(key.id)).rejects.toMatchObject({ code: "not_found" });
+  });
+
+  test("an admin key whose revocation is not stored is none that could be the last", async () => {
+    const store = await KeyStore.open(path);
+    const [admin] = store.list();
+    const { key } = await store.create(CreateKey.parse({ name: "second", verbs: ["admin"] }));
+    await breakDisk();
+    await expect(store.revoke(key.id)).rejects.toThrow("ENOENT");
+    await mendDisk();
+    await expect(store.revoke(admin?.id ?? "")).rejects.toMatchObject({ code: "invalid_state" });
+  });
+
+  test("a key that was not stored is not there, nor with what is stored next", async () => {
+    const store = await KeyStore.open(path);
+    await breakDisk();
+    const [lost, other] = [
+      store.create(CreateKey.parse({ name: "lost" })),
+      store.create(CreateKey.parse({ name: "too" })),
+    ];
+    await expect(lost).rejects.toThrow("ENOENT");
+    await expect(other).rejects.toThrow("ENOENT");
+    expect(store.list().map(({ name }) => name)).toEqual(["admin"]);
+    await mendDisk();
+    await store.create(CreateKey.parse({ name: "next" }));
+    expect((await KeyStore.open(path)).list().map(({ name }) => name)).toEqual(["admin", "next"]);
+  });
 });
