@@ -1,4 +1,4 @@
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ApiEvent, KeyCreated, SandboxCreated, SandboxInfo } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -219,6 +219,76 @@ describe("streams of a key that is revoked", () => {
     expect((await text).trimEnd().split("\n").at(-1)).toContain('"code":"permission_denied"');
     expect((await waiting).body.error?.code).toBe("permission_denied");
     await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+});
+
+describe("uploads of a key that is revoked", () => {
+  /** Sends a little of the body, and never the rest. */
+  function beginUpload(api: ApiClient, path: string): Promise<Response> {
+    const body = new ReadableStream({ start: (stream) => stream.enqueue(Buffer.alloc(1024)) });
+    return api.fetch("PUT", path, { body, duplex: "half", headers: { "content-type": "application/octet-stream" } });
+  }
+
+  async function expectRefused(answer: Promise<Response>, keyId: string): Promise<void> {
+    expect((await admin.ask("DELETE", `/keys/${keyId}`)).status).toBe(204);
+    const response = await answer;
+    expect(await response.json()).toMatchObject({ error: { code: "permission_denied" } });
+    expect(response.status).toBe(403);
+  }
+
+  test("a file: is refused in its middle, and nothing is there", { timeout: 60_000 }, async () => {
+    const { id, api } = await makeKey({});
+    const { sandbox } = await api.create();
+    const names = async (): Promise<string[]> => {
+      const listed = await admin.ask<{ files?: { name: string }[] }>(
+        "GET",
+        `/sandboxes/${sandbox.id}/files/list?path=/home/user/late`,
+      );
+      return (listed.body.files ?? []).map(({ name }) => name);
+    };
+    const answer = beginUpload(api, `/sandboxes/${sandbox.id}/files?path=/home/user/late/file`);
+    // What it is written to until it is whole.
+    await expect.poll(names).toHaveLength(1);
+    await expectRefused(answer, id);
+    expect(await names()).toEqual([]);
+    await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
+  });
+
+  test("a template: is refused in its middle, and nothing is left of it", { timeout: 60_000 }, async () => {
+    const { id, api } = await makeKey({ verbs: ["admin"] });
+    const uploads = (): Promise<string[]> => readdir(join(server.dataDir, "uploads"));
+    const answer = beginUpload(api, "/templates/late");
+    await expect.poll(uploads).toHaveLength(1);
+    await expectRefused(answer, id);
+    expect(await uploads()).toEqual([]);
+    expect(JSON.stringify((await admin.ask("GET", "/templates")).body)).not.toContain('"late"');
+  });
+
+  test("a request whose body comes after it is refused", { timeout: 60_000 }, async () => {
+    const { id, api } = await makeKey({});
+    let send: (text: string) => void = () => undefined;
+    const body = new ReadableStream({
+      start: (stream) => {
+        send = (text) => {
+          stream.enqueue(Buffer.from(text));
+          stream.close();
+        };
+        stream.enqueue(Buffer.from(" "));
+      },
+    });
+    const answer = api.fetch("POST", "/sandboxes", {
+      body,
+      duplex: "half",
+      headers: { "content-type": "application/json" },
+    });
+    const isUsed = async (): Promise<boolean> => {
+      const listed = await admin.ask<{ keys: { id: string; lastUsedAtMs?: number }[] }>("GET", "/keys");
+      return listed.body.keys.some((key) => key.id === id && key.lastUsedAtMs !== undefined);
+    };
+    await expect.poll(isUsed).toBe(true);
+    expect((await admin.ask("DELETE", `/keys/${id}`)).status).toBe(204);
+    send('{ "driver": "local" }');
+    expect((await answer).status).toBe(403);
   });
 });
 

@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { createWriteStream } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SandboxError } from "@atoll/protocol";
 import { storageError } from "../support/storage-error.ts";
@@ -25,7 +24,11 @@ export class TemplateUploads {
   }
 
   /** Keeps the archive while it is used. */
-  async use(body: Readable, signal: AbortSignal, use: (archive: string) => Promise<unknown>): Promise<void> {
+  async use(
+    body: AsyncIterable<Buffer>,
+    signal: AbortSignal,
+    use: (archive: string) => Promise<unknown>,
+  ): Promise<void> {
     const archive = join(this.#dir, randomUUID());
     const bounded = this.#bounded.bind(this);
     try {

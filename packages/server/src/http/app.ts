@@ -26,6 +26,7 @@ import { errorBody, errorReply } from "./error-reply.ts";
 import type { Call, Handlers } from "./handlers.ts";
 import { openApiDocument } from "./openapi.ts";
 import { asked, parsePart, readPart } from "./parse-request.ts";
+import { revocableBody } from "./revocable-body.ts";
 import { sendReply } from "./send-reply.ts";
 import { guardAgainstSlowness } from "./slow-requests.ts";
 import { whenClosed } from "./when-closed.ts";
@@ -176,6 +177,8 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const signal = leaving(reply);
       const { principal } = factsFor(request);
       const revoked = principal === undefined ? undefined : options.gate.untilRevoked(principal);
+      // The body may have taken a while.
+      revoked?.throwIfAborted();
       const waiting = firstToAbort(signal, options.stopping, revoked);
       whenClosed(reply.raw, () => waiting[Symbol.dispose]());
       const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
@@ -184,7 +187,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
         whenClosed(reply.raw, await options.sandboxes.enter(id, waiting));
       }
       if (id !== undefined && wakesSandbox(route)) await options.sandboxes.wake(id);
-      const call = readCall(request, name, route, { signal, waiting, log: options.log });
+      const call = readCall(request, name, route, { signal, waiting, revoked, log: options.log });
       return sendReply(reply, route, await handle(call), {
         signal,
         stopping: options.stopping,
@@ -269,10 +272,10 @@ function readCall(
   request: FastifyRequest,
   name: RouteName,
   route: Route,
-  rest: { signal: AbortSignal; waiting: AbortSignal; log: Log },
+  { revoked, ...rest }: { signal: AbortSignal; waiting: AbortSignal; revoked: AbortSignal | undefined; log: Log },
 ): Record<keyof Call<RouteName>, unknown> {
   const facts = factsFor(request);
-  const body = typeof route.body === "string" ? (request.body ?? request.raw) : jsonBody(request, route, name);
+  const body = takesStream(name) ? revocableBody(request.raw, revoked) : jsonBody(request, route, name);
   return {
     params: facts.params,
     query: readPart(route, route.query, request.query, name),

@@ -34,7 +34,7 @@ export function commandHandlers({ manager, quota }: Parts) {
       const command = manager.command(params.id, params.commandId);
       const { writer } = query;
       let { offset } = query;
-      for await (const piece of body as AsyncIterable<Buffer>) {
+      for await (const piece of body) {
         await command.writeStdin(piece, { signal: waiting, writer, offset });
         if (offset !== undefined) offset += piece.byteLength;
       }

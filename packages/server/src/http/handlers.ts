@@ -1,4 +1,3 @@
-import type { Readable } from "node:stream";
 import type { RouteName, routes, WireError } from "@atoll/protocol";
 import type { z } from "zod";
 import type { Principal } from "../auth/principal.ts";
@@ -7,12 +6,13 @@ import type { Log } from "../telemetry/log.ts";
 
 type Routes = typeof routes;
 type Parsed<R, Part extends string> = R extends Record<Part, infer S extends z.ZodType> ? z.output<S> : undefined;
-type Body<R> = R extends { body: "bytes" | "tar" } ? Readable : Parsed<R, "body">;
+type Body<R> = R extends { body: "bytes" | "tar" } ? AsyncIterable<Buffer> : Parsed<R, "body">;
 
 /** One request, after the contract has read it. */
 export interface Call<N extends RouteName> {
   params: Parsed<Routes[N], "params">;
   query: Parsed<Routes[N], "query">;
+  /** A stream fails when the key of the client is revoked. */
   body: Body<Routes[N]>;
   /** Absent where nobody is asked who they are. */
   principal: Principal | undefined;
