@@ -1,4 +1,6 @@
 import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { binaryHeader, websocketProtocol, type CommandId, type KeyCreated, type SandboxId } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { WebSocket } from "ws";
@@ -48,6 +50,30 @@ async function readAll(socket: RawWebSocket, channel: number): Promise<{ output:
     } else if ("type" in received && received.type === "error") throw new Error(JSON.stringify(received));
   }
 }
+
+test("what is done over a WebSocket is in the audit log, without what was typed", async () => {
+  const commandId = await start("cat >/dev/null; sleep 1000", { stdin: true });
+  const socket = await greeted();
+  socket.send({ type: "follow", channel: 1, sandboxId, commandId });
+  socket.sendStdin(1, 0, "hush ");
+  socket.sendStdin(1, 5, "hush");
+  socket.send({ type: "stdin_end", channel: 1, offset: 9 });
+  while (!(await socket.until("stdin_accepted", 1)).isEnd);
+  socket.send({ type: "signal", channel: 1, signal: "SIGKILL" });
+  await readAll(socket, 1);
+  const told = async (): Promise<unknown[]> => {
+    const text = await readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8");
+    expect(text).not.toContain("hush");
+    const lines = text.split("\n").filter((line) => line.includes(commandId) && !line.includes("runCommand"));
+    return lines.map((line) => JSON.parse(line) as unknown);
+  };
+  const about = { who: server.key.split("_")[1], sandboxId, result: "ok" };
+  await expect.poll(told).toMatchObject([
+    { ...about, what: "signalCommand", details: { commandId, signal: "SIGKILL" } },
+    { ...about, what: "writeStdin", bytesIn: 9, details: { commandId } },
+    { ...about, what: "closeStdin", details: { commandId } },
+  ]);
+});
 
 describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", (driver) => {
   let usual: SandboxId;

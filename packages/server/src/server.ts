@@ -221,6 +221,7 @@ export class Server {
         },
         corsOrigins: config.corsOrigins,
         heartbeatMs: config.heartbeatMs,
+        audit: (entry) => manager.audit.tell(entry),
         log,
         metrics,
         stopping: stopping.signal,

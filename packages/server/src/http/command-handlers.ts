@@ -45,7 +45,8 @@ export function commandHandlers({ manager, quota }: Parts) {
       await command.closeStdin({ signal, ...query });
       return inputOf(command, query.writer);
     },
-    signalCommand: async ({ params, body }) => {
+    signalCommand: async ({ params, body, note }) => {
+      note({ signal: body.signal });
       const command = manager.command(params.id, params.commandId);
       await command.signal(body.signal);
       return command.info();

@@ -4,17 +4,20 @@ import {
   firstToAbort,
   SandboxError,
   websocketProtocol,
+  type CommandId,
   type KeyVerb,
   type SandboxId,
   type ServerMessage,
 } from "@atoll/protocol";
 import type { WebSocket } from "ws";
+import type { AuditEntry } from "../audit/audit-log.ts";
 import type { Credentials, Gate } from "../auth/gate.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 import { parsePart } from "../http/parse-request.ts";
 import type { Log } from "../telemetry/log.ts";
 import { AwaitedChannel } from "./awaited-channel.ts";
+import { ChannelAudit } from "./channel-audit.ts";
 import type { Channel, ChannelLink, ChannelSources } from "./channel.ts";
 import { openEvents } from "./events-channel.ts";
 import { FollowChannel } from "./follow-channel.ts";
@@ -32,6 +35,7 @@ export interface ConnectionOptions {
   serverId: string;
   heartbeatMs: number;
   maxChannels: number;
+  audit: (entry: AuditEntry) => void;
   log: Log;
 }
 
@@ -184,17 +188,24 @@ export class Connection {
     const { sources } = this.#options;
     switch (message.type) {
       case "follow": {
-        this.#admit("read", "follow a command", message.sandboxId);
-        const command = sources.command(message.sandboxId, message.commandId, message.rollbacks);
-        return new FollowChannel(link, command, message, async () => {
-          this.#assertFree(this.#assertMay("commands", "control a command", message.sandboxId), message.sandboxId);
-          if (command.isRunning) await sources.wake(message.sandboxId);
+        const { sandboxId, commandId, rollbacks } = message;
+        const principal = this.#admit("read", "follow a command", sandboxId);
+        const command = sources.command(sandboxId, commandId, rollbacks);
+        return new FollowChannel(link, command, message, {
+          audit: this.#audit(link, principal, { id: sandboxId, commandId }),
+          prepareControl: async () => {
+            this.#assertFree(this.#assertMay("commands", "control a command", sandboxId), sandboxId);
+            if (command.isRunning) await sources.wake(sandboxId);
+          },
         });
       }
-      case "watch":
-        this.#assertFree(this.#admit("files", "watch files", message.sandboxId), message.sandboxId);
-        link.signal.addEventListener("abort", sources.open(message.sandboxId), { once: true });
-        return openWatch(link, sources, message);
+      case "watch": {
+        const { sandboxId } = message;
+        const principal = this.#admit("files", "watch files", sandboxId);
+        this.#assertFree(principal, sandboxId);
+        link.signal.addEventListener("abort", sources.open(sandboxId), { once: true });
+        return openWatch(link, sources, message, this.#audit(link, principal, { id: sandboxId }));
+      }
       case "events":
         return openEvents(link, sources, message, this.#admit("events", "follow events", undefined));
     }
@@ -221,6 +232,14 @@ export class Connection {
   #assertSees(principal: Principal, verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): void {
     assertMay(principal, verb, asked, sandboxId);
     if (sandboxId !== undefined) this.#options.assertSees(principal, sandboxId);
+  }
+
+  #audit(
+    { signal }: ChannelLink,
+    principal: Principal,
+    params: { id: SandboxId; commandId?: CommandId },
+  ): ChannelAudit {
+    return new ChannelAudit({ tell: this.#options.audit, principal, params, signal });
   }
 
   #link(number: number): ChannelLink {

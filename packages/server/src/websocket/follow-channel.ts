@@ -1,6 +1,7 @@
 import { SandboxError, websocketProtocol, type ClientMessage } from "@atoll/protocol";
 import type { InputOptions } from "../commands/command-input.ts";
 import type { Command } from "../commands/command.ts";
+import type { ChannelAudit } from "./channel-audit.ts";
 import { inBackground, type Channel, type ChannelLink } from "./channel.ts";
 import { encodeBinary } from "./frames.ts";
 import { SendWindow } from "./send-window.ts";
@@ -8,6 +9,7 @@ import { SendWindow } from "./send-window.ts";
 const pieceBytes = 64 * 1024;
 
 interface InputPiece {
+  what: "writeStdin" | "closeStdin";
   bytes?: number;
   write: (options: InputOptions) => Promise<number>;
   /** Told beside the offset when it is written. */
@@ -23,6 +25,7 @@ export class FollowChannel implements Channel {
   #window = new SendWindow(websocketProtocol.windowBytes);
   /** Throws unless the client may control the command. When it resolves, the command's sandbox runs. */
   #prepareControl: () => Promise<void>;
+  #audit: ChannelAudit;
   #writer: string | undefined;
   /** Input one piece after the other. */
   #input: Promise<void> = Promise.resolve();
@@ -32,12 +35,14 @@ export class FollowChannel implements Channel {
     link: ChannelLink,
     command: Command,
     { from, rollbacks, writer }: Pick<Extract<ClientMessage, { type: "follow" }>, "from" | "rollbacks" | "writer">,
-    prepareControl: () => Promise<void>,
+    { prepareControl, audit }: { prepareControl: () => Promise<void>; audit: ChannelAudit },
   ) {
     this.link = link;
     this.#command = command;
     this.#writer = writer;
     this.#prepareControl = prepareControl;
+    this.#audit = audit;
+    link.signal.addEventListener("abort", () => void this.#input.then(() => audit.end()), { once: true });
     inBackground(link, () => this.#follow(from, rollbacks));
   }
 
@@ -48,15 +53,22 @@ export class FollowChannel implements Channel {
         return;
       case "stdin_end":
         this.#inOrder({
+          what: "closeStdin",
           write: (options) => this.#command.closeStdin({ ...options, offset: message.offset }),
           answer: { isEnd: true },
         });
         return;
       case "signal":
-        this.#control(() => this.#command.signal(message.signal));
+        inBackground(this.link, () =>
+          this.#audit.each("signalCommand", { signal: message.signal }, () =>
+            this.#control(() => this.#command.signal(message.signal)),
+          ),
+        );
         return;
       case "resize":
-        this.#control(() => this.#command.resize({ rows: message.rows, cols: message.cols }));
+        inBackground(this.link, () =>
+          this.#control(() => this.#command.resize({ rows: message.rows, cols: message.cols })),
+        );
         return;
     }
   }
@@ -74,19 +86,22 @@ export class FollowChannel implements Channel {
       return;
     }
     this.#inOrder({
+      what: "writeStdin",
       bytes: bytes.byteLength,
       write: (options) => this.#command.writeStdin(bytes, { ...options, offset }),
       release,
     });
   }
 
-  #inOrder({ bytes = 0, write, answer, release }: InputPiece): void {
+  #inOrder({ what, bytes = 0, write, answer, release }: InputPiece): void {
     this.#waitingBytes += bytes;
     this.#input = this.#input.then(async () => {
       try {
         this.link.signal.throwIfAborted();
-        await this.#prepareControl();
-        const offset = await write({ writer: this.#writer, signal: this.link.signal });
+        const offset = await this.#audit.gather(what, bytes, async () => {
+          await this.#prepareControl();
+          return write({ writer: this.#writer, signal: this.link.signal });
+        });
         this.link.send({ type: "stdin_accepted", channel: this.link.channel, offset, ...answer });
       } catch (error) {
         this.link.fail(error);
@@ -97,11 +112,9 @@ export class FollowChannel implements Channel {
     });
   }
 
-  #control(act: () => Promise<void>): void {
-    inBackground(this.link, async () => {
-      await this.#prepareControl();
-      await act();
-    });
+  async #control(act: () => Promise<void>): Promise<void> {
+    await this.#prepareControl();
+    await act();
   }
 
   /** What was accepted elsewhere: this client's input goes on behind it. What comes over this channel is answered where it is written. */

@@ -1,8 +1,9 @@
 import { EventEmitter } from "node:events";
 import { PassThrough } from "node:stream";
-import type { ServerMessage } from "@atoll/protocol";
-import { expect, test } from "vitest";
+import { binaryHeader, SandboxError, type ServerMessage } from "@atoll/protocol";
+import { describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";
+import type { AuditEntry } from "../../src/audit/audit-log.ts";
 import { Connection, type ConnectionOptions } from "../../src/websocket/connection.ts";
 
 /** A client whose connection takes everything and passes nothing on, until it is told to. */
@@ -36,13 +37,22 @@ class Stuck extends EventEmitter {
   say(message: object): void {
     this.emit("message", Buffer.from(JSON.stringify(message)), false);
   }
+
+  type(channel: number, offset: number, text: string): void {
+    const header = Buffer.alloc(binaryHeader.bytes);
+    header.writeUInt8(binaryHeader.kinds.stdin, 0);
+    header.writeUInt32LE(channel, 1);
+    header.writeBigUInt64LE(BigInt(offset), 13);
+    this.emit("message", Buffer.concat([header, Buffer.from(text)]), true);
+  }
 }
 
-function connected(sources: Partial<ConnectionOptions["sources"]> = {}): Stuck {
+function connected(sources: Partial<ConnectionOptions["sources"]> = {}, audit: AuditEntry[] = []): Stuck {
   const client = new Stuck();
-  const principal = { kind: "key", key: { verbs: ["admin"] } };
+  const principal = { kind: "key", key: { id: "somebody", verbs: ["admin"] } };
   const gate = { admit: () => principal, recognise: () => principal, untilRevoked: () => undefined };
-  const options = { gate, sources, heartbeatMs: 60_000, maxChannels: 10_000, serverId: "test" };
+  const own = { gate, sources, audit: (entry: AuditEntry) => audit.push(entry), assertSees: () => undefined };
+  const options = { ...own, heartbeatMs: 60_000, maxChannels: 10_000, serverId: "test" };
   const socket = client as unknown as WebSocket;
   expect(new Connection(socket, new PassThrough(), options as unknown as ConnectionOptions)).toBeDefined();
   client.say({ type: "hello", version: 1, key: "x" });
@@ -72,4 +82,113 @@ test("a thousand channels that nobody reads fill the socket no more than one", a
   client.flush();
   await expect.poll(() => client.sent.length).toBeGreaterThan(before);
   client.terminate();
+});
+
+describe("what is done over a channel is in the audit log", () => {
+  const sandboxId = "s".repeat(20);
+  const commandId = `cmd${"c".repeat(20)}`;
+  const forever = (): Promise<never> => new Promise(() => undefined);
+  const command = {
+    isRunning: true,
+    info: () => ({}),
+    assertSince: () => undefined,
+    offsetAtHand: () => 0,
+    inputAccepted: forever,
+    follow: () => ({ [Symbol.asyncIterator]: () => ({ next: forever }) }),
+    writeStdin: async (data: Buffer, { offset = 0 }) => offset + data.byteLength,
+    closeStdin: async ({ offset = 0 }) => offset,
+    signal: async () => undefined,
+    resize: async () => undefined,
+  };
+  const sources = (more: Partial<ConnectionOptions["sources"]> = {}): Partial<ConnectionOptions["sources"]> => ({
+    isHere: () => true,
+    assertNotHeld: () => undefined,
+    wake: async () => undefined,
+    command: () => command as never,
+    ...more,
+  });
+  const about = { who: "somebody", sandboxId, durationMs: expect.any(Number) as number };
+  const params = { id: sandboxId, commandId };
+
+  test("input once at its end, a signal each time, a new size not", async () => {
+    const audit: AuditEntry[] = [];
+    const client = connected(sources(), audit);
+    client.say({ type: "follow", channel: 1, sandboxId, commandId });
+    for (const [offset, text] of "secret".split("").entries()) client.type(1, offset, text);
+    client.say({ type: "stdin_end", channel: 1, offset: 6 });
+    client.say({ type: "resize", channel: 1, rows: 10, cols: 10 });
+    client.say({ type: "signal", channel: 1, signal: "SIGINT" });
+    client.say({ type: "signal", channel: 1, signal: "SIGTERM" });
+    await expect.poll(() => client.sent.filter(({ type }) => type === "stdin_accepted").length).toBe(7);
+    expect(audit).toEqual([
+      { ...about, what: "signalCommand", result: "ok", details: { ...params, signal: "SIGINT" } },
+      { ...about, what: "signalCommand", result: "ok", details: { ...params, signal: "SIGTERM" } },
+    ]);
+    client.say({ type: "close", channel: 1 });
+    await expect.poll(() => audit.length).toBe(4);
+    expect(audit.slice(2)).toEqual([
+      { ...about, what: "writeStdin", result: "ok", bytesIn: 6, details: { ...params, messages: 6 } },
+      { ...about, what: "closeStdin", result: "ok", bytesIn: 0, details: { ...params, messages: 1 } },
+    ]);
+    client.terminate();
+    expect(audit).toHaveLength(4);
+  });
+
+  test("also what is refused, and what its client leaves in the middle", async () => {
+    const audit: AuditEntry[] = [];
+    const held = new SandboxError("in_use", "Cannot control it: another holds it");
+    let isHeld = true;
+    const assertNotHeld = (): void => {
+      if (isHeld) throw held;
+    };
+    const writeStdin = (_: Buffer, { signal }: { signal: AbortSignal }): Promise<never> =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason as Error)));
+    const client = connected(sources({ assertNotHeld, command: () => ({ ...command, writeStdin }) as never }), audit);
+    client.say({ type: "follow", channel: 1, sandboxId, commandId });
+    client.say({ type: "signal", channel: 1, signal: "SIGKILL" });
+    await expect.poll(() => audit.map(({ what, result }) => [what, result])).toEqual([["signalCommand", "in_use"]]);
+    client.say({ type: "follow", channel: 1, sandboxId, commandId });
+    client.type(1, 0, "x");
+    await expect.poll(() => audit.at(1)).toMatchObject({ what: "writeStdin", result: "in_use" });
+    isHeld = false;
+    client.say({ type: "follow", channel: 1, sandboxId, commandId });
+    client.type(1, 0, "xyz");
+    await new Promise((resolve) => setImmediate(resolve));
+    client.terminate();
+    await expect.poll(() => audit.at(2)).toMatchObject({ what: "writeStdin", result: "client left", bytesIn: 3 });
+  });
+
+  test("a flood of signals has a line for all that are too many", async () => {
+    const audit: AuditEntry[] = [];
+    const client = connected(sources(), audit);
+    client.say({ type: "follow", channel: 1, sandboxId, commandId });
+    for (let sent = 0; sent < 1_000; sent += 1) client.say({ type: "signal", channel: 1, signal: "SIGWINCH" });
+    await expect.poll(() => audit.length).toBe(100);
+    client.terminate();
+    await expect.poll(() => audit.length).toBe(101);
+    expect(audit.at(-1)).toMatchObject({ what: "signalCommand", result: "ok", details: { messages: 900 } });
+  });
+
+  test("a watch at its end", async () => {
+    const audit: AuditEntry[] = [];
+    const follow = (_files: unknown, _request: unknown, signal: AbortSignal): unknown => ({
+      id: "w",
+      messages: {
+        [Symbol.asyncIterator]: () => ({
+          next: () =>
+            new Promise((resolve) => signal.addEventListener("abort", () => resolve({ done: true, value: undefined }))),
+        }),
+      },
+    });
+    const watches = { follow } as never;
+    const client = connected(sources({ watches, files: () => ({}) as never, open: () => () => undefined }), audit);
+    client.say({ type: "watch", channel: 1, sandboxId, path: "/" });
+    await expect.poll(() => client.sent.at(-1)?.type).toBe("watching");
+    expect(audit).toEqual([]);
+    client.say({ type: "close", channel: 1 });
+    await expect
+      .poll(() => audit)
+      .toEqual([{ ...about, what: "watchFiles", result: "ok", details: { id: sandboxId } }]);
+    client.terminate();
+  });
 });
