@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
-import { createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { constants } from "node:fs";
+import { lstat, open, readlink, realpath, rename, rm, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ReadableStream as NodeStream } from "node:stream/web";
@@ -13,25 +13,53 @@ export interface SaveOptions {
   onBytes: (bytes: number) => void;
 }
 
-/** To a file, which is there whole or not at all. Tells how many bytes it has. */
+/** To a file, which is there whole or not at all; a device or a pipe gets the bytes as they come. Tells how many they were. */
 export async function saveStream(
   body: ReadableStream<Uint8Array>,
   target: string,
   { signal, mode = 0o666, onBytes }: SaveOptions,
 ): Promise<number> {
-  // Beside the target, and with a name that is never too long.
-  const draft = join(dirname(target), `.atoll-${randomUUID()}`);
+  let draft: string | undefined;
   try {
-    const file = createWriteStream(draft, { flags: "wx", mode });
+    const file = await placeOf(target);
+    // Beside the file, and with a name that is never too long.
+    draft = file === undefined ? undefined : join(dirname(file), `.atoll-${randomUUID()}`);
+    const { O_TRUNC, O_WRONLY } = constants;
+    const handle = draft === undefined ? await open(target, O_WRONLY | O_TRUNC) : await open(draft, "wx", mode);
+    const sink = handle.createWriteStream();
     await pipeline(
       Readable.fromWeb(body as NodeStream),
-      file.on("pipe", (source) => source.on("data", (piece: Buffer) => onBytes(piece.length))),
+      sink.on("pipe", (source) => source.on("data", (piece: Buffer) => onBytes(piece.length))),
       { signal },
     );
-    await rename(draft, target);
-    return file.bytesWritten;
+    if (draft !== undefined && file !== undefined) await rename(draft, file);
+    return sink.bytesWritten;
   } catch (error) {
-    await rm(draft, { force: true });
+    if (draft !== undefined) await rm(draft, { force: true });
+    // Where it was not even begun: nobody else tells the server to stop.
+    if (!body.locked) await body.cancel(error);
+    throw error;
+  }
+}
+
+/**
+ * The file that a path means, so that a link to it stays a link. Undefined where something else than a file is there, which a new file must
+ * not take the place of: a device, a pipe, or an open file that has no name any more.
+ */
+async function placeOf(target: string): Promise<string | undefined> {
+  const stats = await unlessMissing(stat(target));
+  if (stats !== undefined) return stats.isFile() ? unlessMissing(realpath(target)) : undefined;
+  const isLink = (await unlessMissing(lstat(target)))?.isSymbolicLink() === true;
+  if (!isLink) return target;
+  // What it leads to is not there yet.
+  return placeOf(resolve(await realpath(dirname(target)), await readlink(target)));
+}
+
+async function unlessMissing<Found>(looking: Promise<Found>): Promise<Found | undefined> {
+  try {
+    return await looking;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
 }
