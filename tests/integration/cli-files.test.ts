@@ -1,5 +1,7 @@
+import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { lstat, mkdir, mkdtemp, readFile, readdir, readlink, rm, symlink, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { lstat, mkdir, mkdtemp, open, readFile, readdir, readlink, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -118,6 +120,29 @@ describe("cp", () => {
     const outcome = await cp(`${id}:/tmp/missing`, join(here, "never"));
     expect(outcome).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("/tmp/missing") });
     expect(await readdir(here)).not.toContain("never");
+  });
+
+  test("brings hard links out, and tells what it leaves out", async () => {
+    const make = "mkdir /tmp/linked && cd /tmp/linked && echo one > a && ln a b && mkfifo \"$(printf 'pipe\\033[2J')\"";
+    await runAtoll(server, ["exec", id, "--", "sh", "-c", make]);
+    const outcome = await cp(`${id}:/tmp/linked`, join(here, "linked"));
+    expect(outcome).toEqual({ ...done, stderr: String.raw`pipe\x1b[2J: left out` + "\n" });
+    expect(await readdir(join(here, "linked"))).toEqual(["a", "b"]);
+    expect(await readFile(join(here, "linked", "b"), "utf8")).toBe("one\n");
+    const { stdout } = await runAtoll(server, ["cp", "--json", `${id}:/tmp/linked`, join(here, "linked-again")]);
+    expect(JSON.parse(stdout)).toMatchObject({ files: 2, bytes: 4, leftOut: ["pipe\u001b[2J"] });
+  });
+
+  test("writes into a pipe that is there, and leaves a link a link", async () => {
+    await runAtoll(server, ["exec", id, "--", "sh", "-c", "echo content > /tmp/content"]);
+    execFileSync("bash", ["-c", `mkfifo "$0"`, join(here, "fifo")]);
+    await symlink("linked-to", join(here, "link"));
+    await using reader = await open(join(here, "fifo"), constants.O_RDONLY | constants.O_NONBLOCK);
+    expect(await cp(`${id}:/tmp/content`, join(here, "fifo"))).toEqual(done);
+    expect(await reader.readFile("utf8")).toBe("content\n");
+    expect(await cp(`${id}:/tmp/content`, join(here, "link"))).toEqual(done);
+    expect(await readlink(join(here, "link"))).toBe("linked-to");
+    expect(await readFile(join(here, "linked-to"), "utf8")).toBe("content\n");
   });
 
   test("does not follow a link that a sandbox planted out of the directory here", async () => {

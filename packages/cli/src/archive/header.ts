@@ -1,18 +1,18 @@
 /** What a tar archive says of one entry. */
 export interface Entry {
-  type: "file" | "directory" | "link";
+  type: "file" | "directory" | "link" | "hard-link";
   /** Relative, with `/` between parts and none at the end. */
   path: string;
   mode: number;
   modifiedAtMs: number;
   sizeBytes: number;
-  /** Of a link: what it points to. */
+  /** Of a link: what it points to. Of a hard link: the path of an entry before it. */
   target?: string;
 }
 
 export const blockBytes = 512;
 
-const typeFlags = { file: "0", directory: "5", link: "2" } as const;
+const typeFlags = { file: "0", directory: "5", link: "2", "hard-link": "1" } as const;
 const largestOctal = 0o77777777777;
 
 /** The header blocks of an entry; what a plain header has no room for goes into a pax header before it. */

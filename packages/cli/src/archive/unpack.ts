@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { chmod, lstat, mkdir, open, rm, symlink, utimes } from "node:fs/promises";
+import { chmod, copyFile, link, lstat, mkdir, open, readlink, rm, symlink, utimes } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { ByteReader, cutOff } from "./byte-reader.ts";
@@ -7,6 +7,7 @@ import { blockBytes, decodeHeader, decodePax, readText, type Entry } from "./hea
 
 export interface UnpackOptions {
   signal: AbortSignal;
+  /** Pipes and devices cannot travel, links that lead out must not, and a hard link needs its file. */
   onSkipped: (path: string) => void;
   onBytes?: (bytes: number) => void;
 }
@@ -16,7 +17,7 @@ const largestExtraBytes = 1024 * 1024;
 
 /**
  * Unpacks an archive that a stranger made into a directory, and into nothing outside of it: names that climb are refused, no link is
- * followed on the way, and a link that would lead out is left out. Set-user-id bits are dropped.
+ * followed on the way, and a link that would lead out is left out. Whatever is left out is told. Set-user-id bits are dropped.
  */
 export async function unpack(
   archive: AsyncIterable<Uint8Array>,
@@ -29,10 +30,9 @@ export async function unpack(
   const directories: Entry[] = [];
   try {
     await mkdir(directory, { recursive: true });
-    for await (const entry of readEntries(reader)) {
+    for await (const entry of readEntries(reader, options.onSkipped)) {
       options.signal.throwIfAborted();
-      if (entry === undefined) continue;
-      await place(entry, reader, directory, options);
+      if (!(await place(entry, reader, directory, options))) continue;
       if (entry.type === "directory") directories.push(entry);
       if (entry.type === "file") total.bytes += entry.sizeBytes;
       if (entry.path !== "" && entry.path !== ".") total.files += 1;
@@ -49,7 +49,10 @@ export async function unpack(
 }
 
 /** Entries in turn; the body of a file has to be read before the next one. */
-async function* readEntries(reader: ByteReader): AsyncGenerator<Entry | undefined, void, undefined> {
+async function* readEntries(
+  reader: ByteReader,
+  onSkipped: (path: string) => void,
+): AsyncGenerator<Entry, void, undefined> {
   let extra = new Map<string, string>();
   for (;;) {
     const block = await reader.take(blockBytes);
@@ -79,7 +82,11 @@ async function* readEntries(reader: ByteReader): AsyncGenerator<Entry | undefine
     if (typeFlag === "5" || (typeFlag !== "2" && path.endsWith("/"))) yield { ...shared, type: "directory" };
     else if (typeFlag === "2") yield { ...shared, type: "link", target };
     else if (typeFlag === "0" || typeFlag === "\0" || typeFlag === "7") yield { ...shared, type: "file" };
-    else await skip(reader, shared.sizeBytes);
+    else if (typeFlag === "1") yield { ...shared, type: "hard-link", target };
+    else {
+      onSkipped(shared.path);
+      await skip(reader, shared.sizeBytes);
+    }
   }
 }
 
@@ -113,24 +120,58 @@ function safePath(path: string): string {
   return clean;
 }
 
-async function place(entry: Entry, reader: ByteReader, directory: string, options: UnpackOptions): Promise<void> {
+/** Tells whether it is there now. */
+async function place(entry: Entry, reader: ByteReader, directory: string, options: UnpackOptions): Promise<boolean> {
   const path = join(directory, entry.path);
   await makeParents(directory, entry.path);
   switch (entry.type) {
     case "directory":
       await makeRealDirectory(path);
-      return;
+      return true;
     case "link":
       if (!staysInside(entry)) {
         options.onSkipped(`${entry.path} -> ${entry.target}`);
-        return;
+        return false;
       }
       await rm(path, { force: true });
       await symlink(entry.target ?? "", path);
-      return;
+      return true;
+    case "hard-link":
+      return placeHardLink(entry, reader, directory, options);
     case "file":
       await placeFile(entry, path, reader, options);
+      return true;
   }
+}
+
+async function placeHardLink(
+  entry: Entry,
+  reader: ByteReader,
+  directory: string,
+  options: UnpackOptions,
+): Promise<boolean> {
+  const first = safePath(entry.target ?? "");
+  const source = join(directory, first);
+  const path = join(directory, entry.path);
+  const stats = (await hasRealParents(directory, first)) ? await lstat(source).catch(() => undefined) : undefined;
+  // From another place a link leads elsewhere, and so is looked at as a link.
+  if (stats?.isSymbolicLink() === true) {
+    return place({ ...entry, type: "link", target: await readlink(source) }, reader, directory, options);
+  }
+  if (stats?.isFile() !== true) {
+    options.onSkipped(`${entry.path} -> ${entry.target}`);
+    return false;
+  }
+  if (path === source) return true;
+  await rm(path, { force: true });
+  try {
+    await link(source, path);
+  } catch {
+    // Not every filesystem has hard links; what else is wrong is found here as well.
+    await copyFile(source, path, constants.COPYFILE_EXCL);
+    await utimes(path, stats.atime, stats.mtime);
+  }
+  return true;
 }
 
 async function placeFile(entry: Entry, path: string, reader: ByteReader, options: UnpackOptions): Promise<void> {
@@ -160,6 +201,15 @@ async function makeParents(directory: string, path: string): Promise<void> {
   for (let depth = 1; depth <= parts.length; depth += 1) {
     await makeRealDirectory(join(directory, ...parts.slice(0, depth)));
   }
+}
+
+async function hasRealParents(directory: string, path: string): Promise<boolean> {
+  const parts = path.split("/").slice(0, -1);
+  for (let depth = 1; depth <= parts.length; depth += 1) {
+    const stats = await lstat(join(directory, ...parts.slice(0, depth))).catch(() => undefined);
+    if (stats?.isDirectory() !== true) return false;
+  }
+  return true;
 }
 
 async function makeRealDirectory(path: string): Promise<void> {

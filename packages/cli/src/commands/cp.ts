@@ -4,6 +4,7 @@ import { parsePlace } from "../input/place.ts";
 import { UsageError } from "../input/usage-error.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { formatBytes } from "../output/amount.ts";
+import { printable } from "../output/printable.ts";
 import { download } from "../transfer/download.ts";
 import type { Transfer } from "../transfer/transfer.ts";
 import { upload } from "../transfer/upload.ts";
@@ -40,6 +41,7 @@ export function cpCommand(cli: Cli): Command {
         );
       }
       const { files } = await findSandbox(cli, inside);
+      const leftOut: string[] = [];
       const done = await cli.during(`Copying ${fromText}`, (progress) => {
         let sum = 0;
         const transfer: Transfer = {
@@ -50,12 +52,15 @@ export function cpCommand(cli: Cli): Command {
             sum += bytes;
             progress.detail = formatBytes(sum);
           },
-          onSkipped: (path) => cli.note(`${path}: left out`),
+          onSkipped: (path) => {
+            leftOut.push(path);
+            cli.note(`${printable(path)}: left out`);
+          },
         };
         return from.sandbox === undefined
           ? upload(transfer, from.path, to.path)
           : download(transfer, from.path, to.path);
       });
-      if (cli.isJson && to.path !== "-") await cli.printJson({ from: fromText, to: toText, ...done });
+      if (cli.isJson && to.path !== "-") await cli.printJson({ from: fromText, to: toText, ...done, leftOut });
     });
 }

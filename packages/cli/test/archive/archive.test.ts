@@ -1,5 +1,17 @@
 import { execFileSync } from "node:child_process";
-import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, utimes, writeFile } from "node:fs/promises";
+import {
+  link,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  symlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -97,6 +109,45 @@ describe("a directory", () => {
     execFileSync("bash", ["-c", `mkfifo "$0"`, join(source, "pipe")]);
     await collect(pack(source, options));
     expect(skipped).toEqual(["pipe"]);
+    const archive = execFileSync("tar", ["c", "-C", source, "."]);
+    expect(await unpack(inPieces(archive, 512), join(root, "target"), options)).toEqual({ files: 0, bytes: 0 });
+    expect(skipped).toEqual(["pipe", "pipe"]);
+  });
+
+  test.for(["--format=gnu", "--format=pax", "--format=ustar"])("keeps hard links that tar %s wrote", async (format) => {
+    const source = join(root, "source");
+    await mkdir(join(source, "deep", "er"), { recursive: true });
+    await writeFile(join(source, "a"), "shared", { mode: 0o755 });
+    await symlink("../../a", join(source, "deep", "er", "way"));
+    await link(join(source, "a"), join(source, "deep", "b"));
+    await link(join(source, "a"), join(source, "c"));
+    await link(join(source, "deep", "er", "way"), join(source, "deep", "er", "way-too"));
+    const archive = execFileSync("tar", ["c", format, "--sort=name", "-C", source, "."]);
+    const target = join(root, "target");
+    // A second time, over what is there.
+    for (let round = 0; round < 2; round += 1) {
+      expect(await unpack(inPieces(archive, 512), target, options)).toEqual({ files: 7, bytes: 6 });
+      const withoutTimes = (rows: unknown[]) => rows.map((row) => ({ ...(row as object), mtimeMs: undefined }));
+      expect(withoutTimes(await listing(target))).toEqual(withoutTimes(await listing(source)));
+      expect((await lstat(join(target, "a"))).nlink).toBe(3);
+    }
+    expect(skipped).toEqual([]);
+  });
+
+  test("keeps a file that is a hard link to itself", async () => {
+    const target = join(root, "target");
+    const entries = [
+      { path: "a", content: "here" },
+      { path: "a", type: "hard-link", target: "./a" },
+    ] as const;
+    await unpack(inPieces(archiveOf(...entries), 512), target, options);
+    expect(await readFile(join(target, "a"), "utf8")).toBe("here");
+  });
+
+  test("tells a hard link whose file is missing", async () => {
+    const archive = archiveOf({ path: "b", type: "hard-link", target: "missing/a" });
+    expect(await unpack(inPieces(archive, 512), join(root, "target"), options)).toEqual({ files: 0, bytes: 0 });
+    expect(skipped).toEqual(["b -> missing/a"]);
   });
 });
 
@@ -121,6 +172,37 @@ describe("an archive that is made to harm", () => {
     await unpackThis(archiveOf({ path: "link", type: "link", target }));
     expect(await readdir(join(root, "target"))).toEqual([]);
     expect(skipped).toEqual([`link -> ${target}`]);
+  });
+
+  test.for(["../victim", "a/../../victim", "/etc/passwd"])("cannot get a hard link to %s", async (target) => {
+    await writeFile(join(root, "victim"), "mine");
+    const archive = archiveOf({ path: "link", type: "hard-link", target });
+    await expect(unpackThis(archive)).rejects.toThrow("leads out of the directory");
+    expect(await readdir(join(root, "target"))).toEqual([]);
+  });
+
+  test("cannot get a hard link to what lies behind a link", async () => {
+    await mkdir(join(root, "elsewhere"));
+    await writeFile(join(root, "elsewhere", "victim"), "mine");
+    await mkdir(join(root, "target"));
+    await symlink(join(root, "elsewhere"), join(root, "target", "way"));
+    await symlink(join(root, "elsewhere", "victim"), join(root, "target", "file"));
+    await unpackThis(
+      archiveOf(
+        { path: "one", type: "hard-link", target: "way/victim" },
+        { path: "two", type: "hard-link", target: "file" },
+      ),
+    );
+    expect(await readdir(join(root, "target"))).toEqual(["file", "way"]);
+    expect(skipped).toEqual(["one -> way/victim", `two -> ${join(root, "elsewhere", "victim")}`]);
+  });
+
+  test("cannot bring a link by a hard link to where it leads out", async () => {
+    await unpackThis(
+      archiveOf({ path: "a/b/up", type: "link", target: "../.." }, { path: "up", type: "hard-link", target: "a/b/up" }),
+    );
+    expect(await readdir(join(root, "target"))).toEqual(["a"]);
+    expect(skipped).toEqual(["up -> ../.."]);
   });
 
   test("cannot climb out by a link that leads over another", async () => {
