@@ -16,7 +16,7 @@ import { EgressGates } from "./egress/egress-gates.ts";
 import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
 import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
-import { answerPlainly, wantsWebSocket } from "./http/plain-upgrades.ts";
+import { answerPlainly, isPassedOver, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
 import { openServerPersistence, type ServerPersistence } from "./persistence/server-persistence.ts";
@@ -230,6 +230,7 @@ export class Server {
         // One whose offer was passed over may offer again, and has a listener then.
         if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
         try {
+          if (isPassedOver(request)) return answerPlainly(app.server, request, socket, head);
           if (ports.upgrade(request, socket, head)) return;
           if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
           else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
