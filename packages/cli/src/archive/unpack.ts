@@ -1,6 +1,7 @@
+import { randomUUID } from "node:crypto";
 import { constants } from "node:fs";
-import { chmod, copyFile, link, lstat, mkdir, open, readlink, rm, symlink, utimes } from "node:fs/promises";
-import { join, posix } from "node:path";
+import { chmod, copyFile, link, lstat, mkdir, open, readlink, rename, rm, symlink, utimes } from "node:fs/promises";
+import { dirname, join, posix } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { ByteReader, cutOff } from "./byte-reader.ts";
 import { blockBytes, decodeHeader, decodePax, readText, type Entry } from "./header.ts";
@@ -174,10 +175,22 @@ async function placeHardLink(
   return true;
 }
 
+/** Whole or not at all: what was there before stays until then. */
 async function placeFile(entry: Entry, path: string, reader: ByteReader, options: UnpackOptions): Promise<void> {
-  await rm(path, { force: true });
+  const draft = join(dirname(path), `.atoll-${randomUUID()}`);
+  try {
+    await writeDraft(entry, draft, reader, options);
+    await rename(draft, path);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw error;
+  }
+  await skip(reader, 0, entry.sizeBytes);
+}
+
+async function writeDraft(entry: Entry, draft: string, reader: ByteReader, options: UnpackOptions): Promise<void> {
   const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
-  const file = await open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  const file = await open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
     let got = 0;
     for await (const piece of reader.pieces(entry.sizeBytes)) {
@@ -192,7 +205,6 @@ async function placeFile(entry: Entry, path: string, reader: ByteReader, options
   } finally {
     await file.close();
   }
-  await skip(reader, 0, entry.sizeBytes);
 }
 
 /** Every directory on the way is one, and none of them a link. */

@@ -160,6 +160,17 @@ function archiveOf(...entries: (Partial<Entry> & { path: string; content?: strin
   return Buffer.concat([...parts, Buffer.alloc(1024)]);
 }
 
+test("of an archive that ends early, no file is half there, and the old one stays", async () => {
+  const target = join(root, "target");
+  await mkdir(target);
+  await writeFile(join(target, "file"), "the old one");
+  const archive = archiveOf({ path: "file", content: "n".repeat(5_000) });
+  const broken = unpack(inPieces(archive.subarray(0, 3_000), 512), target, options);
+  await expect(broken).rejects.toThrow("ends before its end");
+  expect(await readdir(target)).toEqual(["file"]);
+  expect(await readFile(join(target, "file"), "utf8")).toBe("the old one");
+});
+
 describe("an archive that is made to harm", () => {
   const unpackThis = async (archive: Buffer) => unpack(inPieces(archive, 4096), join(root, "target"), options);
 
