@@ -152,6 +152,26 @@ describe("a reader that leaves", () => {
   });
 });
 
+describe("a full disk behind stdout", () => {
+  test.for<[string[], number]>([
+    [["completion", "bash"], 1],
+    [["ls"], 1],
+    [["cp", "ID:/etc/hostname", "-"], 1],
+    [["cp", "ID:/usr/bin/bash", "-"], 1],
+    [["logs", "ID", "talk"], 1],
+    [["exec", "ID", "--", "echo", "lost"], 125],
+    [["exec", "ID", "--", "yes"], 125],
+  ])("is told by %j", ([words, exitCode]) => {
+    const argv = atollArgv(words.map((word) => word.replace("ID", id)));
+    const { status, stderr } = spawnSync("sh", ["-c", 'exec "$@" > /dev/full', "sh", ...argv], {
+      env: atollEnvironment(server),
+      timeout: 120_000,
+    });
+    expect(stderr.toString()).toBe("error: Cannot write the output: ENOSPC: no space left on device, write\n");
+    expect(status).toBe(exitCode);
+  });
+});
+
 describe("a server that is not there", () => {
   const nowhere = { url: "http://127.0.0.1:9", key: "atk_none" };
 

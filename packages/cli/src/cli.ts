@@ -29,7 +29,7 @@ export class Cli {
   readonly stdout: NodeJS.WriteStream;
   readonly stderr: NodeJS.WriteStream;
   readonly environment: Environment;
-  /** Aborts with an `Interruption`: at Ctrl-C or SIGTERM, and when nobody reads stdout any more. */
+  /** Aborts with an `Interruption` at Ctrl-C or SIGTERM and when nobody reads stdout any more, and with an error when stdout fails. */
   readonly signal: AbortSignal;
   readonly style: Style;
   exitCode: number = exitCodes.ok;
@@ -38,6 +38,7 @@ export class Cli {
   #options: SharedOptions = {};
   #atoll: Promise<Atoll> | undefined;
   #isWaiting = false;
+  #lost: Error | undefined;
   readonly #stop = new AbortController();
   #passOn: ((name: "SIGINT" | "SIGTERM") => void) | undefined;
 
@@ -62,6 +63,22 @@ export class Cli {
 
   interrupt(reason: EndingSignal | "SIGPIPE"): void {
     this.#stop.abort(new Interruption(reason));
+  }
+
+  /** Stdout does not take what is written to it. A reader that left wants no more; anything else, such as a full disk, is a loss. */
+  loseOutput(cause: NodeJS.ErrnoException): void {
+    if (cause.code === "EPIPE" || cause.code === "ECONNRESET") return this.interrupt("SIGPIPE");
+    this.#lost ??= new Error(`Cannot write the output: ${cause.message}`, { cause });
+    this.#stop.abort(this.#lost);
+  }
+
+  /** Waits until stdout has taken everything; throws where it did not. */
+  async assertWritten(): Promise<void> {
+    // The word of a failure comes after that of the write.
+    await new Promise<void>((resolve) => {
+      this.stdout.write("", () => setImmediate(resolve));
+    });
+    if (this.#lost !== undefined) throw this.#lost;
   }
 
   /** Ctrl-C and SIGTERM are the caller's until the function that this returns is called. */

@@ -30,10 +30,11 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
     });
   }
   // Without a listener a reader that leaves, as `head` does, would end the process with a stack trace.
-  stdout.on("error", () => cli.interrupt("SIGPIPE"));
+  stdout.on("error", (error) => cli.loseOutput(error));
   stderr.on("error", () => undefined);
   try {
     await (await programFor(cli, argv)).parseAsync(argv, { from: "user" });
+    await cli.assertWritten();
     process.exitCode = cli.exitCode;
   } catch (error) {
     const failure = failureOf(error, cli);
@@ -45,6 +46,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
 function failureOf(error: unknown, cli: Cli): Failure {
   const reason: unknown = cli.signal.aborted ? cli.signal.reason : undefined;
   if (reason instanceof Interruption) return { code: "interrupted", message: "", exitCode: reason.exitCode };
+  if (reason instanceof Error) return { code: "internal", message: reason.message, exitCode: cli.failureExitCode };
   if (error instanceof CommanderError) return commandLineFailure(error, cli);
   const own = cli.failureExitCode;
   if (error instanceof UsageError) {

@@ -65,7 +65,8 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
 
 /** A command that we started loses its reader with us, as in any pipe. Otherwise it goes on. */
 async function leave(cli: Cli, handle: CommandHandle, options: AttachOptions): Promise<void> {
-  const isReaderGone = cli.signal.reason instanceof Interruption && cli.signal.reason.signal === "SIGPIPE";
+  // Anything but a signal: what takes our output has failed.
+  const isReaderGone = !(cli.signal.reason instanceof Interruption) || cli.signal.reason.signal === "SIGPIPE";
   if (isReaderGone && options.isGuest !== true) await handle.kill("SIGPIPE").catch(() => undefined);
   else tellHowToReturn(cli, handle.command);
 }
