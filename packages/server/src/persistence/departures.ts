@@ -1,8 +1,9 @@
 import { PhaseClock, type PauseResult } from "@atoll/engine";
-import { firstToAbort, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
+import { firstToAbort, isSandboxError, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import { untilDone } from "../support/until-done.ts";
+import type { KillSignals } from "./kill-signals.ts";
 import type { LocalCopies } from "./local-copies.ts";
 import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
@@ -12,6 +13,7 @@ import type { SandboxHandle } from "./sandbox-handle.ts";
 export interface DeparturesOptions extends PersistenceOptions {
   owned: OwnedSandboxes;
   copies: LocalCopies;
+  kills: KillSignals;
   /** Aborts when the server stops. */
   closing: AbortSignal;
   /** Work that nobody waits for; the signal is `closing`. */
@@ -55,7 +57,7 @@ export class Departures {
         return { ...paused, ...addPhases(paused, stored) };
       } catch (error) {
         this.#storeLater(id);
-        throw notStored(id, paused, error);
+        throw isSandboxError(error, "sandbox_ended") ? error : notStored(id, paused, error);
       }
     });
   }
@@ -158,8 +160,10 @@ export class Departures {
     const n = record.checkpoint;
     // From here on nobody else uses this number, whatever becomes of it.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
-    using signal = firstToAbort(handle.signal, this.#options.closing);
-    await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
+    await this.#options.kills.unlessKilled(id, async (killed) => {
+      using signal = firstToAbort(handle.signal, this.#options.closing, killed);
+      await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
+    });
     const saved = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
     if (saved === undefined) throw new Error(`Checkpoint ${n} of sandbox ${id} is gone`);
     await handle.write({

@@ -1,4 +1,4 @@
-import { SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import { firstToAbort, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import { saveFacts } from "../manager/sandbox-facts.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
@@ -52,15 +52,18 @@ export class LocalCopies {
   }
 
   /** Sees to it that what is here is the truth. When it resolves, the sandbox is on the roster. */
-  async bring(handle: SandboxHandle): Promise<{ managed: ManagedSandbox; worth: CopyWorth }> {
+  async bring(
+    handle: SandboxHandle,
+    { signal }: { signal?: AbortSignal | undefined } = {},
+  ): Promise<{ managed: ManagedSandbox; worth: CopyWorth }> {
     const { id, metadata } = handle;
     const worth = await this.judge(metadata);
     if (worth === "outdated") await this.drop(id, "another server went on with it");
-    if (worth === "outdated" || worth === "absent") await this.#fetch(handle);
+    if (worth === "outdated" || worth === "absent") await this.#fetch(handle, signal);
     return { managed: await this.#manage(metadata, worth), worth };
   }
 
-  async #fetch({ id, metadata, signal }: SandboxHandle): Promise<void> {
+  async #fetch({ id, metadata, signal: leased }: SandboxHandle, asked: AbortSignal | undefined): Promise<void> {
     const { archive, onEgress } = this.#options;
     const { checkpoint, record, server } = metadata;
     if (checkpoint === undefined || archive === undefined) {
@@ -73,6 +76,7 @@ export class LocalCopies {
         },
       );
     }
+    using signal = firstToAbort(leased, asked);
     await archive.fetch(id, checkpoint.n, record, {
       signal,
       ...(onEgress === undefined ? {} : { onEgress: onEgress(id) }),

@@ -13,8 +13,10 @@ import type { SandboxFacts } from "../manager/sandbox-facts.ts";
 import { untilDone } from "../support/until-done.ts";
 import { Arrivals } from "./arrivals.ts";
 import { Departures } from "./departures.ts";
+import { KillSignals } from "./kill-signals.ts";
+import { Kills } from "./kills.ts";
 import { LocalCopies } from "./local-copies.ts";
-import { NudgeBox, sendNudge } from "./nudges.ts";
+import { NudgeBox } from "./nudges.ts";
 import { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
@@ -35,6 +37,7 @@ export class PersistentSandboxes {
   readonly #copies: LocalCopies;
   readonly #arrivals: Arrivals;
   readonly #departures: Departures;
+  readonly #kills: Kills;
   readonly #takings: Takings;
   readonly #whereabouts: Whereabouts;
   readonly #nudges: NudgeBox;
@@ -58,6 +61,7 @@ export class PersistentSandboxes {
       ...options,
       owned: this.#owned,
       copies: this.#copies,
+      kills: new KillSignals(),
       closing: this.#closing.signal,
       inBackground: this.#inBackground.bind(this),
     };
@@ -71,6 +75,7 @@ export class PersistentSandboxes {
       },
     });
     this.#takings = new Takings({ ...moving, departures: this.#departures, whereabouts: this.#whereabouts });
+    this.#kills = new Kills({ ...moving, takings: this.#takings, whereabouts: this.#whereabouts });
     this.#nudges = new NudgeBox((id) => {
       SandboxHandle.nudge(home, id);
       this.#whereabouts.forget(id);
@@ -285,43 +290,14 @@ export class PersistentSandboxes {
   }
 
   /** Ends it, wherever it is, and removes all that is stored of it. False: there is none. */
-  async kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { archive, self, tell, log } = this.#options;
-    return this.#owned.inTurn(id, async () => {
-      const handle = this.#owned.get(id) ?? (await this.#takings.attachToKill(id));
-      if (handle === undefined) return this.#killHere(id, reason);
-      const { server } = handle.metadata;
-      await handle.markKilled();
-      this.#whereabouts.forget(id);
-      if (!(await this.#killHere(id, reason))) {
-        tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
-      }
-      this.#owned.remove(handle);
-      // The mark stays for a while, for servers that have a copy. The collector removes it then, and whatever could not be removed now.
-      await archive?.removeAll(id).catch((error: unknown) => {
-        log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
-      });
-      await handle.release().catch(() => undefined);
-      // It may have a copy.
-      if (server.id !== self().id) sendNudge(server, id);
-      return true;
-    });
+  kill(id: SandboxId, reason: EndReason): Promise<boolean> {
+    return this.#kills.kill(id, reason);
   }
 
   /** It was killed on another server: no request finds it here any more. */
   async #dropKilled(id: SandboxId): Promise<void> {
     if (this.#copies.find(id) === undefined) return;
     await this.#owned.inTurn(id, () => this.#copies.drop(id, "it was killed"));
-  }
-
-  /** False: nothing is here. */
-  async #killHere(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { roster, forget, engine } = this.#options;
-    const managed = roster.get(id);
-    if (managed === undefined) return engine.kill(id);
-    await managed.kill(reason);
-    forget(managed);
-    return true;
   }
 
   /** Another server says that there is something to see. */

@@ -48,11 +48,16 @@ export class Takings {
 
   /** Gets the lease, however long that takes, and what belongs to it. From when it has the lease, it does not matter whether anybody still waits. */
   take(id: SandboxId, signal: AbortSignal): Promise<void> {
-    return this.#options.owned.inTurn(id, async () => {
-      if (this.#options.owned.has(id)) return;
+    return this.#options.owned.inTurn(id, () => this.takeInTurn(id, signal));
+  }
+
+  /** For one whose turn it is. */
+  async takeInTurn(id: SandboxId, signal?: AbortSignal): Promise<void> {
+    if (this.#options.owned.has(id)) return;
+    await this.#options.kills.unlessKilled(id, async (killed) => {
       const startedMs = performance.now();
       const before = await this.#assertCouldRun(id);
-      using stop = firstToAbort(signal, this.#options.closing);
+      using stop = firstToAbort(signal, this.#options.closing, killed);
       const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
         patienceMs,
         signal: stop,
@@ -66,7 +71,7 @@ export class Takings {
         }
         throw error;
       });
-      await this.#settleIn(handle, performance.now() - startedMs);
+      await this.#settleIn(handle, { leaseMs: performance.now() - startedMs, signal: killed });
       if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
     });
   }
@@ -82,11 +87,14 @@ export class Takings {
     return server;
   }
 
-  async #settleIn(handle: SandboxHandle, leaseMs: number): Promise<void> {
+  async #settleIn(
+    handle: SandboxHandle,
+    { leaseMs, signal }: { leaseMs: number; signal?: AbortSignal },
+  ): Promise<void> {
     const { id } = handle;
     try {
       const startedMs = performance.now();
-      const { managed, worth } = await this.#options.copies.bring(handle);
+      const { managed, worth } = await this.#options.copies.bring(handle, { signal });
       await this.own(handle);
       await managed.restoreCommands();
       this.#options.whereabouts.forget(id);
@@ -135,7 +143,7 @@ export class Takings {
     if (worth !== "live") return true;
     try {
       const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
-      await this.#settleIn(handle, 0);
+      await this.#settleIn(handle, { leaseMs: 0 });
       return true;
     } catch (error) {
       if (isSandboxError(error, "in_use")) return false;

@@ -1,0 +1,78 @@
+import type { Engine } from "@atoll/engine";
+import type { EndReason, SandboxId } from "@atoll/protocol";
+import type { SandboxRoster } from "../manager/sandbox-roster.ts";
+import type { CheckpointArchive } from "./checkpoint-archive.ts";
+import type { KillSignals } from "./kill-signals.ts";
+import { sendNudge } from "./nudges.ts";
+import type { OwnedSandboxes } from "./owned-sandboxes.ts";
+import type { PersistenceOptions } from "./persistence-options.ts";
+import type { SandboxHandle } from "./sandbox-handle.ts";
+import type { Takings } from "./takings.ts";
+import type { Whereabouts } from "./whereabouts.ts";
+
+export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log"> {
+  archive: Pick<CheckpointArchive, "removeAll"> | undefined;
+  engine: Pick<Engine, "kill">;
+  roster: Pick<SandboxRoster, "get">;
+  owned: OwnedSandboxes;
+  kills: KillSignals;
+  takings: Pick<Takings, "attachToKill">;
+  whereabouts: Pick<Whereabouts, "forget">;
+}
+
+/** Ends persistent sandboxes, wherever they are. */
+export class Kills {
+  readonly #options: KillsOptions;
+
+  constructor(options: KillsOptions) {
+    this.#options = options;
+  }
+
+  /** Removes all that is stored of it. False: there is none. */
+  kill(id: SandboxId, reason: EndReason): Promise<boolean> {
+    const { owned, kills, takings } = this.#options;
+    return kills.whileKilling(id, () =>
+      owned.inTurn(id, async () => {
+        const handle = owned.get(id) ?? (await takings.attachToKill(id));
+        if (handle === undefined) return this.#killHere(id, reason);
+        try {
+          await this.#killWith(handle, reason);
+          return true;
+        } catch (error) {
+          // One that was taken for this alone is nobody's to renew.
+          if (owned.get(id) !== handle) await handle.release().catch(() => undefined);
+          throw error;
+        }
+      }),
+    );
+  }
+
+  async #killWith(handle: SandboxHandle, reason: EndReason): Promise<void> {
+    const { archive, owned, whereabouts, self, tell, log } = this.#options;
+    const { id } = handle;
+    const { server } = handle.metadata;
+    await handle.markKilled();
+    whereabouts.forget(id);
+    if (!(await this.#killHere(id, reason))) {
+      tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
+    }
+    owned.remove(handle);
+    // The mark stays for a while, for servers that have a copy. The collector removes it then, and whatever could not be removed now.
+    await archive?.removeAll(id).catch((error: unknown) => {
+      log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
+    });
+    await handle.release().catch(() => undefined);
+    // It may have a copy.
+    if (server.id !== self().id) sendNudge(server, id);
+  }
+
+  /** False: nothing is here. */
+  async #killHere(id: SandboxId, reason: EndReason): Promise<boolean> {
+    const { roster, forget, engine } = this.#options;
+    const managed = roster.get(id);
+    if (managed === undefined) return engine.kill(id);
+    await managed.kill(reason);
+    forget(managed);
+    return true;
+  }
+}

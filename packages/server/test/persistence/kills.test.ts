@@ -1,0 +1,110 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SandboxId } from "@atoll/protocol";
+import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
+import { pino } from "pino";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { KillSignals } from "../../src/persistence/kill-signals.ts";
+import { Kills } from "../../src/persistence/kills.ts";
+import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
+import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { metadataOf } from "./sample-metadata.ts";
+import { watchStore } from "./watch-store.ts";
+
+const id = SandboxId.parse("k".repeat(20));
+const reason = { kind: "asked", message: "a client asked" } as const;
+let dir: string;
+let store: ObjectStore;
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "atoll-kills-"));
+  store = await FileObjectStore.open(dir);
+});
+afterEach(async () => {
+  await store.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** A server that has nothing of the sandbox. */
+function serverOf(server: string, through = store) {
+  const self = { id: server, url: `test://${server}` };
+  const home: HandleHome = {
+    metadataStore: through,
+    checkpointStore: through,
+    leases: new Leases({ store: through, self }),
+  };
+  const owned = new OwnedSandboxes();
+  const signals = new KillSignals();
+  const kills = new Kills({
+    self: () => self,
+    archive: undefined,
+    engine: { kill: async () => false },
+    roster: { get: () => undefined },
+    forget: () => undefined,
+    tell: () => undefined,
+    log: pino({ enabled: false }),
+    owned,
+    kills: signals,
+    takings: { attachToKill: () => SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }) },
+    whereabouts: { forget: () => undefined },
+  });
+  return { home, owned, signals, kills };
+}
+
+test("a kill that the store does not take gives the lease back, and can be asked for anywhere", async () => {
+  const first = await SandboxHandle.createPersistent(serverOf("a").home, metadataOf(id), {});
+  await first.release();
+  let claims = 0;
+  const broken = watchStore(store, {
+    before: ({ name, key }) => {
+      if (name !== "put" || !key.endsWith("metadata.json")) return;
+      claims += 1;
+      // The claim is written, the mark is not.
+      if (claims > 1) throw new Error("the store is full");
+    },
+  });
+  await expect(serverOf("b", broken).kills.kill(id, reason)).rejects.toThrow("the store is full");
+  expect(claims).toBeGreaterThan(1);
+  expect(await serverOf("c").kills.kill(id, reason)).toBe(true);
+  expect((await SandboxHandle.read(serverOf("a").home, id))?.isKilled).toBe(true);
+});
+
+test("a kill that fails leaves a sandbox that this server has its own", async () => {
+  const a = serverOf("a");
+  const broken = watchStore(store, {
+    before: ({ name, key }) => {
+      if (name === "put" && key.endsWith("metadata.json") && isFull) throw new Error("the store is full");
+    },
+  });
+  let isFull = false;
+  const { leases } = serverOf("a", broken).home;
+  const home = { ...a.home, metadataStore: broken, leases };
+  a.owned.add(await SandboxHandle.createPersistent(home, metadataOf(id), {}));
+  isFull = true;
+  await expect(a.kills.kill(id, reason)).rejects.toThrow("the store is full");
+  expect(a.owned.has(id)).toBe(true);
+  isFull = false;
+  expect(await a.kills.kill(id, reason)).toBe(true);
+  expect(a.owned.has(id)).toBe(false);
+});
+
+test("a kill ends the transfer that has the turn, whose caller is told why", async () => {
+  const { home, owned, signals, kills } = serverOf("a");
+  owned.add(await SandboxHandle.createPersistent(home, metadataOf(id), {}));
+  const transfer = owned.inTurn(id, () =>
+    signals.unlessKilled(
+      id,
+      (killed) =>
+        new Promise((_, reject) => {
+          killed.addEventListener("abort", () => reject(new Error("the connection was closed")));
+        }),
+    ),
+  );
+  const next = owned.inTurn(id, () => signals.unlessKilled(id, async () => "moved"));
+  const told = Promise.allSettled([transfer, next]);
+  expect(await kills.kill(id, reason)).toBe(true);
+  const ended = { status: "rejected", reason: { code: "sandbox_ended" } };
+  expect(await told).toMatchObject([ended, ended]);
+  // Another sandbox of this id does not exist; but what is left over must not be a memory of every kill.
+  expect(await signals.unlessKilled(id, async () => "moved")).toBe("moved");
+});
