@@ -51,9 +51,15 @@ export class SandboxSleep {
   /** Refused while it runs. */
   resume(id: SandboxId, { memory }: { memory: boolean }): Promise<SandboxResumed> {
     const managed = this.#options.find(id);
-    const work = (): Promise<SandboxResumed> => this.#resume(managed, memory);
+    const { lasting } = this.#options;
+    const work = (): Promise<SandboxResumed> => this.#resume(this.#options.find(id), memory);
+    const workHere = async (): Promise<SandboxResumed> => {
+      // A pause that was under way has given it back.
+      await lasting.regain(id);
+      return work();
+    };
     const waking = managed.moves
-      .take(() => (managed.facts.persistent ? this.#options.lasting.inTurn(id, work) : work()))
+      .take(() => (managed.facts.persistent ? lasting.inTurn(id, workHere) : work()))
       .finally(() => {
         if (this.#waking.get(id) === waking) this.#waking.delete(id);
       });
@@ -70,7 +76,9 @@ export class SandboxSleep {
   async wake(id: SandboxId): Promise<void> {
     const { sandbox } = this.#options.find(id);
     await this.#moving.get(id);
-    const isAwake = (): boolean => !needsWaking.has(sandbox.state);
+    const { find, lasting } = this.#options;
+    // One that comes back from elsewhere is another object than the one that left.
+    const isAwake = (): boolean => !needsWaking.has((lasting.has(id) ? find(id).sandbox : sandbox).state);
     if (isAwake() && !this.#waking.has(id)) return;
     try {
       await (this.#waking.get(id) ?? this.resume(id, { memory: true }));

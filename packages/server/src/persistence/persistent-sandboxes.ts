@@ -208,6 +208,11 @@ export class PersistentSandboxes {
     return metadata.checkpoint?.n === record.checkpoint;
   }
 
+  /** For one whose turn it is: this server may have given it back while that was waited for. */
+  regain(id: SandboxId): Promise<void> {
+    return this.#takings.takeInTurn(id);
+  }
+
   pause(managed: ManagedSandbox, options: { force: boolean }): Promise<PauseResult> {
     return this.#departures.pause(managed, options);
   }
