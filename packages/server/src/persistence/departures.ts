@@ -18,6 +18,8 @@ export interface DeparturesOptions extends PersistenceOptions {
   closing: AbortSignal;
   /** Work that nobody waits for; the signal is `closing`. */
   inBackground: (what: string, id: SandboxId, work: (signal: AbortSignal) => Promise<void>) => void;
+  /** Finds out whether what is here is this server's own. */
+  settle: (id: SandboxId) => void;
 }
 
 /** How long each phase took, and all together. */
@@ -67,9 +69,20 @@ export class Departures {
     this.#storeLater(id);
   }
 
+  /** One that has failed, and of which something is here and stored nowhere, is told so on every server. */
+  tellFailure(id: SandboxId): void {
+    const { inBackground, owned } = this.#options;
+    inBackground("telling the failure", id, () =>
+      owned.inTurn(id, async () => {
+        const handle = owned.get(id);
+        if (handle !== undefined) await this.#noteFailure(handle);
+      }),
+    );
+  }
+
   /**
    * Another server asked for it: it is saved, whatever it does, and given to that one. If that fails it is tried again while somebody waits. When nobody does any more, it goes on
-   * here.
+   * here. One that has failed stays here.
    */
   handOver(id: SandboxId, waiter: LeaseParty): void {
     const { inBackground, owned, log } = this.#options;
@@ -100,12 +113,14 @@ export class Departures {
     }
     if ((await this.#waiterFor(handle, handover)) === undefined) return;
     const { record } = managed.sandbox;
-    // One that has failed is nothing to store: it goes on elsewhere from what is stored.
     if (record.state === "paused" && !isStored(handle, record.checkpoint)) {
       timed = addPhases(timed, await this.#store(handle, "moving"));
     }
+    const isFailed = await this.#noteFailure(handle);
     const waiter = await this.#waiterFor(handle, handover);
     if (waiter === undefined) return;
+    if (isFailed) return this.#keep(handle, waiter);
+    if (handle.metadata.state === "running") throw new Error(`A ${record.state} sandbox cannot be handed over`);
     await this.#giveBack(handle);
     sendNudge(waiter, id);
     const { checkpoint } = handle.metadata;
@@ -125,6 +140,24 @@ export class Departures {
     log.info({ sandboxId: id }, "nobody waits for the sandbox any more");
     if (isStopped && owned.has(id) && roster.get(id)?.sandbox.state === "paused") await resume(id);
     return undefined;
+  }
+
+  /** Its files are here alone and stay here. The lease is lent to the one who asks: that one sees why, and may kill it. */
+  async #keep(handle: SandboxHandle, waiter: LeaseParty): Promise<void> {
+    const { id } = handle;
+    await this.#giveBack(handle);
+    sendNudge(waiter, id);
+    this.#options.log.info({ sandboxId: id, waiter }, "failed sandbox kept, not handed over");
+    this.#options.settle(id);
+  }
+
+  /** True if it has failed with something that is stored nowhere; then its metadata say so. */
+  async #noteFailure(handle: SandboxHandle): Promise<boolean> {
+    const record = this.#options.roster.get(handle.id)?.sandbox.record;
+    const { state, failure } = handle.metadata;
+    if (record?.state !== "failed" || state !== "running") return false;
+    if (failure === undefined) await handle.write({ failure: record.reason });
+    return true;
   }
 
   async #save(handle: SandboxHandle, managed: ManagedSandbox, force: boolean): Promise<PauseResult> {

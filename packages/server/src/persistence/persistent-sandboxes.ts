@@ -62,6 +62,7 @@ export class PersistentSandboxes {
       owned: this.#owned,
       copies: this.#copies,
       kills: new KillSignals(),
+      settle: (id: SandboxId) => this.#takings.settle(id),
       closing: this.#closing.signal,
       inBackground: this.#inBackground.bind(this),
     };
@@ -76,6 +77,9 @@ export class PersistentSandboxes {
     });
     this.#takings = new Takings({ ...moving, departures: this.#departures, whereabouts: this.#whereabouts });
     this.#kills = new Kills({ ...moving, takings: this.#takings, whereabouts: this.#whereabouts });
+    options.engine.events.listen((event) => {
+      if (event.type === "state" && event.to === "failed") this.#departures.tellFailure(event.sandboxId);
+    });
     this.#nudges = new NudgeBox((id) => {
       SandboxHandle.nudge(home, id);
       this.#whereabouts.forget(id);
@@ -221,11 +225,12 @@ export class PersistentSandboxes {
   async willRun(id: SandboxId, from: { checkpoint?: number; memory?: boolean } = {}): Promise<() => Promise<void>> {
     const { self, engine } = this.#options;
     const handle = this.#owned.find(id);
-    const { state, server, needs: neededBefore, checkpoint, nextCheckpoint, takenOver } = handle.metadata;
+    const { state, server, needs: neededBefore, checkpoint, nextCheckpoint, takenOver, failure } = handle.metadata;
     await this.#takings.permits.extend(handle);
     const needs = await engine.machineNeeds(id, from);
     if (state === "running" && server.id === self().id) {
-      if (!isDeepStrictEqual(needs, neededBefore)) await handle.write({ needs });
+      const isTold = failure === undefined && isDeepStrictEqual(needs, neededBefore);
+      if (!isTold) await handle.write({ needs, failure: undefined });
       return async () => undefined;
     }
     const overtaken =
@@ -238,9 +243,10 @@ export class PersistentSandboxes {
       needs,
       nextCheckpoint: nextCheckpoint + 1,
       takenOver: overtaken ?? takenOver,
+      failure: undefined,
     });
     if (overtaken !== undefined) this.#options.tell({ type: "sandbox.taken_over", sandboxId: id, ...overtaken });
-    return () => handle.write({ state, server, needs: neededBefore, takenOver });
+    return () => handle.write({ state, server, needs: neededBefore, takenOver, failure });
   }
 
   /** The number of the next checkpoint of one that runs here, which no other server will use. */

@@ -136,6 +136,11 @@ export class SandboxHandle {
     return content;
   }
 
+  /** The one who had it before gave it up by itself, and so was there to do so. */
+  get wasGivenBack(): boolean {
+    return this.#held.lease.origin === "released";
+  }
+
   get epoch(): number {
     return this.#held.lease.epoch;
   }

@@ -1,4 +1,5 @@
 import {
+  EndReason,
   ImportedRecord,
   MachineNeeds,
   SandboxId,
@@ -32,6 +33,8 @@ export const SandboxMetadata = z.strictObject({
   nextCheckpoint: z.int().min(1),
   runningCommands: z.int().min(0),
   takenOver: TakenOver.optional(),
+  /** Why it ended, of one that is `running` by its state: what `server` has of it is stored nowhere, and stays there. */
+  failure: EndReason.optional(),
   /** It is being removed, and nobody may have it again. */
   isKilled: z.boolean(),
 });
@@ -44,12 +47,12 @@ export function importedRecordOf(record: SandboxRecord): ImportedRecord {
 
 /** As clients of a server are told that does not have it. */
 export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving: boolean }): SandboxInfo {
-  const { id, facts, record, state, server, runningCommands, takenOver } = metadata;
+  const { id, facts, record, state, server, runningCommands, takenOver, failure } = metadata;
   const holder = heldBy(facts);
   const isRunning = state === "running";
   return {
     id,
-    state: isArriving ? "resuming" : isRunning ? "running" : "paused",
+    state: failure !== undefined ? "failed" : isArriving ? "resuming" : isRunning ? "running" : "paused",
     template: record.template,
     driver: record.driver,
     limits: record.limits,
@@ -59,6 +62,7 @@ export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving
     createdAtMs: facts.createdAtMs,
     owner: facts.owner,
     ...(holder === undefined ? {} : { heldBy: holder }),
+    ...(failure === undefined ? {} : { reason: failure }),
     runningCommands,
     persistent: true,
     ...(isRunning ? { server } : {}),

@@ -71,6 +71,7 @@ export class Takings {
         }
         throw error;
       });
+      await this.#assertNotKept(handle);
       await this.#settleIn(handle, { leaseMs: performance.now() - startedMs, signal: killed });
       if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
     });
@@ -85,6 +86,24 @@ export class Takings {
     if (state === "running" && server.id !== self().id && needs !== undefined)
       await engine.assertCouldRun(record, needs);
     return server;
+  }
+
+  /** One that has failed stays where its files are. Only when that server has gone silent does another one go on from what is stored. */
+  async #assertNotKept(handle: SandboxHandle): Promise<void> {
+    const { id, metadata, wasGivenBack } = handle;
+    const { failure, server } = metadata;
+    if (failure === undefined || server.id === this.#options.self().id || !wasGivenBack) return;
+    await handle.release().catch(() => undefined);
+    this.#options.whereabouts.forget(id);
+    sendNudge(server, id);
+    throw new SandboxError(
+      "invalid_state",
+      `Cannot bring sandbox ${id} here: it has failed on server ${server.id}: ${failure.message}`,
+      {
+        suggestion: `Its files are kept there: ask ${server.url} for a snapshot of it or to roll it back, or kill it, here or there.`,
+        details: { sandboxId: id, state: "failed", reason: failure, server },
+      },
+    );
   }
 
   async #settleIn(
@@ -102,6 +121,7 @@ export class Takings {
       const { state } = managed.sandbox;
       if (state === "running") managed.clock.start();
       if (worth === "live" && state === "paused") this.#options.departures.resumeStoring(id);
+      if (worth === "live" && state === "failed") this.#options.departures.tellFailure(id);
       if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
     } catch (error) {
       // Whatever of it runs here has stopped before anybody else can have it.
