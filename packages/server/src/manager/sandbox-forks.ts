@@ -52,7 +52,10 @@ export class SandboxForks {
     return parent.facts.persistent
       ? lasting.inTurn(parent.id, async () => {
           const checkpoint = await lasting.reserve(parent.id);
-          return this.#copy(parent, { count, force, checkpoint }, by.keyId);
+          return this.#copy(parent, { count, force, checkpoint }, by.keyId).catch((error: unknown) => {
+            lasting.fellShort(parent.id);
+            throw error;
+          });
         })
       : this.#copy(parent, { count, force }, by.keyId);
   }

@@ -40,7 +40,10 @@ export class SandboxRollbacks {
     if (!managed.facts.persistent) return sleep.whileMoving(managed, work);
     return sleep.whileMoving(managed, () =>
       lasting.inTurn(id, async () => {
-        const rolledBack = await work();
+        const rolledBack = await work().catch((error: unknown) => {
+          lasting.fellShort(id);
+          throw error;
+        });
         await lasting.rolledBack(id, checkpoint).catch((error: unknown) => {
           log.warn({ err: error, sandboxId: id }, "rollback not told to the stores");
         });

@@ -217,6 +217,12 @@ export class PersistentSandboxes {
     return this.#takings.takeInTurn(id);
   }
 
+  /** For one whose turn it is and which was to run afterwards, and does not: what is here of it and nowhere else is stored, or told. */
+  fellShort(id: SandboxId): void {
+    this.#departures.resumeStoring(id);
+    this.#departures.tellFailure(id);
+  }
+
   pause(managed: ManagedSandbox, options: { force: boolean }): Promise<PauseResult> {
     return this.#departures.pause(managed, options);
   }
