@@ -254,7 +254,8 @@ function notStored(id: SandboxId, { checkpoint, ended }: PauseResult, cause: unk
     "storage_failed",
     `Cannot store sandbox ${id}: it is paused here, as checkpoint ${checkpoint}, and not yet stored: ${because}`,
     {
-      suggestion: "Nothing is lost: this server keeps it, goes on trying, and can resume it.",
+      suggestion:
+        "This server keeps it, goes on trying, and can resume it. Until then it is here alone: a server that takes the sandbox over, because this one is away for longer than its lease, goes on from what was stored before.",
       details: { sandboxId: id, checkpoint, ended: ended.map(toldProcess) },
       cause,
     },
