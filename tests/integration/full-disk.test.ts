@@ -108,6 +108,15 @@ test("on a full disk a sandbox can be killed, and makes room", async () => {
   await emptyDisk();
 });
 
+test("on a full disk a persistent sandbox can be killed, too", { tags: "gvisor" }, async () => {
+  const { sandbox } = await api.create({ driver: "gvisor", persistent: true });
+  await api.fetch("PUT", `/sandboxes/${sandbox.id}/files?path=big`, { body: Buffer.alloc(4 * 1024 * 1024) });
+  await fillDisk();
+  expect((await api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: true });
+  expect((await api.ask("GET", `/sandboxes/${sandbox.id}`)).status).toBe(404);
+  await emptyDisk();
+});
+
 test("a sandbox whose memory has no room on the disk is not paused, and runs on", { tags: "gvisor" }, async () => {
   const { sandbox } = await api.create({ driver: "gvisor" });
   const path = `/sandboxes/${sandbox.id}`;

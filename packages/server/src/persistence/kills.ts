@@ -1,5 +1,5 @@
 import type { Engine } from "@atoll/engine";
-import type { EndReason, SandboxId } from "@atoll/protocol";
+import { isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol";
 import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { KillSignals } from "./kill-signals.ts";
@@ -30,30 +30,41 @@ export class Kills {
 
   /** Removes all that is stored of it. False: there is none. */
   kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { owned, kills, takings } = this.#options;
+    const { owned, kills } = this.#options;
     return kills.whileKilling(id, () =>
       owned.inTurn(id, async () => {
-        const handle = owned.get(id) ?? (await takings.attachToKill(id));
-        if (handle === undefined) return this.#killHere(id, reason);
         try {
-          await this.#killWith(handle, reason);
-          return true;
+          return await this.#killStored(id, reason);
         } catch (error) {
-          // One that was taken for this alone is nobody's to renew.
-          if (owned.get(id) !== handle) await handle.release().catch(() => undefined);
-          throw error;
+          // A store on a full disk takes the mark when what the sandbox has there is gone.
+          if (!isSandboxError(error, "no_space") || !(await this.#killHere(id, reason))) throw error;
+          return this.#killStored(id, reason, { isTold: true });
         }
       }),
     );
   }
 
-  async #killWith(handle: SandboxHandle, reason: EndReason): Promise<void> {
+  async #killStored(id: SandboxId, reason: EndReason, { isTold = false } = {}): Promise<boolean> {
+    const { owned, takings } = this.#options;
+    const handle = owned.get(id) ?? (await takings.attachToKill(id));
+    if (handle === undefined) return isTold || this.#killHere(id, reason);
+    try {
+      await this.#killWith(handle, reason, isTold);
+      return true;
+    } catch (error) {
+      // One that was taken for this alone is nobody's to renew.
+      if (owned.get(id) !== handle) await handle.release().catch(() => undefined);
+      throw error;
+    }
+  }
+
+  async #killWith(handle: SandboxHandle, reason: EndReason, isTold: boolean): Promise<void> {
     const { archive, owned, whereabouts, self, tell, log } = this.#options;
     const { id } = handle;
     const { server } = handle.metadata;
     await handle.markKilled();
     whereabouts.forget(id);
-    if (!(await this.#killHere(id, reason))) {
+    if (!(await this.#killHere(id, reason)) && !isTold) {
       tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
     }
     owned.remove(handle);

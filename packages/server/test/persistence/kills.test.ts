@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { SandboxId } from "@atoll/protocol";
+import { SandboxError, SandboxId } from "@atoll/protocol";
 import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
 import { pino } from "pino";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -25,8 +25,8 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** A server that has nothing of the sandbox. */
-function serverOf(server: string, through = store) {
+/** A server that has nothing of the sandbox, unless `kill` finds something. */
+function serverOf(server: string, through = store, kill = async (): Promise<boolean> => false) {
   const self = { id: server, url: `test://${server}` };
   const home: HandleHome = {
     metadataStore: through,
@@ -35,20 +35,21 @@ function serverOf(server: string, through = store) {
   };
   const owned = new OwnedSandboxes();
   const signals = new KillSignals();
+  const told: unknown[] = [];
   const kills = new Kills({
     self: () => self,
     archive: undefined,
-    engine: { kill: async () => false },
+    engine: { kill },
     roster: { get: () => undefined },
     forget: () => undefined,
-    tell: () => undefined,
+    tell: (event) => void told.push(event),
     log: pino({ enabled: false }),
     owned,
     kills: signals,
     takings: { attachToKill: () => SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }) },
     whereabouts: { forget: () => undefined },
   });
-  return { home, owned, signals, kills };
+  return { home, owned, signals, kills, told };
 }
 
 test("a kill that the store does not take gives the lease back, and can be asked for anywhere", async () => {
@@ -87,6 +88,33 @@ test("a kill that fails leaves a sandbox that this server has its own", async ()
   expect(await a.kills.kill(id, reason)).toBe(true);
   expect(a.owned.has(id)).toBe(false);
 });
+
+test.for(["has its lease", "lost its lease"])(
+  "on a full disk a sandbox makes room for the mark of its own end, by a server that %s",
+  async (how) => {
+    const a = serverOf("a");
+    const handle = await SandboxHandle.createPersistent(a.home, metadataOf(id), {});
+    await handle.release();
+    let isHere = true;
+    const full = watchStore(store, {
+      before: ({ name }) => {
+        if (name === "put" && isHere && isFull) throw new SandboxError("no_space", "Cannot write: the disk is full");
+      },
+    });
+    let isFull = false;
+    const { kills, owned, home, told } = serverOf("a", full, async () => {
+      const wasHere = isHere;
+      isHere = false;
+      return wasHere;
+    });
+    if (how === "has its lease") owned.add(await SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }));
+    isFull = true;
+    expect(await kills.kill(id, reason)).toBe(true);
+    expect((await SandboxHandle.read(a.home, id))?.isKilled).toBe(true);
+    // By the engine, who had it.
+    expect(told).toEqual([]);
+  },
+);
 
 test("a kill ends the transfer that has the turn, whose caller is told why", async () => {
   const { home, owned, signals, kills } = serverOf("a");
