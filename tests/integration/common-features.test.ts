@@ -1,11 +1,12 @@
 // @module-tag gvisor
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { CheckpointManifest } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
 
 const run = promisify(execFile);
 
@@ -51,7 +52,9 @@ test("a common set of CPU features is recorded, and goes on wherever all of them
 test("a rest is hidden by a runsc that can, and refused by name with one that cannot", async () => {
   const [hidden = "", ...rest] = await ownFeatures();
   const canHide = (await run("runsc", ["help"])).stdout.includes("cpu-features");
-  const opening = open({ cpuFeatures: rest });
+  const dataDir = await makeDataDir();
+  onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
+  const opening = open({ cpuFeatures: rest, dataDir });
   if (!canHide) return expect(opening).rejects.toMatchObject({ code: "unsupported", details: { hidden: [hidden] } });
   const sandbox = await (await opening).engine.create({});
   expect((await runIn(sandbox, "grep -m1 ^flags /proc/cpuinfo")).output.split(/\s+/)).not.toContain(hidden);
