@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { isDeepStrictEqual } from "node:util";
 import type { PauseResult } from "@atoll/engine";
 import {
@@ -47,6 +48,8 @@ export class PersistentSandboxes {
 
   constructor(given: PersistenceOptions) {
     const { home } = given;
+    // Whatever is done in the background listens to it, for any number of sandboxes at once.
+    setMaxListeners(0, this.#closing.signal);
     const options: PersistenceOptions = {
       ...given,
       tell: (event) => {
