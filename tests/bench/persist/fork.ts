@@ -11,7 +11,7 @@ export const fork: Benchmark = {
   unit: "ms",
   better: "lower",
   bar: { of: "ratio", is: "at most", value: 0.6 },
-  rounds: { full: 10, quick: 3 },
+  rounds: { full: 30, quick: 10 },
   async run(lab, rounds) {
     await using sandbox = await lab.create();
     const parent = await OurEcho.start(lab, sandbox);

@@ -16,7 +16,7 @@ function handover(kind: StoreKind, where: string): Comparison {
     unit: "ms",
     better: "lower",
     bar: { of: "ratio", is: "at most", value: 3 },
-    rounds: { full: 20, quick: 5 },
+    rounds: { full: 30, quick: 10 },
     run: (lab, rounds) => measure(lab, rounds, kind),
   };
 }

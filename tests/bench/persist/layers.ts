@@ -18,7 +18,7 @@ export const layers: Benchmark = {
   unit: "ms",
   better: "lower",
   bar: { of: "ratio", is: "at most", value: 1.5 },
-  rounds: { full: 20, quick: 5 },
+  rounds: { full: 30, quick: 10 },
   async run(lab, rounds) {
     await using empty = await SavedSandbox.make(lab, { filesMib: 0, memoryMib: 0 });
     await using large = await SavedSandbox.make(lab, { filesMib: largeMib, memoryMib: 0 });
