@@ -25,6 +25,17 @@ async function prepare(channel: Awaited<ReturnType<typeof openChannel>>): Promis
   await prepared;
 }
 
+/** A channel between two containers, and a process that it has a stream of. */
+async function leaveWithProcess() {
+  const channel = await openChannel(guest);
+  const spawned = channel.spawn(spawnOf(["sleep"]));
+  const id = await guest.start();
+  const process = await spawned;
+  await prepare(channel);
+  channel.leave();
+  return { channel, process, id };
+}
+
 test("what is said to a prepared guest waits, and is said after the next greeting, wherever that is", async () => {
   const channel = await openChannel(guest);
   const spawned = channel.spawn(spawnOf(["cat"], { stdin: true }));
@@ -75,12 +86,7 @@ test("the end of containers that were left is nobody's end", async () => {
 });
 
 test("a guest that does not come up in its new container can be tried in another, and its streams with it", async () => {
-  const channel = await openChannel(guest);
-  const spawned = channel.spawn(spawnOf(["sleep"]));
-  const id = await guest.start();
-  const process = await spawned;
-  await prepare(channel);
-  channel.leave();
+  const { channel, process, id } = await leaveWithProcess();
   const failed = caught(channel.moveTo({ paths: restored.paths, signal: never }));
   await restored.until("HELLO");
   restored.die();
@@ -99,12 +105,7 @@ test("a guest that does not come up in its new container can be tried in another
 });
 
 test("a guest that ends in its new container before it has arrived can be tried in another, and its streams with it", async () => {
-  const channel = await openChannel(guest);
-  const spawned = channel.spawn(spawnOf(["sleep"]));
-  const id = await guest.start();
-  const process = await spawned;
-  await prepare(channel);
-  channel.leave();
+  const { channel, process, id } = await leaveWithProcess();
   const moved = channel.moveTo({ paths: restored.paths, signal: never });
   await restored.greet({ entries: [{ id, pid: 100 }] });
   await moved;

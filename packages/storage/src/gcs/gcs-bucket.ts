@@ -7,6 +7,7 @@ import { orAborted } from "../bucket/outcomes.ts";
 import { retried } from "../bucket/retry.ts";
 import { storeFailure } from "../bucket/store-failure.ts";
 import type { ByteRange } from "../object-store.ts";
+import { uuidForm } from "../uuid-form.ts";
 import { statusOf, toGcsFailure } from "./gcs-failure.ts";
 
 /** A generation, `0` for "no object", or nothing for no condition. */
@@ -37,7 +38,7 @@ interface GcsMetadata {
   metadata?: Record<string, unknown>;
 }
 
-const uuidForm = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const writeIdForm = new RegExp(`^${uuidForm}$`);
 const contentType = "application/octet-stream";
 /** For one request with all its bytes; the client can wait for the rest of an answer for ever. */
 const answerWithinMs = 120_000;
@@ -203,7 +204,7 @@ const md5 = (data: Uint8Array): string => createHash("md5").update(data).digest(
 
 /** As we write it, in all of its parts: others may call their own objects removed. */
 function isMarkOfRemoval({ size, metadata }: GcsMetadata): boolean {
-  return metadata?.["removed"] === "yes" && uuidForm.test(String(metadata["write"])) && Number(size ?? 0) === 0;
+  return metadata?.["removed"] === "yes" && writeIdForm.test(String(metadata["write"])) && Number(size ?? 0) === 0;
 }
 
 function entryOf(name: string, metadata: GcsMetadata): GcsEntry {

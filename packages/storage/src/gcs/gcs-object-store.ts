@@ -18,6 +18,7 @@ import type {
   WriteCondition,
 } from "../object-store.ts";
 import { probeConditions } from "../probe-conditions.ts";
+import { uuidForm } from "../uuid-form.ts";
 import type { GcsBucket, GcsEntry } from "./gcs-bucket.ts";
 import { type GcsStoreOptions, openGcsBucket } from "./gcs-client.ts";
 import { uploadToGcs } from "./gcs-upload.ts";
@@ -34,7 +35,7 @@ interface Target {
 const wholeReadAttempts = 100;
 /** No key has a tilde. */
 const partsFolder = "~parts/";
-const pieceForm = /^~parts\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\/\d+$/;
+const pieceForm = new RegExp(`^${partsFolder}${uuidForm}/\\d+$`);
 
 /** Objects in a bucket of Google Cloud Storage. A version is a generation. */
 export class GcsObjectStore implements ObjectStore {

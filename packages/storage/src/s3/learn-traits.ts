@@ -1,5 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { deadlineAfter, isSandboxError, SandboxError } from "@atoll/protocol";
+import { uuidForm } from "../uuid-form.ts";
 import type { S3Bucket, S3Condition, StoredEntry } from "./s3-bucket.ts";
 import { newSeal } from "./s3-envelope.ts";
 import { matchHeader, type S3Traits } from "./s3-traits.ts";
@@ -7,7 +8,7 @@ import { sendOnce } from "./s3-write.ts";
 
 const racers = 6;
 const trials = ["write", "race", "complete", "remove"] as const;
-const trialKeyForm = /^probe\/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\/complete$/;
+const trialKeyForm = new RegExp(`^probe/${uuidForm}/complete$`);
 /** Well-formed, and the ETag of nothing that is ever written here. */
 const foreignEtag = createHash("md5").update("never written").digest("hex");
 
