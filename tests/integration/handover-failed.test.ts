@@ -1,11 +1,11 @@
 // @module-tag gvisor
 import type { SandboxInfo } from "@atoll/protocol";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { ApiClient } from "../support/api-client.ts";
+import { expect, test } from "vitest";
+import type { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
 import { makeNotedSandbox } from "../support/noted-sandbox.ts";
-import { sharedDirectory, type SharedStore } from "../support/shared-store.ts";
-import { startTestServer, type TestServer } from "../support/test-server.ts";
+import { ServerPair } from "../support/server-pair.ts";
+import { sharedDirectory } from "../support/shared-store.ts";
 
 const soon = { timeout: 60_000, interval: 50 };
 const unhurried = { timeout: 180_000 };
@@ -13,22 +13,13 @@ const MiB = 1024 * 1024;
 /** More than there is: the runtime itself is killed for it. */
 const hog = "head -c 400M /dev/zero | tail -c 300M | wc -c";
 
-let store: SharedStore;
-let servers: TestServer[] = [];
-beforeAll(async () => {
-  store = await sharedDirectory();
-  servers = await Promise.all([1, 2].map(() => startTestServer({ flags: store.flags() })));
-});
-afterAll(async () => {
-  await Promise.all(servers.map((server) => server.dispose()));
-  await store?.[Symbol.asyncDispose]();
-});
+const servers = new ServerPair(sharedDirectory);
 
 test.for([
   { name: "was never stored", isStored: false },
   { name: "has an older checkpoint in the store", isStored: true },
 ])("a sandbox that failed and $name stays where its files are, and others say so", unhurried, async ({ isStored }) => {
-  const [atA, atB] = servers.map(({ url, key }) => new ApiClient(url, key)) as [ApiClient, ApiClient];
+  const [atA, atB] = servers.clients;
   const limits = { memoryBytes: 128 * MiB };
   const id = isStored
     ? await makeNotedSandbox(atA, { limits })
@@ -36,7 +27,7 @@ test.for([
   const at = `/sandboxes/${id}`;
   await atA.fetch("PUT", `${at}/files?path=/home/user/kept`, { body: "precious" });
   await atA.ask("POST", `${at}/commands`, { shell: hog });
-  const failed = { state: "failed", reason: { kind: "memory" }, server: { url: servers[0]?.url } };
+  const failed = { state: "failed", reason: { kind: "memory" }, server: { url: servers.a.url } };
   const infoAt = async (api: ApiClient): Promise<SandboxInfo> => (await api.ask<SandboxInfo>("GET", at)).body;
   await expect.poll(() => infoAt(atA), soon).toMatchObject(failed);
   await expect.poll(() => infoAt(atB), soon).toMatchObject(failed);
@@ -56,6 +47,6 @@ test.for([
   await atA.ask("DELETE", `/sandboxes/${copy.id}`);
 
   expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
-  await eventOf(servers[0] as TestServer, "sandbox.copy_dropped", id);
+  await eventOf(servers.a, "sandbox.copy_dropped", id);
   expect((await atA.ask("GET", at)).status).toBe(404);
 });

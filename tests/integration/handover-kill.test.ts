@@ -1,26 +1,14 @@
 // @module-tag gvisor
 import type { SandboxInfo } from "@atoll/protocol";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { ApiClient } from "../support/api-client.ts";
-import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
-import { startTestServer, type TestServer } from "../support/test-server.ts";
+import { afterEach, expect, test } from "vitest";
+import { ServerPair } from "../support/server-pair.ts";
+import { sharedBucket } from "../support/shared-store.ts";
 
 const lasting = { driver: "gvisor", persistent: true } as const;
 const unhurried = { timeout: 180_000 };
 
-let store: SharedS3Store;
-let servers: TestServer[] = [];
-beforeAll(async () => {
-  store = await sharedBucket();
-  servers = await Promise.all([1, 2].map(() => startTestServer({ flags: store.flags() })));
-});
-afterEach(() => store.calm());
-afterAll(async () => {
-  await Promise.all(servers.map((server) => server.dispose()));
-  await store?.[Symbol.asyncDispose]();
-});
-const clients = (): [ApiClient, ApiClient] =>
-  servers.map(({ url, key }) => new ApiClient(url, key)) as [ApiClient, ApiClient];
+const servers = new ServerPair(sharedBucket);
+afterEach(() => servers.store.calm());
 
 /** Keeps requests of this kind back until `release` is called. */
 function hold(operation: string, key: RegExp): { held: Promise<void>; release: () => void } {
@@ -29,7 +17,7 @@ function hold(operation: string, key: RegExp): { held: Promise<void>; release: (
     release = resolve;
   });
   const held = new Promise<void>((resolve) => {
-    store.setFaults((request) => {
+    servers.store.setFaults((request) => {
       if (request.operation !== operation || !key.test(request.key)) return undefined;
       resolve();
       return { do: "hold", until };
@@ -41,7 +29,7 @@ const manifests = /checkpoints\/.*manifest\.json$/;
 const memory = /checkpoints\/.*\/memory\//;
 
 test("what is asked of a sandbox while its pause is stored wakes it", unhurried, async () => {
-  const [atA] = clients();
+  const [atA] = servers.clients;
   const { sandbox } = await atA.create(lasting);
   const at = `/sandboxes/${sandbox.id}`;
   await atA.run(sandbox.id, { shell: "echo kept >note" });
@@ -52,7 +40,7 @@ test("what is asked of a sandbox while its pause is stored wakes it", unhurried,
   // It has come as far as it can: the pause has the turn, and the sandbox counts as this server's until that is over.
   expect((await atA.ask<SandboxInfo>("GET", at)).body).toMatchObject({
     state: "paused",
-    server: { url: servers[0]?.url },
+    server: { url: servers.a.url },
   });
   release();
   expect((await pausing).status).toBe(200);
@@ -62,7 +50,7 @@ test("what is asked of a sandbox while its pause is stored wakes it", unhurried,
 });
 
 test("a kill does not wait for a checkpoint to be stored, and who paused is told", unhurried, async () => {
-  const [atA, atB] = clients();
+  const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create(lasting);
   const at = `/sandboxes/${sandbox.id}`;
   const { held, release } = hold("PutObject", manifests);
@@ -78,7 +66,7 @@ test(
   "a kill does not wait for a checkpoint to be fetched, and who waits for the sandbox is told",
   unhurried,
   async () => {
-    const [atA, atB] = clients();
+    const [atA, atB] = servers.clients;
     const { sandbox } = await atA.create(lasting);
     const at = `/sandboxes/${sandbox.id}`;
     await atA.ask("POST", `${at}/pause`, {});

@@ -4,31 +4,22 @@ import { join } from "node:path";
 import type { CommandInfo, SandboxInfo, SandboxRolledBack } from "@atoll/protocol";
 import { createLog } from "@atoll/server";
 import { FileObjectStore, Leases } from "@atoll/storage";
-import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
 import { SandboxHandle } from "../../packages/server/src/persistence/sandbox-handle.ts";
-import { ApiClient } from "../support/api-client.ts";
-import { sharedDirectory, type SharedStore } from "../support/shared-store.ts";
+import type { ApiClient } from "../support/api-client.ts";
+import { ServerPair } from "../support/server-pair.ts";
+import { sharedDirectory } from "../support/shared-store.ts";
 import { createIn, openTestManager, readAll, start } from "../support/test-manager.ts";
 import { makeDataDir } from "../support/test-root.ts";
-import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 const soon = { timeout: 60_000, interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
 
-let store: SharedStore;
-let servers: TestServer[] = [];
-beforeAll(async () => {
-  store = await sharedDirectory();
-  servers = await Promise.all([1, 2].map(() => startTestServer({ flags: store.flags() })));
-});
-afterAll(async () => {
-  await Promise.all(servers.map((server) => server.dispose()));
-  await store?.[Symbol.asyncDispose]();
-});
+const servers = new ServerPair(sharedDirectory);
 
 test("a sandbox that lasts is rolled back where it is, and goes on so on another server", async () => {
-  const [atA, atB] = servers.map(({ url, key }) => new ApiClient(url, key)) as [ApiClient, ApiClient];
+  const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create({ driver: "gvisor", persistent: true });
   const at = `/sandboxes/${sandbox.id}`;
   const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
@@ -44,14 +35,14 @@ test("a sandbox that lasts is rolled back where it is, and goes on so on another
   await write(atA, 2, "b");
 
   const back = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: 1 });
-  expect(back.body).toMatchObject({ checkpoint: 1, sandbox: { state: "running", server: { url: servers[0]?.url } } });
+  expect(back.body).toMatchObject({ checkpoint: 1, sandbox: { state: "running", server: { url: servers.a.url } } });
   expect(back.body.left).toBeGreaterThan(1);
   await write(atA, 2, "c");
 
   await write(atB, 4, "d");
   expect((await atB.ask<SandboxInfo>("GET", at)).body).toMatchObject({
     state: "running",
-    server: { url: servers[1]?.url },
+    server: { url: servers.b.url },
   });
   await atB.fetch("DELETE", `${path}/stdin`);
   const end = await atB.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
