@@ -15,7 +15,7 @@ let id: SandboxId;
 /** Of a sandbox that is not here any more. */
 let packed: string;
 beforeAll(async () => {
-  host = await openTestEngine({ readCpuFeatures: async () => features });
+  host = await openTestEngine({ readCpuFlags: async () => features });
   const sandbox = await host.engine.create({});
   ({ id } = sandbox);
   await sandbox.files.write("/home/user/note", "kept as it was");

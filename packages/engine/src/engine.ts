@@ -10,11 +10,11 @@ import {
   type SandboxRecord,
 } from "@atoll/protocol";
 import { CheckpointStore } from "./checkpoints/checkpoint-store.ts";
-import { assertCanLimitFeatures } from "./checkpoints/common-features.ts";
-import { readCpuFeatures } from "./checkpoints/cpu-features.ts";
+import { limitFeatures } from "./checkpoints/common-features.ts";
+import { processorFeatures, readCpuFlags } from "./checkpoints/cpu-features.ts";
 import { LayerLibrary } from "./checkpoints/layer-library.ts";
 import { TreePacker } from "./checkpoints/tree-packer.ts";
-import { detectRunsc } from "./doctor/runsc-features.ts";
+import { askCpuFeatures, detectRunsc } from "./doctor/runsc-features.ts";
 import { ContainerRuns } from "./drivers/container-runs.ts";
 import { installGuest } from "./drivers/guest-layer.ts";
 import { GvisorDriver } from "./drivers/gvisor/gvisor-driver.ts";
@@ -63,11 +63,11 @@ export interface EngineOptions extends ReconcileOptions {
   cpuWeight?: number | undefined;
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
-  /** What this machine's processors can do, if not as the kernel tells. */
-  readCpuFeatures?: () => Promise<string[]>;
+  /** The flags of this machine's processors, if not as the kernel tells. */
+  readCpuFlags?: () => Promise<string[]>;
   /**
    * What sandboxes may see of the processor, by the names of `/proc/cpuinfo`: what all machines have that one may move to. From the first sandbox on, or not at all. Opening rejects with
-   * `unsupported` where runsc cannot hide the rest.
+   * `unsupported` where the rest cannot be hidden.
    */
   cpuFeatures?: readonly string[] | undefined;
   /** How many checkpoints of each sandbox stay, the newest; all if not given. The one that it stands on always does. */
@@ -298,22 +298,27 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     guestPath: options.guestPath,
     packer,
     layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),
-    readCpuFeatures: cpuFeatures === undefined ? readFeatures(options) : async () => [...cpuFeatures].toSorted(),
+    readCpuFeatures: async () => processorFeatures(cpuFeatures?.toSorted() ?? (await flagsOf(options))),
     policy: keepLast === undefined ? undefined : { keepLast: Math.max(1, keepLast), keepForMs },
     atStep: options.atStep ?? (() => undefined),
   });
 }
 
-function readFeatures(options: EngineOptions): () => Promise<string[]> {
-  return options.readCpuFeatures ?? readCpuFeatures;
+function flagsOf(options: EngineOptions): Promise<string[]> {
+  return (options.readCpuFlags ?? readCpuFlags)();
 }
 
 async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<GvisorDriver> {
   const { cpuFeatures, guestPath } = options;
   const runsc = await detectRunsc(options.runscPath);
-  if (cpuFeatures !== undefined) {
-    await assertCanLimitFeatures(cpuFeatures, { runsc, readCpuFeatures: readFeatures(options) });
-  }
+  const shownFeatures =
+    cpuFeatures === undefined
+      ? undefined
+      : await limitFeatures(cpuFeatures, {
+          runsc,
+          cpuFlags: await flagsOf(options),
+          askRunsc: () => askCpuFeatures(runsc),
+        });
   const { path, version, platforms } = runsc;
   const platform = options.platform ?? platforms[0];
   if (platform === undefined || !platforms.includes(platform)) {
@@ -328,6 +333,6 @@ async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<
     runscVersion: version,
     platform,
     platforms,
-    cpuFeatures,
+    shownFeatures,
   });
 }

@@ -4,6 +4,7 @@ import type { Driver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
+import { processorFeatures } from "./cpu-features.ts";
 
 interface VerifyOptions {
   /** Whether its memory is to be used, or its files alone. */
@@ -81,7 +82,7 @@ export async function assertMachineFits(
     });
   }
   const present = new Set(await context.readCpuFeatures());
-  const lacking = cpuFeatures.filter((feature) => !present.has(feature));
+  const lacking = processorFeatures(cpuFeatures).filter((feature) => !present.has(feature));
   if (lacking.length > 0) throw refuse(`its processor lacks ${lacking.join(", ")}`, { lacking });
   const hasGuest = await access(context.layout.guestLayer(guest)).then(
     () => true,

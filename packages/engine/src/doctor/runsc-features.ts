@@ -66,6 +66,12 @@ async function ask(path: string): Promise<Runsc> {
   return parseRunsc(path, { version, flags, platforms, help });
 }
 
+/** The features of this processor that runsc has a name for. Needs the subcommand `cpu-features`. */
+export async function askCpuFeatures({ path }: Pick<Runsc, "path">): Promise<string[]> {
+  const said = await output(path, ["cpu-features"]);
+  return said.split(/[\s,]+/).filter((name) => name !== "");
+}
+
 async function output(path: string, args: string[]): Promise<string> {
   const signal = deadlineAfter(askTimeoutMs);
   try {

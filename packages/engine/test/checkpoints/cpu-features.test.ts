@@ -1,27 +1,37 @@
 import { expect, test } from "vitest";
-import { parseCpuFeatures, readCpuFeatures } from "../../src/checkpoints/cpu-features.ts";
+import { parseCpuFlags, processorFeatures, readCpuFlags } from "../../src/checkpoints/cpu-features.ts";
 
-test("the features of a processor are told in alphabetical order", () => {
-  expect(parseCpuFeatures("processor\t: 0\nflags\t\t: fpu sse2 avx\nbugs\t\t: spectre\n")).toEqual([
-    "avx",
-    "fpu",
-    "sse2",
-  ]);
+test("the flags of a processor are told in alphabetical order", () => {
+  expect(parseCpuFlags("processor\t: 0\nflags\t\t: fpu sse2 avx\nbugs\t\t: spectre\n")).toEqual(["avx", "fpu", "sse2"]);
 });
 
 test("of processors that differ only what all can do counts", () => {
   const cpuinfo = "flags\t\t: fpu avx avx512f\n\nprocessor\t: 1\nflags\t\t: fpu avx\n";
-  expect(parseCpuFeatures(cpuinfo)).toEqual(["avx", "fpu"]);
+  expect(parseCpuFlags(cpuinfo)).toEqual(["avx", "fpu"]);
 });
 
-test("other architectures tell their features under another name", () => {
-  expect(parseCpuFeatures("Features\t: fp asimd\n")).toEqual(["asimd", "fp"]);
+test("other architectures tell them under another name", () => {
+  expect(parseCpuFlags("Features\t: fp asimd\n")).toEqual(["asimd", "fp"]);
 });
 
-test("a kernel that tells nothing has no features", () => {
-  expect(parseCpuFeatures("")).toEqual([]);
+test("a kernel that tells nothing has none", () => {
+  expect(parseCpuFlags("")).toEqual([]);
 });
 
-test("this machine has some", async () => {
-  expect((await readCpuFeatures()).length).toBeGreaterThan(0);
+test("this machine has some, of its own and of its kernel", async () => {
+  const flags = await readCpuFlags();
+  const features = processorFeatures(flags);
+  expect(features.length).toBeGreaterThan(0);
+  expect(features.length).toBeLessThan(flags.length);
+});
+
+test("what the kernel says of itself is no feature of the processor", () => {
+  const ofIntel = ["avx2", "constant_tsc", "cpuid_fault", "ept", "ibrs", "ibrs_enhanced", "invpcid", "invpcid_single"];
+  expect(processorFeatures([...ofIntel, "pti", "ssbd", "zz_new"])).toEqual([
+    "avx2",
+    "ibrs",
+    "invpcid",
+    "ssbd",
+    "zz_new",
+  ]);
 });

@@ -18,8 +18,8 @@ export interface GvisorDriverOptions {
   platform: string;
   /** All that this runsc offers. */
   platforms: readonly string[];
-  /** All that sandboxes may see of the processor, if this runsc can hide the rest. */
-  cpuFeatures?: readonly string[] | undefined;
+  /** All that runsc shows of the processor, if not everything. */
+  shownFeatures?: readonly string[] | undefined;
 }
 
 /** Containers under gVisor: `runsc run` in the foreground, its root a host overlay, no network but loopback. */
@@ -35,7 +35,7 @@ export class GvisorDriver implements Driver {
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
-    const { runs, runscPath, cpuFeatures } = this.#options;
+    const { runs, runscPath, shownFeatures } = this.#options;
     const platform = spec.from?.platform ?? this.#options.platform;
     return runs.launch(
       spec,
@@ -46,7 +46,7 @@ export class GvisorDriver implements Driver {
           hostname: spec.hostname,
           limits: spec.limits,
           needs,
-          cpuFeatures,
+          shownFeatures,
         });
         const memoryDir = spec.from?.memoryDir;
         return {

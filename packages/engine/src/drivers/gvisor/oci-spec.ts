@@ -30,7 +30,8 @@ export interface OciSpecOptions {
   hostname: string;
   limits: SandboxLimits;
   needs: ImageNeeds;
-  cpuFeatures?: readonly string[] | undefined;
+  /** By the names that runsc gives them. */
+  shownFeatures?: readonly string[] | undefined;
 }
 
 /** Where the specification says which guest the container has, and how its system calls are caught. */
@@ -40,7 +41,7 @@ export const platformAnnotation = "atoll.platform";
 /** What runsc hides all other features of the processor for. */
 const featuresAnnotation = "dev.gvisor.internal.cpufeatures";
 
-export function ociSpec({ rootfs, hostname, limits, needs, cpuFeatures }: OciSpecOptions): object {
+export function ociSpec({ rootfs, hostname, limits, needs, shownFeatures }: OciSpecOptions): object {
   const capabilities = [...rootCapabilities, ...guestCapabilities];
   return {
     ociVersion: "1.0.2",
@@ -58,7 +59,7 @@ export function ociSpec({ rootfs, hostname, limits, needs, cpuFeatures }: OciSpe
     annotations: {
       [guestAnnotation]: needs.guest,
       [platformAnnotation]: needs.platform,
-      ...(cpuFeatures === undefined ? {} : { [featuresAnnotation]: cpuFeatures.join(",") }),
+      ...(shownFeatures === undefined ? {} : { [featuresAnnotation]: shownFeatures.join(",") }),
     },
     mounts: [
       { destination: "/proc", type: "proc", source: "proc" },
