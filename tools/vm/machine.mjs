@@ -17,6 +17,7 @@ const diskBytes = 16 * 1024 ** 3;
  * @typedef {object} Session
  * @property {string} script for a shell in the machine. The host's files are there under their own paths; what it changes in them is gone with the machine
  * @property {string} kernelArguments
+ * @property {string} [processor] for qemu; all that it can emulate if not given
  * @property {number} deadlineMs for everything from the start of the machine to its end
  * @property {AbortSignal} signal
  */
@@ -81,12 +82,12 @@ async function makeDisk(path) {
  * @param {string} image
  * @param {Session} session
  */
-async function boot(directory, image, { kernelArguments, deadlineMs, signal }) {
+async function boot(directory, image, { kernelArguments, processor = "max", deadlineMs, signal }) {
   const log = join(directory, "kernel.log");
   const share = "security_model=none,multidevs=remap";
   const args = [
     ["-nodefaults", "-no-reboot", "-display", "none", "-nic", "none"],
-    ["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", String(memoryMiB)],
+    ["-accel", "tcg,thread=multi", "-cpu", processor, "-smp", "2", "-m", String(memoryMiB)],
     ["-kernel", image, "-initrd", join(directory, "initramfs.cpio")],
     ["-append", `console=ttyS0 quiet panic=-1 ${kernelArguments}`],
     ["-serial", `file:${log}`, "-serial", "stdio"],

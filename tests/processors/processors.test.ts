@@ -1,0 +1,96 @@
+import { cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { repositoryRoot } from "../../tools/setup/paths.mjs";
+import { createReport } from "../../tools/setup/report.mjs";
+import { fetchKernel } from "../../tools/vm/kernel.mjs";
+import { dataDir as machineDataDir, exchangeDir, runInMachine } from "../../tools/vm/machine.mjs";
+import { installPrograms } from "../../tools/vm/packages.mjs";
+import { quoted } from "../../tools/vm/test-session.mjs";
+import { readPackage } from "../support/sandbox-package.ts";
+import { openTestEngine, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+import { bringTemplate, type Findings, goOn, makeRootfs, sendOff, takeIn } from "./travel.ts";
+
+const deadlineMs = 15 * 60_000;
+
+let host: TestEngine;
+let work: string;
+let cpuFlags: string[];
+let findings: Findings;
+
+beforeAll(async () => {
+  const report = createReport({ isQuiet: false });
+  await installPrograms(report);
+  const kernel = await fetchKernel(report);
+  work = await makeDataDir();
+  host = await openTestEngine();
+  const cpuinfo = await readFile("/proc/cpuinfo", "utf8");
+  const field = (name: string): string => new RegExp(`^${name}\\s*:(.*)$`, "m").exec(cpuinfo)?.[1]?.trim() ?? "";
+  cpuFlags = field("flags").split(/\s+/);
+
+  const outgoing = join(work, "from-host");
+  await mkdir(outgoing);
+  await makeRootfs(join(outgoing, "rootfs"), kernel.busybox);
+  await writeFile(join(outgoing, "features.json"), JSON.stringify(cpuFlags));
+  await bringTemplate(host.engine, join(outgoing, "rootfs"));
+  await sendOff(host.engine, join(outgoing, "package"));
+
+  const program = [process.execPath, "--conditions=source", "--import", "tsx", "tests/processors/lesser-machine.ts"];
+  const environment = [
+    "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+    `TMPDIR=${machineDataDir}`,
+    `ATOLL_TEST_ROOT=${machineDataDir}/test`,
+  ];
+  const session = {
+    script: `cp -r ${quoted(outgoing)} ${exchangeDir}\ncd ${quoted(repositoryRoot)}\n${["env", "-i", ...environment, ...program, exchangeDir, machineDataDir].map(quoted).join(" ")}`,
+    kernelArguments: "cgroup_no_v1=all",
+    // What every processor of the last fifteen years has, and hardly more; of the same vendor as this one.
+    processor: `qemu64,vendor=${field("vendor_id")},-svm,-cmp-legacy,-hypervisor,+ssse3,+sse4.1,+sse4.2,+popcnt`,
+    deadlineMs,
+    signal: new AbortController().signal,
+  };
+  findings = await runInMachine(kernel, session, async (exchange) => {
+    await cp(join(exchange, "from-machine"), join(work, "from-machine"), { recursive: true });
+    return JSON.parse(await readFile(join(exchange, "findings.json"), "utf8")) as Findings;
+  });
+});
+
+afterAll(async () => {
+  await host.dispose();
+  await rm(work, { recursive: true, force: true });
+});
+
+test("the two processors differ", () => {
+  expect(cpuFlags).toEqual(expect.arrayContaining(["sse4_2", "avx2"]));
+  expect(findings.cpuFlags).toContain("sse4_2");
+  expect(findings.cpuFlags).not.toContain("avx2");
+});
+
+test("a sandbox with the features that both have goes on on the better one, in the middle of its work", async () => {
+  const from = join(work, "from-machine");
+  const packed = await readPackage(from);
+  expect(packed.manifest.cpuFeatures).toContain("sse4_2");
+  expect(packed.manifest.cpuFeatures).not.toContain("avx2");
+  const sandbox = await takeIn(host.engine, from);
+  expect(await goOn(host.engine, sandbox, from)).toBe("3\n");
+  // It may have seen more by now.
+  const { checkpoint } = await host.engine.pause(sandbox.id);
+  const { manifest } = await host.engine.checkpointFiles(sandbox.id, checkpoint);
+  expect(manifest.cpuFeatures).toContain("avx2");
+});
+
+test("one that has seen more is refused by the lesser one, by name, before there is anything of it", () => {
+  expect(findings.imported).toMatchObject({
+    code: "unrestorable",
+    details: { lacking: expect.arrayContaining(["avx2"]) },
+  });
+  expect(findings.left).toEqual([]);
+});
+
+test("the lesser one does not take a set of features that it lacks some of", () => {
+  expect(findings.opened).toMatchObject({
+    code: "unsupported",
+    details: { lacking: expect.arrayContaining(["avx2"]) },
+  });
+});
