@@ -137,6 +137,11 @@ export class EventJournal {
     return this.#nextCursor - 1;
   }
 
+  /** Whose a sandbox is or, if it is gone, was. */
+  ownerOf(sandboxId: SandboxId): string | undefined {
+    return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId);
+  }
+
   /** Written when it returns, and told right after. Written without waiting, so that events stand in the order in which they happened. */
   append(event: NewEvent): ApiEvent {
     this.#reserve.cover(this.#nextCursor);
@@ -262,8 +267,7 @@ export class EventJournal {
   /** One that is being made is nobody's yet, and one that is gone is nobody's any more. */
   #ownerOf(event: ApiEvent): string | undefined {
     if (!("sandboxId" in event)) return undefined;
-    const { sandboxId } = event;
-    return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId) ?? ownerToBe();
+    return this.ownerOf(event.sandboxId) ?? ownerToBe();
   }
 
   #closeFile(): void {
