@@ -1,5 +1,5 @@
 // @module-tag gvisor
-import type { SandboxInfo } from "@atoll/protocol";
+import type { SandboxForked, SandboxInfo } from "@atoll/protocol";
 import { afterEach, expect, test } from "vitest";
 import { ServerPair } from "../support/server-pair.ts";
 import { sharedBucket } from "../support/shared-store.ts";
@@ -47,6 +47,43 @@ test("what is asked of a sandbox while its pause is stored wakes it", unhurried,
   expect((await running).stdout).toBe("kept\n");
   expect((await atA.ask<SandboxInfo>("GET", at)).body).toMatchObject({ state: "running" });
   await atA.ask("DELETE", at);
+});
+
+test("what is asked of a sandbox while its pause is stored is done afterwards", unhurried, async () => {
+  const [atA, atB] = servers.clients;
+  const { sandbox } = await atA.create(lasting);
+  const at = `/sandboxes/${sandbox.id}`;
+  const whilePausing = async <T>(ask: () => Promise<T>): Promise<T> => {
+    const { held, release } = hold("PutObject", manifests);
+    const pausing = atA.ask("POST", `${at}/pause`, {});
+    await held;
+    const asked = ask();
+    expect((await atA.ask<SandboxInfo>("GET", at)).body.state).toBe("paused");
+    release();
+    expect((await pausing).status).toBe(200);
+    return asked;
+  };
+  const [changed, again, removed, { body: forked }] = await whilePausing(() =>
+    Promise.all([
+      atA.ask("PATCH", at, { labels: { job: "8" } }),
+      atA.ask("POST", `${at}/pause`, {}),
+      atA.ask("DELETE", `${at}/checkpoints/77`),
+      atA.ask<SandboxForked>("POST", `${at}/fork`, { count: 1 }),
+    ]),
+  );
+  expect(changed.body).toMatchObject({ state: "paused", labels: { job: "8" } });
+  expect(again.body.error).toMatchObject({ code: "invalid_state" });
+  expect(removed.body).toEqual({ removed: false });
+  expect(forked.sandboxes).toMatchObject([{ sandbox: { state: "running" } }]);
+  // None of it has woken it, and it is nobody's again.
+  await expect.poll(async () => (await atB.ask<SandboxInfo>("GET", at)).body.server).toBeUndefined();
+  expect((await atB.ask("GET", at)).body).toMatchObject({ state: "paused", labels: { job: "8" } });
+
+  expect((await atA.ask("POST", `${at}/resume`, {})).status).toBe(200);
+  const rolledBack = await whilePausing(() => atA.ask("POST", `${at}/rollback`, { checkpoint: 1 }));
+  expect(rolledBack.body).toMatchObject({ sandbox: { state: "running" }, checkpoint: 1 });
+  const copies = forked.sandboxes.map((copy) => `/sandboxes/${copy.sandbox.id}`);
+  await Promise.all([at, ...copies].map((path) => atA.ask("DELETE", path)));
 });
 
 test("a kill does not wait for a checkpoint to be stored, and who paused is told", unhurried, async () => {

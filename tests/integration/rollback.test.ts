@@ -47,7 +47,7 @@ test("commands are those of that time: what ran runs on, what came later is gone
   await say(first, "b\n");
   const later = await start(manager, id, "echo later; exec sleep 1000");
   await until(later, 6);
-  await manager.update(id, { labels: { stage: "now" } });
+  await manager.changes.update(id, { labels: { stage: "now" } });
   const following = readAll(first).catch((error: unknown) => error);
   const waiting = later.waitEnd(patience()).catch((error: unknown) => error);
 

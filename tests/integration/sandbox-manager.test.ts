@@ -62,7 +62,7 @@ describe("killing", () => {
   test("changes that come too late are refused", async () => {
     const id = await createIn(manager);
     const killing = manager.kill(id);
-    await expect(manager.update(id, { labels: { a: "b" } })).rejects.toMatchObject({ code: "sandbox_ended" });
+    await expect(manager.changes.update(id, { labels: { a: "b" } })).rejects.toMatchObject({ code: "sandbox_ended" });
     await killing;
   });
 });
@@ -72,7 +72,7 @@ describe("timeouts", () => {
     const timeouts = SandboxTimeouts.parse({ idleMs: 1_000 });
     const busy = await createIn(manager);
     const command = await start(manager, busy, { shell: "read line", stdin: true });
-    await manager.update(busy, { timeouts });
+    await manager.changes.update(busy, { timeouts });
     const from = manager.events.cursor;
     const idle = await createIn(manager, { timeouts });
     const events = await eventsOf(from, (event) => event.type === "sandbox.state" && event.to === "killed");
@@ -126,7 +126,9 @@ describe("timeouts", () => {
 
   test("can be changed while it lives", async () => {
     const id = await createIn(manager);
-    const { endsAtMs = 0 } = await manager.update(id, { timeouts: SandboxTimeouts.parse({ lifetimeMs: 1_000 }) });
+    const { endsAtMs = 0 } = await manager.changes.update(id, {
+      timeouts: SandboxTimeouts.parse({ lifetimeMs: 1_000 }),
+    });
     expect(endsAtMs - Date.now()).toBeLessThanOrEqual(1_000);
     await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id)).not.toContain(id);
   });
@@ -145,19 +147,19 @@ describe("a hold", () => {
       { who: string; holder: string },
       { who: string; holder: string },
     ];
-    expect(await manager.hold(id, me, 60_000)).toMatchObject({ heldBy: "me" });
-    await expect(manager.hold(id, you, 1_000)).rejects.toMatchObject({ code: "in_use" });
+    expect(await manager.changes.hold(id, me, 60_000)).toMatchObject({ heldBy: "me" });
+    await expect(manager.changes.hold(id, you, 1_000)).rejects.toMatchObject({ code: "in_use" });
     expect(() => manager.access.assertFree(id, { who: "key", holder: undefined })).toThrow(
       expect.objectContaining({ code: "in_use" }),
     );
     // Its name is told to whoever is kept out.
     const impostor = { ...me, who: "another key" };
     expect(() => manager.access.assertFree(id, impostor)).toThrow(expect.objectContaining({ code: "in_use" }));
-    await expect(manager.hold(id, impostor, 1_000)).rejects.toMatchObject({ code: "in_use" });
+    await expect(manager.changes.hold(id, impostor, 1_000)).rejects.toMatchObject({ code: "in_use" });
     manager.access.assertFree(id, me);
-    await expect(manager.unhold(id, you)).rejects.toMatchObject({ code: "in_use" });
-    expect((await manager.unhold(id, me)).heldBy).toBeUndefined();
-    await manager.hold(id, you, 1);
+    await expect(manager.changes.unhold(id, you)).rejects.toMatchObject({ code: "in_use" });
+    expect((await manager.changes.unhold(id, me)).heldBy).toBeUndefined();
+    await manager.changes.hold(id, you, 1);
     await expect.poll(() => manager.get(id).heldBy).toBeUndefined();
     manager.access.assertFree(id, { who: "key", holder: undefined });
   });

@@ -96,11 +96,15 @@ test("from a shell: pause, look, resume, roll back", async () => {
   const paused = await runAtoll(running, ["pause", sandbox.id]);
   expect(paused).toMatchObject({ exitCode: 0, stdout: `${sandbox.id}\n` });
   expect((await runAtoll(running, ["ls", "--state", "paused", "-q"])).stdout).toBe(`${sandbox.id}\n`);
-  expect((await runAtoll(running, ["checkpoints", sandbox.id])).stdout).toMatch(/^1\t-\t/);
+  expect((await runAtoll(running, ["checkpoints", sandbox.id])).stdout).toMatch(/^1\t-\t\S+(\t\d+){3}\n/);
+  const info = (await runAtoll(running, ["info", sandbox.id])).stdout.split("\n");
+  expect(info).toEqual(expect.arrayContaining(["memory\t1073741824", "when idle\tkilled after 15m"]));
   const resumed = await runAtoll(running, ["resume", "--json", sandbox.id]);
   expect(JSON.parse(resumed.stdout)).toMatchObject({ checkpoint: 1, sandbox: { state: "running" } });
   const again = await runAtoll(running, ["resume", sandbox.id]);
   expect(again).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("it is running") });
+  const waiting = await runAtoll(running, ["exec", "-d", "--no-keep-alive", "--json", sandbox.id, "--", "sleep", "60"]);
+  expect(JSON.parse(waiting.stdout)).toMatchObject({ state: "running", keepAlive: false });
   const back = await runAtoll(running, ["rollback", "--json", sandbox.id, "1"]);
   expect(JSON.parse(back.stdout)).toMatchObject({ checkpoint: 1, left: 2, sandbox: { state: "running" } });
   const removed = await runAtoll(running, ["checkpoints", "--json", "--remove", "2", sandbox.id]);

@@ -45,6 +45,13 @@ describe("the command line", () => {
     await expect(parse("ls", "--lable", "a=b")).rejects.toThrow("Did you mean --label?");
   });
 
+  test("names the help of the command that lacks a word", async () => {
+    await expect(parse("snapshot", "create", "4k2")).rejects.toMatchObject({
+      message: "Missing required argument 'name'",
+      hint: '"atoll snapshot create --help" shows what it takes.',
+    });
+  });
+
   test.for(all.map(({ path }) => path.join(" ")))("%s has help and takes --json", async (path) => {
     const words = path.split(" ");
     await expect(parse(...words.slice(0, -1), "help", words.at(-1) ?? "")).rejects.toBeInstanceOf(CommanderError);

@@ -3,8 +3,8 @@ import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { wholeNumber } from "../input/number.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
-import { formatBytes, formatDuration, formatTime } from "../output/amount.ts";
-import type { Column } from "../output/table.ts";
+import { formatDuration, formatTime } from "../output/amount.ts";
+import { bytesColumn, type Column } from "../output/table.ts";
 import { verb } from "./verb.ts";
 
 export function checkpointsCommand(cli: Cli): Command {
@@ -40,8 +40,8 @@ function columns(nowMs: number): Column<CheckpointInfo>[] {
       cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,
       plain: ({ createdAtMs }) => formatTime(createdAtMs),
     },
-    { header: "ADDED", cell: ({ sizeBytes }) => formatBytes(sizeBytes), align: "right" },
-    { header: "MEMORY", cell: ({ memoryBytes }) => formatBytes(memoryBytes), align: "right" },
-    { header: "FILES", cell: ({ filesBytes }) => formatBytes(filesBytes), align: "right" },
+    bytesColumn("ADDED", ({ sizeBytes }) => sizeBytes),
+    bytesColumn("MEMORY", ({ memoryBytes }) => memoryBytes),
+    bytesColumn("FILES", ({ filesBytes }) => filesBytes),
   ];
 }

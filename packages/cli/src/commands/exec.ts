@@ -20,6 +20,7 @@ interface ExecOptions {
   user?: string;
   timeout?: number;
   name?: string;
+  keepAlive: boolean;
 }
 
 export function execCommand(cli: Cli): Command {
@@ -30,6 +31,7 @@ export function execCommand(cli: Cli): Command {
       "atoll exec -it 4k2 -- python3",
       "tar c . | atoll exec -i 4k2 -- tar x",
       "atoll exec -d --name web 4k2 -- python3 -u -m http.server 8000",
+      "atoll exec -d --no-keep-alive 4k2 -- python3 -u -m http.server 8000",
       "atoll exec --timeout 30s -e CI=1 -w /srv 4k2 -- make test",
     ],
   })
@@ -43,6 +45,7 @@ export function execCommand(cli: Cli): Command {
     .option("-u, --user <user>", "run as this user")
     .option("--timeout <duration>", "end it after this (500ms, 30s, 5m, 2h), with exit code 124", parseDuration)
     .option("--name <name>", "a name to find it by")
+    .option("--no-keep-alive", "the sandbox counts as idle while it runs, as for a server that waits")
     .addHelpText(
       "after",
       "\nWith -t every key goes inside, Ctrl-C too; Enter and then ~. leaves the command and lets it run.",
@@ -72,6 +75,7 @@ async function start(cli: Cli, sandbox: Sandbox, words: string[], options: ExecO
     ...(options.user === undefined ? {} : { user: options.user }),
     ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout }),
     ...(options.name === undefined ? {} : { name: options.name }),
+    keepAlive: options.keepAlive,
     signal: cli.signal,
   };
   if (options.tty === true) {

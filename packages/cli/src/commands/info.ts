@@ -2,8 +2,8 @@ import type { SandboxInfo, TakenOver } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
-import { formatBytes, formatDuration, formatTime } from "../output/amount.ts";
-import { printFacts, type Fact } from "../output/facts.ts";
+import { formatDuration, formatTime } from "../output/amount.ts";
+import { bytesFact, printFacts, type Fact } from "../output/facts.ts";
 import { verb } from "./verb.ts";
 
 export function infoCommand(cli: Cli): Command {
@@ -21,8 +21,9 @@ export function infoCommand(cli: Cli): Command {
 
 function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
   const { limits, timeouts, egress, takenOver } = info;
-  const idle = timeouts.idleMs === undefined ? "never" : `after ${formatDuration(timeouts.idleMs)}`;
-  const ends = info.endsAtMs === undefined ? "never" : `${formatTime(info.endsAtMs)} (${timeouts.onTimeout})`;
+  const end = timeouts.onTimeout === "pause" ? "paused" : "killed";
+  const idle = timeouts.idleMs === undefined ? "it stays" : `${end} after ${formatDuration(timeouts.idleMs)}`;
+  const ends = info.endsAtMs === undefined ? "never" : `${formatTime(info.endsAtMs)} (${end})`;
   return [
     ["id", info.id],
     ["state", info.state],
@@ -38,9 +39,9 @@ function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
     ["server", info.server === undefined ? undefined : `${info.server.id} ${info.server.url}`.trim()],
     ["taken over", takenOver === undefined ? undefined : howTakenOver(takenOver)],
     ["running commands", String(info.runningCommands)],
-    ["memory", formatBytes(limits.memoryBytes)],
+    bytesFact("memory", limits.memoryBytes),
     ["cpus", String(limits.cpus)],
-    ["disk", formatBytes(limits.diskBytes)],
+    bytesFact("disk", limits.diskBytes),
     ["processes", String(limits.processes)],
     ["may reach", egress.allow.length === 0 ? "nothing" : egress.allow.join(", ")],
     ["but not", egress.deny.length === 0 ? undefined : egress.deny.join(", ")],

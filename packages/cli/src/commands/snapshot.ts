@@ -3,8 +3,8 @@ import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { formatBytes, formatDuration, formatTime } from "../output/amount.ts";
-import { printFacts } from "../output/facts.ts";
-import type { Column } from "../output/table.ts";
+import { bytesFact, printFacts } from "../output/facts.ts";
+import { bytesColumn, type Column } from "../output/table.ts";
 import { openSource } from "../transfer/open-source.ts";
 import { printStream, saveStream } from "../transfer/save-stream.ts";
 import { addHelpCommand, verb } from "./verb.ts";
@@ -50,12 +50,7 @@ function columns(nowMs: number): Column<SnapshotInfo>[] {
       cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,
       plain: ({ createdAtMs }) => formatTime(createdAtMs),
     },
-    {
-      header: "FILES",
-      cell: ({ sizeBytes }) => formatBytes(sizeBytes),
-      plain: ({ sizeBytes }) => String(sizeBytes),
-      align: "right",
-    },
+    bytesColumn("FILES", ({ sizeBytes }) => sizeBytes),
   ];
 }
 
@@ -71,8 +66,8 @@ function showSnapshot(cli: Cli): Command {
         ["made", formatTime(snapshot.createdAtMs)],
         ["from sandbox", snapshot.sandboxId],
         ["owner", snapshot.owner],
-        ["files", formatBytes(snapshot.sizeBytes)],
-        ["stored", formatBytes(snapshot.storedBytes)],
+        bytesFact("files", snapshot.sizeBytes),
+        bytesFact("stored", snapshot.storedBytes),
         ["sha256", snapshot.sha256],
       ]);
     });

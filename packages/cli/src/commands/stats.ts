@@ -5,9 +5,9 @@ import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { parseDuration } from "../input/duration.ts";
 import { findSandboxId, listSandboxes } from "../lookup/find-sandbox.ts";
-import { formatBytes, formatDuration } from "../output/amount.ts";
+import { formatDuration } from "../output/amount.ts";
 import { LiveScreen } from "../output/live-screen.ts";
-import type { Column } from "../output/table.ts";
+import { bytesColumn, type Column } from "../output/table.ts";
 import { verb } from "./verb.ts";
 
 interface StatsOptions {
@@ -118,17 +118,8 @@ const columns: Column<Reading>[] = [
     plain: ({ cpuMs }) => String(cpuMs),
     align: "right",
   },
-  bytesColumn("MEMORY", "memoryBytes"),
-  bytesColumn("PEAK", "memoryPeakBytes"),
-  bytesColumn("DISK", "diskBytes"),
+  bytesColumn("MEMORY", ({ memoryBytes }) => memoryBytes),
+  bytesColumn("PEAK", ({ memoryPeakBytes }) => memoryPeakBytes),
+  bytesColumn("DISK", ({ diskBytes }) => diskBytes),
   { header: "PROCESSES", cell: ({ processes }) => String(processes), align: "right" },
 ];
-
-function bytesColumn(header: string, field: "memoryBytes" | "memoryPeakBytes" | "diskBytes"): Column<Reading> {
-  return {
-    header,
-    cell: (reading) => formatBytes(reading[field]),
-    plain: (reading) => String(reading[field]),
-    align: "right",
-  };
-}

@@ -1,6 +1,7 @@
 import { Command, Option } from "commander";
 import type { Cli } from "../cli.ts";
 import { exitCodes } from "../exit-code.ts";
+import { UsageError } from "../input/usage-error.ts";
 
 export interface VerbOptions {
   /** Its exit code is that of a command in a sandbox, so a failure of our own needs another than 1. */
@@ -18,12 +19,19 @@ export function verb(cli: Cli, name: string, summary: string, options: VerbOptio
   command.hook("preAction", claimExitCode);
   command.exitOverride((error) => {
     if (error.exitCode !== 0) claimExitCode();
-    throw error;
+    if (error.code !== "commander.missingArgument") throw error;
+    const [, missing = ""] = /argument '(.+)'/.exec(error.message) ?? [];
+    throw new UsageError(`Missing required argument '${missing}'`, `"${pathOf(command)} --help" shows what it takes.`);
   });
   if (options.examples !== undefined) {
     command.addHelpText("after", `\nExamples:\n${options.examples.map((line) => `  ${line}`).join("\n")}`);
   }
   return command;
+}
+
+/** As it is typed. */
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }
 
 const everywhere = "Everywhere:";

@@ -1,3 +1,4 @@
+import { formatBytes } from "./amount.ts";
 import { printable } from "./printable.ts";
 import type { Style, Tone } from "./style.ts";
 
@@ -19,6 +20,11 @@ export interface TableTarget {
 }
 
 const gap = "  ";
+
+/** For eyes about so many, for programs exactly. */
+export function bytesColumn<Row>(header: string, bytesOf: (row: Row) => number): Column<Row> {
+  return { header, cell: (row) => formatBytes(bytesOf(row)), plain: (row) => String(bytesOf(row)), align: "right" };
+}
 
 /** On a terminal an aligned table with a header; elsewhere a line per row, cells between tabs. */
 export function renderTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], target: TableTarget): string {

@@ -38,7 +38,7 @@ export async function saveStream(
     if (draft !== undefined) await rm(draft, { force: true });
     // Where it was not even begun: nobody else tells the server to stop.
     if (!body.locked) await body.cancel(error);
-    throw error;
+    throw withTarget(error, target);
   }
 }
 
@@ -62,6 +62,13 @@ async function unlessMissing<Found>(looking: Promise<Found>): Promise<Found | un
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;
   }
+}
+
+/** Who cannot open a file has named the draft, which nobody knows of. */
+function withTarget(error: unknown, target: string): unknown {
+  if (!(error instanceof Error) || !("syscall" in error) || error.syscall !== "open") return error;
+  const [reason] = error.message.split(",");
+  return new Error(`Cannot write ${target}: ${reason}`, { cause: error });
 }
 
 /** To stdout, as fast as it is read there. */

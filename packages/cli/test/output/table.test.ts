@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { formatBytes, formatDuration } from "../../src/output/amount.ts";
 import { printable } from "../../src/output/printable.ts";
 import { styleFor } from "../../src/output/style.ts";
-import { renderTable, type Column } from "../../src/output/table.ts";
+import { bytesColumn, renderTable, type Column } from "../../src/output/table.ts";
 
 interface Row {
   name: string;
@@ -12,7 +12,7 @@ interface Row {
 
 const columns: Column<Row>[] = [
   { header: "NAME", cell: ({ name }) => name },
-  { header: "SIZE", cell: ({ bytes }) => formatBytes(bytes), plain: ({ bytes }) => String(bytes), align: "right" },
+  bytesColumn("SIZE", ({ bytes }) => bytes),
   { header: "NOTE", cell: ({ note }) => note },
 ];
 const rows: Row[] = [

@@ -30,6 +30,13 @@ describe("what is saved", () => {
     expect(await readdir(root)).toEqual(["old", "other"]);
   });
 
+  test("is refused by its own name where it has no place", async () => {
+    const target = join(root, "missing", "file");
+    await expect(save("new", target)).rejects.toThrow(
+      new Error(`Cannot write ${target}: ENOENT: no such file or directory`),
+    );
+  });
+
   test.for(["straight", "by a link"])("goes into a pipe, %s, which stays one", async (way) => {
     const pipe = join(root, "pipe");
     execFileSync("bash", ["-c", `mkfifo "$0"`, pipe]);

@@ -38,11 +38,16 @@ export function usage(): string {
     const { description = "" } = Config.shape[name];
     const initial = Config.shape[name].safeParse(undefined).data;
     const told = initial === undefined || typeof initial === "object" ? "" : ` (${initial})`;
-    return `  ${flagName(name).padEnd(24)}${description}${told}`;
+    return [flagName(name), `${description}${told}`] as const;
   });
-  const file = `  ${"--config".padEnd(24)}a JSON file with settings (/etc/atoll/config.json)`;
-  const doctor = `  ${"--doctor [--json]".padEnd(24)}tell what this machine offers and what it lacks, and end`;
-  return ["Usage: atoll up [flags], or npm start -- [flags]", "", file, ...rows, doctor].join("\n");
+  const all = [
+    ["--config", "a JSON file with settings (/etc/atoll/config.json)"] as const,
+    ...rows,
+    ["--doctor [--json]", "tell what this machine offers and what it lacks, and end"] as const,
+  ];
+  const width = Math.max(...all.map(([flag]) => flag.length));
+  const lines = all.map(([flag, told]) => `  ${flag.padEnd(width)}  ${told}`);
+  return ["Usage: atoll up [flags], or npm start -- [flags]", "", ...lines].join("\n");
 }
 
 function isSwitch(name: SettingName): boolean {

@@ -1,6 +1,7 @@
 import {
   closeSync,
   existsSync,
+  fdatasyncSync,
   ftruncateSync,
   mkdirSync,
   openSync,
@@ -14,6 +15,7 @@ import { join } from "node:path";
 import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
 import { BurntCursor } from "./burnt-cursor.ts";
+import { bootOfMachine, CursorReserve, syncDirectory } from "./cursor-reserve.ts";
 import { LineReader } from "./line-reader.ts";
 import { ownerToBe } from "./on-behalf.ts";
 import { PastOwners } from "./past-owners.ts";
@@ -67,6 +69,8 @@ export interface JournalOptions {
   recentEvents?: number;
   /** They take no more than this, as they stand in the files. */
   recentBytes?: number;
+  /** Which start of the machine this is. */
+  boot?: string;
   /** Told when an event could not be written; `tell` goes on without it. */
   onError?: (error: unknown, event: NewEvent) => void;
   /** Told of every event that happens, at once and within what made it happen. */
@@ -95,6 +99,7 @@ export class EventJournal {
   #fileBytes = 0;
   #nextCursor = 1;
   readonly #burnt: BurntCursor;
+  readonly #reserve: CursorReserve;
   /** Without gaps, up to the newest. */
   #recent: RecentEntry[] = [];
   #recentBytes = 0;
@@ -111,12 +116,14 @@ export class EventJournal {
       recentEvents: 2048,
       recentBytes: 4 * 1024 * 1024,
       ownerOf: () => undefined,
+      boot: options.boot ?? bootOfMachine(),
       onError: () => undefined,
       onTell: () => undefined,
       ...options,
     };
     mkdirSync(dir, { recursive: true, mode: 0o700 });
     this.#burnt = new BurntCursor(dir);
+    this.#reserve = new CursorReserve(dir, this.#options.boot);
   }
 
   static open(dir: string, options: JournalOptions = {}): EventJournal {
@@ -130,8 +137,14 @@ export class EventJournal {
     return this.#nextCursor - 1;
   }
 
+  /** Whose a sandbox is or, if it is gone, was. */
+  ownerOf(sandboxId: SandboxId): string | undefined {
+    return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId);
+  }
+
   /** Written when it returns, and told right after. Written without waiting, so that events stand in the order in which they happened. */
   append(event: NewEvent): ApiEvent {
+    this.#reserve.cover(this.#nextCursor);
     const complete = { cursor: this.#nextCursor, atMs: Date.now(), ...event } as ApiEvent;
     const owner = this.#ownerOf(complete);
     const line = Buffer.from(`${JSON.stringify({ ...complete, sandboxOwner: owner })}\n`);
@@ -234,17 +247,27 @@ export class EventJournal {
 
   /** Whoever follows is told `unavailable`. */
   close(): void {
+    if (!this.#isClosed) this.#settle();
     this.#isClosed = true;
     this.#closeFile();
     this.#burnt.close();
     this.#bell.ring();
   }
 
+  #settle(): void {
+    try {
+      if (this.#file !== undefined) fdatasyncSync(this.#file);
+      syncDirectory(this.#dir);
+      this.#reserve.close(this.cursor);
+    } catch {
+      // What the disk does not take for good counts as lost when the machine starts anew.
+    }
+  }
+
   /** One that is being made is nobody's yet, and one that is gone is nobody's any more. */
   #ownerOf(event: ApiEvent): string | undefined {
     if (!("sandboxId" in event)) return undefined;
-    const { sandboxId } = event;
-    return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId) ?? ownerToBe();
+    return this.ownerOf(event.sandboxId) ?? ownerToBe();
   }
 
   #closeFile(): void {
@@ -296,9 +319,12 @@ export class EventJournal {
       .toSorted((a, b) => a - b);
     const start = this.#starts.at(-1);
     if (start !== undefined) this.#recoverFile(start);
-    if (this.#burnt.cursor < this.#nextCursor) return;
-    this.#nextCursor = this.#burnt.cursor + 1;
-    this.#forgetRecent();
+    const given = Math.max(this.#burnt.cursor, this.#reserve.floor);
+    if (given >= this.#nextCursor) {
+      this.#nextCursor = given + 1;
+      this.#forgetRecent();
+    }
+    this.#reserve.cover(this.#nextCursor);
   }
 
   #recoverFile(start: number): void {

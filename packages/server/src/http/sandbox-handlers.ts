@@ -29,7 +29,7 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
     listSandboxes: ({ query, principal }) =>
       manager.list(query, (sandbox) => principal !== undefined && canSee(principal, sandbox)),
     getSandbox: ({ params }) => manager.get(params.id),
-    updateSandbox: ({ params, body }) => manager.update(params.id, body),
+    updateSandbox: ({ params, body }) => manager.changes.update(params.id, body),
     killSandbox: async ({ params, principal, claimant }) => {
       // What one may not see is not there, and what is not there is not killed.
       const sandbox = unlessGone(() => manager.get(params.id));
@@ -61,12 +61,13 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.sleep.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
     holdSandbox: ({ params, body: { holder, ttlMs }, claimant: { who } }) =>
-      manager.hold(params.id, { who, holder }, ttlMs),
-    unholdSandbox: ({ params, query: { holder }, claimant: { who } }) => manager.unhold(params.id, { who, holder }),
+      manager.changes.hold(params.id, { who, holder }, ttlMs),
+    unholdSandbox: ({ params, query: { holder }, claimant: { who } }) =>
+      manager.changes.unhold(params.id, { who, holder }),
     getEgress: ({ params }) => manager.getEgress(params.id),
     setEgress: async ({ params, body }) => {
       compilePolicy(body);
-      const policy = await manager.setEgress(params.id, body);
+      const policy = await manager.changes.setEgress(params.id, body);
       egress.closeForbidden(params.id);
       return policy;
     },

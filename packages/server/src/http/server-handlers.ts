@@ -11,7 +11,7 @@ export function serverHandlers(parts: Parts) {
   return {
     getPort: ({ params }) => ports.describe(params.id, params.port),
     setPort: async ({ params, body }) => {
-      await manager.setPortPublic(params.id, params.port, body.isPublic);
+      await manager.changes.setPortPublic(params.id, params.port, body.isPublic);
       if (!body.isPublic) ports.close(params.id, params.port);
       return ports.describe(params.id, params.port);
     },

@@ -5,16 +5,16 @@ import type { SandboxManager } from "../manager/sandbox-manager.ts";
 
 /** Events as far as the principal may see them: of its own sandboxes, or of all, and those of the server itself only if it sees all. With the places that the follower has passed. */
 export async function* visibleEvents(
-  manager: Pick<SandboxManager, "events" | "ownerOf">,
+  { events }: Pick<SandboxManager, "events">,
   principal: Principal | undefined,
   options: { cursor?: number | undefined; sandboxId?: SandboxId | undefined; signal: AbortSignal },
 ): AsyncGenerator<ApiEvent | Passed, void, void> {
   if (principal === undefined) return;
   // What was told before anybody had the sandbox, as of one from the pool, has no owner with it.
-  const ownerOf = (id: SandboxId): string => manager.ownerOf(id) ?? "";
+  const ownerOf = (id: SandboxId): string => events.ownerOf(id) ?? "";
   const sees = (event: ApiEvent, owner: string | undefined): boolean =>
     isVisible(principal, event, (id) => owner ?? ownerOf(id));
-  yield* manager.events.steps({ ...options, sees });
+  yield* events.steps({ ...options, sees });
 }
 
 function isVisible(principal: Principal, event: ApiEvent, ownerOf: (id: SandboxId) => string): boolean {

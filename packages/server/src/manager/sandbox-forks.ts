@@ -38,26 +38,25 @@ export class SandboxForks {
     request: { count: number; force: boolean },
     by: Pick<Requester, "keyId" | "admit">,
   ): Promise<SandboxForked> {
-    const parent = this.#options.find(id);
-    return parent.moves.take(() => this.#fork(parent, request, by));
+    return this.#options.find(id).moves.take(() => this.#fork(id, request, by));
   }
 
   async #fork(
-    parent: ManagedSandbox,
+    id: SandboxId,
     { count, force }: { count: number; force: boolean },
     by: Pick<Requester, "keyId" | "admit">,
   ): Promise<SandboxForked> {
-    const { lasting } = this.#options;
+    const { lasting, find } = this.#options;
     by.admit?.();
-    return parent.facts.persistent
-      ? lasting.inTurn(parent.id, async () => {
-          const checkpoint = await lasting.reserve(parent.id);
-          return this.#copy(parent, { count, force, checkpoint }, by.keyId).catch((error: unknown) => {
-            lasting.fellShort(parent.id);
+    return find(id).facts.persistent
+      ? lasting.inTurn(id, async () => {
+          const checkpoint = await lasting.reserve(id);
+          return this.#copy(find(id), { count, force, checkpoint }, by.keyId).catch((error: unknown) => {
+            lasting.fellShort(id);
             throw error;
           });
         })
-      : this.#copy(parent, { count, force }, by.keyId);
+      : this.#copy(find(id), { count, force }, by.keyId);
   }
 
   async #copy(

@@ -13,7 +13,6 @@ import {
   type SandboxId,
   type SandboxInfo,
   type SandboxPage,
-  type SandboxTimeouts,
   type SandboxUsage,
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
@@ -32,7 +31,8 @@ import { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
 import { SandboxAccess } from "./sandbox-access.ts";
-import { loadFacts, type Claimant, type SandboxFacts } from "./sandbox-facts.ts";
+import { SandboxChanges } from "./sandbox-changes.ts";
+import { loadFacts, type SandboxFacts } from "./sandbox-facts.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
 import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
 import { SandboxMaker } from "./sandbox-maker.ts";
@@ -58,6 +58,7 @@ export class SandboxManager {
   readonly forks: SandboxForks;
   readonly lasting: PersistentSandboxes;
   readonly access: SandboxAccess;
+  readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
   readonly lostRuns: LostRuns;
   readonly #options: SandboxManagerOptions;
@@ -103,6 +104,7 @@ export class SandboxManager {
     this.access = new SandboxAccess({ roster: this.#roster, lasting });
     const parts = { engine, lasting, find: this.#roster.find.bind(this.#roster), manage };
     this.sleep = new SandboxSleep({ ...parts, proxyPort, log });
+    this.changes = new SandboxChanges(parts);
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
     this.rollbacks = new SandboxRollbacks({
       ...parts,
@@ -182,30 +184,8 @@ export class SandboxManager {
     return true;
   }
 
-  async update(
-    id: SandboxId,
-    change: { timeouts?: SandboxTimeouts | undefined; labels?: Record<string, string> | undefined },
-  ): Promise<SandboxInfo> {
-    const managed = this.#roster.find(id);
-    if (change.timeouts !== undefined) assertSupported(change.timeouts, managed.sandbox.record.driver);
-    await managed.update(change);
-    return managed.info();
-  }
-
   async usage(id: SandboxId): Promise<SandboxUsage> {
     return this.#roster.find(id).sandbox.usage();
-  }
-
-  async hold(id: SandboxId, by: Claimant & { holder: string }, ttlMs: number): Promise<SandboxInfo> {
-    const managed = this.#roster.find(id);
-    await managed.hold(by, ttlMs);
-    return managed.info();
-  }
-
-  async unhold(id: SandboxId, by: Claimant): Promise<SandboxInfo> {
-    const managed = this.#roster.find(id);
-    await managed.unhold(by);
-    return managed.info();
   }
 
   /** Resolves when it has started. */
@@ -267,18 +247,8 @@ export class SandboxManager {
     return this.access.factsOf(id).egress;
   }
 
-  /** In force for every connection from when it resolves. */
-  async setEgress(id: SandboxId, policy: EgressPolicy): Promise<EgressPolicy> {
-    await this.#roster.find(id).setEgress(policy);
-    return policy;
-  }
-
   isPortPublic(id: SandboxId, port: number): boolean {
     return this.access.factsOf(id).publicPorts.includes(port);
-  }
-
-  async setPortPublic(id: SandboxId, port: number, isPublic: boolean): Promise<void> {
-    await this.#roster.find(id).setPortPublic(port, isPublic);
   }
 
   counts(): { sandboxes: number; runningCommands: number; pooled: number } {

@@ -34,9 +34,9 @@ export class SandboxRollbacks {
     id: SandboxId,
     { checkpoint, force }: { checkpoint: number; force: boolean },
   ): Promise<SandboxRolledBack> {
-    const managed = this.#options.find(id);
-    const { sleep, lasting, log } = this.#options;
-    const work = (): Promise<SandboxRolledBack> => this.#rollback(managed, checkpoint, force);
+    const { sleep, lasting, log, find } = this.#options;
+    const managed = find(id);
+    const work = (): Promise<SandboxRolledBack> => this.#rollback(find(id), checkpoint, force);
     if (!managed.facts.persistent) return sleep.whileMoving(managed, work);
     return sleep.whileMoving(managed, () =>
       lasting.inTurn(id, async () => {

@@ -36,16 +36,19 @@ export class SandboxSleep {
   }
 
   async pause(id: SandboxId, { force }: { force: boolean }): Promise<SandboxPaused> {
-    const managed = this.#options.find(id);
-    const { checkpoint, phases, totalMs, ended } = await this.#pause(managed, force);
-    managed.clock.stop();
-    return {
-      sandbox: managed.info(),
-      checkpoint,
-      ended: ended.map(({ pid, command }) => ({ pid, command })),
-      phases,
-      totalMs,
+    const { engine, find, lasting } = this.#options;
+    const { facts, moves } = find(id);
+    const work = async (save: () => Promise<PauseResult>): Promise<SandboxPaused> => {
+      const managed = find(id);
+      const { checkpoint, phases, totalMs, ended } = await save();
+      managed.clock.stop();
+      const toldEnded = ended.map(({ pid, command }) => ({ pid, command }));
+      return { sandbox: managed.info(), checkpoint, ended: toldEnded, phases, totalMs };
     };
+    // Those that last have turns of their own, in which they may be resumed.
+    return facts.persistent
+      ? lasting.inTurn(id, () => work(() => lasting.pauseInTurn(id, { force })))
+      : moves.take(() => work(() => engine.pause(id, { force })));
   }
 
   /** Refused while it runs. */
@@ -53,13 +56,8 @@ export class SandboxSleep {
     const managed = this.#options.find(id);
     const { lasting } = this.#options;
     const work = (): Promise<SandboxResumed> => this.#resume(this.#options.find(id), memory);
-    const workHere = async (): Promise<SandboxResumed> => {
-      // A pause that was under way has given it back.
-      await lasting.regain(id);
-      return work();
-    };
     const waking = managed.moves
-      .take(() => (managed.facts.persistent ? lasting.inTurn(id, workHere) : work()))
+      .take(() => (managed.facts.persistent ? lasting.inTurn(id, work) : work()))
       .finally(() => {
         if (this.#waking.get(id) === waking) this.#waking.delete(id);
       });
@@ -107,7 +105,8 @@ export class SandboxSleep {
   async pauseAtTimeout(managed: ManagedSandbox): Promise<boolean> {
     const { id } = managed;
     try {
-      await this.pause(id, { force: false });
+      const force = false;
+      await (managed.facts.persistent ? this.#options.lasting.pauseIfHere(id, { force }) : this.pause(id, { force }));
       return true;
     } catch (error) {
       this.#options.log.warn({ err: error, sandboxId: id }, "sandbox not paused at its timeout");
@@ -119,13 +118,6 @@ export class SandboxSleep {
   checkpoints(id: SandboxId): Promise<CheckpointInfo[]> {
     this.#options.find(id);
     return this.#options.engine.checkpoints(id);
-  }
-
-  #pause(managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
-    const { engine, lasting } = this.#options;
-    // Those that last have turns of their own, in which they may be resumed.
-    if (managed.facts.persistent) return lasting.pause(managed, { force });
-    return managed.moves.take(() => engine.pause(managed.id, { force }));
   }
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {

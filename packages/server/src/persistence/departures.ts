@@ -44,24 +44,20 @@ export class Departures {
   }
 
   /**
-   * Pauses it and stores it; any server may have it then. Rejects with `storage_failed` when the store does not take it: it is paused here then, this server keeps it, and it
+   * For one whose turn it is: pauses it and stores it; any server may have it then. Rejects with `storage_failed` when the store does not take it: it is paused here then, this server keeps it, and it
    * is stored as soon as the store can be reached.
    */
-  pause(managed: ManagedSandbox, { force }: { force: boolean }): Promise<PauseResult> {
-    const { owned } = this.#options;
-    const { id } = managed;
-    return owned.inTurn(id, async () => {
-      const handle = owned.find(id);
-      const paused = await this.#save(handle, managed, force);
-      try {
-        const stored = await this.#store(handle, "paused");
-        await this.#giveBack(handle);
-        return { ...paused, ...addPhases(paused, stored) };
-      } catch (error) {
-        this.#storeLater(id);
-        throw isSandboxError(error, "sandbox_ended") ? error : notStored(id, paused, error);
-      }
-    });
+  async pauseInTurn(id: SandboxId, { force }: { force: boolean }): Promise<PauseResult> {
+    const handle = this.#options.owned.find(id);
+    const paused = await this.#save(handle, this.#options.roster.find(id), force);
+    try {
+      const stored = await this.#store(handle, "paused");
+      await this.#giveBack(handle);
+      return { ...paused, ...addPhases(paused, stored) };
+    } catch (error) {
+      this.#storeLater(id);
+      throw isSandboxError(error, "sandbox_ended") ? error : notStored(id, paused, error);
+    }
   }
 
   /** Stores what is paused here and nowhere else, as soon as that can be done. */

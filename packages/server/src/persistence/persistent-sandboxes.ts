@@ -9,7 +9,6 @@ import {
   type SandboxId,
   type SandboxInfo,
 } from "@atoll/protocol";
-import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxFacts } from "../manager/sandbox-facts.ts";
 import { untilDone } from "../support/until-done.ts";
 import { Arrivals } from "./arrivals.ts";
@@ -202,9 +201,12 @@ export class PersistentSandboxes {
     };
   }
 
-  /** Work which neither a pause nor a hand-over must come between. */
+  /** Work on one that this server has, which neither a pause nor a hand-over comes between. What was given back while the turn was waited for is brought here again, as it is. */
   inTurn<T>(id: SandboxId, work: () => Promise<T>): Promise<T> {
-    return this.#owned.inTurn(id, work);
+    return this.#owned.inTurn(id, async () => {
+      await this.#takings.takeInTurn(id);
+      return work();
+    });
   }
 
   /** Of those that were paused and stored here: whether that is all there is to know, as last met. */
@@ -215,19 +217,20 @@ export class PersistentSandboxes {
     return metadata.checkpoint?.n === record.checkpoint;
   }
 
-  /** For one whose turn it is: this server may have given it back while that was waited for. */
-  regain(id: SandboxId): Promise<void> {
-    return this.#takings.takeInTurn(id);
-  }
-
   /** For one whose turn it is and which was to run afterwards, and does not: what is here of it and nowhere else is stored, or told. */
   fellShort(id: SandboxId): void {
     this.#departures.resumeStoring(id);
     this.#departures.tellFailure(id);
   }
 
-  pause(managed: ManagedSandbox, options: { force: boolean }): Promise<PauseResult> {
-    return this.#departures.pause(managed, options);
+  /** For one whose turn it is. */
+  pauseInTurn(id: SandboxId, options: { force: boolean }): Promise<PauseResult> {
+    return this.#departures.pauseInTurn(id, options);
+  }
+
+  /** For whoever would not bring it here to pause it: one that this server does not have is refused. */
+  pauseIfHere(id: SandboxId, options: { force: boolean }): Promise<PauseResult> {
+    return this.#owned.inTurn(id, () => this.pauseInTurn(id, options));
   }
 
   /** Writes down that this server runs it, from what, before it does. The result takes that back. */
@@ -265,7 +268,7 @@ export class PersistentSandboxes {
 
   /** From the store, too, and from there first: what is left here goes with the sandbox. */
   removeCheckpoint(id: SandboxId, checkpoint: number, removeHere: () => Promise<boolean>): Promise<boolean> {
-    return this.#owned.inTurn(id, async () => {
+    return this.inTurn(id, async () => {
       if (this.#owned.find(id).metadata.checkpoint?.n === checkpoint) {
         throw new SandboxError(
           "in_use",

@@ -247,7 +247,7 @@ function foreign(error: unknown): never {
 
 function missing(name: SnapshotName): SandboxError {
   return new SandboxError("not_found", `Cannot find snapshot ${name}`, {
-    suggestion: "GET /snapshots lists those that there are.",
+    suggestion: "`atoll snapshot ls`, or GET /snapshots, lists those that there are.",
     details: { name },
   });
 }

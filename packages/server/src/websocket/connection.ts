@@ -55,6 +55,8 @@ export class Connection {
   #writes: GatheredWrites;
   #options: ConnectionOptions;
   #credentials: Credentials | undefined;
+  /** Whom the credentials were good for. A key is good for one, and so is a sandbox's token. */
+  #principal: Principal | undefined;
   #holder: string | undefined;
   #channels = new Map<number, Channel>();
   #held = new HeldBytes(websocketProtocol.connectionBytes);
@@ -141,7 +143,8 @@ export class Connection {
     if (this.#credentials !== undefined) throw malformed("hello comes once");
     // A sandbox's token says which sandbox it is for only when one is asked about.
     if (key !== undefined || sandboxToken === undefined) {
-      this.#endWith(this.#options.gate.admit({ key }, "connect", undefined));
+      this.#principal = this.#options.gate.admit({ key }, "connect", undefined);
+      this.#endWith(this.#principal);
     }
     this.#credentials = { key, sandboxToken };
     this.#holder = holder;
@@ -167,21 +170,37 @@ export class Connection {
       const isHere = message.type === "events" || this.#options.sources.isHere(message.sandboxId);
       this.#channels.set(channel, isHere ? this.#start(message, link) : this.#await(message, link));
     } catch (error) {
+      this.#tellRefused(message, link, error);
       link.fail(error);
     }
+  }
+
+  /** A watch that is open tells of its end itself; of one that never was, this is told. */
+  #tellRefused(message: OpenMessage, { signal }: ChannelLink, thrown: unknown): void {
+    if (message.type !== "watch") return;
+    const { sandboxId } = message;
+    const who = this.#principal === undefined ? "nobody" : nameOf(this.#principal);
+    const result = signal.aborted ? "client left" : errorReply(thrown).error.code;
+    this.#options.audit({ who, what: "watchFiles", sandboxId, result, details: { id: sandboxId } });
   }
 
   #await(message: Exclude<OpenMessage, { type: "events" }>, link: ChannelLink): Channel {
     const { sources } = this.#options;
     const { sandboxId } = message;
-    return new AwaitedChannel(link, async () => {
+    const open = async (): Promise<Channel> => {
       await this.#options.meet(sandboxId);
       this.#assertMay(message.type === "watch" ? "files" : "read", `${message.type} in a sandbox`, sandboxId);
       const leave = await sources.enter(sandboxId, link.signal);
       link.signal.addEventListener("abort", leave, { once: true });
       if (link.signal.aborted) leave();
       return this.#start(message, link);
-    });
+    };
+    return new AwaitedChannel(link, () =>
+      open().catch((error: unknown) => {
+        this.#tellRefused(message, link, error);
+        throw error;
+      }),
+    );
   }
 
   #start(message: OpenMessage, link: ChannelLink): Channel {
@@ -214,6 +233,7 @@ export class Connection {
   /** Each channel is a request. */
   #admit(verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): Principal {
     const principal = this.#options.gate.admit(this.#credentials ?? {}, asked, sandboxId);
+    this.#principal = principal;
     this.#assertSees(principal, verb, asked, sandboxId);
     return principal;
   }
@@ -221,6 +241,7 @@ export class Connection {
   /** What belongs to a channel is not. */
   #assertMay(verb: KeyVerb, asked: string, sandboxId: SandboxId): Principal {
     const principal = this.#options.gate.recognise(this.#credentials ?? {}, asked, sandboxId);
+    this.#principal = principal;
     this.#assertSees(principal, verb, asked, sandboxId);
     return principal;
   }

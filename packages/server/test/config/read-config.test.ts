@@ -94,5 +94,6 @@ test("what is in force is told with its origin", async () => {
 
 test("the usage text has every flag", () => {
   expect(usage()).toContain("--headers-timeout-ms");
+  expect(usage()).toContain("--keep-checkpoints-for-ms  checkpoints that");
   expect(usage()).toContain("--data-dir");
 });

@@ -1,4 +1,4 @@
-import { appendFile, mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { appendFile, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxId, type ApiEvent } from "@atoll/protocol";
@@ -125,9 +125,77 @@ describe("the next server", () => {
     expect(await take(2, { cursor: 0 })).toMatchObject([{ cursor: 1 }, { cursor: 2, type: "egress.refused" }]);
   });
 
+  test("counts on where one ended that was killed", async () => {
+    happen();
+    const next = EventJournal.open(dir);
+    expect(next.append({ type: "checkpoint.removed", sandboxId: one, checkpoint: 1 }).cursor).toBe(2);
+    next.close();
+  });
+
   test("tells a follower that is ahead of it that events were lost", async () => {
     happen();
     expect(await take(1, { cursor: 99 })).toMatchObject([{ type: "events.lost", before: 2 }]);
+  });
+});
+
+describe("on a machine that was started anew", () => {
+  /** As the disk is after a loss of power: nobody closed the journal, and its last events never came there. */
+  async function losePower(keptEvents: number, boot: string): Promise<void> {
+    const name = (await files()).at(-1) ?? "";
+    const lines = (await readFile(join(dir, name), "utf8")).split("\n");
+    const reserved = await readFile(join(dir, "reserved-cursors"));
+    journal.close();
+    await writeFile(join(dir, "reserved-cursors"), reserved);
+    await writeFile(
+      join(dir, name),
+      lines
+        .slice(0, keptEvents)
+        .map((line) => `${line}\n`)
+        .join(""),
+    );
+    journal = EventJournal.open(dir, { boot });
+  }
+
+  test("no cursor is given again, and whoever comes back is told of what was lost", async () => {
+    reopen({ boot: "first" });
+    for (let index = 0; index < 5; index += 1) happen();
+    await losePower(2, "second");
+    // Before anything happens, and also when it comes back only after as much has happened as before.
+    const { cursor: start } = journal;
+    expect(await take(1, { cursor: 5 })).toMatchObject([{ type: "events.lost", before: start + 1 }]);
+    expect(start).toBeGreaterThan(5);
+    for (let index = 0; index < 5; index += 1) happen();
+    const later = { type: "egress.refused", cursor: start + 1 };
+    expect(await take(2, { cursor: 4 })).toMatchObject([{ type: "events.lost", before: start + 1 }, later]);
+    expect(await take(4, { cursor: 0 })).toMatchObject([{ cursor: 1 }, { cursor: 2 }, { type: "events.lost" }, later]);
+  });
+
+  test("none is given again by the server after the next one either, though nothing has happened in between", async () => {
+    reopen({ boot: "first" });
+    for (let index = 0; index < 5; index += 1) happen();
+    await losePower(2, "second");
+    const { cursor } = journal;
+    await losePower(2, "second");
+    expect(happen().cursor).toBe(cursor + 1);
+    await losePower(3, "third");
+    expect(happen().cursor).toBeGreaterThan(cursor + 1);
+  });
+
+  test("nothing is told as lost where the journal was closed", async () => {
+    reopen({ boot: "first" });
+    happen();
+    reopen({ boot: "second" });
+    reopen({ boot: "third" });
+    happen();
+    expect(cursors(await take(2, { cursor: 0 }))).toEqual([1, 2]);
+  });
+
+  test("a journal that reserved nothing is read as it is", async () => {
+    happen();
+    journal.close();
+    await rm(join(dir, "reserved-cursors"));
+    journal = EventJournal.open(dir, { boot: "second" });
+    expect(happen().cursor).toBe(2);
   });
 });
 

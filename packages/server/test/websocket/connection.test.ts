@@ -51,7 +51,13 @@ function connected(sources: Partial<ConnectionOptions["sources"]> = {}, audit: A
   const client = new Stuck();
   const principal = { kind: "key", key: { id: "somebody", verbs: ["admin"] } };
   const gate = { admit: () => principal, recognise: () => principal, untilRevoked: () => undefined };
-  const own = { gate, sources, audit: (entry: AuditEntry) => audit.push(entry), assertSees: () => undefined };
+  const own = {
+    gate,
+    sources,
+    audit: (entry: AuditEntry) => audit.push(entry),
+    assertSees: () => undefined,
+    meet: async () => undefined,
+  };
   const options = { ...own, heartbeatMs: 60_000, maxChannels: 10_000, serverId: "test" };
   const socket = client as unknown as WebSocket;
   expect(new Connection(socket, new PassThrough(), options as unknown as ConnectionOptions)).toBeDefined();
@@ -167,6 +173,22 @@ describe("what is done over a channel is in the audit log", () => {
     client.terminate();
     await expect.poll(() => audit.length).toBe(101);
     expect(audit.at(-1)).toMatchObject({ what: "signalCommand", result: "ok", details: { messages: 900 } });
+  });
+
+  test.for([
+    { where: "here", isHere: true },
+    { where: "on its way here", isHere: false },
+  ])("a watch that is refused, of a sandbox that is $where", async ({ isHere }) => {
+    const audit: AuditEntry[] = [];
+    const refuse = (): never => {
+      throw new SandboxError("in_use", "Cannot use it: somebody has it");
+    };
+    const client = connected(sources({ isHere: () => isHere, assertNotHeld: refuse, enter: refuse }), audit);
+    client.say({ type: "watch", channel: 1, sandboxId, path: "/" });
+    await expect.poll(() => client.sent.at(-1)?.type).toBe("error");
+    const { durationMs: _, ...told } = about;
+    expect(audit).toEqual([{ ...told, what: "watchFiles", result: "in_use", details: { id: sandboxId } }]);
+    client.terminate();
   });
 
   test("a watch at its end", async () => {

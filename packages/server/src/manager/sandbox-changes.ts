@@ -1,0 +1,57 @@
+import type { EgressPolicy, SandboxId, SandboxInfo, SandboxTimeouts } from "@atoll/protocol";
+import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { assertSupported } from "./idle-clock.ts";
+import type { ManagedSandbox } from "./managed-sandbox.ts";
+import type { Claimant } from "./sandbox-facts.ts";
+
+export interface SandboxChangesOptions {
+  find: (id: SandboxId) => ManagedSandbox;
+  lasting: PersistentSandboxes;
+}
+
+/** Changes what is known of sandboxes and not what goes on in them: none is woken for it. */
+export class SandboxChanges {
+  readonly #options: SandboxChangesOptions;
+
+  constructor(options: SandboxChangesOptions) {
+    this.#options = options;
+  }
+
+  update(
+    id: SandboxId,
+    change: { timeouts?: SandboxTimeouts | undefined; labels?: Record<string, string> | undefined },
+  ): Promise<SandboxInfo> {
+    return this.#change(id, async (managed) => {
+      if (change.timeouts !== undefined) assertSupported(change.timeouts, managed.sandbox.record.driver);
+      await managed.update(change);
+    });
+  }
+
+  hold(id: SandboxId, by: Claimant & { holder: string }, ttlMs: number): Promise<SandboxInfo> {
+    return this.#change(id, (managed) => managed.hold(by, ttlMs));
+  }
+
+  unhold(id: SandboxId, by: Claimant): Promise<SandboxInfo> {
+    return this.#change(id, (managed) => managed.unhold(by));
+  }
+
+  /** In force for every connection from when it resolves. */
+  async setEgress(id: SandboxId, policy: EgressPolicy): Promise<EgressPolicy> {
+    await this.#change(id, (managed) => managed.setEgress(policy));
+    return policy;
+  }
+
+  async setPortPublic(id: SandboxId, port: number, isPublic: boolean): Promise<void> {
+    await this.#change(id, (managed) => managed.setPortPublic(port, isPublic));
+  }
+
+  async #change(id: SandboxId, edit: (managed: ManagedSandbox) => Promise<void>): Promise<SandboxInfo> {
+    const { find, lasting } = this.#options;
+    const work = async (): Promise<SandboxInfo> => {
+      const managed = find(id);
+      await edit(managed);
+      return managed.info();
+    };
+    return find(id).facts.persistent ? lasting.inTurn(id, work) : work();
+  }
+}
