@@ -8,7 +8,7 @@ export interface DirectoryMark {
   device: string;
   inode: string;
   /** When it was made, in nanoseconds: inodes are used again, and the first ones of every disk have the same numbers. Absent where the filesystem does not tell. */
-  bornNs?: string;
+  bornNs?: string | undefined;
 }
 
 export function markOf({ dev, ino, birthtimeNs, ctimeNs }: BigIntStats): DirectoryMark {

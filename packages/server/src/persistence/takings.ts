@@ -160,7 +160,9 @@ export class Takings {
     this.#unknown.delete(id);
     const worth = await this.#options.copies.judge(metadata);
     if (worth === "outdated") await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
-    if (worth !== "live") return true;
+    // A container that runs in this very directory is no copy. What does not run may be one, of a server that is only away: it stays as it is until somebody asks for it here.
+    const isOurs = worth === "live" || (worth === "inherited" && this.#options.engine.get(id).state === "running");
+    if (!isOurs) return true;
     try {
       const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
       await this.#settleIn(handle, { leaseMs: 0 });
