@@ -1,3 +1,4 @@
+import type { Sandbox } from "@atoll/engine";
 import {
   firstToAbort,
   isSandboxError,
@@ -9,6 +10,7 @@ import {
 import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
+import { isStoppedForHandOver } from "./handover-mark.ts";
 import { sendNudge } from "./nudges.ts";
 import { RunPermits } from "./run-permits.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
@@ -120,7 +122,7 @@ export class Takings {
       this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
       const { state } = managed.sandbox;
       if (state === "running") managed.clock.start();
-      if (worth === "live" && state === "paused") this.#options.departures.resumeStoring(id);
+      if (worth === "live" && state === "paused") await this.#endPause(managed.sandbox);
       if (worth === "live" && state === "failed") this.#options.departures.tellFailure(id);
       if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
     } catch (error) {
@@ -131,6 +133,13 @@ export class Takings {
       if (this.#options.copies.find(id) !== undefined) this.settle(id, retries.longestMs);
       throw error;
     }
+  }
+
+  /** A server before this one has begun it, and nobody but it has what was saved. */
+  async #endPause(sandbox: Sandbox): Promise<void> {
+    const { departures } = this.#options;
+    if (await isStoppedForHandOver(sandbox)) departures.endHandOver(sandbox.id);
+    else departures.resumeStoring(sandbox.id);
   }
 
   /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
@@ -162,7 +171,9 @@ export class Takings {
     if (worth === "outdated") await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
     // A container that runs in this very directory is no copy. What does not run may be one, of a server that is only away: it stays as it is until somebody asks for it here.
     const isOurs = worth === "live" || (worth === "inherited" && this.#options.engine.get(id).state === "running");
-    if (!isOurs) return true;
+    // It ran here until another server asked for it, which has not taken it so far.
+    const isLeft = worth === "same" && metadata.state === "moving" && metadata.server.id === this.#options.self().id;
+    if (!isOurs && !isLeft) return true;
     try {
       const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
       await this.#settleIn(handle, { leaseMs: 0 });
