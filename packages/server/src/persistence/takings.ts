@@ -126,13 +126,23 @@ export class Takings {
       if (worth === "live" && state === "failed") this.#options.departures.tellFailure(id);
       if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
     } catch (error) {
-      // Whatever of it runs here has stopped before anybody else can have it.
       await this.permits.stop(id);
       this.#options.owned.remove(handle);
-      await handle.release().catch(() => undefined);
-      if (this.#options.copies.find(id) !== undefined) this.settle(id, retries.longestMs);
+      const isHere = this.#options.copies.find(id) !== undefined;
+      await this.#letGo(handle, { isHere });
+      if (isHere) this.settle(id, retries.longestMs);
       throw error;
     }
+  }
+
+  /**
+   * One that this server has, and no store, is not given to others by a failure here: they would go on from before. And what runs may not have heard that it must stop: it has, by itself, when the lease has run out. Until then this
+   * server alone can have it again.
+   */
+  async #letGo(handle: SandboxHandle, { isHere }: { isHere: boolean }): Promise<void> {
+    const { state, server } = handle.metadata;
+    if (isHere && state === "running" && server.id === this.#options.self().id) handle.abandon();
+    else await handle.release().catch(() => undefined);
   }
 
   /** A server before this one has begun it, and nobody but it has what was saved. */
