@@ -72,6 +72,7 @@ test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stor
     persistence: {
       home,
       self: () => self,
+      wasSelf: () => false,
       openArchive: (engine) =>
         CheckpointArchive.open({
           store: kept,

@@ -35,6 +35,7 @@ import { wakeMarked } from "./operations/wake-mark.ts";
 import { Sandbox } from "./sandbox.ts";
 import { checkFiles, type FilesArchive } from "./snapshots/lay-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
+import type { DirectoryMark } from "./store/directory-mark.ts";
 import { EngineLock } from "./store/engine-lock.ts";
 import { DataLayout } from "./store/layout.ts";
 import { removeTree } from "./store/remove-tree.ts";
@@ -83,6 +84,8 @@ export class Engine {
   readonly repairs: readonly Repair[];
   readonly templates: TemplateLibrary;
   readonly events: EventLog;
+  /** Tells the data directory that it has from a copy of it. */
+  readonly directory: DirectoryMark;
   #context: EngineContext;
   #lock: EngineLock;
   /** Work that takes a sandbox through several states, and others with it. */
@@ -94,6 +97,7 @@ export class Engine {
     this.repairs = repairs;
     this.templates = context.templates;
     this.events = context.events;
+    this.directory = lock.directory;
   }
 
   /** Takes the data directory, puts it in order and takes over the sandboxes that run. */

@@ -20,6 +20,7 @@ export { startHostProcess, type HostProcess, type HostProcessOptions } from "./p
 export type { OutputEvent, Process } from "./process/process.ts";
 export { run, type RunResult } from "./process/run.ts";
 export type { ProcessOptions, Sandbox } from "./sandbox.ts";
+export { isSameDirectory, type DirectoryMark } from "./store/directory-mark.ts";
 export { writeDurably } from "./store/durable-file.ts";
 export { pollUntil } from "./support/poll-until.ts";
 export { uptimeMs } from "./support/uptime.ts";

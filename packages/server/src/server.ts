@@ -100,7 +100,7 @@ export class Server {
     const stores = await openServerStores(config);
     let url = "";
     const baseUrl = (): string => config.publicUrl ?? url;
-    const persistence = await openServerPersistence({ config, log, stores, baseUrl });
+    const persistence = openServerPersistence({ config, log, stores, baseUrl });
     const opened = await openManager({ config, log, spans, persistence }).catch(async (error: unknown) => {
       await stores.close();
       throw error;

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
-import { chmod, chown, mkdir, readFile, rm, stat, utimes } from "node:fs/promises";
+import { chmod, chown, mkdir, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
+import { join } from "node:path";
 import { SandboxError, type ContainerId, type ContainerRef } from "@atoll/protocol";
 import type { Cgroup, CgroupTree } from "../limits/cgroup.ts";
 import { isAlive } from "../process/proc-table.ts";
@@ -77,7 +78,7 @@ export class ContainerRuns {
   }
 
   async adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined> {
-    if (!(await isAlive(ref))) return undefined;
+    if (!(await isAlive(ref)) || !(await isLaunchedIn(layout.run(ref.id), ref.pid))) return undefined;
     const cgroup = await this.#options.cgroups.open(this.#cgroupName(ref.id));
     return this.#container(ref, layout.run(ref.id), cgroup, new Promise<void>(() => undefined));
   }
@@ -156,6 +157,34 @@ export class ContainerRuns {
 
   #cgroupName(id: ContainerId): string {
     return `${this.#options.namespace}/${id}`;
+  }
+}
+
+/**
+ * Whether this launcher is the one of this very directory: it has the file of its deadline open for as long as it lives. The same id stands in a copy of the data directory, whose
+ * container runs in the first one and is none of ours.
+ */
+async function isLaunchedIn(run: RunLayout, pid: number): Promise<boolean> {
+  const file = await identify(run.deadlineFile);
+  // Started by a server that knew of no deadlines.
+  if (file === undefined) return true;
+  const directory = `/proc/${pid}/fd`;
+  const names = await readdir(directory).catch((error: unknown) => {
+    if (hasErrno(error, "ENOENT", "ESRCH")) return [];
+    throw error;
+  });
+  const open = await Promise.all(names.map((name) => identify(join(directory, name))));
+  return open.includes(file);
+}
+
+/** Undefined: it is not there. */
+async function identify(path: string): Promise<string | undefined> {
+  try {
+    const { dev, ino } = await stat(path, { bigint: true });
+    return `${dev} ${ino}`;
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ESRCH")) return undefined;
+    throw error;
   }
 }
 

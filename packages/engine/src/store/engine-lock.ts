@@ -5,6 +5,7 @@ import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { hasErrno } from "../support/errno.ts";
+import { markOf, type DirectoryMark } from "./directory-mark.ts";
 
 /** Others come and go meanwhile, each of whom may get it: more than this many are none that give up. */
 const mostAttempts = 100;
@@ -15,10 +16,13 @@ const mostAttempts = 100;
  * machine. `engine.lock` only tells a person who holds it.
  */
 export class EngineLock {
+  /** Of `lock/`. Its holder has it open: while he lives nobody else finds a directory of this device and inode but this one, whose lock is taken. */
+  readonly directory: DirectoryMark;
   readonly #path: string;
   readonly #claim: Claim;
 
-  private constructor(path: string, claim: Claim) {
+  private constructor(path: string, claim: Claim, directory: DirectoryMark) {
+    this.directory = directory;
     this.#path = path;
     this.#claim = claim;
   }
@@ -35,7 +39,7 @@ export class EngineLock {
         });
       }
       await writeFile(path, `${process.pid}\n`, { mode: 0o600 });
-      return new EngineLock(path, claim);
+      return new EngineLock(path, claim, await claim.mark());
     } catch (error) {
       await claim.end();
       throw error;
@@ -81,6 +85,11 @@ class Claim {
       await claim.#handle.close();
       throw error;
     }
+  }
+
+  /** Of the directory that it is taken in. */
+  async mark(): Promise<DirectoryMark> {
+    return markOf(await this.#handle.stat({ bigint: true }));
   }
 
   /** False: somebody who lives has it. */

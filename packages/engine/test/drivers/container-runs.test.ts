@@ -1,10 +1,10 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
 import { isSandboxError, SandboxLimits, TemplateName } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ContainerRuns, startFailed } from "../../src/drivers/container-runs.ts";
 import type { LaunchSpec } from "../../src/drivers/driver.ts";
 import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
-import { DataLayout } from "../../src/store/layout.ts";
+import { DataLayout, SandboxLayout } from "../../src/store/layout.ts";
 import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
 import { FakeCgroupKernel } from "../limits/fake-cgroup-kernel.ts";
 import { caught } from "../support/caught.ts";
@@ -123,6 +123,18 @@ describe("adoption", () => {
     process.kill(-ref.pid, "SIGKILL");
     await launcherGone;
     expect(await runs.adopt(ref, spec.layout)).toBeUndefined();
+  });
+
+  test("one of a data directory that this one was copied from is not; one that was moved with its directory is", async () => {
+    useLauncher(`exec 9<"$3/deadline"\n${livesOn}`);
+    const { ref } = await runs.launch(spec, plan, { signal: never, allowedUntil: () => 1_000_000 });
+    using elsewhere = new TemporaryDirectory();
+    const copy = new SandboxLayout(elsewhere.join("copy"));
+    cpSync(spec.layout.dir, copy.dir, { recursive: true });
+    expect(await runs.adopt(ref, copy)).toBeUndefined();
+    const moved = new SandboxLayout(elsewhere.join("moved"));
+    renameSync(spec.layout.dir, moved.dir);
+    expect(await runs.adopt(ref, moved)).toMatchObject({ ref });
   });
 });
 

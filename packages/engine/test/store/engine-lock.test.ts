@@ -1,10 +1,11 @@
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, symlinkSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmdirSync, symlinkSync } from "node:fs";
 import type { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { isSandboxError } from "@atoll/protocol";
 import { expect, test } from "vitest";
+import { isSameDirectory, type DirectoryMark } from "../../src/store/directory-mark.ts";
 import { EngineLock } from "../../src/store/engine-lock.ts";
 import { caught } from "../support/caught.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
@@ -126,3 +127,27 @@ async function startHolder(
   await once(holder.stdout, "data");
   return holder;
 }
+
+test("the directory that it is in is known again after a move, and told from a copy", async () => {
+  using directory = new TemporaryDirectory();
+  const markIn = async (name: string): Promise<DirectoryMark> => {
+    const lock = await EngineLock.acquire(directory.join(name, "engine.lock"));
+    await lock.release();
+    return lock.directory;
+  };
+  mkdirSync(directory.join("first"));
+  const first = await markIn("first");
+  cpSync(directory.join("first"), directory.join("copy"), { recursive: true, preserveTimestamps: true });
+  expect(isSameDirectory(await markIn("copy"), first)).toBe(false);
+  renameSync(directory.join("first"), directory.join("moved"));
+  const moved = await markIn("moved");
+  expect(isSameDirectory(moved, first)).toBe(true);
+  expect(moved.device).toBe(first.device);
+});
+
+test("a directory that has another one's number is told from it by when it was made, where that is known", () => {
+  const mark = { inode: "12", bornNs: "1" };
+  expect(isSameDirectory(mark, { inode: "12", bornNs: "2" })).toBe(false);
+  expect(isSameDirectory(mark, { inode: "12" })).toBe(true);
+  expect(isSameDirectory(mark, { inode: "13", bornNs: "1" })).toBe(false);
+});

@@ -3,6 +3,7 @@ import { firstToAbort, isSandboxError, SandboxError, type EndedProcess, type San
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import { untilDone } from "../support/until-done.ts";
+import { markHandOver, unmarkHandOver } from "./handover-mark.ts";
 import type { KillSignals } from "./kill-signals.ts";
 import type { LocalCopies } from "./local-copies.ts";
 import { sendNudge } from "./nudges.ts";
@@ -49,7 +50,7 @@ export class Departures {
    */
   async pauseInTurn(id: SandboxId, { force }: { force: boolean }): Promise<PauseResult> {
     const handle = this.#options.owned.find(id);
-    const paused = await this.#save(handle, this.#options.roster.find(id), force);
+    const paused = await this.#save(handle, this.#options.roster.find(id), { force, isForOther: false });
     try {
       const stored = await this.#store(handle, "paused");
       await this.#giveBack(handle);
@@ -81,11 +82,20 @@ export class Departures {
    * here. One that has failed stays here.
    */
   handOver(id: SandboxId, waiter: LeaseParty): void {
+    this.#begin({ id, isStopped: false, ended: [] }, waiter);
+  }
+
+  /** It is stopped already, by a server of this data directory that did not live to hand it over: whoever still waits gets it, and otherwise it goes on here. */
+  endHandOver(id: SandboxId): void {
+    this.#begin({ id, isStopped: true, ended: [] });
+  }
+
+  #begin(handover: HandOver, waiter?: LeaseParty): void {
     const { inBackground, owned, log } = this.#options;
+    const { id } = handover;
     const onFailure = (error: unknown): void => {
       log.warn({ err: error, sandboxId: id, waiter }, "sandbox not handed over");
     };
-    const handover: HandOver = { id, isStopped: false, ended: [] };
     inBackground("hand-over", id, (signal) =>
       untilDone({ ...retries, signal, onFailure }, async () => {
         await owned.inTurn(id, () => this.#handOver(handover));
@@ -102,7 +112,7 @@ export class Departures {
     const managed = roster.find(id);
     let timed: Timed = { phases: {}, totalMs: 0 };
     if (managed.sandbox.state === "running") {
-      const paused = await this.#save(handle, managed, true);
+      const paused = await this.#save(handle, managed, { force: true, isForOther: true });
       handover.ended.push(...paused.ended.map(toldProcess));
       handover.isStopped = true;
       timed = paused;
@@ -156,8 +166,13 @@ export class Departures {
     return true;
   }
 
-  async #save(handle: SandboxHandle, managed: ManagedSandbox, force: boolean): Promise<PauseResult> {
+  async #save(
+    handle: SandboxHandle,
+    managed: ManagedSandbox,
+    { force, isForOther }: { force: boolean; isForOther: boolean },
+  ): Promise<PauseResult> {
     const checkpoint = await this.reserve(handle);
+    await (isForOther ? markHandOver(managed.sandbox, checkpoint) : unmarkHandOver(managed.sandbox));
     const paused = await this.#options.engine.pause(managed.id, { force, checkpoint });
     managed.clock.stop();
     return paused;

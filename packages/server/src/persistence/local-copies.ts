@@ -7,9 +7,10 @@ import type { SandboxMetadata } from "./sandbox-metadata.ts";
 
 /**
  * What is here of a sandbox, as its metadata have it. `live`: this server ran it last, and nobody else has since; what is here is the truth, stored or not. `same`: it is
- * the checkpoint that is stored. `outdated`: it is neither.
+ * the checkpoint that is stored. `inherited`: a server ran it last whose data directory this is a copy of: the truth if that server is no more, and otherwise not. `outdated`: it is
+ * none of these.
  */
-export type CopyWorth = "live" | "same" | "outdated" | "absent";
+export type CopyWorth = "live" | "same" | "inherited" | "outdated" | "absent";
 
 /** What this machine has of persistent sandboxes: fetched when it is needed, dropped when it is not the truth any more. */
 export class LocalCopies {
@@ -26,12 +27,20 @@ export class LocalCopies {
   async judge({ id, state, server, checkpoint }: SandboxMetadata): Promise<CopyWorth> {
     const record = this.find(id);
     if (record === undefined) return "absent";
-    if (state === "running") return server.id === this.#options.self().id ? "live" : "outdated";
+    if (state === "running") {
+      if (server.id === this.#options.self().id) return "live";
+      return this.#options.wasSelf(server.id) && !(await this.#isBehind(id, checkpoint)) ? "inherited" : "outdated";
+    }
     if (record.state !== "paused" || record.checkpoint !== checkpoint?.n) return "outdated";
     // Numbers are given once; this is for those that a server gave without a store to write them down in.
     const saved = await this.#options.engine.checkpoints(id);
     const isSame = saved.some(({ n, createdAtMs }) => n === checkpoint.n && createdAtMs === checkpoint.createdAtMs);
     return isSame ? "same" : "outdated";
+  }
+
+  /** Whether the stored one was made after what is here was copied. */
+  async #isBehind(id: SandboxId, stored: SandboxMetadata["checkpoint"]): Promise<boolean> {
+    return stored !== undefined && (await this.#options.engine.nextCheckpoint(id)) <= stored.n;
   }
 
   /** Removes all that is here of it. Whoever waits for something of it is told why, and that asking again helps. */
@@ -57,7 +66,10 @@ export class LocalCopies {
     { signal }: { signal?: AbortSignal | undefined } = {},
   ): Promise<{ managed: ManagedSandbox; worth: CopyWorth }> {
     const { id, metadata } = handle;
-    const worth = await this.judge(metadata);
+    const found = await this.judge(metadata);
+    // Whoever had it is silent, and nothing newer is stored: from now on it is this server's own.
+    if (found === "inherited") await handle.write({ server: this.#options.self() });
+    const worth = found === "inherited" ? "live" : found;
     if (worth === "outdated") await this.drop(id, "another server went on with it");
     if (worth === "outdated" || worth === "absent") await this.#fetch(handle, signal);
     return { managed: await this.#manage(metadata, worth), worth };

@@ -15,6 +15,8 @@ export interface PersistenceOptions {
   archive: CheckpointArchive | undefined;
   /** This server, as others know it. */
   self: () => ServerRef;
+  /** Whether what is here was that server's before: this data directory is a copy of its, or was moved or restored since. */
+  wasSelf: (id: string) => boolean;
   engine: Engine;
   roster: SandboxRoster;
   /** Puts it on the roster. */
@@ -29,7 +31,8 @@ export interface PersistenceOptions {
 }
 
 /** Of a server that keeps none. */
-export const noPersistence: Pick<PersistenceOptions, "home" | "self"> = {
+export const noPersistence: Pick<PersistenceOptions, "home" | "self" | "wasSelf"> = {
   home: { metadataStore: undefined, checkpointStore: undefined, leases: undefined },
   self: () => ({ id: "none", url: "" }),
+  wasSelf: () => false,
 };

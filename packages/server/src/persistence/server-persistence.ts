@@ -9,7 +9,7 @@ import { CheckpointCollector } from "./checkpoint-collector.ts";
 import { removeLongKilled } from "./killed-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
-import { ServerIdentity, thisBoot } from "./server-identity.ts";
+import { nameOfLock, ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
 import { assertSettledStore } from "./settled-store.ts";
 
@@ -22,20 +22,35 @@ export interface ServerPersistenceOptions {
 }
 
 /** What a server of this configuration keeps persistent sandboxes with. */
-export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self"> {
-  /** Rejects when one of the stores was seen not to do what it must, or is not the one that the sandboxes here are in. */
+export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf"> {
+  /** To be called first, by whoever has opened the data directory. Rejects when one of the stores was seen not to do what it must, or is not the one that the sandboxes here are in. */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
   /** What is stored is collected from now on. */
   start: () => void;
   close: () => Promise<void>;
 }
 
-export async function openServerPersistence(options: ServerPersistenceOptions): Promise<ServerPersistence> {
+interface Opened {
+  identity: ServerIdentity;
+  lock: string;
+}
+
+export function openServerPersistence(options: ServerPersistenceOptions): ServerPersistence {
   const { config, log, stores, baseUrl } = options;
   const { metadata, checkpoints } = stores;
-  const identity = await ServerIdentity.load(config.dataDir);
-  const { id } = identity;
-  const boot = await thisBoot();
+  let opened: Opened | undefined;
+  const known = (): Opened => {
+    if (opened === undefined) throw new Error("The data directory is not open yet: nobody knows whose it is");
+    return opened;
+  };
+  const self: ServerRef = {
+    get id() {
+      return known().identity.id;
+    },
+    get url() {
+      return baseUrl();
+    },
+  };
   const home: HandleHome = {
     metadataStore: metadata,
     checkpointStore: checkpoints,
@@ -44,23 +59,24 @@ export async function openServerPersistence(options: ServerPersistenceOptions): 
         ? undefined
         : new Leases({
             store: metadata,
-            self: {
-              id,
-              get url() {
-                return baseUrl();
-              },
-            },
+            self,
             timing: { ttlMs: config.leaseTtlMs },
-            // Whoever has opened the data directory is the only one of this name that lives under this kernel.
-            ...(boot === undefined ? {} : { boot, isPredecessor: (owner: ServerRef) => owner.id === id }),
+            // Whoever has the lock is the only one of this name that lives and has that lock.
+            get lock() {
+              return known().lock;
+            },
+            isPredecessor: (owner) => owner.id === known().identity.id,
           }),
   };
   const collector = checkpoints === undefined ? undefined : collectorOf(config, log, home, checkpoints);
   const scratchDir = join(config.dataDir, "transfers");
   return {
     home,
-    self: (): ServerRef => ({ id, url: baseUrl() }),
+    self: () => ({ ...self }),
+    wasSelf: (id) => known().identity.wasNamed(id),
     openArchive: async (engine) => {
+      const identity = await ServerIdentity.load(config.dataDir, engine.directory);
+      opened = { identity, lock: await nameOfLock(engine.directory) };
       // What comes next takes leases, which are worth nothing in a store that does not keep its word.
       await stores.proven;
       await assertSettledStore({ engine, home, identity });

@@ -1,3 +1,4 @@
+import type { Sandbox } from "@atoll/engine";
 import {
   firstToAbort,
   isSandboxError,
@@ -9,6 +10,7 @@ import {
 import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
+import { isStoppedForHandOver } from "./handover-mark.ts";
 import { sendNudge } from "./nudges.ts";
 import { RunPermits } from "./run-permits.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
@@ -120,17 +122,34 @@ export class Takings {
       this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
       const { state } = managed.sandbox;
       if (state === "running") managed.clock.start();
-      if (worth === "live" && state === "paused") this.#options.departures.resumeStoring(id);
+      if (worth === "live" && state === "paused") await this.#endPause(managed.sandbox);
       if (worth === "live" && state === "failed") this.#options.departures.tellFailure(id);
       if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
     } catch (error) {
-      // Whatever of it runs here has stopped before anybody else can have it.
       await this.permits.stop(id);
       this.#options.owned.remove(handle);
-      await handle.release().catch(() => undefined);
-      if (this.#options.copies.find(id) !== undefined) this.settle(id, retries.longestMs);
+      const isHere = this.#options.copies.find(id) !== undefined;
+      await this.#letGo(handle, { isHere });
+      if (isHere) this.settle(id, retries.longestMs);
       throw error;
     }
+  }
+
+  /**
+   * One that this server has, and no store, is not given to others by a failure here: they would go on from before. And what runs may not have heard that it must stop: it has, by itself, when the lease has run out. Until then this
+   * server alone can have it again.
+   */
+  async #letGo(handle: SandboxHandle, { isHere }: { isHere: boolean }): Promise<void> {
+    const { state, server } = handle.metadata;
+    if (isHere && state === "running" && server.id === this.#options.self().id) handle.abandon();
+    else await handle.release().catch(() => undefined);
+  }
+
+  /** A server before this one has begun it, and nobody but it has what was saved. */
+  async #endPause(sandbox: Sandbox): Promise<void> {
+    const { departures } = this.#options;
+    if (await isStoppedForHandOver(sandbox)) departures.endHandOver(sandbox.id);
+    else departures.resumeStoring(sandbox.id);
   }
 
   /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
@@ -160,7 +179,11 @@ export class Takings {
     this.#unknown.delete(id);
     const worth = await this.#options.copies.judge(metadata);
     if (worth === "outdated") await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
-    if (worth !== "live") return true;
+    // A container that runs in this very directory is no copy. What does not run may be one, of a server that is only away: it stays as it is until somebody asks for it here.
+    const isOurs = worth === "live" || (worth === "inherited" && this.#options.engine.get(id).state === "running");
+    // It ran here until another server asked for it, which has not taken it so far.
+    const isLeft = worth === "same" && metadata.state === "moving" && metadata.server.id === this.#options.self().id;
+    if (!isOurs && !isLeft) return true;
     try {
       const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
       await this.#settleIn(handle, { leaseMs: 0 });

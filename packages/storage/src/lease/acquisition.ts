@@ -19,8 +19,8 @@ export type HandoverProgress =
 
 export interface AcquisitionOptions {
   file: LeaseFile;
-  /** The run of the kernel that its session is to tell of. */
-  boot: string | undefined;
+  /** The lock that its session is to tell of. */
+  lock: string | undefined;
   clock: Clock;
   timing: LeaseTiming;
   observations: Observations;
@@ -52,7 +52,7 @@ export class Acquisition {
   constructor(options: AcquisitionOptions) {
     const { file, observations, isPredecessor } = options;
     this.#options = options;
-    this.session = options.boot === undefined ? newToken() : `${options.boot}-${newToken()}`;
+    this.session = options.lock === undefined ? newToken() : `${options.lock}-${newToken()}`;
     this.#startMs = options.clock.now();
     this.#judge = {
       session: this.session,
@@ -229,9 +229,9 @@ export class Acquisition {
   }
 }
 
-/** Whether this session was begun in that run of a kernel. */
-export function isOfBoot(session: string, boot: string): boolean {
-  return session.startsWith(`${boot}-`);
+/** Whether this session was begun by a holder of that lock. */
+export function isUnderLock(session: string, lock: string): boolean {
+  return session.startsWith(`${lock}-`);
 }
 
 /** What another try may find changed. */

@@ -1,5 +1,5 @@
 import type { CallOptions, ObjectStore } from "../object-store.ts";
-import { Acquisition, isOfBoot, type HandoverProgress } from "./acquisition.ts";
+import { Acquisition, isUnderLock, type HandoverProgress } from "./acquisition.ts";
 import { systemClock, type Clock } from "./clock.ts";
 import { partyOf, type Claimant, type LeaseParty } from "./lease-document.ts";
 import { LeaseFile } from "./lease-file.ts";
@@ -19,10 +19,10 @@ export interface LeasesOptions {
    */
   isPredecessor?: (owner: LeaseParty) => boolean;
   /**
-   * Names the present run of this machine's kernel, in letters and digits. A lock proves nothing about a copy of this machine, which has the same name and runs under another kernel: with it, only those
-   * who wrote under the same one can be predecessors.
+   * Names that lock, in letters and digits. A lock proves nothing about a copy of the data directory or of the whole machine, which may have the same name and has another lock: with it, only those who
+   * wrote under the same one can be predecessors.
    */
-  boot?: string;
+  readonly lock?: string;
 }
 
 export interface AcquireOptions extends LeaseCallbacks {
@@ -104,7 +104,7 @@ export class Leases {
     const acquisition = new Acquisition({
       ...manner,
       file: this.#file(key),
-      boot: this.#options.boot,
+      lock: this.#options.lock,
       clock: this.#clock,
       timing: this.#timing,
       observations: this.#observations,
@@ -134,8 +134,8 @@ export class Leases {
   }
 
   #isPredecessor(owner: Claimant): boolean {
-    const { boot } = this.#options;
-    if (this.#sessions.has(owner.session) || (boot !== undefined && !isOfBoot(owner.session, boot))) return false;
+    const { lock } = this.#options;
+    if (this.#sessions.has(owner.session) || (lock !== undefined && !isUnderLock(owner.session, lock))) return false;
     return this.#options.isPredecessor?.(partyOf(owner)) ?? false;
   }
 

@@ -150,18 +150,18 @@ describe("the lease of a process that is known to be dead", () => {
     expect(await lab.of(waiting)).toMatchObject({ epoch: 3 });
   });
 
-  test("is waited for when it was held under another kernel: that may be a copy of this machine, and alive", async () => {
+  test("is waited for when it was held under another lock: that may be a copy of this directory or machine, and alive", async () => {
     const lab = new LeaseLab();
-    const elsewhere = lab.server("a", { isPredecessor, boot: "boot1" });
+    const elsewhere = lab.server("a", { isPredecessor, lock: "lock1" });
     const held = await lab.of(elsewhere.leases.acquire(leaseKey));
-    const here = lab.server("a", { isPredecessor, boot: "boot2" });
+    const here = lab.server("a", { isPredecessor, lock: "lock2" });
     expect(await lab.errorOf(here.leases.acquire(leaseKey))).toMatchObject({ code: "in_use" });
     expect(held.isCurrent).toBe(true);
     elsewhere.stop();
     await lab.timeline.advance(1050);
     expect(await lab.of(here.leases.acquire(leaseKey))).toMatchObject({ epoch: 2, origin: "expired" });
     here.stop();
-    const next = lab.server("a", { isPredecessor, boot: "boot2" });
+    const next = lab.server("a", { isPredecessor, lock: "lock2" });
     expect(await lab.of(next.leases.acquire(leaseKey))).toMatchObject({ epoch: 3, origin: "reclaimed" });
   });
 

@@ -1,0 +1,75 @@
+// @module-tag gvisor
+import { execFile } from "node:child_process";
+import { readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import type { SandboxInfo } from "@atoll/protocol";
+import { expect, onTestFinished, test } from "vitest";
+import { ApiClient } from "../support/api-client.ts";
+import { eventOf } from "../support/api-events.ts";
+import { sharedDirectory } from "../support/shared-store.ts";
+import { makeDataDir } from "../support/test-root.ts";
+import { startTestServer } from "../support/test-server.ts";
+
+const lasting = { driver: "gvisor", persistent: true } as const;
+/** A lease has to run out. */
+const unhurried = { timeout: 120_000 };
+
+async function storeFlags(...more: string[]): Promise<string[]> {
+  const store = await sharedDirectory();
+  onTestFinished(() => store[Symbol.asyncDispose]());
+  return [...store.flags(), ...more];
+}
+
+test(
+  "a copy of a data directory, made and started while its server runs, is another server, and touches nothing of the first",
+  unhurried,
+  async () => {
+    const flags = await storeFlags();
+    const first = await startTestServer({ flags });
+    onTestFinished(() => first.dispose());
+    const api = new ApiClient(first.url, first.key);
+    const { sandbox } = await api.create(lasting);
+    const { id } = sandbox;
+    await api.run(id, { shell: "echo kept >/dev/shm/note" });
+
+    const dataDir = await makeDataDir();
+    await promisify(execFile)("cp", ["-a", `${first.dataDir}/.`, dataDir]);
+    const copy = await startTestServer({ dataDir, flags });
+    onTestFinished(() => copy.dispose());
+    const atCopy = new ApiClient(copy.url, first.key);
+
+    const seen = await atCopy.ask<SandboxInfo>("GET", `/sandboxes/${id}`);
+    expect(seen.body).toMatchObject({ state: "running", server: { url: first.url } });
+    expect((await api.run(id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
+    // The first one has it, and saves it for the other as for any server.
+    expect((await atCopy.run(id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
+    expect(await eventOf(first, "sandbox.handed_over", id)).toMatchObject({ toServer: { url: copy.url } });
+  },
+);
+
+test(
+  "a data directory that looks like a copy and is none loses no sandbox: it has them again when their leases have run out",
+  unhurried,
+  async () => {
+    const flags = await storeFlags("--lease-ttl-ms", "3000");
+    const first = await startTestServer({ flags });
+    const { dataDir, key } = first;
+    const { sandbox } = await new ApiClient(first.url, key).create(lasting);
+    await new ApiClient(first.url, key).run(sandbox.id, { shell: "echo kept >/dev/shm/note" });
+    await first.stop();
+
+    const path = join(dataDir, "server.json");
+    const text = await readFile(path, "utf8");
+    await writeFile(`${path}.new`, text.replace(/"inode":"\d+"/, '"inode":"1"'));
+    await rename(`${path}.new`, path);
+    const next = await startTestServer({ dataDir, flags });
+    onTestFinished(() => next.dispose());
+    expect(JSON.parse(await readFile(path, "utf8")).id).not.toBe(JSON.parse(text).id);
+    const api = new ApiClient(next.url, key);
+    await expect
+      .poll(async () => (await api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body, { timeout: 60_000 })
+      .toMatchObject({ state: "running", server: { url: next.url } });
+    expect((await api.run(sandbox.id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
+  },
+);
