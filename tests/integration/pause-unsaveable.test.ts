@@ -144,6 +144,47 @@ test("a file whose name only looks deleted is no obstacle", async () => {
   await sandbox.kill();
 });
 
+test("force ends who holds a deleted file whose name is no text", async () => {
+  const sandbox = await host.engine.create({});
+  const command = "exec 7<>$'gone\\xff'; rm gone*; echo held; exec sleep 1000";
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", command] });
+  await new Conversation(holding).until(/held\n/);
+  const { ended } = await host.engine.pause(sandbox.id, { force: true });
+  expect(ended.map(({ pid }) => pid)).toEqual([holding.pid]);
+  await sandbox.kill();
+});
+
+test("an open file deeper than any path can tell is saved, and refused once it is deleted", async () => {
+  const sandbox = await host.engine.create({});
+  const script = `
+import os
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+file = open("file", "w+")
+print("open", flush=True)
+print(input(), file=file, flush=True)
+file.seek(0)
+print(file.read(), end="", flush=True)
+os.unlink("file")
+print("deleted", flush=True)
+input()
+`;
+  const holding = await sandbox.spawn({ argv: ["python3", "-c", script], stdin: true });
+  const talk = new Conversation(holding);
+  await talk.until(/open\n/);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await holding.writeStdin("kept\n");
+  expect(await talk.until(/deleted\n/)).toBe("kept\ndeleted\n");
+  await expect(host.engine.pause(sandbox.id)).rejects.toMatchObject({
+    code: "unsaveable",
+    details: { files: ["(a path of more than 4096 bytes)"] },
+  });
+  expect(sandbox.state).toBe("running");
+  await sandbox.kill();
+});
+
 test("deleted files in memory are saved with it", async () => {
   const sandbox = await host.engine.create({});
   const command = "exec 7<>/tmp/gone; rm /tmp/gone; echo text >&7; echo held; read word; cat /proc/self/fd/7";

@@ -173,7 +173,7 @@ export class GuestChannel {
   }
 
   /** The processes inside that have what was deleted at `path`; with `END_HOLDERS` they are being killed. */
-  async findHolders(path: string, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
+  async findHolders(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
     const message = await this.#request(toGuest[end ?? "HOLDERS"], new PayloadWriter().str(path).finish(), signal);
     return message.type === "heldBy" ? message.holders : wrongAnswer(message);
   }
