@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "out.h"
@@ -18,39 +20,50 @@
 /* More would not help whoever has to end them, and these fit into a frame: an entry takes 12 bytes and its command. */
 #define HOLDERS_MOST 240
 
+static const char mark[] = " (deleted)";
+
+/* Enough for a path and what is written behind it. */
+#define NAME_MOST (PATH_MAX + sizeof mark)
+
 struct answer {
-    struct text path;
     bool end;
     uint32_t count;
     uint8_t *next;
+    /* What the links to the deleted file say. */
+    char name[NAME_MOST];
+    size_t length;
+    /* A file may really be called so: then it is this one. */
+    bool has_namesake;
+    struct stat namesake;
     uint8_t payload[ATOLL_MAX_TO_HOST];
 };
 
 static struct answer answer;
 
-/* A link to a deleted file says so after its path. */
-static bool is_path(const char *name, size_t length) {
-    static const char deleted[] = " (deleted)";
-    size_t wanted = answer.path.length;
-    if (length < wanted || memcmp(name, answer.path.at, wanted) != 0)
-        return false;
-    size_t more = length - wanted;
-    return more == 0 || (more == sizeof deleted - 1 && memcmp(name + wanted, deleted, more) == 0);
+static bool is_name(const char *name, size_t length) {
+    return length == answer.length && memcmp(name, answer.name, length) == 0;
 }
 
-static bool links_to_path(int directory, const char *name) {
-    char target[PATH_MAX];
+static bool is_namesake(dev_t device, ino_t inode) {
+    return answer.has_namesake && answer.namesake.st_dev == device && answer.namesake.st_ino == inode;
+}
+
+static bool links_to_deleted(int directory, const char *name) {
+    char target[NAME_MOST];
+    struct stat info;
     ssize_t length = readlinkat(directory, name, target, sizeof target);
-    return length > 0 && is_path(target, (size_t)length);
+    if (length <= 0 || !is_name(target, (size_t)length))
+        return false;
+    return fstatat(directory, name, &info, 0) != 0 || !is_namesake(info.st_dev, info.st_ino);
 }
 
 static bool has_open(pid_t pid) {
     char name[64];
     snprintf(name, sizeof name, "%d/exe", pid);
-    if (links_to_path(procfs_fd(), name))
+    if (links_to_deleted(procfs_fd(), name))
         return true;
     snprintf(name, sizeof name, "%d/cwd", pid);
-    if (links_to_path(procfs_fd(), name))
+    if (links_to_deleted(procfs_fd(), name))
         return true;
     snprintf(name, sizeof name, "%d/fd", pid);
     int fd = openat(procfs_fd(), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -63,14 +76,26 @@ static bool has_open(pid_t pid) {
     bool found = false;
     struct dirent *entry;
     while (!found && (entry = readdir(directory)) != NULL)
-        found = links_to_path(dirfd(directory), entry->d_name);
+        found = links_to_deleted(dirfd(directory), entry->d_name);
     closedir(directory);
     return found;
 }
 
-/* The path is the sixth column of a line, after any number of blanks, and the first slash in it. */
+/* The device and the inode are the fourth and fifth column; the path is the sixth, after any number of blanks, and the
+   first slash in the line. */
+static bool maps_deleted(const char *line) {
+    unsigned major, minor;
+    unsigned long long inode;
+    const char *slash = strchr(line, '/');
+    if (slash == NULL || !is_name(slash, strlen(slash)))
+        return false;
+    if (sscanf(line, "%*s %*s %*s %x:%x %llu", &major, &minor, &inode) != 3)
+        return true;
+    return !is_namesake(makedev(major, minor), (ino_t)inode);
+}
+
 static bool has_mapped(pid_t pid) {
-    char *text = malloc(MAPS_MOST);
+    char *text = malloc(MAPS_MOST + 1);
     if (text == NULL)
         return false;
     ssize_t length = procfs_read(pid, "maps", text, MAPS_MOST);
@@ -79,8 +104,8 @@ static bool has_mapped(pid_t pid) {
     while (!found && length > 0 && at < text + length) {
         char *newline = memchr(at, '\n', (size_t)(text + length - at));
         char *end = newline != NULL ? newline : text + length;
-        char *slash = memchr(at, '/', (size_t)(end - at));
-        found = slash != NULL && is_path(slash, (size_t)(end - slash));
+        *end = 0;
+        found = maps_deleted(at);
         at = end + 1;
     }
     free(text);
@@ -115,12 +140,23 @@ static bool look_at(pid_t pid, void *context) {
     return answer.count < HOLDERS_MOST;
 }
 
+/* False: it is longer than any path. */
+static bool look_for(struct text path) {
+    if (path.length > PATH_MAX)
+        return false;
+    memcpy(answer.name, path.at, path.length);
+    memcpy(answer.name + path.length, mark, sizeof mark);
+    answer.length = path.length + sizeof mark - 1;
+    answer.has_namesake = fstatat(AT_FDCWD, answer.name, &answer.namesake, AT_SYMLINK_NOFOLLOW) == 0;
+    return true;
+}
+
 void holders_answer(uint32_t id, struct text path, bool end) {
-    answer.path = path;
     answer.end = end;
     answer.count = 0;
     answer.next = put_u32(answer.payload, 0);
-    procfs_each(look_at, NULL);
+    if (look_for(path))
+        procfs_each(look_at, NULL);
     put_u32(answer.payload, answer.count);
     out_frame(ATOLL_FRAME_HELD_BY, id, answer.payload, (size_t)(answer.next - answer.payload));
 }

@@ -6,7 +6,7 @@
 
 #include "wire.h"
 
-/* Answers HELD_BY with the processes that have the file at `path` open or mapped, also if it is deleted. With `end` each was sent SIGKILL when it was found to. */
+/* Answers HELD_BY with the processes that have open, mapped, or work in, what was deleted at `path`, and not what is there now. With `end` each was sent SIGKILL when it was found to. */
 void holders_answer(uint32_t id, struct text path, bool end);
 
 #endif

@@ -1,5 +1,5 @@
 // @module-tag gvisor
-import type { SandboxInfo } from "@atoll/protocol";
+import type { SandboxInfo, SandboxResumed } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import type { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
@@ -14,6 +14,23 @@ const MiB = 1024 * 1024;
 const hog = "head -c 400M /dev/zero | tail -c 300M | wc -c";
 
 const servers = new ServerPair(sharedDirectory);
+
+test("a sandbox that failed goes on with its files where they are, and from there anywhere", unhurried, async () => {
+  const [atA, atB] = servers.clients;
+  const { sandbox } = await atA.create({ driver: "gvisor", persistent: true, limits: { memoryBytes: 128 * MiB } });
+  const at = `/sandboxes/${sandbox.id}`;
+  await atA.fetch("PUT", `${at}/files?path=/home/user/kept`, { body: "precious" });
+  await atA.ask("POST", `${at}/commands`, { shell: hog });
+  const stateAt = async (api: ApiClient): Promise<string> => (await api.ask<SandboxInfo>("GET", at)).body.state;
+  await expect.poll(() => stateAt(atB), soon).toBe("failed");
+  const refused = await atA.ask("POST", `${at}/resume`, {});
+  expect(refused.body.error).toMatchObject({ code: "invalid_state", details: { state: "failed" } });
+  const resumed = await atA.ask<SandboxResumed>("POST", `${at}/resume`, { memory: false });
+  expect(resumed.body).toMatchObject({ sandbox: { state: "running" } });
+  await expect.poll(() => stateAt(atB), soon).toBe("running");
+  expect((await atB.run(sandbox.id, { shell: "cat kept" })).stdout).toBe("precious");
+  await atB.ask("DELETE", at);
+});
 
 test.for([
   { name: "was never stored", isStored: false },

@@ -79,27 +79,32 @@ test("a server that dies while memory is being written leaves a sandbox that is 
   }
 });
 
-test("an image that was saved and not sealed when the machine went down is not believed, and the files survive", async () => {
-  const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), "pause: saved");
-  const { sandboxId = "" } = await server.until((fact) => fact.streamId !== undefined);
-  await server.until((fact) => fact.step === "pause: saved");
-  await server.killHard();
-  const recordFile = join(dataDir, "sandboxes", sandboxId, "record.json");
-  const record = SandboxRecord.parse(JSON.parse(await readFile(recordFile, "utf8")));
-  if (record.state !== "pausing") throw new Error(`It is ${record.state}`);
-  const container = { ...record.container, bootId: "00000000-0000-4000-8000-000000000000" };
-  await writeFile(recordFile, JSON.stringify({ ...record, container }));
+test.for(["pause: saved", "pause: sealed"])(
+  "an image that is not in a manifest when the machine goes down at %s is not believed, and the files survive",
+  async (step) => {
+    const dataDir = await makeDataDir();
+    const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), step);
+    const { sandboxId = "" } = await server.until((fact) => fact.streamId !== undefined);
+    await server.until((fact) => fact.step === step);
+    await server.killHard();
+    const recordFile = join(dataDir, "sandboxes", sandboxId, "record.json");
+    const record = SandboxRecord.parse(JSON.parse(await readFile(recordFile, "utf8")));
+    if (record.state !== "pausing") throw new Error(`It is ${record.state}`);
+    const container = { ...record.container, bootId: "00000000-0000-4000-8000-000000000000" };
+    await writeFile(recordFile, JSON.stringify({ ...record, container }));
 
-  const host = await openTestEngine({ dataDir });
-  try {
-    const sandbox = host.engine.get(SandboxId.parse(sandboxId));
-    expect(sandbox.record).toMatchObject({ state: "failed", survives: ["files"] });
-    expect(await host.engine.checkpoints(sandbox.id)).toEqual([]);
-  } finally {
-    await host.dispose();
-  }
-});
+    const host = await openTestEngine({ dataDir });
+    try {
+      const sandbox = host.engine.get(SandboxId.parse(sandboxId));
+      expect(sandbox.record).toMatchObject({ state: "failed", survives: ["files"] });
+      expect(await host.engine.checkpoints(sandbox.id)).toEqual([]);
+      const count = join(dataDir, "sandboxes", sandboxId, "layers/0/upper/home/user/count");
+      expect(await readFile(count, "utf8")).toBe("1\n2\n");
+    } finally {
+      await host.dispose();
+    }
+  },
+);
 
 test("a server that dies over bringing a sandbox back makes no checkpoint of old memory and newer files", async () => {
   const dataDir = await makeDataDir();

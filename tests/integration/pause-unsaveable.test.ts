@@ -39,13 +39,25 @@ test("with force exactly the processes in the way are ended, and told", async ()
   const sandbox = await host.engine.create({});
   const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
   await new Conversation(holding).until(/held\n/);
-  const other = await sandbox.spawn({ argv: ["bash", "-c", "read word; echo $word"], stdin: true });
+  // What was made since under its name, and what is really called as if it were deleted, open and mapped, can be saved.
+  const scripts = ["exec cat", "exec cat 7<>gone", "cp /bin/cat 'gone (deleted)'; exec './gone (deleted)'"];
+  const others = await Promise.all(
+    scripts.map(async (script) => {
+      const process = await sandbox.spawn({ argv: ["bash", "-c", script], stdin: true });
+      const talk = new Conversation(process);
+      const repeats = async (word: string): Promise<void> => {
+        await process.writeStdin(`${word}\n`);
+        expect(await talk.until(/\n/)).toBe(`${word}\n`);
+      };
+      await repeats("here");
+      return repeats;
+    }),
+  );
   const { ended } = await host.engine.pause(sandbox.id, { force: true });
   expect(ended.map(({ pid }) => pid)).toEqual([holding.pid]);
   await host.engine.resume(sandbox.id);
   expect((await holding.wait()).signal).toBe("SIGKILL");
-  await other.writeStdin("alive\n");
-  expect(await new Conversation(other).until(/\n/)).toBe("alive\n");
+  for (const repeats of others) await repeats("alive");
   await sandbox.kill();
 });
 
@@ -129,6 +141,47 @@ test("a file whose name only looks deleted is no obstacle", async () => {
   await writing.writeStdin("kept\n");
   await talk.until(/written\n/);
   expect((await runIn(sandbox, "cat 'x (deleted)'")).output).toBe("kept\n");
+  await sandbox.kill();
+});
+
+test("force ends who holds a deleted file whose name is no text", async () => {
+  const sandbox = await host.engine.create({});
+  const command = "exec 7<>$'gone\\xff'; rm gone*; echo held; exec sleep 1000";
+  const holding = await sandbox.spawn({ argv: ["bash", "-c", command] });
+  await new Conversation(holding).until(/held\n/);
+  const { ended } = await host.engine.pause(sandbox.id, { force: true });
+  expect(ended.map(({ pid }) => pid)).toEqual([holding.pid]);
+  await sandbox.kill();
+});
+
+test("an open file deeper than any path can tell is saved, and refused once it is deleted", async () => {
+  const sandbox = await host.engine.create({});
+  const script = `
+import os
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+file = open("file", "w+")
+print("open", flush=True)
+print(input(), file=file, flush=True)
+file.seek(0)
+print(file.read(), end="", flush=True)
+os.unlink("file")
+print("deleted", flush=True)
+input()
+`;
+  const holding = await sandbox.spawn({ argv: ["python3", "-c", script], stdin: true });
+  const talk = new Conversation(holding);
+  await talk.until(/open\n/);
+  await host.engine.pause(sandbox.id);
+  await host.engine.resume(sandbox.id);
+  await holding.writeStdin("kept\n");
+  expect(await talk.until(/deleted\n/)).toBe("kept\ndeleted\n");
+  await expect(host.engine.pause(sandbox.id)).rejects.toMatchObject({
+    code: "unsaveable",
+    details: { files: ["(a path of more than 4096 bytes)"] },
+  });
+  expect(sandbox.state).toBe("running");
   await sandbox.kill();
 });
 

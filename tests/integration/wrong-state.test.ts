@@ -20,6 +20,7 @@ const asks: Record<
   "read usage of": (sandbox) => sandbox.usage(),
   pause: ({ id }, { engine }) => engine.pause(id),
   resume: ({ id }, { engine }) => engine.resume(id),
+  restart: ({ id }, { engine }) => engine.resume(id, { memory: false }),
   fork: ({ id }, { engine }) => engine.fork(id),
   "roll back": ({ id }, { engine }) => engine.rollback(id, 1),
   "take a snapshot of": ({ id }, { engine, dataDir }) => engine.saveFiles(id, join(dataDir, "archive"), { signal }),

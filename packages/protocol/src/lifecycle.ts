@@ -38,7 +38,7 @@ export const transitions = {
   resuming: { started: "running", refused: "paused", kill: "killing", release: "released", fault: "failed" },
   killing: { removed: "killed", kill: "killing", fault: "failed" },
   killed: {},
-  failed: { recover: "paused", kill: "killing", release: "released" },
+  failed: { recover: "paused", resume: "resuming", kill: "killing", release: "released" },
   released: {},
 } as const satisfies Record<SandboxState, Partial<Record<SandboxEvent, SandboxState>>>;
 
@@ -59,6 +59,7 @@ export const actions = {
   "change limits of": ["running"],
   pause: ["running"],
   resume: ["paused"],
+  restart: ["paused", "failed"],
   fork: ["running", "paused"],
   "roll back": ["running", "paused", "failed"],
   "take a snapshot of": ["running", "paused", "failed"],
@@ -93,6 +94,6 @@ function adviceFor(state: SandboxState): string {
     case "released":
       return "It lives on another machine: ask there.";
     case "failed":
-      return "Its record says what happened and what survives: take a snapshot of it, roll it back, or kill it.";
+      return "Its record says what happened and what survives: start it afresh on its files, by a resume without memory, take a snapshot of it, roll it back, or kill it.";
   }
 }

@@ -125,7 +125,12 @@ export const ResumeSandbox = z.strictObject({
   memory: z.boolean().default(true),
 });
 
-export const SandboxResumed = z.strictObject({ sandbox: SandboxInfo, checkpoint: z.int(), ...Timed });
+export const SandboxResumed = z.strictObject({
+  sandbox: SandboxInfo,
+  /** What it stands on; absent for one that had failed and was never paused. */
+  checkpoint: z.int().optional(),
+  ...Timed,
+});
 export type SandboxResumed = z.infer<typeof SandboxResumed>;
 
 export const ForkSandbox = z.strictObject({

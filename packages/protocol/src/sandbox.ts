@@ -42,11 +42,14 @@ export type EndReason = z.infer<typeof EndReason>;
 export const EndedProcess = z.strictObject({ pid: z.int(), command: z.string() });
 export type EndedProcess = z.infer<typeof EndedProcess>;
 
-/**
- * The stored truth about one sandbox, one variant per state: a running one has a container, a failed one has a reason.
- * Pausing and resuming rows hold what a crash in their middle needs to be repaired.
- */
-export const SandboxRecord = z.discriminatedUnion("state", [
+const failure = {
+  reason: EndReason,
+  endedAtMs: z.int(),
+  /** What is still there, for the user's eyes. */
+  survives: z.array(z.enum(["files", "checkpoints"])),
+};
+
+const RecordByState = z.discriminatedUnion("state", [
   z.strictObject({ ...common, state: z.literal("creating"), containerId: ContainerId }),
   z.strictObject({ ...common, state: z.literal("running"), container: ContainerRef, base }),
   z.strictObject({
@@ -64,14 +67,26 @@ export const SandboxRecord = z.discriminatedUnion("state", [
   z.strictObject({
     ...common,
     state: z.literal("failed"),
-    reason: EndReason,
-    endedAtMs: z.int(),
-    /** What is still there, for the user's eyes. */
-    survives: z.array(z.enum(["files", "checkpoints"])),
+    ...failure,
     base,
   }),
   z.strictObject({ ...common, state: z.literal("released") }),
 ]);
+/** `resuming` from `failed`, on what it wrote, and not from a checkpoint. */
+const StartingAfresh = z.strictObject({
+  ...common,
+  state: z.literal("resuming"),
+  containerId: ContainerId,
+  base,
+  /** What it is again if nothing comes of it. */
+  failure: z.strictObject(failure),
+});
+
+/**
+ * The stored truth about one sandbox, one variant per state: a running one has a container, a failed one has a reason.
+ * Pausing and resuming rows hold what a crash in their middle needs to be repaired.
+ */
+export const SandboxRecord = z.union([RecordByState, StartingAfresh]);
 export type SandboxRecord = z.infer<typeof SandboxRecord>;
 
 const { version: _, ...portable } = common;

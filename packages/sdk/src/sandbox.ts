@@ -160,7 +160,7 @@ export class Sandbox {
   }
 
   /**
-   * Brings it back. `memory: false` starts it afresh on its saved files.
+   * Brings it back. `memory: false` starts it afresh on its files: those that were saved, or all that one that has failed has written.
    *
    * @example
    * const sandbox = await Sandbox.create();

@@ -13,8 +13,9 @@ export function standsOn(record: SandboxRecord): number | undefined {
     case "failed":
       return record.base;
     case "paused":
-    case "resuming":
       return record.checkpoint;
+    case "resuming":
+      return "failure" in record ? record.base : record.checkpoint;
     case "creating":
     case "killing":
     case "killed":

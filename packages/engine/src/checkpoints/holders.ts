@@ -12,13 +12,14 @@ const endMs = 10_000;
 
 /** What stands in the way of a checkpoint. */
 export interface Unsaveable {
-  files: string[];
+  /** Their paths inside, which need not be text. */
+  files: Buffer[];
   /** Who has them open, as the sandbox sees it. */
   processes: FileHolder[];
 }
 
 /** Asks the guest, which must not be frozen, who has these files open. */
-export async function findHolders(channel: GuestChannel, files: readonly string[]): Promise<Unsaveable> {
+export async function findHolders(channel: GuestChannel, files: readonly Buffer[]): Promise<Unsaveable> {
   const processes = new Map<number, FileHolder>();
   for (const path of files.slice(0, mostFiles)) {
     const holders = await channel.findHolders(path, deadlineAfter(answerMs));
@@ -49,7 +50,9 @@ export async function endHolders(
   });
 }
 
-export function unsaveable(id: SandboxId, { files, processes }: Unsaveable): SandboxError {
+export function unsaveable(id: SandboxId, found: Unsaveable): SandboxError {
+  const { processes } = found;
+  const files = found.files.map(String);
   const named = files.slice(0, 3).join(", ") + (files.length > 3 ? ` and ${files.length - 3} more` : "");
   return new SandboxError("unsaveable", `Cannot pause sandbox ${id}: deleted files are still open: ${named}`, {
     suggestion: "Let the processes in details.processes close them, or pause with force, which ends these processes.",

@@ -66,7 +66,7 @@ export interface Container {
 /** What a frozen container has. */
 export interface FrozenContents {
   /** Files, as seen inside, that have no place in an image. With any of them `save` would end the container. */
-  unsaveable: string[];
+  unsaveable: Buffer[];
   /** Of all of its memory: its image is not larger than this and a little. */
   memoryBytes: number;
 }

@@ -172,8 +172,8 @@ export class GuestChannel {
     await this.#request(toGuest.PROXY, new PayloadWriter().u16(port).finish(), signal);
   }
 
-  /** The processes inside that have `path` open; with `END_HOLDERS` they are being killed. */
-  async findHolders(path: string, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
+  /** The processes inside that have what was deleted at `path`; with `END_HOLDERS` they are being killed. */
+  async findHolders(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
     const message = await this.#request(toGuest[end ?? "HOLDERS"], new PayloadWriter().str(path).finish(), signal);
     return message.type === "heldBy" ? message.holders : wrongAnswer(message);
   }

@@ -13,6 +13,7 @@ import { removeTree } from "../store/remove-tree.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import type { Template } from "../templates/template.ts";
+import { failedAgain } from "./failed-again.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";
@@ -128,11 +129,18 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
       context.lives.delete(record.id);
       return { what, done: "removed", because: plan.because };
     case "back to paused":
-      if (record.state !== "resuming") throw new Error(`A ${record.state} sandbox was never resumed`);
+      if (record.state !== "resuming" || "failure" in record)
+        throw new Error(`A ${record.state} sandbox was not resumed from a checkpoint`);
       await removeContainers(context, record.id, undefined);
       // What it wrote since is not part of what was saved, and nobody was told that it ran.
       await removeTree(context.layout.sandbox(record.id).layersDir);
       await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint: record.checkpoint }));
+      return { what, done: "kept", because: plan.because };
+    case "back to failed":
+      if (record.state !== "resuming" || !("failure" in record))
+        throw new Error(`A ${record.state} sandbox was not started afresh`);
+      await removeContainers(context, record.id, undefined);
+      await keeper.apply("fault", (common) => failedAgain(common, record));
       return { what, done: "kept", because: plan.because };
     case "keep":
       await removeContainers(context, record.id, undefined);

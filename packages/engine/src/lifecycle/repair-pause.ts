@@ -1,5 +1,6 @@
 import type { SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { layerId } from "../checkpoints/layer-library.ts";
 import type { EngineContext } from "../engine-context.ts";
 import { boundStack } from "../operations/bound-layers.ts";
 import { newPause } from "../operations/pause-work.ts";
@@ -41,6 +42,8 @@ export async function repairPause(
       await store.remove(n);
       return "not begun";
     case "failed":
+      // What it wrote may have become the layer of a checkpoint that there will not be.
+      await context.layers.thaw(layerId(record.id, n), layout);
       await store.remove(n);
       return "lost";
     case "saved": {

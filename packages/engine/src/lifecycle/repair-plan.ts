@@ -7,7 +7,8 @@ export type RepairPlan =
   | { do: "discard"; because: string }
   | { do: "finish kill"; because: string }
   | { do: "keep"; because: string }
-  | { do: "back to paused"; because: string };
+  | { do: "back to paused"; because: string }
+  | { do: "back to failed"; because: string };
 
 /** Every state has a case: a new one does not compile without. */
 export function repairPlan(record: SandboxRecord): RepairPlan {
@@ -19,6 +20,8 @@ export function repairPlan(record: SandboxRecord): RepairPlan {
     case "pausing":
       return { do: "settle pause", because: "the server stopped while it was being paused" };
     case "resuming":
+      if ("failure" in record)
+        return { do: "back to failed", because: "the server stopped while it was being started afresh" };
       return { do: "back to paused", because: "the server stopped while it was being resumed" };
     case "killing":
       return { do: "finish kill", because: "the server stopped while it was being killed" };

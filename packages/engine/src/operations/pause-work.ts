@@ -73,8 +73,8 @@ export async function giveUp({ life, parent }: Pause, what: string, cause: unkno
   await life.fail({ kind: "driver", message: `${what}: ${messageOf(cause)}; ${survives}` });
   return new SandboxError("sandbox_ended", `Cannot pause sandbox ${life.record.id}: ${what}; ${survives}`, {
     suggestion: isSaved
-      ? "Take a snapshot of its files, or roll it back to one of its checkpoints."
-      : "Take a snapshot of its files, then kill it.",
+      ? "Resume it without memory, which starts it afresh on its files, or roll it back to one of its checkpoints."
+      : "Resume it without memory, which starts it afresh on its files, or take a snapshot of them.",
     details: { sandboxId: life.record.id, survives: isSaved ? ["files", "checkpoints"] : ["files"] },
     cause,
   });

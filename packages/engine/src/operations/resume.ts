@@ -7,6 +7,7 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { newContainerId } from "../support/ids.ts";
 import { settleAll } from "../support/settle-all.ts";
+import { startAfresh } from "./start-afresh.ts";
 
 export interface ResumeOptions {
   /** False: nothing of its memory is used, its files are as they were saved. */
@@ -17,7 +18,8 @@ export interface ResumeOptions {
 }
 
 export interface ResumeResult {
-  checkpoint: number;
+  /** What it stands on; absent for one that has failed and was never paused. */
+  checkpoint?: number;
   phases: PhaseTimes;
   totalMs: number;
 }
@@ -29,13 +31,17 @@ interface GoBack {
   switched?: ((dropStreams: () => void) => Promise<void>) | undefined;
 }
 
-/** Starts a paused sandbox. When it rejects, the sandbox is paused as before and nothing of it runs. */
+/** Starts a sandbox that is paused or, without memory, one that has failed. When it rejects, the sandbox is as before and nothing of it runs. */
 export function resumeSandbox(
   context: EngineContext,
   life: SandboxLife,
   options: ResumeOptions = {},
 ): Promise<ResumeResult> {
-  return life.inTurn((killed) => resumeInTurn(context, life, options, killed));
+  return life.inTurn((killed) =>
+    options.memory === false && life.record.state === "failed"
+      ? startAfresh(context, life, options, killed)
+      : resumeInTurn(context, life, options, killed),
+  );
 }
 
 /** For work that has the turn already. */
@@ -46,7 +52,7 @@ export async function resumeInTurn(
   killed: AbortSignal,
 ): Promise<ResumeResult> {
   options.signal?.throwIfAborted();
-  assertAccepts(life.record, "resume");
+  assertAccepts(life.record, options.memory === false ? "restart" : "resume");
   const { keeper, layout } = life.parts;
   const { record } = life;
   if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be resumed`);

@@ -90,7 +90,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await guest.ask("COUNT", encodeCount([id]))).toMatchObject({ processes: 0 });
   });
 
-  test("HOLDERS names who has a file open, also when it is deleted", async () => {
+  test("HOLDERS names who has a deleted file open", async () => {
     await using guest = await NativeGuest.start();
     const path = join(tmpdir(), `atoll-held-${process.pid}`);
     const ask = (): ReturnType<typeof guest.ask> => guest.ask("HOLDERS", new PayloadWriter().str(path).finish());
@@ -105,22 +105,37 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await ask()).toMatchObject({ holders: [] });
   });
 
-  test("END_HOLDERS kills who has a file open, names them, and nobody else", async () => {
+  test("END_HOLDERS kills who has what was deleted, names them, and nobody else", async () => {
     await using guest = await NativeGuest.start();
-    const path = join(tmpdir(), `atoll-ended-${process.pid}`);
+    const dir = mkdtempSync(join(tmpdir(), "atoll-ended-"));
+    const path = join(dir, "file");
     const start = async (script: string): Promise<number> => {
-      const id = guest.spawn(["/bin/bash", "-c", `${script}; echo up; read line; echo read`], { stdin: true });
+      const id = guest.spawn(["/bin/bash", "-c", `cd '${dir}'; ${script}; echo up; read line; echo read`], {
+        stdin: true,
+      });
       await guest.until(() => guest.stream(id).stdout.includes("up"));
       return id;
     };
-    const other = await start("true");
-    const holding = await start(`exec 5>'${path}'; rm '${path}'`);
-    const { pid } = guest.stream(holding);
-    const answer = await guest.ask("END_HOLDERS", new PayloadWriter().str(path).finish());
-    expect(answer).toMatchObject({ type: "heldBy", holders: [{ pid, streamId: holding }] });
-    expect((await guest.finish(holding)).exit).toMatchObject({ signal: "SIGKILL" });
-    guest.sendPosition("STDIN_EOF", other, 0);
-    expect((await guest.finish(other)).exit).toMatchObject({ exitCode: 0 });
+    try {
+      const holding = [
+        await start("exec 5>file; rm file"),
+        await start("exec 5>file; echo >new; mv new file; rm file"),
+        await start("mkdir file; cd file; rmdir ../file"),
+        await start("cp /bin/sleep file; ./file 60 <&0 & rm file"),
+      ];
+      // What was made since under the same name, or is really called as if it were deleted, can be saved.
+      const others = [await start("exec 5>file"), await start("exec 5>'file (deleted)'"), await start("true")];
+      const answer = await guest.ask("END_HOLDERS", new PayloadWriter().str(path).finish());
+      const ended = answer.type === "heldBy" ? answer.holders.map(({ streamId }) => streamId) : [];
+      expect(new Set(ended)).toEqual(new Set(holding));
+      for (const id of holding.slice(0, 3)) expect((await guest.finish(id)).exit).toMatchObject({ signal: "SIGKILL" });
+      for (const id of others) {
+        guest.sendPosition("STDIN_EOF", id, 0);
+        expect((await guest.finish(id)).exit).toMatchObject({ exitCode: 0 });
+      }
+    } finally {
+      rmSync(dir, { recursive: true });
+    }
   });
 
   test("NODES tells the pipes and sockets of directories, but not of one that was not changed since", async () => {

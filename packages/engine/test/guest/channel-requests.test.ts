@@ -59,7 +59,7 @@ test.for<{
   },
   {
     what: "finding holders",
-    ask: (channel, signal) => channel.findHolders("/a", signal),
+    ask: (channel, signal) => channel.findHolders(Buffer.from("/a"), signal),
     name: "HOLDERS",
     payload: [2, 0, 0, 0, 47, 97],
     answer: (id) => guestFrame.heldBy(id, [{ pid: 4, streamId: 2, command: "vi" }]),
@@ -67,7 +67,7 @@ test.for<{
   },
   {
     what: "ending holders",
-    ask: (channel, signal) => channel.findHolders("/a", signal, "END_HOLDERS"),
+    ask: (channel, signal) => channel.findHolders(Buffer.from("/a"), signal, "END_HOLDERS"),
     name: "END_HOLDERS",
     payload: [2, 0, 0, 0, 47, 97],
     answer: (id) => guestFrame.heldBy(id, [{ pid: 4, streamId: 2, command: "vi" }]),

@@ -243,7 +243,22 @@ describe("a sandbox found half-done", () => {
     const record = await addRecord("resuming");
     await addContainer(layout.sandbox(record.id).dir);
     expect(await reconcile(context)).toMatchObject([{ done: "kept" }]);
-    expect((await store.load()).records).toMatchObject([{ state: "paused", checkpoint: record.checkpoint }]);
+    const checkpoint = "checkpoint" in record ? record.checkpoint : undefined;
+    expect((await store.load()).records).toMatchObject([{ state: "paused", checkpoint }]);
+    expect(await cgroupNames()).toEqual([]);
+  });
+
+  test("resuming on the files of one that had failed: it has failed as before, and they stay", async () => {
+    const failed = await addRecord("failed");
+    const { reason, endedAtMs, survives, state: _, base: __, ...common } = failed;
+    const failure = { reason, endedAtMs, survives };
+    await store.save({ ...common, state: "resuming", containerId: newContainerId(), failure });
+    const { upper } = layout.sandbox(failed.id).layer(0);
+    mkdirSync(upper, { recursive: true });
+    await addContainer(layout.sandbox(failed.id).dir);
+    expect(await reconcile(context)).toMatchObject([{ done: "kept" }]);
+    expect((await store.load()).records).toEqual([failed]);
+    expect(existsSync(upper)).toBe(true);
     expect(await cgroupNames()).toEqual([]);
   });
 

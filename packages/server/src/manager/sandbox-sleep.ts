@@ -51,7 +51,7 @@ export class SandboxSleep {
       : moves.take(() => work(() => engine.pause(id, { force })));
   }
 
-  /** Refused while it runs. */
+  /** Refused while it runs, and for one that has failed unless it is without memory. */
   resume(id: SandboxId, { memory }: { memory: boolean }): Promise<SandboxResumed> {
     const managed = this.#options.find(id);
     const { lasting } = this.#options;
@@ -139,6 +139,7 @@ export class SandboxSleep {
     });
     const way = lasting.takePhases(managed.id);
     const wayMs = Object.values(way).reduce((sum, ms) => sum + ms, 0);
-    return { sandbox: managed.info(), checkpoint, phases: { ...way, ...phases }, totalMs: wayMs + totalMs };
+    const resumed = { sandbox: managed.info(), phases: { ...way, ...phases }, totalMs: wayMs + totalMs };
+    return checkpoint === undefined ? resumed : { ...resumed, checkpoint };
   }
 }

@@ -102,7 +102,7 @@ export class Takings {
       "invalid_state",
       `Cannot bring sandbox ${id} here: it has failed on server ${server.id}: ${failure.message}`,
       {
-        suggestion: `Its files are kept there: ask ${server.url} for a snapshot of it or to roll it back, or kill it, here or there.`,
+        suggestion: `Its files are kept there: ask ${server.url} to resume it without memory, for a snapshot of it or to roll it back, or kill it, here or there.`,
         details: { sandboxId: id, state: "failed", reason: failure, server },
       },
     );

@@ -143,19 +143,28 @@ async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.in
 
 interface OpenFile {
   fd: string;
-  path: string;
+  /** Its bytes as `latin1`: a name inside need not be text. Undefined: it is longer than what the kernel tells, 4 KiB. */
+  path: string | undefined;
 }
+
+/** What is said in the place of such a path. */
+const longPath = "(a path of more than 4096 bytes)";
 
 /** What the process that is the sandbox has open, and what the kernel calls it. */
 async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<OpenFile[]> {
   const { sandbox } = await readState(ref, layout);
   const fdDir = `/proc/${sandbox.pid}/fd`;
   const fds = (await readdir(fdDir)).map((name) => `${fdDir}/${name}`);
-  const paths = await Promise.all(fds.map((fd) => readlink(fd).catch(gone)));
-  return fds.flatMap((fd, index) => {
-    const path = paths[index];
-    return path === undefined ? [] : [{ fd, path }];
-  });
+  const files = await Promise.all(
+    fds.map(async (fd): Promise<OpenFile | undefined> => {
+      try {
+        return { fd, path: await readlink(fd, "latin1") };
+      } catch (error) {
+        return hasErrno(error, "ENAMETOOLONG") ? { fd, path: undefined } : gone(error);
+      }
+    }),
+  );
+  return files.filter((file) => file !== undefined);
 }
 
 /** Undefined for what is no directory of the root. Without the way to a thread and back, which takes longer than all else: there may be thousands. */
@@ -173,29 +182,41 @@ function placeOf(fd: string): NodesPlace | undefined {
   }
 }
 
-async function findUnsaveable(ref: ContainerRef, rootfs: string, files: readonly OpenFile[]): Promise<string[]> {
+async function findUnsaveable(ref: ContainerRef, rootfs: string, files: readonly OpenFile[]): Promise<Buffer[]> {
   const found = new Set<string>();
   for (const { fd, path } of files) {
+    if (path === undefined) {
+      if (await mayBeDeleted(fd)) found.add(longPath);
+      continue;
+    }
     if (!path.endsWith(deletedMark) || !path.startsWith(`${rootInside}/`)) continue;
     // The launcher has the sandbox's root mounted where we gave it.
-    const named = `/proc/${ref.pid}/root${rootfs}${path.slice(rootInside.length)}`;
+    const root = Buffer.from(`/proc/${ref.pid}/root${rootfs}`);
+    const named = Buffer.concat([root, Buffer.from(path.slice(rootInside.length), "latin1")]);
     if (await isNameOf(named, fd)) continue;
     found.add(path.slice(rootInside.length, -deletedMark.length));
   }
-  return [...found].toSorted();
+  return [...found].toSorted().map((path) => Buffer.from(path, "latin1"));
+}
+
+/** By its names alone: of a file with several, one that is gone may be the one that it was opened by. */
+async function mayBeDeleted(fd: string): Promise<boolean> {
+  const file = await stat(fd).catch(gone);
+  if (file === undefined) return false;
+  return file.isDirectory() ? file.nlink === 0 : file.nlink !== 1;
 }
 
 async function measureMemory(files: readonly OpenFile[]): Promise<number> {
   const sizes = new Map<number, number>();
   for (const { fd, path } of files) {
-    const file = path.startsWith(memoryFile) ? await stat(fd).catch(gone) : undefined;
+    const file = path?.startsWith(memoryFile) === true ? await stat(fd).catch(gone) : undefined;
     if (file !== undefined) sizes.set(file.ino, file.blocks * blockBytes);
   }
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 }
 
 /** Whether a file may really be called so: a name can end like the kernel's mark. */
-async function isNameOf(path: string, fd: string): Promise<boolean> {
+async function isNameOf(path: Buffer, fd: string): Promise<boolean> {
   const [named, open] = await Promise.all([stat(path).catch(gone), stat(fd).catch(gone)]);
   return named !== undefined && open !== undefined && named.ino === open.ino && named.dev === open.dev;
 }
