@@ -20,7 +20,7 @@ import { Meter, TooManyBytes } from "../persistence/checkpoint-encoding.ts";
 import { storageError } from "../support/storage-error.ts";
 import { notSnapshot, readHeader, writeHeader } from "./snapshot-file.ts";
 import { infoOf, type SnapshotHeader, type SnapshotManifest } from "./snapshot-manifest.ts";
-import { SnapshotStore } from "./snapshot-store.ts";
+import { missing, SnapshotStore } from "./snapshot-store.ts";
 import { restoreFiles, shrinkFiles, type StoredFiles } from "./stored-files.ts";
 
 export interface SnapshotLibraryOptions {
@@ -96,7 +96,7 @@ export class SnapshotLibrary {
     this.#options.tell({ type: "snapshot.removed", name, owner: found.manifest.owner });
   }
 
-  /** All of it as one file. */
+  /** All of it as one file, which breaks off before its end when the store's bytes are not what was stored. */
   async export(
     name: SnapshotName,
     sees: SeesSnapshot,
@@ -105,10 +105,10 @@ export class SnapshotLibrary {
     const { manifest } = await this.#find(name, sees);
     const { owner: _, key: __, ...header } = manifest;
     const head = writeHeader(header);
-    const store = this.#store("export a snapshot");
+    const archive = await this.#store("export a snapshot").read(manifest, { signal });
     const pieces = (async function* (): AsyncGenerator<Buffer, void, void> {
       yield head;
-      yield* await store.read(manifest, { signal });
+      yield* archive;
     })();
     return { sizeBytes: head.byteLength + manifest.stored.sizeBytes, pieces };
   }
@@ -243,11 +243,4 @@ async function receive(pieces: AsyncIterable<Buffer>, expected: StoredFiles, sig
 function foreign(error: unknown): never {
   if (!isSandboxError(error, "unrestorable")) throw error;
   throw notSnapshot(`its files are not what its header says (${error.message})`, error);
-}
-
-function missing(name: SnapshotName): SandboxError {
-  return new SandboxError("not_found", `Cannot find snapshot ${name}`, {
-    suggestion: "GET /snapshots lists those that there are.",
-    details: { name },
-  });
 }
