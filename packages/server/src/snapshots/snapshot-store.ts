@@ -42,7 +42,8 @@ export class SnapshotStore {
     const stored = { encoding, sizeBytes, sha256 };
     const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, key });
     try {
-      await this.#store.upload(key, path, { sizeBytes, sha256, if: "absent", signal });
+      // Without a condition, for which some stores want all of it in one write: nobody else has this key.
+      await this.#store.upload(key, path, { sizeBytes, sha256, signal });
       await this.#store.put(manifestKey(name), Buffer.from(JSON.stringify(manifest)), { if: "absent", signal });
     } catch (error) {
       // After any other error the manifest may be there, and need it.
