@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import type { ObjectStore } from "@atoll/storage";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { CheckpointCollector } from "../../packages/server/src/persistence/checkpoint-collector.ts";
+import { StoreSweeper } from "../../packages/server/src/persistence/store-sweeper.ts";
 import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
 import { createLog } from "../../packages/server/src/telemetry/log.ts";
 import { newTombstone } from "../../packages/storage/src/s3/s3-envelope.ts";
@@ -61,12 +62,14 @@ async function collectThrice(store: ObjectStore): Promise<void> {
     log,
     nowMs: () => nowMs,
   });
+  const sweeper = new StoreSweeper({ stores: [store], log });
   for (let look = 0; look < 3; look += 1) {
     await collector.collect();
+    await sweeper.sweep();
     await new SnapshotStore(store).collect({ nowMs });
     nowMs += day + 1;
   }
-  await collector.close();
+  await Promise.all([collector.close(), sweeper.close()]);
 }
 
 const inOrder = (names: readonly string[]): string[] =>

@@ -242,7 +242,7 @@ export class Server {
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
-      snapshots.collect();
+      snapshots.start();
       manager.lasting.begin();
       persistence.start();
       return new Server({

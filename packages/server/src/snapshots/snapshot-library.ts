@@ -17,11 +17,15 @@ import type { ObjectStore, ObjectVersion } from "@atoll/storage";
 import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
 import { Meter, TooManyBytes } from "../persistence/checkpoint-encoding.ts";
+import { nowAndThen } from "../support/now-and-then.ts";
 import { storageError } from "../support/storage-error.ts";
 import { notSnapshot, readHeader, writeHeader } from "./snapshot-file.ts";
 import { infoOf, type SnapshotHeader, type SnapshotManifest } from "./snapshot-manifest.ts";
 import { missing, SnapshotStore } from "./snapshot-store.ts";
 import { restoreFiles, shrinkFiles, type StoredFiles } from "./stored-files.ts";
+
+/** Every look lists all snapshots and reads each manifest. */
+const collectIntervalMs = 6 * 60 * 60_000;
 
 export interface SnapshotLibraryOptions {
   /** Undefined: the setting `snapshotStore` is `none`. */
@@ -49,6 +53,7 @@ export class SnapshotLibrary {
   readonly #options: SnapshotLibraryOptions;
   readonly #underWay = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
+  #plan: { stop: () => void } | undefined;
 
   private constructor(options: SnapshotLibraryOptions) {
     this.#options = options;
@@ -147,22 +152,29 @@ export class SnapshotLibrary {
     });
   }
 
-  /** Removes what servers that died have left half done. In the background: what is wrong is told in the log. */
-  collect(): void {
-    const { store, log } = this.#options;
-    if (store === undefined) return;
+  /** From now on removes, now and then, what servers that died have left half done. What is wrong is told in the log. */
+  start(): void {
+    if (this.#options.store === undefined) return;
+    void this.#collect();
+    this.#plan = nowAndThen(collectIntervalMs, () => this.#collect());
+  }
+
+  #collect(): Promise<void> {
+    const { log } = this.#options;
     const { signal } = this.#closing;
-    const collecting = new SnapshotStore(store)
+    const collecting = this.#store("collect snapshots")
       .collect({ signal, nowMs: Date.now() })
       .catch((error: unknown) => {
         if (!signal.aborted) log.warn({ err: error }, "snapshots not collected");
       })
       .finally(() => this.#underWay.delete(collecting));
     this.#underWay.add(collecting);
+    return collecting;
   }
 
   /** What is under way is called off. */
   async close(): Promise<void> {
+    this.#plan?.stop();
     this.#closing.abort(
       new SandboxError("unavailable", "Cannot finish the snapshot: the server stops", {
         suggestion: "Try again when it has started again.",

@@ -137,7 +137,7 @@ describe("a file to import", () => {
 
 test("without a store everything is refused, and the setting named", async () => {
   const none = await open({ store: undefined });
-  none.collect();
+  none.start();
   const refusal = { code: "unsupported", details: { setting: "snapshotStore" } };
   await expect(none.take(sandboxId, name, "me")).rejects.toMatchObject(refusal);
   await expect(none.list(everybody)).rejects.toMatchObject(refusal);
