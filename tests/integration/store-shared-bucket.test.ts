@@ -160,8 +160,8 @@ describe("a store in a bucket of S3 that others use", () => {
     onTestFinished(close);
     const store = open();
     bucket.put("gone", newTombstone(), {});
-    bucket.put("gone-long-ago", randomBytes(8), {});
-    const theirs = { empty: "", short: "{}", word: "_SUCCESS_", long: "longer than any seal" };
+    bucket.put("gone-long-ago", Buffer.from("7f45a1b2c3d4e5f6", "hex"), {});
+    const theirs = { empty: "", short: "{}", word: "_SUCCESS_", eight: '{"a": 1}', long: "longer than any seal" };
     for (const [key, content] of Object.entries(theirs)) bucket.put(key, text(content), {});
     for (const key of ["gone", "gone-long-ago"]) await store.put(key, text("new"), { if: "absent" });
     for (const [key, content] of Object.entries(theirs)) {
