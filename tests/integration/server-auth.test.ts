@@ -202,7 +202,7 @@ describe("a key's scope", () => {
   });
 });
 
-describe("streams of a key that is revoked", () => {
+describe("streams and signed URLs of a key that is revoked", () => {
   test.for<[string, (id: string, commandId: string) => string]>([
     ["server-sent events", () => "/events"],
     ["output of a command", (id, commandId) => `/sandboxes/${id}/commands/${commandId}/output`],
@@ -215,7 +215,11 @@ describe("streams of a key that is revoked", () => {
     expect(response.status).toBe(200);
     const waiting = api.ask("GET", `/sandboxes/${sandbox.id}/commands/${command.id}/wait?timeoutMs=50000`);
     const text = response.text();
+    const file = { path: "/etc/passwd" };
+    const signed = await api.ask<{ url: string }>("POST", `/sandboxes/${sandbox.id}/files/sign`, file);
+    expect((await fetch(signed.body.url, { method: "HEAD" })).status).toBe(200);
     expect((await admin.ask("DELETE", `/keys/${id}`)).status).toBe(204);
+    expect((await fetch(signed.body.url, { method: "HEAD" })).status).toBe(403);
     expect((await text).trimEnd().split("\n").at(-1)).toContain('"code":"permission_denied"');
     expect((await waiting).body.error?.code).toBe("permission_denied");
     await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);

@@ -2,6 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import type { ObjectStore } from "@atoll/storage";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { CheckpointCollector } from "../../packages/server/src/persistence/checkpoint-collector.ts";
+import { StoreSweeper } from "../../packages/server/src/persistence/store-sweeper.ts";
 import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
 import { createLog } from "../../packages/server/src/telemetry/log.ts";
 import { newTombstone } from "../../packages/storage/src/s3/s3-envelope.ts";
@@ -61,12 +62,14 @@ async function collectThrice(store: ObjectStore): Promise<void> {
     log,
     nowMs: () => nowMs,
   });
+  const sweeper = new StoreSweeper({ stores: [store], log });
   for (let look = 0; look < 3; look += 1) {
     await collector.collect();
+    await sweeper.sweep();
     await new SnapshotStore(store).collect({ nowMs });
     nowMs += day + 1;
   }
-  await collector.close();
+  await Promise.all([collector.close(), sweeper.close()]);
 }
 
 const inOrder = (names: readonly string[]): string[] =>
@@ -157,8 +160,8 @@ describe("a store in a bucket of S3 that others use", () => {
     onTestFinished(close);
     const store = open();
     bucket.put("gone", newTombstone(), {});
-    bucket.put("gone-long-ago", randomBytes(8), {});
-    const theirs = { empty: "", short: "{}", word: "_SUCCESS_", long: "longer than any seal" };
+    bucket.put("gone-long-ago", Buffer.from("7f45a1b2c3d4e5f6", "hex"), {});
+    const theirs = { empty: "", short: "{}", word: "_SUCCESS_", eight: '{"a": 1}', long: "longer than any seal" };
     for (const [key, content] of Object.entries(theirs)) bucket.put(key, text(content), {});
     for (const key of ["gone", "gone-long-ago"]) await store.put(key, text("new"), { if: "absent" });
     for (const [key, content] of Object.entries(theirs)) {

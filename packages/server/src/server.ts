@@ -123,6 +123,7 @@ export class Server {
       const signer = new UrlSigner(secret.keyFor("file URLs"));
       const signedFiles = new SignedFiles({
         signer,
+        untilRevoked: (keyId) => keys.untilRevoked(keyId),
         bodyTimeoutMs: config.bodyTimeoutMs,
         enter: async ({ sandboxId: id, by }) => {
           const leave = await manager.access.enter(id, stopping.signal);
@@ -242,7 +243,7 @@ export class Server {
       });
       await app.listen({ host: config.host, port: config.port });
       url = listeningUrl(config.host, app.server.address() as AddressInfo);
-      snapshots.collect();
+      snapshots.start();
       manager.lasting.begin();
       persistence.start();
       return new Server({

@@ -6,6 +6,8 @@ export type Fault =
   | { do: "cut" }
   /** It is done, and the connection ends before the answer. */
   | { do: "act-then-cut" }
+  /** Somebody on the way answers as if all were well, and nothing was done. */
+  | { do: "answer"; headers?: Record<string, string>; body: string }
   /** The connection ends in the middle of the answer's body. */
   | { do: "cut-body"; afterBytes: number }
   /** Nothing happens before this settles. */

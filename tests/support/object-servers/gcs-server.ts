@@ -134,5 +134,6 @@ function list(bucket: GcsBucket, query: URLSearchParams): Answer {
   const matching = bucket.names().filter((name) => name.startsWith(query.get("prefix") ?? "") && name > after);
   const page = matching.slice(0, most);
   const next = page.length < matching.length ? { nextPageToken: page.at(-1) } : {};
-  return json({ items: page.map((name) => bucket.describe(name, new URLSearchParams())), ...next });
+  const items = page.map((name) => bucket.describe(name, new URLSearchParams()));
+  return json({ kind: "storage#objects", ...(items.length === 0 ? {} : { items }), ...next });
 }

@@ -91,6 +91,7 @@ export class ObjectServer {
     if (fault?.do === "refuse") {
       return send(response, this.#dialect.refusal(fault.status, fault.code, operation.key));
     }
+    if (fault?.do === "answer") return send(response, { status: 200, ...fault });
     const answer = operation.run();
     if (fault?.do === "act-then-cut") return void response.destroy();
     if (fault?.do === "cut-body") return cutShort(response, answer, fault.afterBytes);

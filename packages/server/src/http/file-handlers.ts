@@ -60,11 +60,12 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
       new ByteStream(await packDirectory(manager.engine.get(params.id), query.path, { user: query.user, signal })),
     unpackFiles: ({ params, query, body, signal }) =>
       unpackArchive(manager.engine.get(params.id), query.path, body, { user: query.user, signal }),
-    signFile: async ({ params, body, claimant: { who, holder } }) => {
+    signFile: async ({ params, body, principal, claimant: { who, holder } }) => {
       const { path, user, method, expiresInMs } = body;
       const expiresAtMs = Date.now() + expiresInMs;
       const by = holder === undefined ? {} : { by: { who, holder } };
-      const target = signer.sign({ sandboxId: params.id, path, user, method, expiresAtMs, ...by });
+      const key = principal?.kind === "key" ? { keyId: principal.key.id } : {};
+      const target = signer.sign({ sandboxId: params.id, path, user, method, expiresAtMs, ...by, ...key });
       return { url: `${baseUrl()}${target}`, expiresAtMs };
     },
   } satisfies Partial<Handlers>;

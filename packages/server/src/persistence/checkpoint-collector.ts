@@ -1,6 +1,6 @@
 import { isSandboxError, type SandboxId } from "@atoll/protocol";
 import { chooseExpired, collectGarbage, type ObjectStore, type RetentionPolicy } from "@atoll/storage";
-import { parseFilesKey } from "../snapshots/snapshot-keys.ts";
+import { nowAndThen } from "../support/now-and-then.ts";
 import { Turns } from "../support/turns.ts";
 import type { Log } from "../telemetry/log.ts";
 import {
@@ -20,9 +20,6 @@ import { collectionGraceMs } from "./checkpoint-timing.ts";
 
 /** Every look lists the whole store and reads every manifest in it. */
 const usualIntervalMs = 6 * 60 * 60_000;
-
-/** All that servers upload: snapshots are in the same store, unless it is set otherwise. */
-const isOurs = (key: string): boolean => isPartKey(key) || parseFilesKey(key) !== undefined;
 
 /** What metadata says of a sandbox. */
 export interface SandboxStanding {
@@ -56,7 +53,7 @@ export class CheckpointCollector {
   readonly #options: Required<CheckpointCollectorOptions>;
   readonly #turns = new Turns();
   readonly #closing = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
+  #plan: { stop: () => void } | undefined;
 
   constructor(options: CheckpointCollectorOptions) {
     this.#options = {
@@ -68,19 +65,11 @@ export class CheckpointCollector {
     };
   }
 
-  /** From now on it collects now and then. Servers that started together drift apart. */
+  /** From now on it collects now and then. */
   start(): void {
-    const { intervalMs, log } = this.#options;
-    const delayMs = Math.round(intervalMs * (0.5 + Math.random()));
-    this.#timer = setTimeout(() => {
-      this.#collectUnlessJustDone()
-        .catch((error: unknown) => this.#tell(error, "checkpoints could not be collected"))
-        .finally(() => {
-          if (!this.#closing.signal.aborted) this.start();
-        });
-    }, delayMs);
-    this.#timer.unref();
-    log.debug({ delayMs }, "checkpoints will be collected");
+    this.#plan = nowAndThen(this.#options.intervalMs, () =>
+      this.#collectUnlessJustDone().catch((error: unknown) => this.#tell(error, "checkpoints could not be collected")),
+    );
   }
 
   /** Of this sandbox a checkpoint was published: others may have expired. Nobody waits for it. */
@@ -93,14 +82,13 @@ export class CheckpointCollector {
   /** One whole look. */
   collect(): Promise<Collected> {
     return this.#turns.take(async () => {
-      const { store, log, removeKilled, nowMs } = this.#options;
+      const { log, removeKilled, nowMs } = this.#options;
       const { signal } = this.#closing;
       const retired: string[] = [];
       for (const [id, numbers] of await this.#published()) retired.push(...(await this.#retireExpired(id, numbers)));
       const removed = await this.#removeGarbage();
       const killed = await removeKilled({ nowMs: nowMs(), signal });
-      const swept = await store.sweep({ signal, isOurs });
-      const counts = { retired: retired.length, removed: removed.length, killed: killed.length, swept };
+      const counts = { retired: retired.length, removed: removed.length, killed: killed.length };
       log.info(counts, "checkpoints collected");
       return { retired, removed };
     });
@@ -109,7 +97,7 @@ export class CheckpointCollector {
   /** Resolves when nothing is under way any more. */
   async close(): Promise<void> {
     this.#closing.abort();
-    clearTimeout(this.#timer);
+    this.#plan?.stop();
     await this.#turns.take(async () => undefined);
   }
 

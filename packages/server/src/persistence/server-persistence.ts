@@ -12,6 +12,7 @@ import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
 import { nameOfLock, ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
 import { assertSettledStore } from "./settled-store.ts";
+import { StoreSweeper } from "./store-sweeper.ts";
 
 export interface ServerPersistenceOptions {
   config: Config;
@@ -25,7 +26,7 @@ export interface ServerPersistenceOptions {
 export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf"> {
   /** To be called first, by whoever has opened the data directory. Rejects when one of the stores was seen not to do what it must, or is not the one that the sandboxes here are in. */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
-  /** What is stored is collected from now on. */
+  /** What is stored is collected, and all stores are swept, from now on. */
   start: () => void;
   close: () => Promise<void>;
 }
@@ -69,6 +70,7 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
           }),
   };
   const collector = checkpoints === undefined ? undefined : collectorOf(config, log, home, checkpoints);
+  const sweeper = new StoreSweeper({ stores: stores.all, log });
   const scratchDir = join(config.dataDir, "transfers");
   return {
     home,
@@ -84,8 +86,13 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
       const onPublished = (sandboxId: SandboxId): void => collector?.published(sandboxId);
       return CheckpointArchive.open({ store: checkpoints, engine, scratchDir, log, onPublished });
     },
-    start: () => collector?.start(),
-    close: async () => collector?.close(),
+    start: () => {
+      collector?.start();
+      sweeper.start();
+    },
+    close: async () => {
+      await Promise.all([collector?.close(), sweeper.close()]);
+    },
   };
 }
 

@@ -17,6 +17,8 @@ const probeTimeoutMs = 60_000;
 
 /** Where what lasts is kept. Undefined: the setting is `none`. */
 export interface ServerStores extends Record<StoreUse, ObjectStore | undefined> {
+  /** Each once, also where several settings name it. */
+  all: readonly ObjectStore[];
   /** Resolves when each store was seen to keep its word; rejects with what is wrong, naming the setting. */
   proven: Promise<void>;
   /** Not while operations are under way. Idempotent. */
@@ -59,6 +61,7 @@ export async function openServerStores(config: Pick<Config, "dataDir" | StoreSet
   proven.catch(() => undefined);
   return {
     ...byUse,
+    all: [...opened.values()].map(({ store }) => store),
     proven,
     close: async () => {
       stop.abort();

@@ -6,7 +6,7 @@ import type { GuestFiles } from "@atoll/engine";
 import { errorBody, errorReply } from "../http/error-reply.ts";
 import { openDownload } from "../http/open-download.ts";
 import { guardAgainstSlowness } from "../http/slow-requests.ts";
-import type { FileGrant, UrlSigner } from "./url-signer.ts";
+import { invalidUrl, type FileGrant, type UrlSigner } from "./url-signer.ts";
 
 type SignedAccess = Pick<GuestFiles, "read" | "write" | "stat">;
 
@@ -14,6 +14,8 @@ export interface SignedFilesOptions {
   signer: UrlSigner;
   /** Rejects when there is no such sandbox, it does not run, or somebody other than who signed holds it. It is not idle until `leave` is called. */
   enter(grant: FileGrant): Promise<{ files: SignedAccess; leave: () => void }>;
+  /** Aborts when this API key is revoked, or has been. */
+  untilRevoked(keyId: string): AbortSignal;
   /** How long whoever uploads may send nothing. */
   bodyTimeoutMs: number;
   /** Told of each use, at its end. */
@@ -37,6 +39,18 @@ export class SignedFiles {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const grant = this.#options.signer.verify(request.method ?? "", request.url ?? "");
+    const revoked = grant.keyId === undefined ? undefined : this.#options.untilRevoked(grant.keyId);
+    if (revoked?.aborted === true) throw invalidUrl();
+    const breakOff = (): void => void response.destroy();
+    revoked?.addEventListener("abort", breakOff);
+    try {
+      await this.#serve(grant, request, response);
+    } finally {
+      revoked?.removeEventListener("abort", breakOff);
+    }
+  }
+
+  async #serve(grant: FileGrant, request: IncomingMessage, response: ServerResponse): Promise<void> {
     const counted = { bytes: 0 };
     const { bodyTimeoutMs } = this.#options;
     guardAgainstSlowness(request, response, true, { bodyTimeoutMs });

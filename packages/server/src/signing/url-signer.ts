@@ -11,6 +11,8 @@ export const FileGrant = z.strictObject({
   expiresAtMs: z.int(),
   /** Who signed it under the name of a holder: for them it works also while they hold the sandbox. */
   by: z.strictObject({ who: z.string(), holder: z.string() }).optional(),
+  /** The API key with which it was signed: it is good for no longer than that one. */
+  keyId: z.string().optional(),
 });
 export type FileGrant = z.infer<typeof FileGrant>;
 
@@ -47,13 +49,18 @@ export class UrlSigner {
     const isGenuine = isSameMac(grant === undefined ? "" : this.#macOf(grant), signature);
     const isForThis = grant?.method === (method === "HEAD" ? "GET" : method);
     if (grant !== undefined && isGenuine && isForThis && grant.expiresAtMs > nowMs) return grant;
-    throw new SandboxError("permission_denied", "Cannot use this URL: it is not valid, or not any more");
+    throw invalidUrl();
   }
 
-  #macOf({ method, sandboxId, path, user, expiresAtMs, by }: FileGrant): string {
-    const signer = by === undefined ? [] : [by.who, by.holder];
+  /** With each field that is absent the list is shorter by another number, so that none passes for another. */
+  #macOf({ method, sandboxId, path, user, expiresAtMs, by, keyId }: FileGrant): string {
+    const signer = [...(by === undefined ? [] : [by.who, by.holder]), ...(keyId === undefined ? [] : [keyId])];
     return mac(this.#key, [method, sandboxId, path, user, String(expiresAtMs), ...signer]);
   }
+}
+
+export function invalidUrl(): SandboxError {
+  return new SandboxError("permission_denied", "Cannot use this URL: it is not valid, or not any more");
 }
 
 function parseGrant(text: string): FileGrant | undefined {

@@ -17,11 +17,15 @@ import type { ObjectStore, ObjectVersion } from "@atoll/storage";
 import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
 import { Meter, TooManyBytes } from "../persistence/checkpoint-encoding.ts";
+import { nowAndThen } from "../support/now-and-then.ts";
 import { storageError } from "../support/storage-error.ts";
 import { notSnapshot, readHeader, writeHeader } from "./snapshot-file.ts";
 import { infoOf, type SnapshotHeader, type SnapshotManifest } from "./snapshot-manifest.ts";
-import { SnapshotStore } from "./snapshot-store.ts";
+import { missing, SnapshotStore } from "./snapshot-store.ts";
 import { restoreFiles, shrinkFiles, type StoredFiles } from "./stored-files.ts";
+
+/** Every look lists all snapshots and reads each manifest. */
+const collectIntervalMs = 6 * 60 * 60_000;
 
 export interface SnapshotLibraryOptions {
   /** Undefined: the setting `snapshotStore` is `none`. */
@@ -49,6 +53,7 @@ export class SnapshotLibrary {
   readonly #options: SnapshotLibraryOptions;
   readonly #underWay = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
+  #plan: { stop: () => void } | undefined;
 
   private constructor(options: SnapshotLibraryOptions) {
     this.#options = options;
@@ -96,7 +101,7 @@ export class SnapshotLibrary {
     this.#options.tell({ type: "snapshot.removed", name, owner: found.manifest.owner });
   }
 
-  /** All of it as one file. */
+  /** All of it as one file, which breaks off before its end when the store's bytes are not what was stored. */
   async export(
     name: SnapshotName,
     sees: SeesSnapshot,
@@ -105,10 +110,10 @@ export class SnapshotLibrary {
     const { manifest } = await this.#find(name, sees);
     const { owner: _, key: __, ...header } = manifest;
     const head = writeHeader(header);
-    const store = this.#store("export a snapshot");
+    const archive = await this.#store("export a snapshot").read(manifest, { signal });
     const pieces = (async function* (): AsyncGenerator<Buffer, void, void> {
       yield head;
-      yield* await store.read(manifest, { signal });
+      yield* archive;
     })();
     return { sizeBytes: head.byteLength + manifest.stored.sizeBytes, pieces };
   }
@@ -147,22 +152,29 @@ export class SnapshotLibrary {
     });
   }
 
-  /** Removes what servers that died have left half done. In the background: what is wrong is told in the log. */
-  collect(): void {
-    const { store, log } = this.#options;
-    if (store === undefined) return;
+  /** From now on removes, now and then, what servers that died have left half done. What is wrong is told in the log. */
+  start(): void {
+    if (this.#options.store === undefined) return;
+    void this.#collect();
+    this.#plan = nowAndThen(collectIntervalMs, () => this.#collect());
+  }
+
+  #collect(): Promise<void> {
+    const { log } = this.#options;
     const { signal } = this.#closing;
-    const collecting = new SnapshotStore(store)
+    const collecting = this.#store("collect snapshots")
       .collect({ signal, nowMs: Date.now() })
       .catch((error: unknown) => {
         if (!signal.aborted) log.warn({ err: error }, "snapshots not collected");
       })
       .finally(() => this.#underWay.delete(collecting));
     this.#underWay.add(collecting);
+    return collecting;
   }
 
   /** What is under way is called off. */
   async close(): Promise<void> {
+    this.#plan?.stop();
     this.#closing.abort(
       new SandboxError("unavailable", "Cannot finish the snapshot: the server stops", {
         suggestion: "Try again when it has started again.",
@@ -243,11 +255,4 @@ async function receive(pieces: AsyncIterable<Buffer>, expected: StoredFiles, sig
 function foreign(error: unknown): never {
   if (!isSandboxError(error, "unrestorable")) throw error;
   throw notSnapshot(`its files are not what its header says (${error.message})`, error);
-}
-
-function missing(name: SnapshotName): SandboxError {
-  return new SandboxError("not_found", `Cannot find snapshot ${name}`, {
-    suggestion: "`atoll snapshot ls`, or GET /snapshots, lists those that there are.",
-    details: { name },
-  });
 }

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { isSandboxError, SandboxError, type SnapshotName } from "@atoll/protocol";
 import { collectGarbage, type CallOptions, type ObjectStore, type ObjectVersion } from "@atoll/storage";
 import {
@@ -41,7 +42,8 @@ export class SnapshotStore {
     const stored = { encoding, sizeBytes, sha256 };
     const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, key });
     try {
-      await this.#store.upload(key, path, { sizeBytes, sha256, if: "absent", signal });
+      // Without a condition, for which some stores want all of it in one write: nobody else has this key.
+      await this.#store.upload(key, path, { sizeBytes, sha256, signal });
       await this.#store.put(manifestKey(name), Buffer.from(JSON.stringify(manifest)), { if: "absent", signal });
     } catch (error) {
       // After any other error the manifest may be there, and need it.
@@ -88,14 +90,44 @@ export class SnapshotStore {
     return true;
   }
 
-  /** The archive as it is stored, to a file that does not exist yet. */
-  async download({ key, stored }: SnapshotManifest, path: string, call: CallOptions): Promise<void> {
-    const { sizeBytes, sha256 } = stored;
-    await this.#store.download(key, path, { ...call, sizeBytes, sha256 });
+  /** The archive as it is stored, to a file that does not exist yet. Rejects with `unrestorable` when it is not what was stored. */
+  async download(manifest: SnapshotManifest, path: string, call: CallOptions): Promise<void> {
+    const { sizeBytes, sha256 } = manifest.stored;
+    try {
+      await this.#store.download(manifest.key, path, { ...call, sizeBytes, sha256 });
+    } catch (error) {
+      if (isSandboxError(error, "not_found")) throw await this.#gone(manifest, error, call);
+      const isOther = isSandboxError(error, "storage_failed") && "actual" in error.details;
+      throw isOther ? damaged(manifest, "its archive is not what was stored", error) : error;
+    }
   }
 
-  read({ key, stored }: SnapshotManifest, call: CallOptions): Promise<AsyncIterable<Buffer>> {
-    return this.#store.read(key, { offset: 0, length: stored.sizeBytes }, call);
+  /** The same as a stream, of which the last piece comes only when all of it is what was stored. */
+  async read(manifest: SnapshotManifest, call: CallOptions): Promise<AsyncIterable<Buffer>> {
+    const { sizeBytes } = manifest.stored;
+    const found = await this.#store.stat(manifest.key, call);
+    if (found === undefined) throw await this.#gone(manifest, undefined, call);
+    if (found.sizeBytes !== sizeBytes) throw damaged(manifest, `its archive has ${found.sizeBytes} bytes`);
+    return this.#verified(manifest, call);
+  }
+
+  async *#verified(manifest: SnapshotManifest, call: CallOptions): AsyncGenerator<Buffer, void, void> {
+    const { sizeBytes, sha256 } = manifest.stored;
+    const hash = createHash("sha256");
+    let held: Buffer | undefined;
+    for await (const piece of await this.#store.read(manifest.key, { offset: 0, length: sizeBytes }, call)) {
+      hash.update(piece);
+      if (held !== undefined) yield held;
+      held = piece;
+    }
+    if (hash.digest("hex") !== sha256) throw damaged(manifest, "its archive is not what was stored");
+    if (held !== undefined) yield held;
+  }
+
+  /** Why an archive is not there: somebody has removed the snapshot since it was found, or the store has lost it. */
+  async #gone(manifest: SnapshotManifest, cause: unknown, call: CallOptions): Promise<SandboxError> {
+    const isRemoved = (await this.#store.stat(manifestKey(manifest.name), call)) === undefined;
+    return isRemoved ? missing(manifest.name) : damaged(manifest, "its archive is missing from the store", cause);
   }
 
   /** Removes archives that servers which died have left without a manifest, when they have been so for a day. */
@@ -142,6 +174,21 @@ function unreadable(name: SnapshotName, cause: unknown): SandboxError {
     suggestion: "It was written by another version, or damaged.",
     details: { key },
     cause,
+  });
+}
+
+function damaged({ name, key }: SnapshotManifest, because: string, cause?: unknown): SandboxError {
+  return new SandboxError("unrestorable", `Cannot use snapshot ${name}: ${because}`, {
+    suggestion: "Remove it, and take or import it anew.",
+    details: { key, because },
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+export function missing(name: SnapshotName): SandboxError {
+  return new SandboxError("not_found", `Cannot find snapshot ${name}`, {
+    suggestion: "`atoll snapshot ls`, or GET /snapshots, lists those that there are.",
+    details: { name },
   });
 }
 

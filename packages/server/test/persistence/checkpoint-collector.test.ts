@@ -221,28 +221,6 @@ test("what others keep below the same names stays, and our own goes", async () =
   await assertWhole(sandboxId);
 });
 
-test("of uploads that nobody ends a sweep is told which are ours", async () => {
-  const asked: Parameters<ObjectStore["sweep"]>[] = [];
-  const sweep: ObjectStore["sweep"] = async (...given) => {
-    asked.push(given);
-    return 0;
-  };
-  await collector(
-    new Proxy(store, { get: (target, name) => (name === "sweep" ? sweep : bound(target, name)) }),
-  ).collect();
-  const isOurs = asked[0]?.[0]?.isOurs;
-  const name = `${"0".repeat(64)}.br.${"0".repeat(64)}.00000000`;
-  expect(isOurs?.(`layers/${sandboxId}-1/${name}`)).toBe(true);
-  expect(isOurs?.("snapshots/tools/files-00000000-0000-4000-8000-000000000000")).toBe(true);
-  expect(isOurs?.("checkpoints/epoch-10.pt")).toBe(false);
-  expect(isOurs?.("snapshots/db.dump")).toBe(false);
-});
-
-function bound(store: ObjectStore, name: string | symbol): unknown {
-  const value: unknown = Reflect.get(store, name);
-  return typeof value === "function" ? (value.bind(store) as unknown) : value;
-}
-
 /** Everything that a manifest names is there. */
 async function assertNeeded(...ids: SandboxId[]): Promise<void> {
   const there = new Set<string>();

@@ -1,8 +1,8 @@
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { createServer, request as httpRequest, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { SandboxError, SandboxId } from "@atoll/protocol";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { SignedFiles, type SignedFilesOptions } from "../../src/signing/signed-files.ts";
 import { UrlSigner, type FileGrant } from "../../src/signing/url-signer.ts";
 
@@ -10,6 +10,7 @@ const id = SandboxId.parse("abcdefghij0123456789");
 const signer = new UrlSigner(Buffer.alloc(32, 1));
 const stored = new Map<string, Buffer>();
 const uses: { bytes: number; error?: unknown }[] = [];
+const revocation = new Map<string, AbortController>();
 let visitors = 0;
 let server: Server;
 let base: string;
@@ -19,6 +20,7 @@ beforeEach(async () => {
   uses.length = 0;
   const signed = new SignedFiles({
     signer,
+    untilRevoked: (keyId) => revocation.get(keyId)?.signal ?? AbortSignal.abort(),
     bodyTimeoutMs: 1_000,
     enter: async ({ sandboxId }) => {
       if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
@@ -31,10 +33,11 @@ beforeEach(async () => {
           const rest = { mode: 0o644, uid: 0, gid: 0, links: 1, inode: 1n, modifiedAtMs: 0 };
           return { type: "file", name: path, sizeBytes, ...rest };
         },
-        read: async function* (path) {
+        read: async function* (path, options) {
           const content = stored.get(path);
           if (content === undefined) throw new SandboxError("not_found", `Cannot read ${path}: no such file`);
           yield content.subarray(0, 3);
+          if (path === "waits") await once(new EventEmitter(), "never", { ...options });
           if (path === "breaks") throw new SandboxError("sandbox_ended", "Cannot go on");
           yield content.subarray(3);
         },
@@ -118,4 +121,34 @@ test("an upload that does not go on is cut off, and leaves the sandbox", async (
   await expect.poll(() => visitors).toBe(0);
   expect(stored.has("f")).toBe(false);
   expect(uses).toMatchObject([{ bytes: 5, error: expect.anything() }]);
+});
+
+describe("a URL that was signed with a key", () => {
+  beforeEach(() => {
+    revocation.set("key", new AbortController());
+    stored.set("f", Buffer.from("content"));
+  });
+
+  test("is good until the key is revoked, and refused like any that is not valid then", async () => {
+    expect(await (await fetch(url({ keyId: "key" }))).text()).toBe("content");
+    revocation.get("key")?.abort();
+    for (const refused of [url({ keyId: "key" }), url({ keyId: "unknown" })]) {
+      const answer = await fetch(refused);
+      expect([answer.status, await answer.json()]).toEqual([
+        403,
+        {
+          error: expect.objectContaining({ code: "permission_denied", message: expect.stringMatching(/not any more/) }),
+        },
+      ]);
+    }
+  });
+
+  test("breaks off what is under way when the key is revoked", async () => {
+    stored.set("waits", Buffer.from("content"));
+    const answer = await fetch(url({ path: "waits", keyId: "key" }));
+    expect([answer.status, visitors]).toEqual([200, 1]);
+    revocation.get("key")?.abort();
+    await expect(answer.text()).rejects.toThrow("terminated");
+    await expect.poll(() => visitors).toBe(0);
+  });
 });

@@ -38,6 +38,7 @@ describe("every other URL is refused in the same words", () => {
     ["another path", reforge({ path: "/etc/shadow" }), "GET", before],
     ["another user", reforge({ user: "root" }), "GET", before],
     ["another sandbox", reforge({ sandboxId: SandboxId.parse("zzzzzzzzzz0123456789") }), "GET", before],
+    ["the key that signed it", reforge({ keyId: "k" }), "GET", before],
     ["a later end", reforge({ expiresAtMs: 9e12 }), "GET", before],
     ["writing instead of reading", reforge({ method: "PUT" }), "PUT", before],
     ["something added", reforge({ extra: 1 }), "GET", before],
@@ -51,6 +52,13 @@ describe("every other URL is refused in the same words", () => {
       expect.objectContaining({ code: "permission_denied", message: refusal, details: {} }),
     );
   });
+});
+
+test("the key that signed it stays with it, and is not to be taken away", () => {
+  const signed = signer.sign({ ...grant, keyId: "k" });
+  expect(signer.verify("GET", signed, before)).toEqual({ ...grant, keyId: "k" });
+  const text = Buffer.from(JSON.stringify(grant)).toString("base64url");
+  expect(() => signer.verify("GET", signed.replace(/signed\/[\w-]+/, `signed/${text}`), before)).toThrow(refusal);
 });
 
 test("parts cannot be moved from one field to the next", () => {

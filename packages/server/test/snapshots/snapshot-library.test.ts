@@ -137,7 +137,7 @@ describe("a file to import", () => {
 
 test("without a store everything is refused, and the setting named", async () => {
   const none = await open({ store: undefined });
-  none.collect();
+  none.start();
   const refusal = { code: "unsupported", details: { setting: "snapshotStore" } };
   await expect(none.take(sandboxId, name, "me")).rejects.toMatchObject(refusal);
   await expect(none.list(everybody)).rejects.toMatchObject(refusal);
@@ -152,6 +152,50 @@ test("a manifest that was changed by hand is not followed", async () => {
   await store.put("snapshots/tools/manifest.json", Buffer.from(JSON.stringify({ ...manifest, key: "sandboxes/x" })));
   await expect(library.get(name, everybody)).rejects.toMatchObject({ code: "unrestorable" });
   expect(await library.list(everybody)).toEqual([]);
+});
+
+describe("an archive in the store", () => {
+  const archiveKey = async (): Promise<string> => (await stored()).find((key) => !key.endsWith("manifest.json")) ?? "";
+  const changed = async (change: (bytes: Buffer) => Buffer): Promise<void> => {
+    const key = await archiveKey();
+    const got = await store.get(key);
+    await store.put(key, change(got?.data ?? Buffer.alloc(0)));
+  };
+
+  test.for<[what: string, change: () => Promise<unknown>]>([
+    ["with another last byte", () => changed((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.from("x")]))],
+    ["of the same length from somebody else", () => changed((bytes) => Buffer.alloc(bytes.byteLength, 1))],
+    ["that is cut off", () => changed((bytes) => bytes.subarray(0, -1))],
+    ["that goes on behind its end", () => changed((bytes) => Buffer.concat([bytes, bytes]))],
+    ["that is empty", () => changed(() => Buffer.alloc(0))],
+    ["that is missing", async () => store.remove(await archiveKey())],
+  ])("%s makes no sandbox and no whole file, and can be removed", async ([, change]) => {
+    await library.take(sandboxId, name, "me");
+    const whole = await exported();
+    await change();
+    const using = library.use(name, everybody, async ({ files }) => files.archive());
+    await expect(using).rejects.toMatchObject({ code: "unrestorable" });
+    let bytes = 0;
+    const exporting = async (): Promise<number> => {
+      const { sizeBytes, pieces } = await library.export(name, everybody, new AbortController().signal);
+      for await (const piece of pieces) bytes += piece.byteLength;
+      return sizeBytes;
+    };
+    await expect(exporting()).rejects.toMatchObject({ code: "unrestorable" });
+    expect(bytes).toBeLessThan(whole.byteLength);
+    await library.remove(name, everybody);
+    expect(await stored()).toEqual([]);
+    expect(await readdir(join(dir, "scratch"))).toEqual([]);
+  });
+
+  test("that goes with its snapshot while it is used is that of one that is not there", async () => {
+    await library.take(sandboxId, name, "me");
+    const using = library.use(name, everybody, async ({ files }) => {
+      await library.remove(name, everybody);
+      return files.archive();
+    });
+    await expect(using).rejects.toMatchObject({ code: "not_found", details: { name } });
+  });
 });
 
 test("a server that stops calls off what is under way, and nothing is left of it", async () => {

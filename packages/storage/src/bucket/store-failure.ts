@@ -80,6 +80,7 @@ export function reasonByStatus(status: number | undefined): FailureReason {
     case 507:
       return "full";
     default:
-      return status >= 500 ? "unreachable" : "refused";
+      // Below 400 it says that all is well, and yet is no answer that the client can read.
+      return status >= 500 || status < 400 ? "unreachable" : "refused";
   }
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { deadlineAfter, firstToAbort, isSandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, isSandboxError, type SandboxError } from "@atoll/protocol";
 import type { Bucket, File } from "@google-cloud/storage";
 import { orAborted } from "../bucket/outcomes.ts";
 import { retried } from "../bucket/retry.ts";
@@ -36,6 +36,12 @@ interface GcsMetadata {
   size?: string | number;
   updated?: string;
   metadata?: Record<string, unknown>;
+}
+
+interface GcsPage {
+  kind?: string;
+  items?: ({ name: string } & GcsMetadata)[];
+  nextPageToken?: string;
 }
 
 const writeIdForm = new RegExp(`^${uuidForm}$`);
@@ -73,7 +79,7 @@ export class GcsBucket {
         metadata: { contentType, md5Hash, metadata: { ...mark } },
       });
       await pipeline(Readable.from(Buffer.from(data)), stream, { signal });
-      return entryOf(name, file.metadata);
+      return this.#entry(name, file.metadata);
     });
   }
 
@@ -118,14 +124,14 @@ export class GcsBucket {
           sourceObjects: sources.map((source) => ({ name: source })),
         },
       });
-      return entryOf(name, metadata as GcsMetadata);
+      return this.#entry(name, metadata);
     });
   }
 
   head(name: string, signal: AbortSignal): Promise<GcsEntry> {
     return this.#ask(`look at ${name}`, signal, async () => {
       const [metadata] = await this.#bucket.file(name).getMetadata();
-      return entryOf(name, metadata);
+      return this.#entry(name, metadata);
     });
   }
 
@@ -138,10 +144,13 @@ export class GcsBucket {
   async *list(prefix: string, signal: AbortSignal): AsyncGenerator<GcsEntry, void, undefined> {
     let pageToken: string | undefined;
     do {
-      const query = { prefix, autoPaginate: false, ...(pageToken === undefined ? {} : { pageToken }) };
-      const [files, next] = await this.#ask(`list ${prefix}`, signal, () => this.#bucket.getFiles(query));
-      for (const { name, metadata } of files) yield entryOf(name, metadata);
-      pageToken = (next as { pageToken?: string } | null)?.pageToken;
+      const qs = { prefix, ...(pageToken === undefined ? {} : { pageToken }) };
+      const page = await this.#ask(`list ${prefix}`, signal, async () => {
+        const [answer] = await this.#bucket.request({ uri: "/o", qs });
+        return this.#page(answer);
+      });
+      yield* page.entries;
+      pageToken = page.next;
     } while (pageToken !== undefined);
   }
 
@@ -172,6 +181,25 @@ export class GcsBucket {
     }
   }
 
+  /** Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is none. */
+  #entry(name: string, metadata: unknown): GcsEntry {
+    const { generation, size } = (metadata ?? {}) as GcsMetadata;
+    if (isNumber(generation) && isNumber(size)) return entryOf(name, metadata as GcsMetadata);
+    throw this.#strange("an object without a generation or a size");
+  }
+
+  #page(answer: unknown): { entries: GcsEntry[]; next: string | undefined } {
+    const { kind, items, nextPageToken } = (answer ?? {}) as GcsPage;
+    // An empty list may leave its items out.
+    if (!Array.isArray(items) && kind !== "storage#objects") throw this.#strange("a list that is none");
+    const entries = (items ?? []).map((item) => this.#entry(item.name, item));
+    return { entries, next: nextPageToken };
+  }
+
+  #strange(said: string): SandboxError {
+    return storeFailure("unreachable", { place: this.place, doing: "use the answer", said });
+  }
+
   #ask<T>(doing: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     return retried(this.#attempts, signal, canPass, async () => {
       try {
@@ -199,6 +227,8 @@ async function* unlessSilent(stream: Readable, silentWithinMs: number, signal: A
 }
 
 const isOver = (error: unknown): boolean => [400, 404, 410].includes(statusOf(error) ?? 0);
+
+const isNumber = (value: unknown): boolean => /^\d{1,19}$/.test(String(value));
 
 const md5 = (data: Uint8Array): string => createHash("md5").update(data).digest("base64");
 

@@ -32,7 +32,9 @@ function reasonOf(error: GcsError): FailureReason {
 /** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */
 export function toGcsFailure(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
-  if (isSandboxError(error) || !(error instanceof Error)) return error;
+  if (isSandboxError(error)) return error;
+  // At times it throws the error of an answer as it came.
+  if (!(error instanceof Error)) return toGcsFailure(Object.assign(new Error("unknown"), error), place, doing, signal);
   const said = statusOf(error) ?? (error as GcsError).code ?? error.message.slice(0, 200);
   // Not the error itself as the cause: it has the whole request, and with it the token.
   const cause = new Error(error.message.slice(0, 1_000));

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Readable } from "node:stream";
-import { SandboxError } from "@atoll/protocol";
+import type { SandboxError } from "@atoll/protocol";
 import {
   AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,
@@ -14,6 +14,7 @@ import {
   type S3Client,
   UploadPartCommand,
 } from "@aws-sdk/client-s3";
+import { storeFailure } from "../bucket/store-failure.ts";
 import { toS3Failure } from "./s3-failure.ts";
 
 /** `IfMatch` goes over the wire as it stands here. */
@@ -65,7 +66,7 @@ export class S3Bucket {
     const output = await this.#ask(`write ${name}`, signal, (options) =>
       this.#client.send(new PutObjectCommand(input), options),
     );
-    return { name, storedBytes: data.length, etag: bare(output.ETag), modifiedAtMs: output.answeredAtMs };
+    return { name, storedBytes: data.length, etag: this.#etag(output.ETag), modifiedAtMs: output.answeredAtMs };
   }
 
   /** One attempt: a stream cannot be sent twice. The store compares what arrives with the checksum that is signed. */
@@ -86,14 +87,15 @@ export class S3Bucket {
       { step: "build", name: "knownChecksum" },
     );
     const output = await this.#ask(`write ${name}`, signal, (options) => this.#client.send(command, options));
-    return { name, storedBytes: checksum.sizeBytes, etag: bare(output.ETag), modifiedAtMs: output.answeredAtMs };
+    const etag = this.#etag(output.ETag);
+    return { name, storedBytes: checksum.sizeBytes, etag, modifiedAtMs: output.answeredAtMs };
   }
 
   async head(name: string, signal: AbortSignal): Promise<StoredEntry> {
     const output = await this.#ask(`look at ${name}`, signal, (options) =>
       this.#client.send(new HeadObjectCommand({ Bucket: this.#bucket, Key: name }), options),
     );
-    return entryOf(name, output.ContentLength, output.ETag, output.LastModified);
+    return this.#entry(name, output.ContentLength, output.ETag, output.LastModified);
   }
 
   /** `range` as in the header of that name. What is told of the object is about all of it. */
@@ -111,7 +113,13 @@ export class S3Bucket {
     const total = /\/(\d+)$/.exec(output.ContentRange ?? "")?.[1];
     const storedBytes = total === undefined ? output.ContentLength : Number(total);
     // In Node the client's body is a stream of Node.
-    return { entry: entryOf(name, storedBytes, output.ETag, output.LastModified), body: output.Body as Readable };
+    const body = output.Body as Readable;
+    try {
+      return { entry: this.#entry(name, storedBytes, output.ETag, output.LastModified), body };
+    } catch (error) {
+      body.destroy();
+      throw error;
+    }
   }
 
   async remove(name: string, condition: { IfMatch?: string }, signal: AbortSignal): Promise<void> {
@@ -130,8 +138,11 @@ export class S3Bucket {
       const output = await this.#ask(`list ${prefix}`, signal, (options) =>
         this.#client.send(new ListObjectsV2Command(page), options),
       );
+      // Every list says whether it goes on, and where.
+      const isWhole = output.IsTruncated === false || output.NextContinuationToken !== undefined;
+      if (!isWhole) throw this.#strange("a list that is none");
       for (const { Key, Size, ETag, LastModified } of output.Contents ?? []) {
-        if (Key !== undefined) yield entryOf(Key, Size, ETag, LastModified);
+        if (Key !== undefined) yield this.#entry(Key, Size, ETag, LastModified);
       }
       token = output.IsTruncated === true ? output.NextContinuationToken : undefined;
     } while (token !== undefined);
@@ -150,7 +161,7 @@ export class S3Bucket {
     const output = await this.#ask(`upload part ${part} of ${name}`, signal, (options) =>
       this.#client.send(new UploadPartCommand({ ...input, ContentLength: data.length }), options),
     );
-    return bare(output.ETag);
+    return this.#etag(output.ETag);
   }
 
   async completeUpload(
@@ -165,6 +176,7 @@ export class S3Bucket {
     const output = await this.#ask(`finish to upload ${name}`, signal, (options) =>
       this.#client.send(new CompleteMultipartUploadCommand(input), options),
     );
+    if ((output.ETag ?? output.Key) === undefined) throw this.#strange("the end of an upload that is none");
     // Ceph's gateway does not tell the ETag here. It is made of those of the parts, as Amazon's is.
     const etag = bare(output.ETag) === "" ? etagOfParts(etags) : bare(output.ETag);
     return { name, storedBytes: 0, etag, modifiedAtMs: output.answeredAtMs };
@@ -212,18 +224,25 @@ export class S3Bucket {
     }
   }
 
-  #strange(seen: string): SandboxError {
-    return new SandboxError("storage_failed", `Cannot use ${this.place}: it answered with ${seen}`);
+  /** Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is none. */
+  #entry(
+    name: string,
+    storedBytes: number | undefined,
+    etag: string | undefined,
+    modified: Date | undefined,
+  ): StoredEntry {
+    if (storedBytes === undefined) throw this.#strange("an object without a size");
+    return { name, storedBytes, etag: this.#etag(etag), modifiedAtMs: modified?.getTime() ?? 0 };
   }
-}
 
-function entryOf(
-  name: string,
-  storedBytes: number | undefined,
-  etag: string | undefined,
-  modified: Date | undefined,
-): StoredEntry {
-  return { name, storedBytes: storedBytes ?? 0, etag: bare(etag), modifiedAtMs: modified?.getTime() ?? 0 };
+  #etag(etag: string | undefined): string {
+    if (bare(etag) === "") throw this.#strange("an object without an ETag");
+    return bare(etag);
+  }
+
+  #strange(said: string): SandboxError {
+    return storeFailure("unreachable", { place: this.place, doing: "use the answer", said });
+  }
 }
 
 function etagOfParts(etags: readonly string[]): string {

@@ -14,8 +14,9 @@ export const sealBytes = 16;
 const tombstoneMark = Buffer.from("\0atoll\0");
 const tombstoneRandomBytes = 8;
 const tombstoneBytes = tombstoneMark.length + tombstoneRandomBytes;
-/** Older ones are random bytes only. */
+/** Older ones are random bytes only. Of those one in two thousand reads like text. */
 const olderTombstoneBytes = 8;
+const textForm = /^[\t\n\r -~]*$/;
 
 export const newSeal = (): Buffer => randomBytes(sealBytes);
 
@@ -31,5 +32,8 @@ export const mayBeTombstone = (storedBytes: number): boolean => storedBytes === 
 export const isTombstone = (stored: Buffer): boolean =>
   stored.length === tombstoneBytes && stored.subarray(0, tombstoneMark.length).equals(tombstoneMark);
 
-/** Under a key of ours an object may take the place of older tombstones, too. */
-export const canBeReplaced = (stored: Buffer): boolean => isTombstone(stored) || stored.length === olderTombstoneBytes;
+/** Under a key of ours an object may take the place of older tombstones, too. Text is somebody's: all our keys under conditions are those of JSON. */
+export const canBeReplaced = (stored: Buffer): boolean => isTombstone(stored) || isOlderTombstone(stored);
+
+const isOlderTombstone = (stored: Buffer): boolean =>
+  stored.length === olderTombstoneBytes && !textForm.test(stored.toString("latin1"));

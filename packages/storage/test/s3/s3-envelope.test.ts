@@ -22,6 +22,11 @@ test.for([
 });
 
 test("an object takes the place of an older tombstone, and of nothing else that is short", () => {
-  expect(canBeReplaced(randomBytes(8))).toBe(true);
+  expect(canBeReplaced(Buffer.from("7f45a1b2c3d4e5f6", "hex"))).toBe(true);
   for (const length of [0, 7, 9, 15]) expect(canBeReplaced(Buffer.alloc(length))).toBe(false);
+});
+
+test.for(['{"a": 1}', "12345678", "1234567\n", "_SUCCESS"])("%j of others keeps its place", (word) => {
+  expect(word).toHaveLength(8);
+  expect(canBeReplaced(Buffer.from(word))).toBe(false);
 });

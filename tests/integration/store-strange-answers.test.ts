@@ -1,0 +1,78 @@
+import { afterEach, describe, expect, test } from "vitest";
+import type { ObjectStore } from "../../packages/storage/src/index.ts";
+import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
+import type { FaultPlan } from "../support/object-servers/faults.ts";
+import { openGcsPlace } from "../support/object-servers/gcs-place.ts";
+import { useRandomFiles } from "../support/object-servers/random-file.ts";
+import { openS3Place } from "../support/object-servers/s3-place.ts";
+
+interface Place {
+  server: { faults: FaultPlan };
+  open: (options: { maxAttempts: number }) => ObjectStore;
+  close: () => Promise<void>;
+}
+
+const makeFile = useRandomFiles();
+const places: Place[] = [];
+afterEach(async () => {
+  await Promise.all(places.splice(0).map((place) => place.close()));
+});
+
+/** What a gateway, a page to log in or a store in trouble says with status 200. */
+const answers = [
+  { type: "text/html", body: "<html><body>Please log in</body></html>" },
+  { type: "application/xml", body: "<Error><Code>InternalError</Code><Message>Try again</Message></Error>" },
+  { type: "application/json", body: '{"error":{"code":500,"message":"Try again"}}' },
+  { type: "application/json", body: "{}" },
+  { type: "text/plain", body: "" },
+];
+
+const calls: Record<string, (store: ObjectStore) => Promise<unknown>> = {
+  "a write": (store) => store.put("a", Buffer.from("next")),
+  "a write under a condition": (store) => store.put("b", Buffer.from("next"), { if: "absent" }),
+  "an upload": async (store) => {
+    const { path, ...checksum } = await makeFile(1_000);
+    return store.upload("c", path, checksum);
+  },
+  "an upload in pieces": async (store) => {
+    const { path, ...checksum } = await makeFile(12 << 20);
+    return store.upload("d", path, checksum);
+  },
+  "a look": (store) => store.stat("a"),
+  "a read": (store) => store.get("a"),
+  "a list": (store) => collect(store.list("")),
+};
+
+describe.for([
+  ["S3", openS3Place, "CompleteMultipartUpload"],
+  ["Google Cloud Storage", openGcsPlace, "objects.compose"],
+] as const)("of a bucket of %s", ([, openPlace, lastOfUpload]) => {
+  test("an upload whose last request is answered by somebody else is not taken for done", async () => {
+    const place: Place = await openPlace();
+    places.push(place);
+    const store = place.open({ maxAttempts: 1 });
+    const { path, ...checksum } = await makeFile(6 << 20);
+    for (const { type, body } of answers) {
+      const fault = { do: "answer", headers: { "content-type": type }, body } as const;
+      place.server.faults = ({ operation }) => (operation === lastOfUpload ? fault : undefined);
+      await expect(store.upload("a", path, checksum)).rejects.toMatchObject({ code: "unavailable" });
+    }
+    expect(await collect(store.list(""))).toEqual([]);
+  });
+
+  test.for(Object.keys(calls))("%s that is answered by somebody else is not taken for done", async (call) => {
+    const place: Place = await openPlace();
+    places.push(place);
+    const store = place.open({ maxAttempts: 1 });
+    await store.put("a", Buffer.from("first"));
+    // What the store learns of the server it has learnt.
+    await store.put("z", Buffer.from("first"), { if: "absent" });
+    for (const { type, body } of answers) {
+      place.server.faults = () => ({ do: "answer", headers: { "content-type": type }, body });
+      await expect(calls[call]?.(store)).rejects.toMatchObject({ code: "unavailable" });
+    }
+    place.server.faults = () => undefined;
+    const found = await collect(store.list(""));
+    expect(found.map(({ key }) => key)).toEqual(["a", "z"]);
+  });
+});
