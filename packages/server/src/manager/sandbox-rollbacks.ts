@@ -35,18 +35,18 @@ export class SandboxRollbacks {
     { checkpoint, force }: { checkpoint: number; force: boolean },
   ): Promise<SandboxRolledBack> {
     const managed = this.#options.find(id);
-    const { sleep, lasting, log } = this.#options;
+    const { sleep, lasting } = this.#options;
     const work = (): Promise<SandboxRolledBack> => this.#rollback(managed, checkpoint, force);
     if (!managed.facts.persistent) return sleep.whileMoving(managed, work);
     return sleep.whileMoving(managed, () =>
       lasting.inTurn(id, async () => {
-        const rolledBack = await work().catch((error: unknown) => {
+        const way = await lasting.checkpoints.wayBackTo(id, checkpoint);
+        const rolledBack = await work().catch(async (error: unknown) => {
+          await way.left();
           lasting.fellShort(id);
           throw error;
         });
-        await lasting.rolledBack(id, checkpoint).catch((error: unknown) => {
-          log.warn({ err: error, sandboxId: id }, "rollback not told to the stores");
-        });
+        await way.taken();
         return rolledBack;
       }),
     );
@@ -57,7 +57,7 @@ export class SandboxRollbacks {
     const { engine, find, tell, lasting } = this.#options;
     const { facts } = find(id);
     const remove = (): Promise<boolean> => engine.removeCheckpoint(id, checkpoint);
-    const isRemoved = await (facts.persistent ? lasting.removeCheckpoint(id, checkpoint, remove) : remove());
+    const isRemoved = await (facts.persistent ? lasting.checkpoints.remove(id, checkpoint, remove) : remove());
     if (isRemoved) tell({ type: "checkpoint.removed", sandboxId: id, checkpoint });
     return isRemoved;
   }

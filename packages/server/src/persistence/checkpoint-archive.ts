@@ -9,13 +9,13 @@ import {
   type ImportedRecord,
   type SandboxId,
 } from "@atoll/protocol";
-import { Gate, inParallel, type ObjectStore } from "@atoll/storage";
+import { Gate, inParallel, renewManifest, type ObjectStore } from "@atoll/storage";
 import type { Log } from "../telemetry/log.ts";
 import { downloadPart } from "./checkpoint-download.ts";
 import { manifestKey, type PartRole } from "./checkpoint-keys.ts";
 import { partsOf, readStored, StoredCheckpoint, type CheckpointPart, type StoredPart } from "./checkpoint-manifest.ts";
 import { unrestorable } from "./checkpoint-refusal.ts";
-import { retireStored } from "./checkpoint-retirement.ts";
+import { retireStored, type Retirement } from "./checkpoint-retirement.ts";
 import { findReusable, publishedNumbers } from "./checkpoint-reuse.ts";
 import { CheckpointScratch } from "./checkpoint-scratch.ts";
 import { asTransfer } from "./checkpoint-timing.ts";
@@ -176,13 +176,28 @@ export class CheckpointArchive {
     return all;
   }
 
-  /** Idempotent. What others need of it stays; the rest goes when the collector has seen that. */
-  async remove(
+  /** Undefined: it is not there. */
+  find(
     id: SandboxId,
     n: number,
-    { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
-  ): Promise<void> {
-    await retireStored(this.#store, { sandboxId: id, n }, { signal, nowMs: Date.now() });
+    { signal = new AbortController().signal } = {},
+  ): Promise<StoredCheckpoint | undefined> {
+    return readStored(this.#store, { sandboxId: id, n }, signal);
+  }
+
+  /** For one that is needed from now on, as is written already where `mayGo` of every removal looks. False: it is gone. */
+  renew(id: SandboxId, n: number): Promise<boolean> {
+    return renewManifest(this.#store, manifestKey(id, n));
+  }
+
+  /** Idempotent. What others need of it stays; the rest goes when the collector has seen that. `mayGo` is asked last. */
+  remove(
+    id: SandboxId,
+    n: number,
+    { signal = new AbortController().signal, mayGo }: { signal?: AbortSignal; mayGo?: () => Promise<boolean> } = {},
+  ): Promise<Retirement> {
+    const options = { signal, nowMs: Date.now(), ...(mayGo === undefined ? {} : { mayGo }) };
+    return retireStored(this.#store, { sandboxId: id, n }, options);
   }
 
   /** Idempotent. Also those that cannot be read. */

@@ -9,9 +9,11 @@ import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
+import type { StoredCheckpoints } from "./stored-checkpoints.ts";
 
 export interface DeparturesOptions extends PersistenceOptions {
   owned: OwnedSandboxes;
+  checkpoints: Pick<StoredCheckpoints, "claim">;
   copies: LocalCopies;
   kills: KillSignals;
   /** Aborts when the server stops. */
@@ -193,6 +195,8 @@ export class Departures {
     const n = record.checkpoint;
     // From here on nobody else uses this number, whatever becomes of it.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
+    // The newest stays by itself. An earlier one, as a rollback leaves it that came to nothing, may have expired.
+    if (n < handle.metadata.nextCheckpoint - 1) await this.#options.checkpoints.claim(handle, n);
     await this.#options.kills.unlessKilled(id, async (killed) => {
       using signal = firstToAbort(handle.signal, this.#options.closing, killed);
       await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
@@ -203,6 +207,7 @@ export class Departures {
       state,
       checkpoint: { n, createdAtMs: saved.createdAtMs },
       runningCommands: managed.commands.runningCount,
+      wanted: undefined,
     });
     clock.lap("metadata");
     return clock;
