@@ -1,10 +1,11 @@
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { Engine, Sandbox } from "@atoll/engine";
-import { deadlineAfter, SandboxError, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
+import { addUp, type Engine, type Sandbox } from "@atoll/engine";
+import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
 import type { NewEvent } from "../events/event-journal.ts";
+import { nothingKept } from "../persistence/checkpoint-refusal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -34,20 +35,21 @@ export class SandboxRollbacks {
     id: SandboxId,
     { checkpoint, force }: { checkpoint: number; force: boolean },
   ): Promise<SandboxRolledBack> {
-    const managed = this.#options.find(id);
-    const { sleep, lasting } = this.#options;
-    const work = (): Promise<SandboxRolledBack> => this.#rollback(managed, checkpoint, force);
-    if (!managed.facts.persistent) return sleep.whileMoving(managed, work);
+    const { sleep, lasting, find } = this.#options;
+    const managed = find(id);
+    if (!managed.facts.persistent) return sleep.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
     return sleep.whileMoving(managed, () =>
       lasting.inTurn(id, async () => {
+        // A pause that was under way has given it back.
+        await lasting.regain(id);
         const way = await lasting.checkpoints.wayBackTo(id, checkpoint);
-        const rolledBack = await work().catch(async (error: unknown) => {
+        const rolledBack = await this.#rollback(find(id), checkpoint, force).catch(async (error: unknown) => {
           await way.left();
           lasting.fellShort(id);
           throw error;
         });
         await way.taken();
-        return rolledBack;
+        return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
       }),
     );
   }
@@ -187,15 +189,4 @@ async function namesIn(directory: string): Promise<string[]> {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
     throw error;
   });
-}
-
-function nothingKept(sandboxId: SandboxId, checkpoint: number): SandboxError {
-  return new SandboxError(
-    "unrestorable",
-    `Cannot roll back sandbox ${sandboxId} to checkpoint ${checkpoint}: its commands of that time were not kept`,
-    {
-      suggestion: "Roll back to one that was made by pausing this very sandbox.",
-      details: { sandboxId, checkpoint },
-    },
-  );
 }

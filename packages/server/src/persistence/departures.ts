@@ -1,4 +1,4 @@
-import { PhaseClock, type PauseResult } from "@atoll/engine";
+import { addUp, PhaseClock, type PauseResult, type Timed } from "@atoll/engine";
 import { firstToAbort, isSandboxError, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
@@ -23,9 +23,6 @@ export interface DeparturesOptions extends PersistenceOptions {
   /** Finds out whether what is here is this server's own. */
   settle: (id: SandboxId) => void;
 }
-
-/** How long each phase took, and all together. */
-type Timed = Pick<PauseResult, "phases" | "totalMs">;
 
 interface HandOver {
   id: SandboxId;
@@ -58,7 +55,7 @@ export class Departures {
       try {
         const stored = await this.#store(handle, "paused");
         await this.#giveBack(handle);
-        return { ...paused, ...addPhases(paused, stored) };
+        return { ...paused, ...addUp([paused, stored]) };
       } catch (error) {
         this.#storeLater(id);
         throw isSandboxError(error, "sandbox_ended") ? error : notStored(id, paused, error);
@@ -116,7 +113,7 @@ export class Departures {
     if ((await this.#waiterFor(handle, handover)) === undefined) return;
     const { record } = managed.sandbox;
     if (record.state === "paused" && !isStored(handle, record.checkpoint)) {
-      timed = addPhases(timed, await this.#store(handle, "moving"));
+      timed = addUp([timed, await this.#store(handle, "moving")]);
     }
     const isFailed = await this.#noteFailure(handle);
     const waiter = await this.#waiterFor(handle, handover);
@@ -241,12 +238,6 @@ export class Departures {
 
 function toldProcess({ pid, command }: EndedProcess): EndedProcess {
   return { pid, command };
-}
-
-function addPhases(one: Timed, two: Timed): Timed {
-  const phases = { ...one.phases };
-  for (const [name, ms] of Object.entries(two.phases)) phases[name] = (phases[name] ?? 0) + ms;
-  return { phases, totalMs: one.totalMs + two.totalMs };
 }
 
 function isStored({ metadata }: SandboxHandle, n: number): boolean {

@@ -62,15 +62,13 @@ export class PersistentSandboxes {
     this.#options = options;
     this.#copies = new LocalCopies(options);
     this.#arrivals = new Arrivals((id, signal) => this.#takings.take(id, signal));
-    this.checkpoints = new StoredCheckpoints({ ...options, owned: this.#owned });
+    const shared = { ...options, owned: this.#owned, kills: new KillSignals(), closing: this.#closing.signal };
+    this.checkpoints = new StoredCheckpoints(shared);
     const moving = {
-      ...options,
-      owned: this.#owned,
+      ...shared,
       checkpoints: this.checkpoints,
       copies: this.#copies,
-      kills: new KillSignals(),
       settle: (id: SandboxId) => this.#takings.settle(id),
-      closing: this.#closing.signal,
       inBackground: this.#inBackground.bind(this),
     };
     this.#departures = new Departures(moving);

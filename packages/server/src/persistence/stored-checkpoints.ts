@@ -1,5 +1,15 @@
-import { SandboxError, type SandboxId } from "@atoll/protocol";
+import { PhaseClock, type Timed } from "@atoll/engine";
+import {
+  describeCheckpoint,
+  firstToAbort,
+  SandboxError,
+  type CheckpointInfo,
+  type ListedCheckpoint,
+  type SandboxId,
+} from "@atoll/protocol";
 import type { StoredCheckpoint } from "./checkpoint-manifest.ts";
+import { nothingKept } from "./checkpoint-refusal.ts";
+import type { KillSignals } from "./kill-signals.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
@@ -7,6 +17,9 @@ import { neededCheckpoints } from "./sandbox-metadata.ts";
 
 export interface StoredCheckpointsOptions extends Pick<PersistenceOptions, "archive" | "home" | "engine" | "log"> {
   owned: OwnedSandboxes;
+  kills: KillSignals;
+  /** Aborts when the server stops. */
+  closing: AbortSignal;
 }
 
 /** The way back to a checkpoint. One of the two is called when it is over; what they cannot write is told in the log. */
@@ -15,9 +28,11 @@ export interface WayBack {
   taken(): Promise<void>;
   /** Nothing came of it. */
   left(): Promise<void>;
+  /** What it took to get the checkpoint here. */
+  timed: Timed;
 }
 
-/** What the store has of the checkpoints of persistent sandboxes, for those whose turn it is. What their metadata need is there, whatever collectors do. */
+/** The checkpoints of persistent sandboxes, here and in the store. What the metadata need is there, whatever collectors do. */
 export class StoredCheckpoints {
   readonly #options: StoredCheckpointsOptions;
 
@@ -40,31 +55,83 @@ export class StoredCheckpoints {
     return undefined;
   }
 
-  /** Before it is gone back to a checkpoint. Without the store that is possible as well; then nobody else goes back with it. */
+  /** All that there are, wherever, the oldest first. */
+  async list(id: SandboxId): Promise<ListedCheckpoint[]> {
+    const { archive, engine } = this.#options;
+    const [here, stored = []] = await Promise.all([engine.checkpoints(id), archive?.list(id)]);
+    const isSame = (one: CheckpointInfo) => (two: CheckpointInfo) => isSameCheckpoint(one, two);
+    const storedInfos = stored.map(({ manifest }) => describeCheckpoint(manifest));
+    const listed = [
+      ...here.map((info) => ({ ...info, local: true, stored: storedInfos.some(isSame(info)) })),
+      ...storedInfos
+        .filter(({ n }) => !here.some((info) => info.n === n))
+        .map((info) => ({ ...info, local: false, stored: true })),
+    ];
+    return listed.toSorted((one, two) => one.n - two.n);
+  }
+
+  /**
+   * Before it is gone back to a checkpoint, for one whose turn it is: what is not here is fetched and verified, and the sandbox does meanwhile what it did. When it rejects, nothing has changed. To one that is here it can
+   * be gone back without the store as well; then nobody else goes back with it.
+   */
   async wayBackTo(id: SandboxId, n: number): Promise<WayBack> {
-    const { owned, log } = this.#options;
+    const { owned, engine } = this.#options;
     const handle = owned.find(id);
-    const unlessItFails = async (work: () => Promise<void>): Promise<void> => {
-      await work().catch((error: unknown) => {
-        log.warn({ err: error, sandboxId: id, checkpoint: n }, "rollback not told to the stores");
-      });
-    };
+    const here = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
+    const clock = new PhaseClock();
     let stored: StoredCheckpoint | undefined;
-    await unlessItFails(async () => {
-      stored = await this.claim(handle, n);
+    const tell = (work: () => Promise<void>): Promise<void> => this.#unlessItFails(id, n, work);
+    const left = (): Promise<void> =>
+      tell(async () => {
+        if (handle.metadata.wanted !== undefined) await handle.write({ wanted: undefined });
+      });
+    if (here !== undefined) {
+      await tell(async () => {
+        const claimed = await this.claim(handle, n);
+        if (claimed !== undefined && isSameCheckpoint(claimed.manifest, here)) stored = claimed;
+      });
+    } else {
+      stored = await this.#fetch(handle, n, clock).catch(async (error: unknown) => {
+        await left();
+        throw error;
+      });
+    }
+    const taken = (): Promise<void> =>
+      tell(async () => {
+        if (stored === undefined) return;
+        const { createdAtMs } = stored.manifest;
+        await handle.write({ checkpoint: { n, createdAtMs }, wanted: undefined });
+      });
+    return { taken, left, timed: clock };
+  }
+
+  async #fetch(handle: SandboxHandle, n: number, clock: PhaseClock): Promise<StoredCheckpoint> {
+    const { archive, engine, kills, closing } = this.#options;
+    const { id } = handle;
+    const stored = await this.claim(handle, n);
+    if (stored === undefined || archive === undefined) throw await this.#notThere(id, n);
+    const { manifest } = stored;
+    if (manifest.owner === undefined) throw nothingKept(id, n);
+    await engine.assertCouldRun(engine.get(id).record, manifest, { checkpoint: n });
+    await kills.unlessKilled(id, async (killed) => {
+      using signal = firstToAbort(handle.signal, closing, killed);
+      await archive.fetchMore(id, n, { signal, clock });
     });
-    return {
-      taken: () =>
-        unlessItFails(async () => {
-          if (stored === undefined) return;
-          const { createdAtMs } = stored.manifest;
-          await handle.write({ checkpoint: { n, createdAtMs }, wanted: undefined });
-        }),
-      left: () =>
-        unlessItFails(async () => {
-          if (handle.metadata.wanted !== undefined) await handle.write({ wanted: undefined });
-        }),
-    };
+    return stored;
+  }
+
+  async #unlessItFails(id: SandboxId, n: number, work: () => Promise<void>): Promise<void> {
+    await work().catch((error: unknown) => {
+      this.#options.log.warn({ err: error, sandboxId: id, checkpoint: n }, "rollback not told to the stores");
+    });
+  }
+
+  async #notThere(id: SandboxId, n: number): Promise<SandboxError> {
+    const known = (await this.list(id)).map((checkpoint) => checkpoint.n);
+    return new SandboxError("not_found", `Cannot roll back sandbox ${id}: it has no checkpoint ${n}`, {
+      suggestion: `It has ${known.join(", ") || "none"}.`,
+      details: { sandboxId: id, checkpoint: n },
+    });
   }
 
   /** Here and in the store. Rejects with `in_use` for one that the sandbox stands on, here or for others. */
@@ -92,4 +159,12 @@ function neededElsewhere(sandboxId: SandboxId, checkpoint: number): SandboxError
     suggestion: "Pause the sandbox, which stores a newer one, or kill it.",
     details: { sandboxId, checkpoint },
   });
+}
+
+/** Numbers are given once; the time is for those that a server gave without a store to write them down in. */
+function isSameCheckpoint(
+  one: Pick<CheckpointInfo, "n" | "createdAtMs">,
+  two: Pick<CheckpointInfo, "n" | "createdAtMs">,
+) {
+  return one.n === two.n && one.createdAtMs === two.createdAtMs;
 }

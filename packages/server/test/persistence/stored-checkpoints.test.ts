@@ -5,6 +5,7 @@ import { pino } from "pino";
 import { beforeEach, expect, test } from "vitest";
 import { CheckpointCollector } from "../../src/persistence/checkpoint-collector.ts";
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
+import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
 import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
 import { neededCheckpoints } from "../../src/persistence/sandbox-metadata.ts";
@@ -74,7 +75,16 @@ async function checkpointsOn(on: ObjectStore, handle: SandboxHandle): Promise<St
   const { archive } = await makeMachine(on);
   // Whatever is looked at here is in the store.
   const engine = {} as Engine;
-  return new StoredCheckpoints({ archive, home: homeOn(on), engine, owned, log: pino({ enabled: false }) });
+  const kills = new KillSignals();
+  return new StoredCheckpoints({
+    archive,
+    home: homeOn(on),
+    engine,
+    owned,
+    kills,
+    closing: signal,
+    log: pino({ enabled: false }),
+  });
 }
 
 const isThere = async (n: number): Promise<boolean> => (await store.stat(manifestKey(sandboxId, n))) !== undefined;
