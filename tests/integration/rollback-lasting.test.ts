@@ -137,7 +137,7 @@ describe("on a server that fetched it", () => {
   }
 
   test("all checkpoints are listed and can be rolled back to, with files, memory and commands", async () => {
-    const [, atB] = servers.clients;
+    const [atA, atB] = servers.clients;
     const { at, path, listed } = await wander();
     expect(listed.map(({ n, local, stored }) => [n, local, stored])).toEqual([
       [1, true, true],
@@ -165,10 +165,14 @@ describe("on a server that fetched it", () => {
     ]);
     const none = await atB.ask("POST", `${at}/rollback`, { checkpoint: 99 });
     expect(none.body.error).toMatchObject({ code: "not_found", suggestion: `It has 1, 2, 3, ${left}.` });
+    // What was left behind at B can be gone back to at A.
+    const undone = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: left });
+    expect(undone.body).toMatchObject({ checkpoint: left, sandbox: { server: { url: servers.a.url } } });
+    expect(await (await atA.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("three");
+    expect((await atA.ask<CommandInfo>("GET", path)).body).toMatchObject({ state: "running", stdoutBytes: 12 });
     await atB.fetch("DELETE", `${path}/stdin`);
     const end = await atB.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
-    expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 8 });
-    expect(await (await atB.fetch("GET", `${path}/output`)).text()).toContain("b 2");
+    expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12 });
     await atB.ask("DELETE", at);
   });
 

@@ -49,6 +49,7 @@ export class SandboxRollbacks {
           throw error;
         });
         await way.taken();
+        if (rolledBack.left !== undefined) lasting.leftBehind(id, rolledBack.left);
         return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
       }),
     );

@@ -13,7 +13,7 @@ import type { StoredCheckpoints } from "./stored-checkpoints.ts";
 
 export interface DeparturesOptions extends PersistenceOptions {
   owned: OwnedSandboxes;
-  checkpoints: Pick<StoredCheckpoints, "claim">;
+  checkpoints: Pick<StoredCheckpoints, "claim" | "storeLeftBehind" | "forgetLeftBehind">;
   copies: LocalCopies;
   kills: KillSignals;
   /** Aborts when the server stops. */
@@ -66,6 +66,18 @@ export class Departures {
   /** Stores what is paused here and nowhere else, as soon as that can be done. */
   resumeStoring(id: SandboxId): void {
     this.#storeLater(id);
+  }
+
+  /** What a rollback left behind is stored while the sandbox runs. */
+  storeLeftBehind(id: SandboxId): void {
+    const { inBackground, owned, checkpoints } = this.#options;
+    inBackground("storing what was left", id, () =>
+      owned.inTurn(id, async () => {
+        const handle = owned.get(id);
+        if (handle === undefined) checkpoints.forgetLeftBehind(id);
+        else await checkpoints.storeLeftBehind(handle);
+      }),
+    );
   }
 
   /** One that has failed, and of which something is here and stored nowhere, is told so on every server. */
@@ -207,6 +219,8 @@ export class Departures {
       wanted: undefined,
     });
     clock.lap("metadata");
+    await this.#options.checkpoints.storeLeftBehind(handle);
+    clock.lap("upload");
     return clock;
   }
 

@@ -228,6 +228,12 @@ export class PersistentSandboxes {
     this.#departures.tellFailure(id);
   }
 
+  /** A rollback has made this checkpoint of what it left: it is stored, too. Nobody waits for it. */
+  leftBehind(id: SandboxId, checkpoint: number): void {
+    this.checkpoints.leaveBehind(id, checkpoint);
+    this.#departures.storeLeftBehind(id);
+  }
+
   pause(managed: ManagedSandbox, options: { force: boolean }): Promise<PauseResult> {
     return this.#departures.pause(managed, options);
   }

@@ -35,6 +35,8 @@ export interface WayBack {
 /** The checkpoints of persistent sandboxes, here and in the store. What the metadata need is there, whatever collectors do. */
 export class StoredCheckpoints {
   readonly #options: StoredCheckpointsOptions;
+  /** Those that rollbacks left behind and that are here alone. */
+  readonly #leftBehind = new Map<SandboxId, Set<number>>();
 
   constructor(options: StoredCheckpointsOptions) {
     this.#options = options;
@@ -131,6 +133,43 @@ export class StoredCheckpoints {
     return new SandboxError("not_found", `Cannot roll back sandbox ${id}: it has no checkpoint ${n}`, {
       suggestion: `It has ${known.join(", ") || "none"}.`,
       details: { sandboxId: id, checkpoint: n },
+    });
+  }
+
+  /** A rollback left this one behind: it is to be stored before the sandbox leaves this server. */
+  leaveBehind(id: SandboxId, n: number): void {
+    this.#leftBehind.set(id, new Set([...(this.#leftBehind.get(id) ?? []), n]));
+  }
+
+  /** For one whose turn it is. What cannot be stored now is told, and tried again when it is paused or asked for. */
+  async storeLeftBehind(handle: SandboxHandle): Promise<void> {
+    const { id } = handle;
+    const numbers = this.#leftBehind.get(id) ?? new Set();
+    for (const n of numbers) {
+      try {
+        await this.#store(handle, n);
+        numbers.delete(n);
+      } catch (error) {
+        this.#options.log.warn({ err: error, sandboxId: id, checkpoint: n }, "checkpoint left behind not stored yet");
+      }
+    }
+    if (numbers.size === 0) this.forgetLeftBehind(id);
+  }
+
+  /** It is not this server's any more. */
+  forgetLeftBehind(id: SandboxId): void {
+    this.#leftBehind.delete(id);
+  }
+
+  async #store(handle: SandboxHandle, n: number): Promise<void> {
+    const { archive, engine, kills, closing } = this.#options;
+    const { id, epoch } = handle;
+    const isHere = (await engine.checkpoints(id)).some((checkpoint) => checkpoint.n === n);
+    if (!isHere || archive === undefined) return;
+    if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
+    await kills.unlessKilled(id, async (killed) => {
+      using signal = firstToAbort(handle.signal, closing, killed);
+      await archive.publish(id, n, { epoch, signal });
     });
   }
 
