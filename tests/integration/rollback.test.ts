@@ -1,4 +1,5 @@
 // @module-tag gvisor
+import { rename } from "node:fs/promises";
 import { isSandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import type { Command, SandboxManager } from "@atoll/server";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -100,6 +101,13 @@ test("one that is refused leaves everything as it is", async () => {
   await expect(manager.rollbacks.rollback(id, { checkpoint: 1, force: false })).rejects.toMatchObject({
     code: "unsaveable",
   });
+  const { owner = "" } = await manager.engine.checkpointFiles(id, 1);
+  await rename(owner, `${owner}.away`);
+  await expect(manager.rollbacks.rollback(id, { checkpoint: 1, force: true })).rejects.toMatchObject({
+    code: "unrestorable",
+    details: { part: "owner" },
+  });
+  await rename(`${owner}.away`, owner);
   expect(manager.get(id)).toMatchObject({ state: "running", runningCommands: 1 });
   expect(holding.info()).toMatchObject({ state: "running", stdoutBytes: 5 });
   expect(await manager.rollbacks.rollback(id, { checkpoint: 1, force: true })).toMatchObject({ left: 2 });

@@ -74,3 +74,28 @@ test.for([
     await host.dispose();
   }
 });
+
+test.for([
+  ["import checkpoint: verified", [2]],
+  ["import checkpoint: placed", [1, 2]],
+] as const)(
+  "a server that dies at %s leaves a sandbox that runs, and all of the checkpoint or nothing",
+  async ([step, known]) => {
+    const host = await afterDeath(step, "fetch-back");
+    try {
+      const { engine, dataDir } = host;
+      const [record] = engine.list();
+      if (record === undefined) throw new Error("The sandbox is gone");
+      expect(record.state).toBe("running");
+      expect((await runIn(engine.get(record.id), "cat note")).output).toBe("two");
+      expect((await engine.checkpoints(record.id)).map(({ n }) => n)).toEqual(known);
+      const names = await readdir(join(dataDir, "sandboxes", record.id, "checkpoints"));
+      expect(names.toSorted()).toEqual(known.map(String));
+      if (known.length === 1) return;
+      await engine.rollback(record.id, 1);
+      expect((await runIn(engine.get(record.id), "cat note")).output).toBe("one");
+    } finally {
+      await host.dispose();
+    }
+  },
+);

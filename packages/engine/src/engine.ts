@@ -42,7 +42,13 @@ import { removeTree } from "./store/remove-tree.ts";
 import { SandboxStore } from "./store/sandbox-store.ts";
 import { TemplateLibrary } from "./templates/template-library.ts";
 import { findCheckpointFiles, unpackOwner, type CheckpointFiles } from "./transfer/checkpoint-files.ts";
-import { importSandbox, type ImportOptions, type SandboxImport } from "./transfer/import-sandbox.ts";
+import { importCheckpoint } from "./transfer/import-checkpoint.ts";
+import {
+  importSandbox,
+  type CheckpointImport,
+  type ImportOptions,
+  type SandboxImport,
+} from "./transfer/import-sandbox.ts";
 import { assertCouldRun, findMachineNeeds, type NeedsOptions } from "./transfer/machine-needs.ts";
 
 export interface EngineOptions extends ReconcileOptions {
@@ -193,9 +199,13 @@ export class Engine {
     return findMachineNeeds(this.#context, this.#life(id), options);
   }
 
-  /** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox of another one. */
-  async assertCouldRun(record: Pick<ImportedRecord, "id" | "driver" | "template">, needs: MachineNeeds): Promise<void> {
-    await assertCouldRun(this.#context, record, needs);
+  /** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox of another one, or go back to that checkpoint of it. */
+  async assertCouldRun(
+    record: Pick<ImportedRecord, "id" | "driver" | "template">,
+    needs: MachineNeeds,
+    options: { checkpoint?: number } = {},
+  ): Promise<void> {
+    await assertCouldRun(this.#context, record, needs, options);
   }
 
   /**
@@ -204,6 +214,18 @@ export class Engine {
    */
   async importSandbox(from: SandboxImport, options: ImportOptions = {}): Promise<Sandbox> {
     return importSandbox(this.#context, from, options);
+  }
+
+  /**
+   * Adds a checkpoint of a sandbox that is here, for `rollback`, whatever the sandbox is doing. All parts are verified, and nothing is left when it rejects or is cut off. Rejects with
+   * `already_exists` when it is here, and with `unrestorable` when this machine could not go on with it.
+   */
+  async importCheckpoint(
+    id: SandboxId,
+    from: CheckpointImport,
+    options: Pick<ImportOptions, "signal"> = {},
+  ): Promise<void> {
+    await this.#track(importCheckpoint(this.#context, this.#life(id), from, options));
   }
 
   /**

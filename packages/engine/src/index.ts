@@ -1,4 +1,4 @@
-export { PhaseClock } from "./checkpoints/phase-clock.ts";
+export { addUp, PhaseClock, type Timed } from "./checkpoints/phase-clock.ts";
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";
 export type { ChannelOptions } from "./guest/channel-options.ts";
@@ -27,5 +27,5 @@ export { uptimeMs } from "./support/uptime.ts";
 export { readTar, type TarEntry } from "./templates/archive/read-tar.ts";
 export { safePath } from "./templates/archive/safe-path.ts";
 export type { CheckpointFiles } from "./transfer/checkpoint-files.ts";
-export type { ImportOptions, SandboxImport } from "./transfer/import-sandbox.ts";
+export type { CheckpointImport, ImportOptions, SandboxImport } from "./transfer/import-sandbox.ts";
 export { MalformedArchive } from "./templates/archive/tar-header.ts";

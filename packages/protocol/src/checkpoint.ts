@@ -84,3 +84,19 @@ export const CheckpointInfo = z.strictObject({
   filesBytes: z.int(),
 });
 export type CheckpointInfo = z.infer<typeof CheckpointInfo>;
+
+export function describeCheckpoint({ n, parent, createdAtMs, memory, layers }: CheckpointManifest): CheckpointInfo {
+  const memoryBytes = memory.reduce((sum, part) => sum + part.sizeBytes, 0);
+  const filesBytes = layers.reduce((sum, part) => sum + part.sizeBytes, 0);
+  return { n, parent, createdAtMs, sizeBytes: memoryBytes + (layers[0]?.sizeBytes ?? 0), memoryBytes, filesBytes };
+}
+
+/** As a server lists it. */
+export const ListedCheckpoint = z.strictObject({
+  ...CheckpointInfo.shape,
+  /** On the disk of the server that was asked. False: a rollback fetches it first. */
+  local: z.boolean(),
+  /** Where every server finds it that has the sandbox. */
+  stored: z.boolean(),
+});
+export type ListedCheckpoint = z.infer<typeof ListedCheckpoint>;

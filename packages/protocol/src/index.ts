@@ -1,8 +1,10 @@
 export {
   CheckpointInfo,
   CheckpointManifest,
+  describeCheckpoint,
   LayerId,
   LayerPart,
+  ListedCheckpoint,
   MachineNeeds,
   MemoryPart,
   type PhaseTimes,

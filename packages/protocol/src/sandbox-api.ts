@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { CheckpointInfo, PhaseTimes } from "./checkpoint.ts";
+import { ListedCheckpoint, PhaseTimes } from "./checkpoint.ts";
 import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
@@ -162,7 +162,7 @@ export const SandboxRolledBack = z.strictObject({
 });
 export type SandboxRolledBack = z.infer<typeof SandboxRolledBack>;
 
-export const CheckpointList = z.strictObject({ checkpoints: z.array(CheckpointInfo) });
+export const CheckpointList = z.strictObject({ checkpoints: z.array(ListedCheckpoint) });
 
 export const UsageInfo = z.strictObject({
   readAtMs: z.int(),

@@ -5,7 +5,7 @@ import {
   type EgressPolicy,
   type EgressPolicyInput,
   type PortInfo,
-  type CheckpointInfo,
+  type ListedCheckpoint,
   type SandboxInfo,
   type SandboxPaused,
   type SandboxResumed,
@@ -212,7 +212,7 @@ export class Sandbox {
   }
 
   /**
-   * What was saved of it, the oldest first.
+   * What was saved of it, the oldest first. Of a persistent one that has moved some may be in the store only (`local: false`): a rollback fetches them.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -220,7 +220,7 @@ export class Sandbox {
    * console.log((await sandbox.checkpoints()).length); // 1
    * await sandbox.kill();
    */
-  async checkpoints(options: SignalOption = {}): Promise<CheckpointInfo[]> {
+  async checkpoints(options: SignalOption = {}): Promise<ListedCheckpoint[]> {
     const call = { params: { id: this.id }, signal: options.signal };
     return (await this.#client.http.call("listCheckpoints", call)).checkpoints;
   }

@@ -29,4 +29,4 @@ export {
 } from "./lease/leases.ts";
 export { chooseExpired, type DatedManifest, type Manifest, type RetentionPolicy } from "./collection/choose-expired.ts";
 export { collectGarbage, type CollectOptions } from "./collection/collect-garbage.ts";
-export { retireManifest } from "./collection/retired-manifests.ts";
+export { renewManifest, retireManifest } from "./collection/retired-manifests.ts";

@@ -3,6 +3,7 @@
  * `crash-server.ts <dataDir> <what> [argument…]`.
  */
 import { closeSync, openSync, writeSync } from "node:fs";
+import { copyFile, mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { Engine, pollUntil, uptimeMs } from "@atoll/engine";
 import type { DriverName, SandboxId } from "@atoll/protocol";
@@ -99,11 +100,36 @@ async function countUntil(engine: Engine, driver: DriverName, inMs: number, step
   if (step !== "") await engine.pause(sandbox.id);
 }
 
+/** Gives a checkpoint of a running sandbox away, and gets it back while the sandbox goes on. */
+async function fetchBack(engine: Engine): Promise<void> {
+  const sandbox = await engine.create({});
+  const { id } = sandbox;
+  await sandbox.files.write("/home/user/note", "one");
+  await engine.pause(id);
+  const { manifest, memory } = await engine.checkpointFiles(id, 1);
+  const memoryDir = join(dataDir, "elsewhere");
+  await mkdir(memoryDir);
+  for (const { name, path } of memory) await copyFile(path, join(memoryDir, name));
+  await engine.resume(id);
+  await sandbox.files.write("/home/user/note", "two");
+  await engine.pause(id);
+  await engine.resume(id);
+  await engine.removeCheckpoint(id, 1);
+  say({ sandboxId: id });
+  await engine.importCheckpoint(id, { manifest, memoryDir, layers: [] });
+}
+
 /** Where to stop, for those that are killed in the middle of something. */
 const lastStep =
-  { move: words[1], fork: words[1], snapshot: words[1], import: words[1], release: words[1], deadline: words[2] }[
-    what
-  ] ?? "";
+  {
+    move: words[1],
+    fork: words[1],
+    snapshot: words[1],
+    import: words[1],
+    "fetch-back": words[0],
+    release: words[1],
+    deadline: words[2],
+  }[what] ?? "";
 const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
@@ -141,6 +167,9 @@ switch (what) {
     break;
   case "import":
     await engine.importSandbox(await readPackage(words[0] ?? ""));
+    break;
+  case "fetch-back":
+    await fetchBack(engine);
     break;
   case "release": {
     const sandbox = await engine.create({});

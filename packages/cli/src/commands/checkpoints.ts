@@ -1,4 +1,4 @@
-import type { CheckpointInfo } from "@atoll/protocol";
+import type { ListedCheckpoint } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { wholeNumber } from "../input/number.ts";
@@ -31,7 +31,7 @@ export function checkpointsCommand(cli: Cli): Command {
     });
 }
 
-function columns(nowMs: number): Column<CheckpointInfo>[] {
+function columns(nowMs: number): Column<ListedCheckpoint>[] {
   return [
     { header: "NUMBER", cell: ({ n }) => String(n), align: "right" },
     { header: "AFTER", cell: ({ parent }) => (parent === null ? "-" : String(parent)), align: "right" },
@@ -43,5 +43,9 @@ function columns(nowMs: number): Column<CheckpointInfo>[] {
     bytesColumn("ADDED", ({ sizeBytes }) => sizeBytes),
     bytesColumn("MEMORY", ({ memoryBytes }) => memoryBytes),
     bytesColumn("FILES", ({ filesBytes }) => filesBytes),
+    {
+      header: "WHERE",
+      cell: ({ local, stored }) => [...(local ? ["server"] : []), ...(stored ? ["store"] : [])].join(", "),
+    },
   ];
 }

@@ -1,9 +1,15 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { CheckpointManifest, SandboxError, type CheckpointInfo, type MemoryPart } from "@atoll/protocol";
+import {
+  CheckpointManifest,
+  describeCheckpoint,
+  SandboxError,
+  type CheckpointInfo,
+  type MemoryPart,
+} from "@atoll/protocol";
 import type { ImageNeeds } from "../drivers/driver.ts";
 import { syncDirectory, writeDurably } from "../store/durable-file.ts";
-import type { SandboxLayout } from "../store/layout.ts";
+import { arrivingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { hasErrno } from "../support/errno.ts";
 import { settleAll } from "../support/settle-all.ts";
@@ -88,7 +94,7 @@ export class CheckpointStore {
   }
 
   async list(): Promise<CheckpointInfo[]> {
-    return (await this.readAll()).map(describe);
+    return (await this.readAll()).map(describeCheckpoint);
   }
 
   /** Size and digest of each file of a memory image that was just written, and all of it on disk for good. */
@@ -107,9 +113,13 @@ export class CheckpointStore {
   }
 
   /** Takes over a memory image that was made elsewhere, into the directory of its checkpoint. Rejects with `unrestorable` unless it is the one of this manifest, no more and no less. */
-  async adoptMemory(from: string, manifest: CheckpointManifest): Promise<void> {
+  async adoptMemory(
+    from: string,
+    manifest: CheckpointManifest,
+    at: CheckpointLayout = this.#sandbox.checkpoint(manifest.n),
+  ): Promise<void> {
     const { n, memory } = manifest;
-    const { memoryDir } = this.#sandbox.checkpoint(n);
+    const { memoryDir } = at;
     await rename(from, memoryDir).catch((error: unknown) => {
       if (!hasErrno(error, "ENOENT")) throw error;
       throw unrestorable(n, "memory", "it is missing", error);
@@ -117,7 +127,7 @@ export class CheckpointStore {
     const known = new Set(memory.map(({ name }) => name));
     const foreign = (await readdir(memoryDir)).find((name) => !known.has(name));
     if (foreign !== undefined) throw unrestorable(n, foreign, "it is not part of it");
-    await this.verifyMemory(manifest);
+    await this.verifyMemory(manifest, at);
   }
 
   /** Keeps what is in `ownerDir` now with a checkpoint that is being made. Undefined: there is no such directory. */
@@ -131,27 +141,34 @@ export class CheckpointStore {
   }
 
   /** Rejects with `unrestorable` unless each file of the image is there and is what was saved. */
-  async verifyMemory({ n, memory }: CheckpointManifest): Promise<void> {
-    const { memoryDir } = this.#sandbox.checkpoint(n);
-    await Promise.all(
-      memory.map(async ({ name, sizeBytes, sha256 }) => {
-        const path = join(memoryDir, name);
-        const size = await stat(path).then(
-          (stats) => stats.size,
-          () => undefined,
-        );
-        if (size === undefined) throw unrestorable(n, name, "it is missing");
-        if (size !== sizeBytes) throw unrestorable(n, name, `it has ${size} bytes, and ${sizeBytes} were saved`);
-        const found = await digestFile(path);
-        if (found.sha256 !== sha256) throw unrestorable(n, name, "its contents are not what was saved");
-      }),
-    );
+  async verifyMemory(
+    { n, memory }: CheckpointManifest,
+    { memoryDir }: CheckpointLayout = this.#sandbox.checkpoint(n),
+  ): Promise<void> {
+    await Promise.all(memory.map((part) => verifyFile(n, part.name, join(memoryDir, part.name), part)));
+  }
+
+  /** Rejects with `unrestorable` unless what the owner kept, if anything, is there and is what was saved. */
+  async verifyOwner(
+    { n, owner }: CheckpointManifest,
+    { ownerFile }: CheckpointLayout = this.#sandbox.checkpoint(n),
+  ): Promise<void> {
+    if (owner !== undefined) await verifyFile(n, "owner", ownerFile, owner);
   }
 
   /** The last step: from here on the checkpoint exists. */
-  async publish(manifest: CheckpointManifest): Promise<void> {
-    const { manifestFile } = this.#sandbox.checkpoint(manifest.n);
+  async publish(
+    manifest: CheckpointManifest,
+    { manifestFile }: CheckpointLayout = this.#sandbox.checkpoint(manifest.n),
+  ): Promise<void> {
     await writeDurably(manifestFile, `${JSON.stringify(CheckpointManifest.parse(manifest), undefined, 2)}\n`);
+  }
+
+  /** One that has arrived, with its manifest, becomes one of this sandbox, in one step. */
+  async place(n: number): Promise<void> {
+    await this.remove(n);
+    await rename(this.#sandbox.arrivingCheckpoint(n).dir, this.#sandbox.checkpoint(n).dir);
+    await syncDirectory(this.#sandbox.checkpointsDir);
   }
 
   /** Undoes `publish`. Idempotent. */
@@ -178,11 +195,15 @@ export class CheckpointStore {
     await this.sweep();
   }
 
-  /** Removes what is left of those that were given up, also by a server that died over it. The mark of the last number stays, so that it is not given again. */
+  /**
+   * Removes what is left of those that were given up or did not arrive, also by a server that died over it. The mark of the last number stays, so that it is not given again. Only for work that has the
+   * sandbox's turn.
+   */
   async sweep(): Promise<void> {
-    const gone = (await this.#names())
-      .filter((name) => name.endsWith(retiredMark))
-      .map((name) => Number.parseInt(name, 10));
+    const names = await this.#names();
+    const arriving = names.filter((name) => name.endsWith(arrivingMark));
+    await Promise.all(arriving.map((name) => removeTree(join(this.#sandbox.checkpointsDir, name))));
+    const gone = names.filter((name) => name.endsWith(retiredMark)).map((name) => Number.parseInt(name, 10));
     if (gone.length === 0) return;
     // One that was never finished may leave without a mark.
     const last = Math.max(...gone, ...(await this.readAll()).map(({ n }) => n));
@@ -203,10 +224,15 @@ export class CheckpointStore {
   }
 }
 
-function describe({ n, parent, createdAtMs, memory, layers }: CheckpointManifest): CheckpointInfo {
-  const memoryBytes = memory.reduce((sum, part) => sum + part.sizeBytes, 0);
-  const filesBytes = layers.reduce((sum, part) => sum + part.sizeBytes, 0);
-  return { n, parent, createdAtMs, sizeBytes: memoryBytes + (layers[0]?.sizeBytes ?? 0), memoryBytes, filesBytes };
+async function verifyFile(n: number, name: string, path: string, { sizeBytes, sha256 }: Seal): Promise<void> {
+  const size = await stat(path).then(
+    (stats) => stats.size,
+    () => undefined,
+  );
+  if (size === undefined) throw unrestorable(n, name, "it is missing");
+  if (size !== sizeBytes) throw unrestorable(n, name, `it has ${size} bytes, and ${sizeBytes} were saved`);
+  const found = await digestFile(path);
+  if (found.sha256 !== sha256) throw unrestorable(n, name, "its contents are not what was saved");
 }
 
 async function syncPath(path: string): Promise<void> {

@@ -1,5 +1,19 @@
 import type { PhaseTimes } from "@atoll/protocol";
 
+/** How long each step took, and all together. */
+export interface Timed {
+  phases: PhaseTimes;
+  totalMs: number;
+}
+
+/** Of works that followed each other. */
+export function addUp(parts: readonly Timed[]): Timed {
+  const phases: PhaseTimes = {};
+  for (const [name, ms] of parts.flatMap((part) => Object.entries(part.phases)))
+    phases[name] = (phases[name] ?? 0) + ms;
+  return { phases, totalMs: parts.reduce((sum, { totalMs }) => sum + totalMs, 0) };
+}
+
 /** Times the steps of one operation. Each ends where the next begins, so they add up to the whole. */
 export class PhaseClock {
   #startMs = performance.now();

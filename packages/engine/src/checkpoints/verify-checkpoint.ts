@@ -54,6 +54,8 @@ export interface Asked {
   /** As in "Cannot restore checkpoint 1 on this machine". */
   deed: string;
   details: Record<string, unknown>;
+  /** What helps, if it is not a resume that is asked for. */
+  suggestion?: string;
 }
 
 export const ofCheckpoint = (n: number): Asked => ({ deed: `restore checkpoint ${n}`, details: { checkpoint: n } });
@@ -67,7 +69,9 @@ export async function assertMachineFits(
 ): Promise<void> {
   const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
     new SandboxError("unrestorable", `Cannot ${asked.deed} on this machine: ${because}`, {
-      suggestion: "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
+      suggestion:
+        asked.suggestion ??
+        "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
       details: { ...asked.details, ...details },
     });
   if (freezer === undefined) throw refuse("its driver cannot restore memory", {});

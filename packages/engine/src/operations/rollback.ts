@@ -1,9 +1,10 @@
 import { assertAccepts, firstToAbort, SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { addUp, PhaseClock } from "../checkpoints/phase-clock.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { pauseInTurn } from "./pause.ts";
+import { pauseInTurn, type PauseResult } from "./pause.ts";
 import { resumeInTurn, type ResumeOptions, type ResumeResult } from "./resume.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
@@ -43,12 +44,15 @@ export function rollbackSandbox(
     assertAccepts(life.record, "roll back");
     await assertKnown(life, n);
     using signal = firstToAbort(options.signal, killed);
-    await verifyCheckpoint(context, life, n, { memory: options.memory ?? true, signal });
-    let left: number | undefined;
+    const clock = new PhaseClock();
+    const manifest = await verifyCheckpoint(context, life, n, { memory: options.memory ?? true, signal });
+    await new CheckpointStore(life.parts.layout).verifyOwner(manifest);
+    clock.lap("verify");
+    let left: PauseResult | undefined;
     if (life.record.state === "running") {
       const given = options.signal === undefined ? {} : { signal: options.signal };
       const number = leftAs === undefined ? {} : { checkpoint: leftAs };
-      left = (await pauseInTurn(context, life, { force, ...given, ...number }, killed)).checkpoint;
+      left = await pauseInTurn(context, life, { force, ...given, ...number }, killed);
     }
     await step("paused");
     await prepare?.();
@@ -59,7 +63,8 @@ export function rollbackSandbox(
     const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);
     await step("switched");
     await retireExpired(context, life);
-    return { ...resumed, ...(left === undefined ? {} : { left }) };
+    const parts = [clock, ...(left === undefined ? [] : [left]), resumed];
+    return { ...resumed, ...addUp(parts), ...(left === undefined ? {} : { left: left.checkpoint }) };
   });
 }
 

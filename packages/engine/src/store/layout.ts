@@ -2,6 +2,9 @@ import { createHash } from "node:crypto";
 import { isAbsolute, join, resolve } from "node:path";
 import { SandboxError, type ContainerId, type SandboxId } from "@atoll/protocol";
 
+/** Behind the number of a checkpoint that is on its way here. */
+export const arrivingMark = ".coming";
+
 /** The only place that knows where things lie in a data directory. */
 export class DataLayout {
   readonly root: string;
@@ -80,6 +83,11 @@ export class SandboxLayout {
 
   checkpoint(n: number): CheckpointLayout {
     return new CheckpointLayout(join(this.checkpointsDir, String(n)));
+  }
+
+  /** One that comes from elsewhere, until all of it is here. */
+  arrivingCheckpoint(n: number): CheckpointLayout {
+    return new CheckpointLayout(`${this.checkpoint(n).dir}${arrivingMark}`);
   }
 
   /** Names the layers that it began with, if it began with more than its template. */

@@ -13,9 +13,8 @@ import type { Template } from "../templates/template.ts";
 import { unpackOwner } from "./checkpoint-files.ts";
 import { findTemplate } from "./machine-needs.ts";
 
-/** A sandbox from elsewhere: its record, one checkpoint, and the files that belong to it. */
-export interface SandboxImport {
-  record: ImportedRecord;
+/** A checkpoint from elsewhere, and the files that belong to it. */
+export interface CheckpointImport {
   manifest: CheckpointManifest;
   /** With the files of the memory image, named as in the manifest. On the same filesystem as the data directory; it is moved from there. */
   memoryDir: string;
@@ -25,15 +24,20 @@ export interface SandboxImport {
   layers: { part: LayerPart; archive: string }[];
 }
 
+/** A sandbox from elsewhere. */
+export interface SandboxImport extends CheckpointImport {
+  record: ImportedRecord;
+}
+
 export interface ImportOptions {
   signal?: AbortSignal;
   /** As for `create`. */
   onEgress?: EgressHandler | undefined;
 }
 
-interface Arrival {
+interface Arrival<From extends CheckpointImport = SandboxImport> {
   context: EngineContext;
-  from: SandboxImport;
+  from: From;
   template: Template;
   signal: AbortSignal;
 }
@@ -83,7 +87,13 @@ export async function importSandbox(
 }
 
 /** The parts have to be those of one sandbox, and all that are not here have to be given. */
-function assertBelongs({ record, manifest, layers }: SandboxImport): void {
+export function assertBelongs({
+  record,
+  manifest,
+  layers,
+}: Pick<SandboxImport, "manifest" | "layers"> & {
+  record: Pick<ImportedRecord, "id" | "driver" | "template">;
+}): void {
   const refuse = (because: string): SandboxError =>
     new SandboxError("invalid_argument", `Cannot import sandbox ${record.id}: ${because}`);
   if (manifest.sandboxId !== record.id) throw refuse(`the manifest is that of sandbox ${manifest.sandboxId}`);
@@ -126,7 +136,10 @@ async function bringInOwner(
   if (owner !== undefined) await copyFile(owner, layout.checkpoint(manifest.n).ownerFile, constants.COPYFILE_FICLONE);
 }
 
-async function bringInLayer({ context, from, template, signal }: Arrival, part: LayerPart): Promise<void> {
+export async function bringInLayer(
+  { context, from, template, signal }: Arrival<CheckpointImport>,
+  part: LayerPart,
+): Promise<void> {
   const given = from.layers.find((layer) => layer.part.id === part.id);
   if (given === undefined) return context.layers.verify([part], signal);
   await context.layers.import(part, given.archive, { trees: template.trees.length, signal });

@@ -34,13 +34,21 @@ export async function findMachineNeeds(
   return { guest, runtime: { version: freezer.version, platform }, cpuFeatures: await context.readCpuFeatures() };
 }
 
-/** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox. */
+/** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox, or go back to that checkpoint of it. */
 export async function assertCouldRun(
   context: EngineContext,
   { id, driver, template }: Pick<ImportedRecord, "id" | "driver" | "template">,
   needs: MachineNeeds,
+  { checkpoint }: { checkpoint?: number } = {},
 ): Promise<void> {
-  const asked = { deed: `go on with sandbox ${id}`, details: { sandboxId: id } };
+  const asked: Asked =
+    checkpoint === undefined
+      ? { deed: `go on with sandbox ${id}`, details: { sandboxId: id } }
+      : {
+          deed: `roll back sandbox ${id} to checkpoint ${checkpoint}`,
+          details: { sandboxId: id, checkpoint },
+          suggestion: "Ask a server that has what it needs, or roll back to another checkpoint.",
+        };
   await findTemplate(context, template, asked);
   await assertMachineFits(context, context.driver(driver), needs, asked);
 }
@@ -56,7 +64,8 @@ export async function findTemplate(context: EngineContext, name: TemplateName, a
     const because = `template ${name} is not there`;
     const here = own === undefined ? "" : `, since the files of this machine are ${own.name}`;
     throw new SandboxError("unrestorable", `Cannot ${asked.deed} on this machine: ${because}${here}`, {
-      suggestion: "Resume the sandbox on a machine that has it, or give this one the same template.",
+      suggestion:
+        asked.suggestion ?? "Resume the sandbox on a machine that has it, or give this one the same template.",
       details: { ...asked.details, part: "template", template: name },
       cause,
     });

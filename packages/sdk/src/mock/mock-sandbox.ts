@@ -1,7 +1,7 @@
 import {
   assertAccepts,
   SandboxError,
-  type CheckpointInfo,
+  type ListedCheckpoint,
   type CommandInfo,
   type CreateSandbox,
   type RunCommand,
@@ -21,7 +21,7 @@ export class MockSandbox {
   readonly token: string;
   readonly env: Record<string, string>;
   readonly request: CreateSandbox;
-  readonly checkpoints: CheckpointInfo[] = [];
+  readonly checkpoints: ListedCheckpoint[] = [];
   readonly #saved = new Map<number, { files: MockFiles; commands: MockCommand[] }>();
   #current: number | undefined;
   #rollbacks = 0;
@@ -62,11 +62,12 @@ export class MockSandbox {
   }
 
   /** Its commands go on meanwhile: there is nothing to freeze. */
-  pause(): CheckpointInfo {
+  pause(): ListedCheckpoint {
     assertAccepts(this.#info, "pause");
     const n = this.#saved.size + 1;
     const sizes = { sizeBytes: 0, memoryBytes: 0, filesBytes: 0 };
-    const checkpoint = { n, parent: this.#current ?? null, createdAtMs: Date.now(), ...sizes };
+    const place = { local: true, stored: this.request.persistent };
+    const checkpoint = { n, parent: this.#current ?? null, createdAtMs: Date.now(), ...sizes, ...place };
     this.checkpoints.push(checkpoint);
     const files = new MockFiles();
     files.replaceWith(this.files);
@@ -76,7 +77,7 @@ export class MockSandbox {
     return checkpoint;
   }
 
-  resume(): CheckpointInfo {
+  resume(): ListedCheckpoint {
     assertAccepts(this.#info, "resume");
     this.#info.state = "running";
     const checkpoint = this.checkpoints.find(({ n }) => n === this.#current);

@@ -1,10 +1,11 @@
 import { mkdir, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import type { Engine, Sandbox } from "@atoll/engine";
-import { deadlineAfter, SandboxError, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
+import { addUp, type Engine, type Sandbox } from "@atoll/engine";
+import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
 import type { NewEvent } from "../events/event-journal.ts";
+import { nothingKept } from "../persistence/checkpoint-refusal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -34,20 +35,20 @@ export class SandboxRollbacks {
     id: SandboxId,
     { checkpoint, force }: { checkpoint: number; force: boolean },
   ): Promise<SandboxRolledBack> {
-    const { sleep, lasting, log, find } = this.#options;
+    const { sleep, lasting, find } = this.#options;
     const managed = find(id);
-    const work = (): Promise<SandboxRolledBack> => this.#rollback(find(id), checkpoint, force);
-    if (!managed.facts.persistent) return sleep.whileMoving(managed, work);
+    if (!managed.facts.persistent) return sleep.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
     return sleep.whileMoving(managed, () =>
       lasting.inTurn(id, async () => {
-        const rolledBack = await work().catch((error: unknown) => {
+        const way = await lasting.checkpoints.wayBackTo(id, checkpoint);
+        const rolledBack = await this.#rollback(find(id), checkpoint, force).catch(async (error: unknown) => {
+          await way.left();
           lasting.fellShort(id);
           throw error;
         });
-        await lasting.rolledBack(id, checkpoint).catch((error: unknown) => {
-          log.warn({ err: error, sandboxId: id }, "rollback not told to the stores");
-        });
-        return rolledBack;
+        await way.taken();
+        if (rolledBack.left !== undefined) lasting.leftBehind(id, rolledBack.left);
+        return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
       }),
     );
   }
@@ -57,7 +58,9 @@ export class SandboxRollbacks {
     const { engine, find, tell, lasting } = this.#options;
     const { facts } = find(id);
     const remove = (): Promise<boolean> => engine.removeCheckpoint(id, checkpoint);
-    const isRemoved = await (facts.persistent ? lasting.removeCheckpoint(id, checkpoint, remove) : remove());
+    const isRemoved = await (facts.persistent
+      ? lasting.inTurn(id, () => lasting.checkpoints.remove(id, checkpoint, remove))
+      : remove());
     if (isRemoved) tell({ type: "checkpoint.removed", sandboxId: id, checkpoint });
     return isRemoved;
   }
@@ -187,15 +190,4 @@ async function namesIn(directory: string): Promise<string[]> {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
     throw error;
   });
-}
-
-function nothingKept(sandboxId: SandboxId, checkpoint: number): SandboxError {
-  return new SandboxError(
-    "unrestorable",
-    `Cannot roll back sandbox ${sandboxId} to checkpoint ${checkpoint}: its commands of that time were not kept`,
-    {
-      suggestion: "Roll back to one that was made by pausing this very sandbox.",
-      details: { sandboxId, checkpoint },
-    },
-  );
 }

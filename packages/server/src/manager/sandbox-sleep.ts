@@ -1,7 +1,7 @@
 import type { Engine, PauseResult } from "@atoll/engine";
 import {
   deadlineAfter,
-  type CheckpointInfo,
+  type ListedCheckpoint,
   type SandboxId,
   type SandboxState,
   type SandboxPaused,
@@ -115,9 +115,10 @@ export class SandboxSleep {
     }
   }
 
-  checkpoints(id: SandboxId): Promise<CheckpointInfo[]> {
-    this.#options.find(id);
-    return this.#options.engine.checkpoints(id);
+  async checkpoints(id: SandboxId): Promise<ListedCheckpoint[]> {
+    const { find, lasting, engine } = this.#options;
+    if (find(id).facts.persistent) return lasting.checkpoints.list(id);
+    return (await engine.checkpoints(id)).map((info) => ({ ...info, local: true, stored: false }));
   }
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {

@@ -1,7 +1,14 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { PhaseClock, type CheckpointFiles, type EgressHandler, type Engine, type Sandbox } from "@atoll/engine";
+import {
+  PhaseClock,
+  type CheckpointFiles,
+  type CheckpointImport,
+  type EgressHandler,
+  type Engine,
+  type Sandbox,
+} from "@atoll/engine";
 import {
   isSandboxError,
   SandboxError,
@@ -9,13 +16,13 @@ import {
   type ImportedRecord,
   type SandboxId,
 } from "@atoll/protocol";
-import { Gate, inParallel, type ObjectStore } from "@atoll/storage";
+import { Gate, inParallel, renewManifest, type ObjectStore } from "@atoll/storage";
 import type { Log } from "../telemetry/log.ts";
 import { downloadPart } from "./checkpoint-download.ts";
 import { manifestKey, type PartRole } from "./checkpoint-keys.ts";
 import { partsOf, readStored, StoredCheckpoint, type CheckpointPart, type StoredPart } from "./checkpoint-manifest.ts";
 import { unrestorable } from "./checkpoint-refusal.ts";
-import { retireStored } from "./checkpoint-retirement.ts";
+import { retireStored, type Retirement } from "./checkpoint-retirement.ts";
 import { findReusable, publishedNumbers } from "./checkpoint-reuse.ts";
 import { CheckpointScratch } from "./checkpoint-scratch.ts";
 import { asTransfer } from "./checkpoint-timing.ts";
@@ -23,8 +30,12 @@ import { uploadPart, type PartSource } from "./checkpoint-upload.ts";
 
 /** Of all transfers together. Each part is sent in parallel pieces as well, where the store does that. */
 const partsAtOnce = 4;
+const manifestsAtOnce = 8;
 
-type CheckpointEngine = Pick<Engine, "checkpointFiles" | "packLayer" | "hasLayer" | "importSandbox">;
+type CheckpointEngine = Pick<
+  Engine,
+  "checkpointFiles" | "packLayer" | "hasLayer" | "importSandbox" | "importCheckpoint"
+>;
 
 export interface CheckpointArchiveOptions {
   store: ObjectStore;
@@ -59,6 +70,8 @@ export class CheckpointArchive {
   readonly #onPublished: (id: SandboxId) => void;
   readonly #log: Log;
   readonly #gate = new Gate(partsAtOnce);
+  /** Those who only look do not wait for transfers. */
+  readonly #looks = new Gate(manifestsAtOnce);
 
   private constructor(options: CheckpointArchiveOptions, scratch: CheckpointScratch) {
     this.#store = options.store;
@@ -111,12 +124,24 @@ export class CheckpointArchive {
   }
 
   /** Brings a stored checkpoint here, as a paused sandbox. Rejects with `unrestorable`, naming the part, when something of it is missing or is not what was stored. */
-  fetch(
+  fetch(id: SandboxId, n: number, record: ImportedRecord, options: FetchOptions): Promise<Sandbox> {
+    const { onEgress } = options;
+    return this.#bring(id, n, options, (from, signal) =>
+      this.#engine.importSandbox({ ...from, record }, { signal, ...(onEgress === undefined ? {} : { onEgress }) }),
+    );
+  }
+
+  /** The same for one more checkpoint of a sandbox that is here, whatever that is doing. */
+  fetchMore(id: SandboxId, n: number, options: Omit<FetchOptions, "onEgress">): Promise<void> {
+    return this.#bring(id, n, options, (from, signal) => this.#engine.importCheckpoint(id, from, { signal }));
+  }
+
+  #bring<T>(
     id: SandboxId,
     n: number,
-    record: ImportedRecord,
-    { signal, onEgress, clock = new PhaseClock() }: FetchOptions,
-  ): Promise<Sandbox> {
+    { signal, clock = new PhaseClock() }: FetchOptions,
+    take: (from: CheckpointImport, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
     return asTransfer(`fetch checkpoint ${n} of sandbox ${id}`, signal, async (stop) => {
       const stored = await readStored(this.#store, { sandboxId: id, n }, stop);
       if (stored === undefined)
@@ -142,19 +167,12 @@ export class CheckpointArchive {
       const layers = placed.flatMap(({ role, toPath }) =>
         role.kind === "layer" ? [{ part: role.layer, archive: toPath }] : [],
       );
-      const sandbox = await this.#engine.importSandbox(
-        {
-          record,
-          manifest: stored.manifest,
-          memoryDir: places.memoryDir,
-          layers,
-          ...(owner === undefined ? {} : { owner }),
-        },
-        { signal: stop, ...(onEgress === undefined ? {} : { onEgress }) },
-      );
+      const { manifest } = stored;
+      const { memoryDir } = places;
+      const taken = await take({ manifest, memoryDir, layers, ...(owner === undefined ? {} : { owner }) }, stop);
       clock.lap("verify");
       this.#log.info({ sandboxId: id, checkpoint: n, parts: placed.length, bytes }, "checkpoint fetched");
-      return sandbox;
+      return taken;
     });
   }
 
@@ -163,26 +181,42 @@ export class CheckpointArchive {
     id: SandboxId,
     { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
   ): Promise<StoredCheckpoint[]> {
-    const all: StoredCheckpoint[] = [];
-    for (const n of await publishedNumbers(this.#store, id, signal)) {
+    const numbers = await publishedNumbers(this.#store, id, signal);
+    const read = async (n: number, stop: AbortSignal): Promise<StoredCheckpoint[]> => {
       try {
-        const stored = await readStored(this.#store, { sandboxId: id, n }, signal);
-        if (stored !== undefined) all.push(stored);
+        const stored = await readStored(this.#store, { sandboxId: id, n }, stop);
+        return stored === undefined ? [] : [stored];
       } catch (error) {
         if (!isSandboxError(error, "unrestorable")) throw error;
         this.#log.warn({ sandboxId: id, checkpoint: n, err: error }, "stored checkpoint cannot be read");
+        return [];
       }
-    }
-    return all;
+    };
+    return (await this.#each(numbers, signal, read, this.#looks)).flat();
   }
 
-  /** Idempotent. What others need of it stays; the rest goes when the collector has seen that. */
-  async remove(
+  /** Undefined: it is not there. */
+  find(
     id: SandboxId,
     n: number,
-    { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
-  ): Promise<void> {
-    await retireStored(this.#store, { sandboxId: id, n }, { signal, nowMs: Date.now() });
+    { signal = new AbortController().signal } = {},
+  ): Promise<StoredCheckpoint | undefined> {
+    return readStored(this.#store, { sandboxId: id, n }, signal);
+  }
+
+  /** For one that is needed from now on, as is written already where `mayGo` of every removal looks. False: it is gone. */
+  renew(id: SandboxId, n: number): Promise<boolean> {
+    return renewManifest(this.#store, manifestKey(id, n));
+  }
+
+  /** Idempotent. What others need of it stays; the rest goes when the collector has seen that. `mayGo` is asked last. */
+  remove(
+    id: SandboxId,
+    n: number,
+    { signal = new AbortController().signal, mayGo }: { signal?: AbortSignal; mayGo?: () => Promise<boolean> } = {},
+  ): Promise<Retirement> {
+    const options = { signal, nowMs: Date.now(), ...(mayGo === undefined ? {} : { mayGo }) };
+    return retireStored(this.#store, { sandboxId: id, n }, options);
   }
 
   /** Idempotent. Also those that cannot be read. */
@@ -198,10 +232,11 @@ export class CheckpointArchive {
     items: readonly T[],
     signal: AbortSignal,
     work: (item: T, signal: AbortSignal) => Promise<R>,
+    gate: Gate = this.#gate,
   ): Promise<R[]> {
     const results: R[] = [];
     await inParallel(items.length, {
-      gate: this.#gate,
+      gate,
       signal,
       prepare: async (index) => index,
       work: async (index, workSignal) => {

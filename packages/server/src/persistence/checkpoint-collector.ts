@@ -24,8 +24,8 @@ const usualIntervalMs = 6 * 60 * 60_000;
 /** What metadata says of a sandbox. */
 export interface SandboxStanding {
   isKilled: boolean;
-  /** The checkpoint that it goes on from, which is kept whatever the policy says. */
-  current?: number | undefined;
+  /** The checkpoints that are kept whatever the policy says. */
+  needed: readonly number[];
 }
 
 export interface CheckpointCollectorOptions {
@@ -126,16 +126,16 @@ export class CheckpointCollector {
     const retired: string[] = [];
     for (const n of await this.#expired(id, numbers)) {
       const mayGo = (): Promise<boolean> => this.#mayGo(id, n);
-      const isGone = await retireStored(store, { sandboxId: id, n }, { signal, nowMs: nowMs(), mayGo });
-      if (isGone) retired.push(manifestKey(id, n));
+      const retirement = await retireStored(store, { sandboxId: id, n }, { signal, nowMs: nowMs(), mayGo });
+      if (retirement === "gone") retired.push(manifestKey(id, n));
     }
     return retired;
   }
 
-  /** It may have been rolled back to this one since its standing was read. */
+  /** It may be on its way back to this one since its standing was read. */
   async #mayGo(id: SandboxId, n: number): Promise<boolean> {
     const standing = await this.#standing(id);
-    return standing !== "unknown" && (standing?.isKilled === true || standing?.current !== n);
+    return standing !== "unknown" && (standing?.isKilled === true || standing?.needed.includes(n) !== true);
   }
 
   async #standing(id: SandboxId): Promise<SandboxStanding | undefined | "unknown"> {
@@ -160,7 +160,7 @@ export class CheckpointCollector {
       // Servers' clocks differ, numbers do not: a later checkpoint counts as younger.
       lastMs = Math.max(lastMs + 1, stored.manifest.createdAtMs);
       const { n } = stored;
-      const isPinned = n === standing?.current;
+      const isPinned = standing?.needed.includes(n) === true;
       return { n, key: manifestKey(id, n), needs: needsOf(stored), line: id, createdAtMs: lastMs, isPinned };
     });
     return chooseExpired(dated, policy, nowMs()).map(({ n }) => n);

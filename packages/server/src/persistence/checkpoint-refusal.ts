@@ -17,3 +17,15 @@ export function unrestorable(
     },
   );
 }
+
+/** For a rollback: a copy begins with one that has nothing of its commands. */
+export function nothingKept(sandboxId: SandboxId, checkpoint: number): SandboxError {
+  return new SandboxError(
+    "unrestorable",
+    `Cannot roll back sandbox ${sandboxId} to checkpoint ${checkpoint}: its commands of that time were not kept`,
+    {
+      suggestion: "Roll back to one that was made by pausing this very sandbox.",
+      details: { sandboxId, checkpoint },
+    },
+  );
+}

@@ -1,4 +1,4 @@
-import { PhaseClock, type PauseResult } from "@atoll/engine";
+import { addUp, PhaseClock, type PauseResult, type Timed } from "@atoll/engine";
 import { firstToAbort, isSandboxError, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { LeaseParty } from "@atoll/storage";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
@@ -10,9 +10,11 @@ import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
+import type { StoredCheckpoints } from "./stored-checkpoints.ts";
 
 export interface DeparturesOptions extends PersistenceOptions {
   owned: OwnedSandboxes;
+  checkpoints: Pick<StoredCheckpoints, "claim" | "storeLeftBehind" | "forgetLeftBehind">;
   copies: LocalCopies;
   kills: KillSignals;
   /** Aborts when the server stops. */
@@ -22,9 +24,6 @@ export interface DeparturesOptions extends PersistenceOptions {
   /** Finds out whether what is here is this server's own. */
   settle: (id: SandboxId) => void;
 }
-
-/** How long each phase took, and all together. */
-type Timed = Pick<PauseResult, "phases" | "totalMs">;
 
 interface HandOver {
   id: SandboxId;
@@ -54,7 +53,7 @@ export class Departures {
     try {
       const stored = await this.#store(handle, "paused");
       await this.#giveBack(handle);
-      return { ...paused, ...addPhases(paused, stored) };
+      return { ...paused, ...addUp([paused, stored]) };
     } catch (error) {
       this.#storeLater(id);
       throw isSandboxError(error, "sandbox_ended") ? error : notStored(id, paused, error);
@@ -64,6 +63,18 @@ export class Departures {
   /** Stores what is paused here and nowhere else, as soon as that can be done. */
   resumeStoring(id: SandboxId): void {
     this.#storeLater(id);
+  }
+
+  /** What a rollback left behind is stored while the sandbox runs. */
+  storeLeftBehind(id: SandboxId): void {
+    const { inBackground, owned, checkpoints } = this.#options;
+    inBackground("storing what was left", id, () =>
+      owned.inTurn(id, async () => {
+        const handle = owned.get(id);
+        if (handle === undefined) checkpoints.forgetLeftBehind(id);
+        else await checkpoints.storeLeftBehind(handle);
+      }),
+    );
   }
 
   /** One that has failed, and of which something is here and stored nowhere, is told so on every server. */
@@ -120,7 +131,7 @@ export class Departures {
     if ((await this.#waiterFor(handle, handover)) === undefined) return;
     const { record } = managed.sandbox;
     if (record.state === "paused" && !isStored(handle, record.checkpoint)) {
-      timed = addPhases(timed, await this.#store(handle, "moving"));
+      timed = addUp([timed, await this.#store(handle, "moving")]);
     }
     const isFailed = await this.#noteFailure(handle);
     const waiter = await this.#waiterFor(handle, handover);
@@ -204,6 +215,8 @@ export class Departures {
     const n = record.checkpoint;
     // From here on nobody else uses this number, whatever becomes of it.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
+    // The newest stays by itself. An earlier one, as a rollback leaves it that came to nothing, may have expired.
+    if (n < handle.metadata.nextCheckpoint - 1) await this.#options.checkpoints.claim(handle, n);
     await this.#options.kills.unlessKilled(id, async (killed) => {
       using signal = firstToAbort(handle.signal, this.#options.closing, killed);
       await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
@@ -214,8 +227,11 @@ export class Departures {
       state,
       checkpoint: { n, createdAtMs: saved.createdAtMs },
       runningCommands: managed.commands.runningCount,
+      wanted: undefined,
     });
     clock.lap("metadata");
+    await this.#options.checkpoints.storeLeftBehind(handle);
+    clock.lap("upload");
     return clock;
   }
 
@@ -247,12 +263,6 @@ export class Departures {
 
 function toldProcess({ pid, command }: EndedProcess): EndedProcess {
   return { pid, command };
-}
-
-function addPhases(one: Timed, two: Timed): Timed {
-  const phases = { ...one.phases };
-  for (const [name, ms] of Object.entries(two.phases)) phases[name] = (phases[name] ?? 0) + ms;
-  return { phases, totalMs: one.totalMs + two.totalMs };
 }
 
 function isStored({ metadata }: SandboxHandle, n: number): boolean {

@@ -21,6 +21,7 @@ import { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
 import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-metadata.ts";
+import { StoredCheckpoints } from "./stored-checkpoints.ts";
 import { Takings } from "./takings.ts";
 import { removeUnborn } from "./unborn-sandboxes.ts";
 import { Whereabouts } from "./whereabouts.ts";
@@ -32,6 +33,7 @@ import { Whereabouts } from "./whereabouts.ts";
 export class PersistentSandboxes {
   /** How often each of their events was told. */
   readonly moves = new Map<string, number>();
+  readonly checkpoints: StoredCheckpoints;
   readonly #options: PersistenceOptions;
   readonly #owned = new OwnedSandboxes();
   readonly #copies: LocalCopies;
@@ -59,13 +61,13 @@ export class PersistentSandboxes {
     this.#options = options;
     this.#copies = new LocalCopies(options);
     this.#arrivals = new Arrivals((id, signal) => this.#takings.take(id, signal));
+    const shared = { ...options, owned: this.#owned, kills: new KillSignals(), closing: this.#closing.signal };
+    this.checkpoints = new StoredCheckpoints(shared);
     const moving = {
-      ...options,
-      owned: this.#owned,
+      ...shared,
+      checkpoints: this.checkpoints,
       copies: this.#copies,
-      kills: new KillSignals(),
       settle: (id: SandboxId) => this.#takings.settle(id),
-      closing: this.#closing.signal,
       inBackground: this.#inBackground.bind(this),
     };
     this.#departures = new Departures(moving);
@@ -223,6 +225,12 @@ export class PersistentSandboxes {
     this.#departures.tellFailure(id);
   }
 
+  /** A rollback has made this checkpoint of what it left: it is stored, too. Nobody waits for it. */
+  leftBehind(id: SandboxId, checkpoint: number): void {
+    this.checkpoints.leaveBehind(id, checkpoint);
+    this.#departures.storeLeftBehind(id);
+  }
+
   /** For one whose turn it is. */
   pauseInTurn(id: SandboxId, options: { force: boolean }): Promise<PauseResult> {
     return this.#departures.pauseInTurn(id, options);
@@ -264,39 +272,6 @@ export class PersistentSandboxes {
   /** The number of the next checkpoint of one that runs here, which no other server will use. */
   async reserve(id: SandboxId): Promise<number> {
     return this.#departures.reserve(this.#owned.find(id));
-  }
-
-  /** From the store, too, and from there first: what is left here goes with the sandbox. */
-  removeCheckpoint(id: SandboxId, checkpoint: number, removeHere: () => Promise<boolean>): Promise<boolean> {
-    return this.inTurn(id, async () => {
-      if (this.#owned.find(id).metadata.checkpoint?.n === checkpoint) {
-        throw new SandboxError(
-          "in_use",
-          `Cannot remove checkpoint ${checkpoint}: the sandbox goes on from it elsewhere`,
-          {
-            suggestion: "Pause the sandbox, which stores a newer one, or kill it.",
-            details: { sandboxId: id, checkpoint },
-          },
-        );
-      }
-      const { archive } = this.#options;
-      const isStored = (await archive?.list(id))?.some(({ n }) => n === checkpoint) === true;
-      if (isStored) await archive?.remove(id, checkpoint);
-      return (await removeHere()) || isStored;
-    });
-  }
-
-  /** It runs as of this checkpoint: if it is stored, whoever takes it over goes on from there, too. */
-  async rolledBack(id: SandboxId, checkpoint: number): Promise<void> {
-    const find = async () => (await this.#options.archive?.list(id))?.find(({ n }) => n === checkpoint);
-    const stored = await find();
-    if (stored === undefined) return;
-    const { createdAtMs } = stored.manifest;
-    const handle = this.#owned.find(id);
-    const { checkpoint: before } = handle.metadata;
-    await handle.write({ checkpoint: { n: checkpoint, createdAtMs } });
-    // A collector that looked before that may have let it go.
-    if ((await find()) === undefined) await handle.write({ checkpoint: before });
   }
 
   /** Of the way here, once. */

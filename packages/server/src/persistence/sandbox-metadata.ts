@@ -29,6 +29,8 @@ export const SandboxMetadata = z.strictObject({
   needs: MachineNeeds.optional(),
   /** The last one that is stored; absent: none is. */
   checkpoint: z.strictObject({ n: z.int().min(1), createdAtMs: z.int() }).optional(),
+  /** The one that it is about to be taken back to. It is kept as `checkpoint` is, so that it can become that. */
+  wanted: z.int().min(1).optional(),
   /** Every smaller number is taken, also where no such checkpoint was ever stored. */
   nextCheckpoint: z.int().min(1),
   runningCommands: z.int().min(0),
@@ -39,6 +41,11 @@ export const SandboxMetadata = z.strictObject({
   isKilled: z.boolean(),
 });
 export type SandboxMetadata = z.infer<typeof SandboxMetadata>;
+
+/** Its checkpoints that stay in the store, whatever the policy says. */
+export function neededCheckpoints({ checkpoint, wanted }: SandboxMetadata): number[] {
+  return [checkpoint?.n, wanted].filter((n) => n !== undefined);
+}
 
 export function importedRecordOf(record: SandboxRecord): ImportedRecord {
   const { id, driver, template, limits, createdAtMs, labels, expiresAtMs } = record;

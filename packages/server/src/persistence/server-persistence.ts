@@ -9,6 +9,7 @@ import { CheckpointCollector } from "./checkpoint-collector.ts";
 import { removeLongKilled } from "./killed-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
+import { neededCheckpoints } from "./sandbox-metadata.ts";
 import { nameOfLock, ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
 import { assertSettledStore } from "./settled-store.ts";
@@ -107,7 +108,7 @@ function collectorOf(
     policy: { keepLast: keepCheckpoints, keepForMs: keepCheckpointsForMs },
     standingOf: async (id, { signal }) => {
       const metadata = await SandboxHandle.read(home, id, signal);
-      return metadata && { isKilled: metadata.isKilled, current: metadata.checkpoint?.n };
+      return metadata && { isKilled: metadata.isKilled, needed: neededCheckpoints(metadata) };
     },
     removeKilled: (options) => removeLongKilled(home, { ...options, log }),
     log,

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { access, constants, mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { CheckpointFiles, Engine, Sandbox, SandboxImport } from "@atoll/engine";
+import type { CheckpointFiles, CheckpointImport, Engine, Sandbox, SandboxImport } from "@atoll/engine";
 import {
   CheckpointManifest,
   LayerId,
@@ -32,7 +32,10 @@ export async function makeDirectory(parent: string = tmpdir()): Promise<string> 
 }
 
 /** An engine as far as checkpoints are moved: files in a directory, and what is imported is compared with its manifest. */
-export class FakeEngine implements Pick<Engine, "checkpointFiles" | "packLayer" | "hasLayer" | "importSandbox"> {
+export class FakeEngine implements Pick<
+  Engine,
+  "checkpointFiles" | "packLayer" | "hasLayer" | "importSandbox" | "importCheckpoint"
+> {
   readonly imported: CheckpointManifest[] = [];
   packed = 0;
   readonly #dir: string;
@@ -100,7 +103,12 @@ export class FakeEngine implements Pick<Engine, "checkpointFiles" | "packLayer" 
     return this.#layers.has(keyOf(part));
   }
 
-  async importSandbox({ manifest, memoryDir, owner, layers }: SandboxImport): Promise<Sandbox> {
+  async importSandbox(from: SandboxImport): Promise<Sandbox> {
+    await this.importCheckpoint(from.manifest.sandboxId, from);
+    return { id: from.manifest.sandboxId } as Sandbox;
+  }
+
+  async importCheckpoint(_: SandboxId, { manifest, memoryDir, owner, layers }: CheckpointImport): Promise<void> {
     for (const part of manifest.memory) await assertFile(join(memoryDir, part.name), part);
     if (manifest.owner !== undefined) await assertFile(owner ?? "", manifest.owner);
     const archives = await Promise.all(
@@ -114,7 +122,6 @@ export class FakeEngine implements Pick<Engine, "checkpointFiles" | "packLayer" 
     await mkdir(this.#dir, { recursive: true });
     await rename(memoryDir, join(this.#dir, `imported-${manifest.sandboxId}-${manifest.n}`));
     this.imported.push(manifest);
-    return { id: manifest.sandboxId } as Sandbox;
   }
 }
 

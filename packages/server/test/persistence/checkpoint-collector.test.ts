@@ -71,7 +71,7 @@ async function assertWhole(...ids: SandboxId[]): Promise<void> {
 
 test("the newest stay and the one that the sandbox goes on from; what they need stays, and the rest goes", async () => {
   await publish(sandboxId, 5);
-  standings.set(sandboxId, { isKilled: false, current: 2 });
+  standings.set(sandboxId, { isKilled: false, needed: [2] });
   const removed = await looks(3);
   expect(await numbersOf(sandboxId)).toEqual([2, 4, 5]);
   // The layers of all five are still needed, as each stands on those before.
@@ -90,7 +90,7 @@ test("one that a sandbox is rolled back to while it is about to be retired stays
       if (name !== "put" || !key.startsWith("collection/checkpoints/retired/")) return;
       notes.push(key);
       // Between the note and the removal.
-      if (notes.length === 2) standings.set(sandboxId, { isKilled: false, current: 2 });
+      if (notes.length === 2) standings.set(sandboxId, { isKilled: false, needed: [2] });
     },
   });
   const { retired } = await collector(watched).collect();
@@ -118,7 +118,7 @@ test("a publish lets go of what has expired since, of this sandbox only", async 
 test("of a killed sandbox everything goes, but what its copies need", async () => {
   const layers = await publish(sandboxId, 3);
   await publish(otherId, 1, layers);
-  standings.set(sandboxId, { isKilled: true, current: 3 });
+  standings.set(sandboxId, { isKilled: true, needed: [3] });
   await looks(3);
   expect(await numbersOf(sandboxId)).toEqual([]);
   const left: string[] = [];
@@ -168,7 +168,7 @@ test("a copy whose manifest cannot be read keeps the layers of its origin, also 
   const broken = manifestKey(otherId, 1);
   const whole = await store.get(broken);
   await store.put(broken, Buffer.from("{"));
-  standings.set(sandboxId, { isKilled: true });
+  standings.set(sandboxId, { isKilled: true, needed: [] });
   await looks(4);
   expect(await numbersOf(sandboxId)).toEqual([]);
   await store.put(broken, whole?.data ?? Buffer.alloc(0));
@@ -233,7 +233,7 @@ async function assertNeeded(...ids: SandboxId[]): Promise<void> {
 
 test("a collector that dies at any call takes nothing that is needed, and others end its work", async () => {
   await publish(otherId, 1, await publish(sandboxId, 4));
-  standings.set(sandboxId, { isKilled: false, current: 1 });
+  standings.set(sandboxId, { isKilled: false, needed: [1] });
   const deaths = { put: 0, remove: 0 };
   // One look retires, the next condemns what is needed by nobody any more, and the last removes it.
   for (let look = 0; look < 3; look += 1) {

@@ -165,8 +165,8 @@ describe("a collection", () => {
     const store = new MemoryObjectStore();
     await store.put("data/part", bytes(1));
     const manifest = { key: "data/1/manifest.json", needs: ["data/part"] };
-    await store.put(manifest.key, bytes(manifest.needs));
-    await retireManifest(store, manifest, { retiredPrefix: "collection/retired/", nowMs: 1_000 });
+    const { version } = await store.put(manifest.key, bytes(manifest.needs));
+    await retireManifest(store, { ...manifest, version }, { retiredPrefix: "collection/retired/", nowMs: 1_000 });
     expect(await store.stat(manifest.key)).toBeUndefined();
     for (const nowMs of [1_000, 1_000 + graceMs - 1]) expect(await collectGarbage(store, options(nowMs))).toEqual([]);
     expect(await collectGarbage(store, options(1_000 + graceMs))).toEqual([]);

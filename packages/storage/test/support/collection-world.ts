@@ -151,7 +151,10 @@ export class CollectionWorld extends MemoryObjectStore {
 
   async #retire(keepLast: number): Promise<void> {
     for (const expired of chooseExpired(await this.manifests(), { keepLast }, this.nowMs)) {
-      await retireManifest(this, expired, { retiredPrefix: "collection/retired/", nowMs: this.nowMs });
+      const version = (await this.stat(expired.key))?.version;
+      if (version === undefined) continue;
+      const manifest = { ...expired, version };
+      await retireManifest(this, manifest, { retiredPrefix: "collection/retired/", nowMs: this.nowMs });
       this.seen.retired += 1;
     }
   }

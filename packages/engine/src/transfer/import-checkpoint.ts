@@ -1,0 +1,76 @@
+import { constants, copyFile, mkdir } from "node:fs/promises";
+import { CheckpointManifest, firstToAbort, SandboxError } from "@atoll/protocol";
+import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { assertMachineFits, ofCheckpoint } from "../checkpoints/verify-checkpoint.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { syncFilesystem } from "../store/durable-file.ts";
+import { removeTree } from "../store/remove-tree.ts";
+import { parseRequest } from "../support/parse-request.ts";
+import { settleAll } from "../support/settle-all.ts";
+import { assertBelongs, bringInLayer, type CheckpointImport } from "./import-sandbox.ts";
+
+/**
+ * Adds a checkpoint that was made of this very sandbox, here or elsewhere, to those that it has here. The sandbox is as it was, and runs on if it ran. Everything is verified; when it rejects, nothing
+ * is left of it. One that a crash cuts off is swept later.
+ */
+export function importCheckpoint(
+  context: EngineContext,
+  life: SandboxLife,
+  given: CheckpointImport,
+  { signal }: { signal?: AbortSignal } = {},
+): Promise<void> {
+  return life.inTurn(async (killed) => {
+    const { layout, driver, template } = life.parts;
+    const { record } = life;
+    const manifest = parseRequest(CheckpointManifest, given.manifest, "import a checkpoint");
+    const from = { ...given, manifest };
+    const { n } = manifest;
+    assertBelongs({ ...from, record });
+    const store = new CheckpointStore(layout);
+    if ((await store.find(n)) !== undefined) {
+      throw new SandboxError("already_exists", `Cannot import checkpoint ${n} of sandbox ${record.id}: it is here`, {
+        details: { sandboxId: record.id, checkpoint: n },
+      });
+    }
+    await assertMachineFits(context, driver, manifest, ofCheckpoint(n));
+    using stop = firstToAbort(signal, killed);
+    const step = (name: string): Promise<void> => context.atStep(`import checkpoint: ${name}`, record.id);
+    const at = layout.arrivingCheckpoint(n);
+    const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
+    let isHere = false;
+    try {
+      await store.sweep();
+      await mkdir(at.dir, { recursive: true, mode: 0o700 });
+      await settleAll([
+        store.adoptMemory(from.memoryDir, manifest, at),
+        adoptOwner(store, from, at),
+        ...manifest.layers.map((part) => bringInLayer({ context, from, template, signal: stop }, part)),
+      ]);
+      await step("parts");
+      await store.publish(manifest, at);
+      await syncFilesystem(layout.dir, stop);
+      await step("verified");
+      await context.layers.publish([], () => store.place(n));
+      isHere = true;
+      await step("placed");
+    } finally {
+      letGo();
+      if (!isHere) {
+        await removeTree(at.dir);
+        await context.layers.collect();
+      }
+    }
+  });
+}
+
+/** Unpacked when it is gone back to. */
+async function adoptOwner(
+  store: CheckpointStore,
+  { manifest, owner }: CheckpointImport,
+  at: ReturnType<SandboxLife["parts"]["layout"]["arrivingCheckpoint"]>,
+): Promise<void> {
+  if (manifest.owner === undefined) return;
+  if (owner !== undefined) await copyFile(owner, at.ownerFile, constants.COPYFILE_FICLONE);
+  await store.verifyOwner(manifest, at);
+}

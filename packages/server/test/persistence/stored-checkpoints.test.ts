@@ -1,0 +1,153 @@
+import { randomBytes } from "node:crypto";
+import type { Engine } from "@atoll/engine";
+import { Leases, type ObjectStore } from "@atoll/storage";
+import { pino } from "pino";
+import { beforeEach, expect, test } from "vitest";
+import { CheckpointCollector } from "../../src/persistence/checkpoint-collector.ts";
+import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
+import { KillSignals } from "../../src/persistence/kill-signals.ts";
+import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
+import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { neededCheckpoints } from "../../src/persistence/sandbox-metadata.ts";
+import { StoredCheckpoints } from "../../src/persistence/stored-checkpoints.ts";
+import { log, makeMachine, makeStore, sandboxId } from "./archive-lab.ts";
+import { metadataOf } from "./sample-metadata.ts";
+
+const { signal } = new AbortController();
+const last = 3;
+
+let store: ObjectStore;
+beforeEach(async () => {
+  store = await makeStore();
+});
+
+/** The same store, where this happens before its call of that number. */
+function interrupted(at: number, happen: () => Promise<void>): { between: ObjectStore; calls: () => number } {
+  let calls = 0;
+  const between = new Proxy(store, {
+    get: (target, name) => {
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== "function") return value;
+      if (name === "list") return value.bind(target) as unknown;
+      return async (...given: unknown[]) => {
+        calls += 1;
+        if (calls === at) await happen();
+        return value.apply(target, given) as unknown;
+      };
+    },
+  });
+  return { between, calls: () => calls };
+}
+
+const homeOn = (on: ObjectStore): HandleHome => ({
+  metadataStore: on,
+  checkpointStore: on,
+  leases: new Leases({ store, self: { id: "a", url: "http://a" } }),
+});
+
+const collectorOn = (on: ObjectStore): CheckpointCollector =>
+  new CheckpointCollector({
+    store: on,
+    policy: { keepLast: 1, keepForMs: 0 },
+    standingOf: async (id) => {
+      const metadata = await SandboxHandle.read(homeOn(on), id);
+      return metadata && { isKilled: metadata.isKilled, needed: neededCheckpoints(metadata) };
+    },
+    log,
+  });
+
+/** Three checkpoints of a sandbox that goes on from the last. */
+async function publishAll(): Promise<SandboxHandle> {
+  const { engine, archive } = await makeMachine(store);
+  const layers = [engine.layer(`${sandboxId}-1`, randomBytes(100))];
+  for (let n = 1; n <= last; n += 1) {
+    await engine.checkpoint(sandboxId, n, { layers, memory: { "checkpoint.img": randomBytes(100) } });
+    await archive.publish(sandboxId, n, { epoch: 1, signal });
+  }
+  const handle = await SandboxHandle.createPersistent(homeOn(store), metadataOf(sandboxId), {});
+  await handle.write({ state: "paused", checkpoint: { n: last, createdAtMs: 1 } });
+  return handle;
+}
+
+async function checkpointsOn(on: ObjectStore, handle: SandboxHandle): Promise<StoredCheckpoints> {
+  const owned = new OwnedSandboxes();
+  owned.add(handle);
+  const { archive } = await makeMachine(on);
+  // Whatever is looked at here is in the store.
+  const engine = {} as Engine;
+  const kills = new KillSignals();
+  return new StoredCheckpoints({
+    archive,
+    home: homeOn(on),
+    engine,
+    owned,
+    kills,
+    closing: signal,
+    log: pino({ enabled: false }),
+  });
+}
+
+const isThere = async (n: number): Promise<boolean> => (await store.stat(manifestKey(sandboxId, n))) !== undefined;
+
+test("one that is laid claim to while a collector is stopped, at any of its steps, is there or is told to be gone", async () => {
+  const found = { claimed: 0, gone: 0 };
+  for (let at = 1; ; at += 1) {
+    store = await makeStore();
+    const handle = await publishAll();
+    let claimed: boolean | undefined;
+    const { between, calls } = interrupted(at, async () => {
+      claimed = (await (await checkpointsOn(store, handle)).claim(handle, 1)) !== undefined;
+    });
+    await collectorOn(between).collect();
+    if (claimed === undefined) {
+      expect(calls()).toBeLessThan(at);
+      break;
+    }
+    expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
+    found[claimed ? "claimed" : "gone"] += 1;
+    // What nobody has laid claim to goes all the same.
+    expect(await isThere(2)).toBe(false);
+    await handle.release();
+  }
+  expect(found.claimed).toBeGreaterThan(5);
+  expect(found.gone).toBeGreaterThan(0);
+});
+
+test("a collector that comes between any two steps of a claim takes the checkpoint before it, or not at all", async () => {
+  const found = { claimed: 0, gone: 0 };
+  for (let at = 1; ; at += 1) {
+    store = await makeStore();
+    const handle = await publishAll();
+    let hasCollected = false;
+    const { between } = interrupted(at, async () => {
+      hasCollected = true;
+      await collectorOn(store).collect();
+    });
+    const claimed = (await (await checkpointsOn(between, handle)).claim(handle, 1)) !== undefined;
+    if (!hasCollected) break;
+    expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
+    expect(handle.metadata.wanted).toBe(claimed ? 1 : undefined);
+    found[claimed ? "claimed" : "gone"] += 1;
+    await handle.release();
+  }
+  expect(found.claimed + found.gone).toBeGreaterThan(2);
+});
+
+test("what is removed on request by a server that was stopped over it stays if another one goes back to it meanwhile", async () => {
+  for (let at = 1; ; at += 1) {
+    store = await makeStore();
+    const first = await publishAll();
+    let claimed: boolean | undefined;
+    const { between } = interrupted(at, async () => {
+      await first.release();
+      const next = await SandboxHandle.attachPersistent(homeOn(store), sandboxId, { patienceMs: 0 });
+      claimed = (await (await checkpointsOn(store, next)).claim(next, 1)) !== undefined;
+      await next.release();
+    });
+    const removing = (await checkpointsOn(between, first)).remove(sandboxId, 1, async () => false);
+    const removed = await removing.catch((error: unknown) => error);
+    if (claimed === undefined) break;
+    expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
+    if (claimed) expect(removed).toMatchObject({ code: "in_use" });
+  }
+});
