@@ -1,5 +1,6 @@
 import { assertAccepts, firstToAbort, SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
@@ -41,9 +42,11 @@ export function rollbackSandbox(
     const { force = false, leftAs, prepare, ...resume } = options;
     const step = (name: string): Promise<void> => context.atStep(`rollback: ${name}`, id);
     assertAccepts(life.record, "roll back");
+    const clock = new PhaseClock();
     await assertKnown(life, n);
     using signal = firstToAbort(options.signal, killed);
     await verifyCheckpoint(context, life, n, { memory: options.memory ?? true, signal });
+    clock.lap("verify");
     let left: number | undefined;
     if (life.record.state === "running") {
       const given = options.signal === undefined ? {} : { signal: options.signal };
@@ -51,15 +54,19 @@ export function rollbackSandbox(
       left = (await pauseInTurn(context, life, { force, ...given, ...number }, killed)).checkpoint;
     }
     await step("paused");
+    clock.lap("pause");
     await prepare?.();
     await step("prepared");
+    clock.lap("caller");
     // What it wrote since is given up, as that of a running one is not: there is no memory to save with it.
     if (life.record.state === "failed")
       await life.parts.keeper.apply("recover", (common) => ({ ...common, state: "paused", checkpoint: n }));
     const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);
+    clock.lap("start");
     await step("switched");
     await retireExpired(context, life);
-    return { ...resumed, ...(left === undefined ? {} : { left }) };
+    const { phases, totalMs } = clock;
+    return { ...resumed, phases, totalMs, ...(left === undefined ? {} : { left }) };
   });
 }
 
