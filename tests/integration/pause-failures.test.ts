@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pollUntil, type Sandbox } from "@atoll/engine";
-import { CheckpointManifest, isSandboxError, type SandboxId } from "@atoll/protocol";
+import { CheckpointManifest, isSandboxError, type SandboxId, type PhaseTimes } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { freezerOf } from "../support/freezer.ts";
 import { Conversation, openTestEngine, runIn, stateReached, type TestEngine } from "../support/test-engine.ts";
@@ -174,14 +174,18 @@ test("an engine that is closed in the middle of a fork ends it first", async () 
 test("events tell each state, and the phases of what led to it", async () => {
   const sandbox = await host.engine.create({});
   const told: { to: string; phases: string[] }[] = [];
+  const times: (PhaseTimes | undefined)[] = [];
   const stop = host.engine.events.listen((event) => {
     if (event.type === "state" && event.sandboxId === sandbox.id) {
       told.push({ to: event.to, phases: Object.keys(event.phases ?? {}) });
+      times.push(event.phases);
     }
   });
-  await host.engine.pause(sandbox.id);
-  await host.engine.resume(sandbox.id);
+  const paused = await host.engine.pause(sandbox.id);
+  const resumed = await host.engine.resume(sandbox.id);
   stop();
+  // Those of the results, which add up to the whole.
+  expect(times).toEqual([undefined, paused.phases, undefined, resumed.phases]);
   expect(told).toEqual([
     { to: "pausing", phases: [] },
     { to: "paused", phases: ["freeze", "save", "layer", "verify"] },

@@ -2,7 +2,7 @@
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Sandbox } from "@atoll/engine";
-import { isSandboxError, type SandboxId } from "@atoll/protocol";
+import { isSandboxError, type SandboxId, type PhaseTimes } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
@@ -18,6 +18,8 @@ afterAll(() => host.dispose());
 
 const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done";
 
+const sumOf = (phases: PhaseTimes): number => Object.values(phases).reduce((sum, ms) => sum + ms, 0);
+
 describe("fork", () => {
   test("the parent and three copies go on from the same point, each for itself", async () => {
     const { engine } = host;
@@ -27,7 +29,9 @@ describe("fork", () => {
     await counting.writeStdin("a\nb\n");
     await talk.until(/2\n/);
 
-    const { sandboxes, checkpoint } = await engine.fork(parent.id, { count: 3 });
+    const { sandboxes, checkpoint, phases, totalMs } = await engine.fork(parent.id, { count: 3 });
+    expect(Object.keys(phases)).toEqual(["pause", "verify", "caller", "start"]);
+    expect(sumOf(phases)).toBeCloseTo(totalMs, 3);
     expect(sandboxes).toHaveLength(3);
     expect(parent.state).toBe("running");
     await counting.writeStdin("parent\n");
@@ -138,7 +142,18 @@ describe("rollback", () => {
     await talk.until(/2\n/);
     await sandbox.files.remove("/home/user/words");
 
-    await engine.rollback(sandbox.id, 1);
+    const paused = new Promise<PhaseTimes | undefined>((resolve) => {
+      engine.events.listen((event) => {
+        if (event.type === "state" && event.sandboxId === sandbox.id && event.to === "paused") resolve(event.phases);
+      });
+    });
+    const { phases, totalMs } = await engine.rollback(sandbox.id, 1);
+    // What is left behind is saved within that time.
+    const { verify, ...saving } = (await paused) ?? {};
+    expect(Object.keys(phases)).toEqual(["verify", ...Object.keys(saving), "caller", "restore", "firstAnswer"]);
+    expect(phases).toMatchObject(saving);
+    expect(phases["verify"]).toBeGreaterThan(verify ?? 0);
+    expect(sumOf(phases)).toBeCloseTo(totalMs, 3);
     expect(sandbox.state).toBe("running");
     expect((await engine.checkpoints(sandbox.id)).map(({ n, parent }) => [n, parent])).toEqual([
       [1, null],

@@ -42,12 +42,12 @@ export function rollbackSandbox(
     const { force = false, leftAs, prepare, ...resume } = options;
     const step = (name: string): Promise<void> => context.atStep(`rollback: ${name}`, id);
     assertAccepts(life.record, "roll back");
+    const before = new PhaseClock();
     await assertKnown(life, n);
     using signal = firstToAbort(options.signal, killed);
-    const clock = new PhaseClock();
     const manifest = await verifyCheckpoint(context, life, n, { memory: options.memory ?? true, signal });
     await new CheckpointStore(life.parts.layout).verifyOwner(manifest);
-    clock.lap("verify");
+    before.lap("verify");
     let left: PauseResult | undefined;
     if (life.record.state === "running") {
       const given = options.signal === undefined ? {} : { signal: options.signal };
@@ -55,15 +55,17 @@ export function rollbackSandbox(
       left = await pauseInTurn(context, life, { force, ...given, ...number }, killed);
     }
     await step("paused");
+    const between = new PhaseClock();
     await prepare?.();
     await step("prepared");
+    between.lap("caller");
     // What it wrote since is given up, as that of a running one is not: there is no memory to save with it.
     if (life.record.state === "failed")
       await life.parts.keeper.apply("recover", (common) => ({ ...common, state: "paused", checkpoint: n }));
     const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);
     await step("switched");
     await retireExpired(context, life);
-    const parts = [clock, ...(left === undefined ? [] : [left]), resumed];
+    const parts = [before, ...(left === undefined ? [] : [left]), between, resumed];
     return { ...resumed, ...addUp(parts), ...(left === undefined ? {} : { left: left.checkpoint }) };
   });
 }
