@@ -15,6 +15,8 @@
 
 /* How a tool of the host says that there is no room for what it should write. */
 #define EXIT_NO_SPACE 4
+/* And that an archive has more entries than it may have. */
+#define EXIT_TOO_MANY 5
 
 enum archive_tag {
     TAG_TREE = 'T',

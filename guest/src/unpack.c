@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,19 @@
 
 /* The last name in the directory that is being filled: names are in order, so none comes twice. */
 static char last[ARCHIVE_NAME_MOST + 1];
+
+/* A few bytes of an archive make an entry that takes a block of a disk: how many more there may be. */
+static uint64_t entries_left = UINT64_MAX;
+static bool has_too_many;
+
+static bool count_entry(void) {
+    if (entries_left > 0) {
+        entries_left--;
+        return true;
+    }
+    has_too_many = true;
+    return refuse("it has too many entries");
+}
 
 static bool enter(struct dir **at, const char *name) {
     if (mkdirat((*at)->fd, name, 0700) != 0)
@@ -40,7 +54,8 @@ static bool unpack_entry(struct dir **at, int root, uint8_t tag) {
     char name[ARCHIVE_NAME_MOST + 1];
     if (memchr(entries, tag, sizeof entries) == NULL)
         return refuse("tag %u is no entry", tag);
-    if (!in_name(name))
+    /* Another name takes nothing but itself. */
+    if ((tag != TAG_ANOTHER_NAME && !count_entry()) || !in_name(name))
         return false;
     if (strcmp(name, last) <= 0)
         return refuse("\"%s\" is out of order", name);
@@ -112,14 +127,20 @@ static bool unpack_all(int count, char **paths) {
 }
 
 int unpack_main(int argc, char **argv) {
-    if (argc < 1) {
-        fprintf(stderr, "Usage: atoll-guest unpack DIRECTORY...\n");
+    char *end = "";
+    int first = argc > 1 && strcmp(argv[0], "--most-entries") == 0 ? 2 : 0;
+    if (first > 0)
+        entries_left = strtoull(argv[1], &end, 10);
+    if (argc <= first || *end != 0) {
+        fprintf(stderr, "Usage: atoll-guest unpack [--most-entries COUNT] DIRECTORY...\n");
         return 2;
     }
     umask(0);
     signal(SIGXFSZ, SIG_IGN);
-    if (unpack_all(argc, argv))
+    if (unpack_all(argc - first, argv + first))
         return 0;
     fprintf(stderr, "Cannot unpack: %s\n", refusal());
+    if (has_too_many)
+        return EXIT_TOO_MANY;
     return refused_for_room() ? EXIT_NO_SPACE : 1;
 }

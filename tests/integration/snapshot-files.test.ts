@@ -1,9 +1,11 @@
 import { execFileSync } from "node:child_process";
-import { mkdir, readdir } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { mkdir, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { FilesSource, Sandbox } from "@atoll/engine";
 import { TemplateName, type DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { forge } from "../../packages/engine/test/guest-native/forge-archive.ts";
 import { describeDrivers } from "../support/drivers.ts";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -75,6 +77,17 @@ async function save(sandbox: Sandbox): Promise<FilesSource> {
   const archive = join(host.dataDir, "saved", String((archives += 1)));
   const saved = await host.engine.saveFiles(sandbox.id, archive, { signal: AbortSignal.timeout(60_000) });
   return { archive: async () => archive, ...saved };
+}
+
+/** An archive of so many names, each of a few bytes. */
+async function forgeFiles(like: FilesSource, count: number): Promise<FilesSource> {
+  const names = Array.from({ length: count }, (_, n) => String(n)).toSorted();
+  const others = Array.from({ length: like.trees - 1 }, () => forge.tree());
+  const bytes = forge.archive(forge.tree(...names.map((name) => forge.whiteout(name))), ...others);
+  const path = join(host.dataDir, "saved", "forged");
+  await writeFile(path, bytes);
+  const sha256 = createHash("sha256").update(bytes).digest("hex");
+  return { ...like, sizeBytes: bytes.byteLength, sha256, archive: async () => path };
 }
 
 describeDrivers("files under driver %s", (driver) => {
@@ -234,6 +247,15 @@ test("files that are too many for the sandbox's disk, or none at all, leave noth
     maxBytes: 1_000_000,
   });
   await expect(tooLarge).rejects.toMatchObject({ code: "limit_reached" });
+  const many = await forgeFiles(files, 17_000);
+  await expect(host.engine.create(small, { files: many })).rejects.toMatchObject({
+    code: "limit_reached",
+    details: { mostEntries: 16_994 },
+  });
+  const looked = { ...many, archive: await many.archive() };
+  await expect(host.engine.checkFiles(looked, { signal, maxBytes: 2_000_000 })).rejects.toMatchObject({
+    code: "limit_reached",
+  });
   const foreign = { ...files, sha256: "0".repeat(64), archive: async () => "/etc/hostname" };
   await expect(host.engine.create({ driver: "local" }, { files: foreign })).rejects.toMatchObject({
     code: "unrestorable",

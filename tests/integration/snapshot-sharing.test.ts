@@ -137,11 +137,7 @@ describe("a file that was made to do harm", () => {
     return Buffer.concat([header, archive]);
   };
   const tag = (letter: string, ...parts: Buffer[]): Buffer => Buffer.concat([Buffer.from(letter), ...parts]);
-  const name = (text: string): Buffer => {
-    const length = Buffer.alloc(2);
-    length.writeUInt16LE(text.length);
-    return Buffer.concat([length, Buffer.from(text)]);
-  };
+  const name = (text: string): Buffer => Buffer.concat([Buffer.from([text.length]), Buffer.from(text)]);
 
   test.for<[what: string, file: Buffer]>([
     ["is no archive", sealed(Buffer.from("#!/bin/sh\nreboot\n"))],

@@ -33,7 +33,7 @@ import { retireAllExpired } from "./operations/retire-checkpoints.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
 import { wakeMarked } from "./operations/wake-mark.ts";
 import { Sandbox } from "./sandbox.ts";
-import { checkFiles, type FilesArchive } from "./snapshots/lay-files.ts";
+import { checkFiles, type CheckFilesOptions, type FilesArchive } from "./snapshots/lay-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
 import type { DirectoryMark } from "./store/directory-mark.ts";
 import { EngineLock } from "./store/engine-lock.ts";
@@ -255,9 +255,9 @@ export class Engine {
     return saveFiles(this.#context, this.#life(id), toPath, options);
   }
 
-  /** Rejects with `unrestorable` unless a sandbox can begin with these files. */
-  async checkFiles(files: FilesArchive, options: { signal: AbortSignal }): Promise<void> {
-    return checkFiles(this.#context, files, options.signal);
+  /** Rejects with `unrestorable` unless a sandbox can begin with these files, and with `limit_reached` when they take more than `maxBytes`. */
+  async checkFiles(files: FilesArchive, options: CheckFilesOptions): Promise<void> {
+    return checkFiles(this.#context, files, options);
   }
 
   /** Lets go of everything without ending it: the next engine on this data directory carries on. */

@@ -13,7 +13,7 @@ import { CheckpointStore } from "./checkpoint-store.ts";
 import { readFirstLayers } from "./first-layers.ts";
 import { Holds } from "./holds.ts";
 import { mergeLayers } from "./merge-layers.ts";
-import type { TreePacker } from "./tree-packer.ts";
+import type { TreePacker, UnpackOptions } from "./tree-packer.ts";
 
 const readTimeoutMs = 30 * 60_000;
 
@@ -183,7 +183,7 @@ export class LayerLibrary {
   async import(
     part: LayerPart,
     archive: string,
-    { trees, signal }: { trees: number; signal: AbortSignal },
+    { trees, ...options }: Pick<UnpackOptions, "mostEntries" | "signal"> & { trees: number },
   ): Promise<void> {
     if (await this.has(part)) return;
     const draft = `${part.id}.${randomUUID()}`;
@@ -192,9 +192,9 @@ export class LayerLibrary {
     try {
       const into = Array.from({ length: trees }, (_, tree) => join(dir, "trees", String(tree), "upper"));
       for (const upper of into) await mkdir(upper, { recursive: true, mode: 0o700 });
-      await this.#packer.unpack(archive, into, { seal: part, part: `layer ${part.id}`, signal });
+      await this.#packer.unpack(archive, into, { seal: part, part: `layer ${part.id}`, ...options });
       const { sizeBytes, sha256 } = part;
-      const stamp = await this.#packer.stamp(into, signal);
+      const stamp = await this.#packer.stamp(into, options.signal);
       await writeDurably(join(dir, "seal.json"), JSON.stringify({ sizeBytes, sha256, stamp }));
       await this.#inTurn(() => this.#place(part, dir));
     } finally {

@@ -12,6 +12,7 @@ const stderrBytes = 4096;
 /** How the guest's binary says what went wrong. */
 const exitChanged = 3;
 const exitNoSpace = 4;
+const exitTooMany = 5;
 /** A file may go away or become shorter under the one who reads it; what does so again and again is no accident. */
 const mostTries = 8;
 
@@ -20,6 +21,8 @@ export interface UnpackOptions {
   seal: Seal;
   /** What it is called in refusals. */
   part: string;
+  /** Rejects with `limit_reached` when it has more names than this: a few bytes of an archive may take a block of the disk. */
+  mostEntries?: number;
   signal: AbortSignal;
 }
 
@@ -91,7 +94,8 @@ export class TreePacker {
    * Fills these empty directories from an archive. Rejects with `unrestorable` when it is not what it should be; what was made of it by then is for the caller to
    * remove.
    */
-  async unpack(archive: string, into: readonly string[], { seal, part, signal }: UnpackOptions): Promise<void> {
+  async unpack(archive: string, into: readonly string[], options: UnpackOptions): Promise<void> {
+    const { seal, part, mostEntries, signal } = options;
     const refuse = (because: string): SandboxError =>
       new SandboxError("unrestorable", `Cannot use ${part}: ${because}`, { details: { part, because } });
     const size = await stat(archive).then(
@@ -102,7 +106,8 @@ export class TreePacker {
     if (size !== seal.sizeBytes) throw refuse(`it has ${size} bytes, and ${seal.sizeBytes} were saved`);
     const file = await open(archive, "r");
     try {
-      const child = await this.#start(["unpack", ...into], signal, { stdin: file.fd });
+      const bound = mostEntries === undefined ? [] : ["--most-entries", String(mostEntries)];
+      const child = await this.#start(["unpack", ...bound, ...into], signal, { stdin: file.fd });
       const [digest, unpacked] = await Promise.allSettled([
         digestFile(archive),
         this.#finish(child, signal, () => undefined),
@@ -111,7 +116,9 @@ export class TreePacker {
       if (digest.value.sha256 !== seal.sha256) throw refuse("its contents are not what was saved");
       if (unpacked.status === "fulfilled") return;
       const { reason } = unpacked as { reason: unknown };
-      if (!(reason instanceof SandboxError) || reason.details["exitCode"] !== 1) throw reason;
+      const exitCode = reason instanceof SandboxError ? reason.details["exitCode"] : undefined;
+      if (exitCode === exitTooMany) throw tooMany(part, mostEntries);
+      if (!(reason instanceof SandboxError) || exitCode !== 1) throw reason;
       throw refuse(String(reason.details["stderr"]));
     } finally {
       await file.close();
@@ -172,6 +179,13 @@ export class TreePacker {
       details: { exitCode, stderr: said.replace(/^Cannot unpack: /, "") },
     });
   }
+}
+
+function tooMany(part: string, mostEntries: number | undefined): SandboxError {
+  return new SandboxError("limit_reached", `Cannot use ${part}: there are more than ${mostEntries} files in it`, {
+    suggestion: "Each counts as 4096 bytes at least: raise the limit on bytes, or pack fewer.",
+    details: { part, mostEntries },
+  });
 }
 
 async function digestStream(stream: Readable): Promise<string> {

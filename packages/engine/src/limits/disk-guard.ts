@@ -7,7 +7,7 @@ import { measureTree } from "./disk-usage.ts";
 /** Growth is allowed again when usage has come down to this share of the quota. */
 const easedShare = 0.95;
 /** A sandbox that grows on although its writes are stopped is ended at this much. */
-const overrunBytes = (allowedBytes: number): number => allowedBytes * 1.25 + 64 * 1024 * 1024;
+export const overrunBytes = (allowedBytes: number): number => allowedBytes * 1.25 + 64 * 1024 * 1024;
 /** One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is written. */
 const mostFailures = 3;
 /** Less CPU time than this since it was measured: nothing worth measuring can have been written. */

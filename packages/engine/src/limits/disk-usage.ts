@@ -31,7 +31,7 @@ interface Directory {
 }
 
 /** What an entry costs at least. An empty file has no blocks and takes an inode all the same, of which a filesystem has about one for each 16 KiB. */
-const leastEntryBytes = 4096;
+export const leastEntryBytes = 4096;
 
 export interface MeasureOptions {
   signal: AbortSignal;

@@ -187,3 +187,17 @@ test("a directory with something in it is not filled", () => {
   });
   expectUntouched(place);
 });
+
+test("an archive of more entries than it may have is refused as such, and other names of a file do not count", () => {
+  using place = new TemporaryDirectory();
+  const into = makePlace(place);
+  const few = one(directory("a", [file("b"), anotherName("c", "a/b")]), whiteout("d"));
+  expect(unpack(few, "--most-entries", "2", into)).toEqual({
+    exitCode: 5,
+    said: expect.stringMatching(/^Cannot unpack: it has too many entries, before byte \d+\n$/),
+  });
+  expect(readdirSync(into)).toEqual(["a"]);
+  mkdirSync(place.join("again"));
+  expect(unpack(few, "--most-entries", "3", place.join("again"))).toEqual({ exitCode: 0, said: "" });
+  expect(unpack(few, "--most-entries", "x", place.join("again")).exitCode).toBe(2);
+});

@@ -133,7 +133,8 @@ export class SnapshotLibrary {
       await receive(rest, stored, signal);
       const restoring = restoreFiles(stored, join(scratch, "files"), { expected: header.files, signal });
       const archive = await restoring.catch(foreign);
-      await this.#options.engine.checkFiles({ archive, ...header.files }, { signal }).catch(foreign);
+      const { engine, maxBytes } = this.#options;
+      await engine.checkFiles({ archive, ...header.files }, { signal, maxBytes }).catch(foreign);
       return this.#created(await store.publish({ ...header, name }, stored, { owner, signal }));
     });
   }
