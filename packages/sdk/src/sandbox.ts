@@ -356,7 +356,7 @@ export class Sandbox {
   }
 
   /**
-   * Ends it and removes everything of it. Resolves also when it is gone already, with `false`.
+   * Ends it and removes everything of it. Resolves also when it is gone already, with `false`; so it does when the answer was lost on the way and is asked for again.
    *
    * @example
    * const sandbox = await Sandbox.create();

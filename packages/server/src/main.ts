@@ -18,7 +18,8 @@ async function main(): Promise<void> {
   log.info({ url: server.url, dataDir: config.config.dataDir, sandboxes: server.sandboxCount }, "server started");
   greet(server);
   await untilAsked();
-  log.info({ killOnExit: config.config.killOnExit }, "server stopping");
+  const { killOnExit, pauseOnExit } = config.config;
+  log.info({ killOnExit, pauseOnExit }, "server stopping");
   await server.close();
   log.info({}, "server stopped");
 }

@@ -40,8 +40,8 @@ function columns(nowMs: number): Column<SandboxInfo>[] {
   return [
     { header: "ID", cell: ({ id }) => id },
     { header: "STATE", cell: ({ state }) => state, tone: ({ state }) => toneOfState(state) },
-    { header: "TEMPLATE", cell: ({ template }) => template },
-    { header: "DRIVER", cell: ({ driver }) => driver },
+    { header: "TEMPLATE", cell: ({ template }) => template, isDetail: true },
+    { header: "DRIVER", cell: ({ driver }) => driver, isDetail: true },
     { header: "LASTS", cell: ({ persistent }) => (persistent ? "yes" : "no") },
     {
       header: "CREATED",
@@ -53,7 +53,7 @@ function columns(nowMs: number): Column<SandboxInfo>[] {
       cell: ({ endsAtMs }) => (endsAtMs === undefined ? "never" : `in ${formatDuration(endsAtMs - nowMs)}`),
       plain: ({ endsAtMs }) => (endsAtMs === undefined ? "never" : formatTime(endsAtMs)),
     },
-    { header: "COMMANDS", cell: ({ runningCommands }) => String(runningCommands), align: "right" },
+    { header: "COMMANDS", cell: ({ runningCommands }) => String(runningCommands), align: "right", isDetail: true },
     {
       header: "LABELS",
       cell: ({ labels }) =>

@@ -9,6 +9,8 @@ export interface Column<Row> {
   /** For programs, where that is different: a time instead of an age, bytes instead of MiB. */
   plain?: (row: Row) => string;
   align?: "right";
+  /** Left out where a terminal has no room for all columns, the first of these first. */
+  isDetail?: true;
   tone?: (row: Row) => Tone | undefined;
 }
 
@@ -27,17 +29,13 @@ export function bytesColumn<Row>(header: string, bytesOf: (row: Row) => number):
 }
 
 /** On a terminal an aligned table with a header; elsewhere a line per row, cells between tabs. */
-export function renderTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], target: TableTarget): string {
+export function renderTable<Row>(all: readonly Column<Row>[], rows: readonly Row[], target: TableTarget): string {
   if (!target.isTerminal) {
-    return rows
-      .map((row) => `${columns.map(({ cell, plain }) => printable((plain ?? cell)(row))).join("\t")}\n`)
-      .join("");
+    return rows.map((row) => `${all.map(({ cell, plain }) => printable((plain ?? cell)(row))).join("\t")}\n`).join("");
   }
+  const columns = withRoom(all, rows, target.width);
   const cells = rows.map((row) => columns.map(({ cell }) => printable(cell(row))));
-  const widths = fit(
-    columns.map(({ header }, index) => Math.max(header.length, ...cells.map((line) => widthOf(line[index] ?? "")))),
-    target.width,
-  );
+  const widths = fit(widthsOf(columns, rows), target.width);
   const draw = (texts: readonly string[], toneOf: (index: number) => Tone | undefined): string => {
     const line = columns.map(({ align }, index) => {
       const width = widths[index] ?? 0;
@@ -57,11 +55,31 @@ export function renderTable<Row>(columns: readonly Column<Row>[], rows: readonly
   return header + rows.map((row, at) => draw(cells[at] ?? [], (index) => columns[index]?.tone?.(row))).join("");
 }
 
+function withRoom<Row>(all: readonly Column<Row>[], rows: readonly Row[], available: number): readonly Column<Row>[] {
+  const detail = all.find(({ isDetail }) => isDetail === true);
+  if (detail === undefined || sum(fit(widthsOf(all, rows), available)) <= available) return all;
+  return withRoom(
+    all.filter((column) => column !== detail),
+    rows,
+    available,
+  );
+}
+
+function widthsOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): number[] {
+  return columns.map(({ header, cell }) =>
+    Math.max(header.length, ...rows.map((row) => widthOf(printable(cell(row))))),
+  );
+}
+
 /** Takes what is missing from the last column: the first ones are what rows are told apart by. */
 function fit(widths: number[], available: number): number[] {
-  const total = widths.reduce((sum, width) => sum + width, 0) + gap.length * (widths.length - 1);
+  const missing = sum(widths) - available;
   const last = widths.at(-1) ?? 0;
-  return total <= available ? widths : [...widths.slice(0, -1), Math.max(8, last - (total - available))];
+  return missing <= 0 ? widths : [...widths.slice(0, -1), Math.max(Math.min(8, last), last - missing)];
+}
+
+function sum(widths: number[]): number {
+  return widths.reduce((total, width) => total + width, 0) + gap.length * (widths.length - 1);
 }
 
 function shorten(text: string, width: number): string {

@@ -39,6 +39,16 @@ describe("a table", () => {
     expect(drawn).toContain("…");
   });
 
+  test("leaves out details where the terminal is narrow, one after the other, and nothing elsewhere", () => {
+    const detailed = columns.map((column) =>
+      column.header === "NOTE" ? column : { ...column, isDetail: true as const },
+    );
+    const headerAt = (width: number): string | undefined =>
+      renderTable(detailed, rows, { isTerminal: true, width, style }).split("\n")[0];
+    expect([20, 19, 12, 4].map(headerAt)).toEqual(["NAME     SIZE  NOTE", " SIZE  NOTE", " SIZE  NOTE", "NOTE"]);
+    expect(renderTable(detailed, rows, { isTerminal: false, width: 4, style })).toContain("longer\t5\t\n");
+  });
+
   test("counts wide characters as two", () => {
     const drawn = renderTable(columns, [{ name: "日本", bytes: 1, note: "x" }, ...rows], {
       isTerminal: true,

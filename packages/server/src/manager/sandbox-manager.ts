@@ -271,7 +271,7 @@ export class SandboxManager {
       await Promise.allSettled(all.map(({ id }) => this.#killAtEnd(id, reason)));
     }
     const left = this.#roster.all();
-    if (pauseAll) await Promise.all(left.map((managed) => this.sleep.pauseAtTimeout(managed)));
+    if (pauseAll) await this.sleep.pauseAll(left);
     await this.lasting.close();
     for (const managed of left) managed.detach();
     await this.engine.close();

@@ -12,6 +12,8 @@ import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 
 const proxyTimeoutMs = 10_000;
+/** There is nothing to pause of these. */
+const asleep: ReadonlySet<SandboxState> = new Set(["paused", "failed", "killing", "killed", "released"]);
 /** One that was handed over meanwhile does not run here either. */
 const needsWaking: ReadonlySet<SandboxState> = new Set(["pausing", "paused", "resuming", "released"]);
 
@@ -101,6 +103,12 @@ export class SandboxSleep {
     return moving;
   }
 
+  /** All that run. What cannot be paused runs on, and is told in the log. */
+  async pauseAll(sandboxes: readonly ManagedSandbox[]): Promise<void> {
+    const awake = sandboxes.filter(({ sandbox }) => !asleep.has(sandbox.state));
+    await Promise.all(awake.map((managed) => this.pauseAtTimeout(managed)));
+  }
+
   /** False: something stands in the way, and it is tried again after as long; nothing is lost by waiting. */
   async pauseAtTimeout(managed: ManagedSandbox): Promise<boolean> {
     const { id } = managed;
@@ -109,7 +117,7 @@ export class SandboxSleep {
       await (managed.facts.persistent ? this.#options.lasting.pauseIfHere(id, { force }) : this.pause(id, { force }));
       return true;
     } catch (error) {
-      this.#options.log.warn({ err: error, sandboxId: id }, "sandbox not paused at its timeout");
+      this.#options.log.warn({ err: error, sandboxId: id }, "sandbox not paused");
       if (managed.sandbox.state === "running") managed.clock.restart();
       return false;
     }
