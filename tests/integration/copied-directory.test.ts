@@ -1,5 +1,6 @@
 // @module-tag gvisor
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
 import { readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -52,7 +53,7 @@ test(
   "a data directory that looks like a copy and is none loses no sandbox: it has them again when their leases have run out",
   unhurried,
   async () => {
-    const flags = await storeFlags("--lease-ttl-ms", "3000");
+    const flags = await storeFlags("--lease-ttl-ms", "8000");
     const first = await startTestServer({ flags });
     const { dataDir, key } = first;
     const { sandbox } = await new ApiClient(first.url, key).create(lasting);
@@ -73,3 +74,23 @@ test(
     expect((await api.run(sandbox.id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
   },
 );
+
+test("a data directory that is renamed while its sandboxes run has them, and ends all of one that is killed", async () => {
+  const flags = await storeFlags();
+  const first = await startTestServer({ flags });
+  const { sandbox } = await new ApiClient(first.url, first.key).create(lasting);
+  const { id } = sandbox;
+  await new ApiClient(first.url, first.key).run(id, { shell: "echo kept >/dev/shm/note" });
+  await first.stop();
+  const record = await readFile(join(first.dataDir, "sandboxes", id, "record.json"), "utf8");
+  const { pid } = (JSON.parse(record) as { container: { pid: number } }).container;
+  const dataDir = `${await makeDataDir()}-moved`;
+  await rename(first.dataDir, dataDir);
+  const next = await startTestServer({ dataDir, flags });
+  onTestFinished(() => next.dispose());
+  const api = new ApiClient(next.url, first.key);
+  expect((await api.run(id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
+  expect(existsSync(`/proc/${pid}`)).toBe(true);
+  await api.ask("DELETE", `/sandboxes/${id}`);
+  expect(existsSync(`/proc/${pid}`)).toBe(false);
+});

@@ -35,6 +35,8 @@ export interface RunPlan extends Pick<LauncherCommand, "program" | "enter" | "ba
 /** What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers only differ in what is launched. */
 export class ContainerRuns {
   #options: ContainerRunsOptions;
+  /** Of containers that were started when the data directory had another path, and so another namespace. */
+  #namespaces = new Map<ContainerId, string>();
 
   constructor(options: ContainerRunsOptions) {
     this.#options = options;
@@ -79,6 +81,8 @@ export class ContainerRuns {
 
   async adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined> {
     if (!(await isAlive(ref)) || !(await isLaunchedIn(layout.run(ref.id), ref.pid))) return undefined;
+    const namespace = await namespaceOf(ref);
+    if (namespace !== undefined) this.#namespaces.set(ref.id, namespace);
     const cgroup = await this.#options.cgroups.open(this.#cgroupName(ref.id));
     return this.#container(ref, layout.run(ref.id), cgroup, new Promise<void>(() => undefined));
   }
@@ -93,6 +97,7 @@ export class ContainerRuns {
     await cgroup.killAll({ deadlineMs: killDeadlineMs });
     await cgroup.remove();
     await rm(run.dir, { recursive: true, force: true });
+    this.#namespaces.delete(id);
   }
 
   /** With the host's own means, for processes of the host's kernel. */
@@ -156,7 +161,7 @@ export class ContainerRuns {
   }
 
   #cgroupName(id: ContainerId): string {
-    return `${this.#options.namespace}/${id}`;
+    return `${this.#namespaces.get(id) ?? this.#options.namespace}/${id}`;
   }
 }
 
@@ -175,6 +180,12 @@ async function isLaunchedIn(run: RunLayout, pid: number): Promise<boolean> {
   });
   const open = await Promise.all(names.map((name) => identify(join(directory, name))));
   return open.includes(file);
+}
+
+/** In which its launcher is, by the kernel's word. Undefined: in none, as far as can be seen from here. */
+async function namespaceOf({ id, pid }: ContainerRef): Promise<string | undefined> {
+  const groups = await readFile(`/proc/${pid}/cgroup`, "utf8").catch(() => "");
+  return new RegExp(`/([^/\\n]+)/${id}(?:/|$)`, "m").exec(groups)?.[1];
 }
 
 /** Undefined: it is not there. */
