@@ -37,7 +37,7 @@ describe("a sandbox", () => {
     expect((await atoll("ls", "-q", "--label", "job=8")).stdout).toBe("");
 
     expect(json(await atoll("info", "--json", id.slice(0, 8)))).toMatchObject({ id, driver: "local" });
-    expect((await atoll("info", id)).stdout).toContain("memory\t256 MiB\n");
+    expect((await atoll("info", id)).stdout).toContain("memory\t268435456\n");
     const [stats] = json(await atoll("stats", "--no-stream", "--json")).sandboxes;
     expect(stats).toMatchObject({ id, cpuPercent: expect.any(Number), memoryBytes: expect.any(Number) });
     expect(json(await atoll("port", "--json", id, "8000"))).toMatchObject({ port: 8000, isPublic: false });

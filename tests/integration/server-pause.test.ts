@@ -96,7 +96,7 @@ test("from a shell: pause, look, resume, roll back", async () => {
   const paused = await runAtoll(running, ["pause", sandbox.id]);
   expect(paused).toMatchObject({ exitCode: 0, stdout: `${sandbox.id}\n` });
   expect((await runAtoll(running, ["ls", "--state", "paused", "-q"])).stdout).toBe(`${sandbox.id}\n`);
-  expect((await runAtoll(running, ["checkpoints", sandbox.id])).stdout).toMatch(/^1\t-\t\S+(\t\d+){3}\n/);
+  expect((await runAtoll(running, ["checkpoints", sandbox.id])).stdout).toMatch(/^1\t-\t\S+(\t\d+){3}\tserver\n/);
   const info = (await runAtoll(running, ["info", sandbox.id])).stdout.split("\n");
   expect(info).toEqual(expect.arrayContaining(["memory\t1073741824", "when idle\tkilled after 15m"]));
   const resumed = await runAtoll(running, ["resume", "--json", sandbox.id]);
