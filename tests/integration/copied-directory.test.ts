@@ -53,7 +53,7 @@ test(
   "a data directory that looks like a copy and is none loses no sandbox: it has them again when their leases have run out",
   unhurried,
   async () => {
-    const flags = await storeFlags("--lease-ttl-ms", "8000");
+    const flags = await storeFlags("--lease-ttl-ms", "3000");
     const first = await startTestServer({ flags });
     const { dataDir, key } = first;
     const { sandbox } = await new ApiClient(first.url, key).create(lasting);

@@ -56,6 +56,7 @@ export class SandboxCommands {
   /** What a start is refused with from now on. */
   #refusal: SandboxError | undefined;
   #isDetached = false;
+  #restoring: Promise<void> = Promise.resolve();
 
   constructor(options: SandboxCommandsOptions) {
     this.#options = options;
@@ -102,6 +103,8 @@ export class SandboxCommands {
 
   /** Resolves when it has started. The same key with the same request gives the same command. */
   async run(request: RunCommand, options: { idempotencyKey?: string | undefined } = {}): Promise<Command> {
+    // A key may be one of them, and what is stored meanwhile would be taken for one.
+    await this.#restoring;
     const { idempotencyKey } = options;
     const mark = idempotencyKey === undefined ? undefined : idempotencyMark(this.#sandboxId, idempotencyKey, request);
     return this.#calls.run(mark, async () => {
@@ -116,7 +119,13 @@ export class SandboxCommands {
   }
 
   /** Finds the commands of servers before this one: those that run are carried on with, those that cannot be are told as lost. */
-  async restore(): Promise<void> {
+  restore(): Promise<void> {
+    const restoring = this.#restore();
+    this.#restoring = restoring.catch(() => undefined);
+    return restoring;
+  }
+
+  async #restore(): Promise<void> {
     const stored = await this.#store.load();
     for (const command of stored) await this.#restoreOne(command);
     if (this.#options.sandbox.state === "running") this.#endUnclaimed();

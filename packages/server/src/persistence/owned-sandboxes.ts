@@ -5,6 +5,7 @@ import type { SandboxHandle } from "./sandbox-handle.ts";
 /** The persistent sandboxes that this server has the lease of. Whatever takes, moves or gives back one of them does so in its turn. */
 export class OwnedSandboxes {
   readonly #handles = new Map<SandboxId, SandboxHandle>();
+  readonly #opened = new WeakSet<SandboxHandle>();
   readonly #turns = new KeyedTurns<SandboxId>();
 
   inTurn<T>(id: SandboxId, work: () => Promise<T>): Promise<T> {
@@ -13,6 +14,17 @@ export class OwnedSandboxes {
 
   has(id: SandboxId): boolean {
     return this.#handles.get(id)?.isCurrent ?? false;
+  }
+
+  /** Whether requests may come to it. Until then those that do would find it without its commands. */
+  isOpen(id: SandboxId): boolean {
+    const handle = this.get(id);
+    return handle !== undefined && this.#opened.has(handle);
+  }
+
+  /** All that belongs to it is here. */
+  open(handle: SandboxHandle): void {
+    this.#opened.add(handle);
   }
 
   /** Undefined: it is not ours, or not surely any more. */

@@ -101,8 +101,9 @@ export class PersistentSandboxes {
     });
   }
 
+  /** Whether it is here with all that belongs to it. */
   has(id: SandboxId): boolean {
-    return this.#owned.has(id);
+    return this.#owned.isOpen(id);
   }
 
   /** What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is. */
@@ -144,6 +145,7 @@ export class PersistentSandboxes {
     };
     const handle = await SandboxHandle.createPersistent(home, metadata, this.#takings.callbacks(id));
     await this.#takings.own(handle);
+    this.#owned.open(handle);
   }
 
   /** Nothing came of it. */

@@ -118,6 +118,7 @@ export class Takings {
       const { managed, worth } = await this.#options.copies.bring(handle, { signal });
       await this.own(handle);
       await managed.restoreCommands();
+      this.#options.owned.open(handle);
       this.#options.whereabouts.forget(id);
       this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
       const { state } = managed.sandbox;
