@@ -188,7 +188,8 @@ export class Takings {
     try {
       const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
       await this.#settleIn(handle, { leaseMs: 0 });
-      return true;
+      // One that was lost meanwhile is looked for by nobody else: this is under way.
+      return this.#options.owned.has(id);
     } catch (error) {
       if (isSandboxError(error, "in_use")) return false;
       throw error;

@@ -30,21 +30,31 @@ function homeOf(server: string): HandleHome {
   return { metadataStore: store, checkpointStore: store, leases };
 }
 
+interface Behaviour {
+  allowUntil: () => Promise<void>;
+  restoreCommands: (owned: OwnedSandboxes) => void;
+  /** What is tried again later is left out if not given. */
+  inBackground: TakingsOptions["inBackground"];
+}
+
 /** A server that has the sandbox, running, in its data directory. */
-function takingsOf(server: string, allowUntil: () => Promise<void>): { takings: Takings; owned: OwnedSandboxes } {
+function takingsOf(
+  server: string,
+  { allowUntil = async () => undefined, ...others }: Partial<Behaviour>,
+): { takings: Takings; owned: OwnedSandboxes } {
   const owned = new OwnedSandboxes();
   const sandbox = { id, state: "running" };
-  const managed = { sandbox, restoreCommands: async () => undefined, clock: { start: () => undefined } };
+  const restoreCommands = async (): Promise<void> => others.restoreCommands?.(owned);
+  const managed = { sandbox, restoreCommands, clock: { start: () => undefined } };
   const parts = {
     home: homeOf(server),
     self: () => ({ id: server, url: `http://${server}` }),
     engine: { get: () => ({ allowUntil }) },
-    copies: { find: () => sandbox, bring: async () => ({ managed, worth: "live" }) },
+    copies: { find: () => sandbox, judge: async () => "live", bring: async () => ({ managed, worth: "live" }) },
     whereabouts: { recall: () => undefined, forget: () => undefined },
     kills: new KillSignals(),
     closing: new AbortController().signal,
-    // What is tried again later is not what is looked at here.
-    inBackground: () => undefined,
+    inBackground: others.inBackground ?? (() => undefined),
     log: pino({ enabled: false }),
     owned,
   };
@@ -56,8 +66,10 @@ test("one that may still run here, because its launcher does not answer, is not 
   const before = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
   before.abandon();
   let isDeaf = true;
-  const { takings, owned } = takingsOf("a", async () => {
-    if (isDeaf) throw new SandboxError("timed_out", "Cannot set the deadline of a container");
+  const { takings, owned } = takingsOf("a", {
+    allowUntil: async () => {
+      if (isDeaf) throw new SandboxError("timed_out", "Cannot set the deadline of a container");
+    },
   });
   const { signal } = new AbortController();
   await expect(takings.take(id, signal)).rejects.toMatchObject({ code: "timed_out" });
@@ -68,5 +80,26 @@ test("one that may still run here, because its launcher does not answer, is not 
   isDeaf = false;
   await takings.take(id, signal);
   expect(owned.has(id)).toBe(true);
+  await owned.find(id).release();
+});
+
+test("one whose lease is lost again before it has settled in is taken once more, without anybody asking", async () => {
+  const before = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
+  before.abandon();
+  const epochs: number[] = [];
+  let settled: Promise<void> | undefined;
+  const { takings, owned } = takingsOf("a", {
+    restoreCommands: (mine) => {
+      epochs.push(mine.find(id).epoch);
+      if (epochs.length === 1) mine.find(id).abandon();
+    },
+    inBackground: (_what, _id, work) => {
+      settled = work(new AbortController().signal);
+    },
+  });
+  takings.settle(id);
+  await settled;
+  expect(epochs).toEqual([2, 3]);
+  expect(owned.isOpen(id)).toBe(true);
   await owned.find(id).release();
 });
