@@ -84,7 +84,7 @@ test("a data directory that is renamed while its sandboxes run has them, and end
   await first.stop();
   const record = await readFile(join(first.dataDir, "sandboxes", id, "record.json"), "utf8");
   const { pid } = (JSON.parse(record) as { container: { pid: number } }).container;
-  const dataDir = `${await makeDataDir()}-moved`;
+  const dataDir = await makeDataDir();
   await rename(first.dataDir, dataDir);
   const next = await startTestServer({ dataDir, flags });
   onTestFinished(() => next.dispose());
