@@ -8,6 +8,7 @@ import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { overrunBytes } from "../limits/disk-guard.ts";
 import { leastEntryBytes } from "../limits/disk-usage.ts";
+import { syncFilesystem } from "../store/durable-file.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { Flattening } from "./copy-files.ts";
 import { guestDirectory } from "./guest-directory.ts";
@@ -53,6 +54,8 @@ export async function layFiles(
   try {
     if (!(await context.layers.has(part))) {
       await context.layers.import(part, await files.archive(), { trees, mostEntries, signal });
+      // Others will find it here, and what it was made of may be gone by then.
+      await syncFilesystem(context.layout.frozenDir, signal);
     }
     await assertNoGuest(context.layers.upper(part.id, 0));
     await writeFirstLayers(layout, [part]);
