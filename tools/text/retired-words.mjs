@@ -1,0 +1,46 @@
+/**
+ * Words that the glossary in ARCHITECTURE.md does not use, with what to write instead. They are refused in names, comments,
+ * messages and Markdown. A key may be a phrase; it is matched without regard to case and to how a name is written, so
+ * that `hand over` would also find `handOver` and `hand_over`.
+ *
+ * @type {Readonly<Record<string, string>>}
+ */
+export const retiredWords = {
+  afresh: "again, or from the start",
+  aftermath: "leftovers",
+  anew: "again",
+  anybody: "any client, any process: name who it is",
+  arrivals: "pending acquisitions",
+  burnt: "spent, invalid",
+  deed: "action, operation",
+  deeds: "actions, operations",
+  departures: "hand-offs",
+  doomed: "crashing",
+  everybody: "all clients, all callers: name who they are",
+  heed: "apply, follow, respect",
+  lasting: "persistent",
+  meanwhile: "while …, until then",
+  nobody: "no client, no process: name who it is",
+  roster: "registry",
+  somebody: "a client, an operator: name who it is",
+  takings: "acquisitions",
+  tell: "emit, log, report, return, say, distinguish",
+  telling: "emitting, logging, reporting, saying",
+  tells: "emits, logs, reports, returns, says",
+  thereupon: "then",
+  told: "emitted, logged, reported, returned, said",
+  unborn: "abandoned",
+  whereabouts: "location, metadata cache",
+  whoever: "the client that, the caller that: name who it is",
+};
+
+/**
+ * Where a retired word is another program's own word.
+ *
+ * @type {readonly { path: RegExp, line: RegExp }[]}
+ */
+export const exceptions = [
+  { path: /^tools\/text\//, line: /./ },
+  // The user that Linux gives to ids without a name.
+  { path: /./, line: /["'`]nobody["'`:]|\bnobody:x:|\buser nobody\b|\bnobody:nogroup\b/ },
+];
