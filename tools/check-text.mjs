@@ -34,6 +34,8 @@ for (const path of paths) {
   }
 }
 if (count > 0) {
-  console.log(`\n${count} problems of text; \`npm run fix\` wraps comments and Markdown, the words are yours to choose`);
+  console.log(
+    `\n${count} problems of text; \`npm run fix\` wraps comments and Markdown, the words are yours to choose`,
+  );
   process.exitCode = 1;
 }

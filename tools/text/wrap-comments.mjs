@@ -13,7 +13,7 @@ const blockStart = /^(\s*)\/\*(\*?)\s?(.*)$/;
 export function wrapComments(source) {
   const lines = source.split("\n");
   const wrapped = [];
-  for (let at = 0; at < lines.length; ) {
+  for (let at = 0; at < lines.length;) {
     const end = endOfComment(lines, at);
     const block = lines.slice(at, Math.max(end, at + 1));
     wrapped.push(...(end > at && block.some((line) => line.length > maxWidth) ? wrapComment(block) : block));
