@@ -1,8 +1,14 @@
 // @module-tag gvisor
+import { readFileSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
 import { CommandId, SandboxId } from "@atoll/protocol";
-import { expect, test } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import type { CrashPlan } from "../support/crash-plan.ts";
 import { DoomedManager } from "../support/doomed-server.ts";
-import { openTestManager } from "../support/test-manager.ts";
+import { freezerOf, isFrozen } from "../support/freezer.ts";
+import { openManagerStore } from "../support/manager-store.ts";
+import { openTestManager, readAll, start, type TestManager } from "../support/test-manager.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 const before = { stdoutBytes: 8, commands: 2, next: "a 1\nb 2\nz 3\n" };
@@ -42,4 +48,101 @@ test.for(steps)("a server that dies at %s leaves all of before or all of after",
   } finally {
     await host.dispose();
   }
+});
+
+const ttlMs = 6_000;
+const patient = { timeout: 60_000, interval: 50 };
+
+/** At which steps the server of persistent sandboxes dies, and how they are found by another server when it has started again: `left` is what a rollback left behind, and `stdoutBytes` what the command had said. */
+const found = {
+  "the pause of a rollback": { move: "rollback", step: "pause: frozen", rollbacks: undefined, stdoutBytes: 8 },
+  "before the switch": { move: "rollback", step: "rollback: prepared", rollbacks: undefined, stdoutBytes: 8, left: 2 },
+  "the resume of a rollback": { move: "rollback", step: "resume: intent", rollbacks: 1, stdoutBytes: 4, left: 2 },
+  "after the switch": { move: "rollback", step: "resume: running", rollbacks: 1, stdoutBytes: 4, left: 2 },
+  "the end of a rollback": { move: "rollback", step: "rollback: switched", rollbacks: 1, stdoutBytes: 4, left: 2 },
+  "the beginning of a pause": { move: "pause", step: "pause: intent", rollbacks: undefined, stdoutBytes: 8 },
+  "a pause that stands still": { move: "pause", step: "pause: frozen", rollbacks: undefined, stdoutBytes: 8 },
+} as const;
+/** The same, of those that another server takes over while theirs is dead. */
+const takenOver = {
+  "a rollback that is over": { move: "rollback", step: "rollback: switched" },
+  "a pause that stands still for good": { move: "pause", step: "pause: saving" },
+} as const;
+
+test("what a server that dies over persistent sandboxes leaves is told by their records, and nothing of it is lost", async () => {
+  const [storeDir, dataDir, otherDir] = await Promise.all([makeDataDir(), makeDataDir(), makeDataDir()]);
+  onTestFinished(() => rm(storeDir, { recursive: true, force: true }));
+  const plan: CrashPlan = { ...found, ...takenOver };
+  const doomed = new DoomedManager(dataDir, "move-persistent", storeDir, String(ttlMs), JSON.stringify(plan));
+  const seen = (fact: "name" | "step"): number => doomed.seen.filter((one) => one[fact] !== undefined).length;
+  const count = Object.keys(plan).length;
+  await doomed.until(() => seen("name") === count && seen("step") === count);
+  const idOf = (name: keyof typeof found | keyof typeof takenOver): SandboxId =>
+    SandboxId.parse(doomed.seen.find((fact) => fact.name === name)?.sandboxId);
+  const still = idOf("a pause that stands still for good");
+  const group = await freezerOf(dataDir, still);
+  await doomed.killHard();
+  const countTicks = (dir: string, id: string): number =>
+    readFileSync(join(dir, "sandboxes", id, "layers/0/upper/home/user/ticks"), "utf8").split("\n").length;
+  const ticks = countTicks(dataDir, still);
+
+  const open = async (name: string, dir: string): Promise<TestManager> => {
+    const store = await openManagerStore(storeDir, { name, dataDir: dir, ttlMs });
+    const host = await openTestManager({ dataDir: dir, persistence: store.persistence });
+    onTestFinished(async () => {
+      await host.dispose();
+      await store.close();
+    });
+    host.manager.lasting.begin();
+    return host;
+  };
+  const bring = async ({ manager }: TestManager, id: SandboxId): Promise<void> => {
+    await manager.access.meet(id);
+    (await manager.access.enter(id, AbortSignal.timeout(patient.timeout)))();
+    await manager.sleep.wake(id);
+  };
+  const storedAt = async ({ manager }: TestManager, id: SandboxId): Promise<number[]> =>
+    (await manager.sleep.checkpoints(id)).filter(({ stored }) => stored).map(({ n }) => n);
+
+  const other = await open("other", otherDir);
+  const rolledBack = idOf("a rollback that is over");
+  await Promise.all([rolledBack, still].map((id) => bring(other, id)));
+  for (const id of [rolledBack, still])
+    expect(other.manager.get(id)).toMatchObject({
+      checkpoint: 1,
+      takenOver: { checkpoint: 1, fromServer: { id: "doomed" } },
+    });
+  await expect(other.manager.rollbacks.rollback(rolledBack, { checkpoint: 2, force: false })).rejects.toMatchObject({
+    code: "not_found",
+    suggestion: expect.stringContaining("doomed"),
+  });
+  // No freezer holds the container that was being saved, and nothing in it runs: it stands still by itself until it is saved or ends.
+  await start(other.manager, still, "while sleep 0.02; do echo tick >>ticks; done");
+  await expect.poll(() => countTicks(otherDir, still), patient).toBeGreaterThan(30);
+  expect([isFrozen(group), countTicks(dataDir, still)]).toEqual([false, ticks]);
+
+  const again = await open("doomed", dataDir);
+  // What it left behind is stored before the copy here is dropped.
+  await expect.poll(() => again.manager.engine.list().map(({ id }) => id), patient).not.toContain(rolledBack);
+  expect(await storedAt(other, rolledBack)).toEqual([1, 2]);
+  await other.manager.rollbacks.rollback(rolledBack, { checkpoint: 2, force: false });
+  expect((await readAll(await start(other.manager, rolledBack, "cat count"))).text).toBe("1\n2\n");
+
+  await Promise.all(
+    Object.entries(found).map(async ([name, { stdoutBytes, rollbacks, ...rest }]) => {
+      const id = idOf(name as keyof typeof found);
+      await bring(again, id);
+      expect([name, again.manager.get(id).rollbacks]).toEqual([name, rollbacks]);
+      await bring(other, id);
+      const { manager } = other;
+      const info = manager.get(id);
+      expect([name, info.state, info.rollbacks, info.takenOver]).toEqual([name, "running", rollbacks, undefined]);
+      const { commandId } = doomed.seen.find((fact) => fact.name === name) ?? {};
+      const command = manager.command(id, CommandId.parse(commandId));
+      expect([name, command.info()]).toEqual([name, expect.objectContaining({ state: "running", stdoutBytes })]);
+      expect((await readAll(await start(manager, id, "cat count"))).text).toBe(stdoutBytes === 4 ? "1\n" : "1\n2\n");
+      const stored = await storedAt(other, id);
+      expect([name, stored.slice(0, 2)]).toEqual([name, [1, "left" in rest ? rest.left : expect.any(Number)]]);
+    }),
+  );
 });

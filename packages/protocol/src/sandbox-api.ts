@@ -80,6 +80,10 @@ export const SandboxInfo = z.strictObject({
   reason: EndReason.optional(),
   /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
   runningCommands: z.int(),
+  /** The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs, only the server that has it tells. */
+  checkpoint: z.int().optional(),
+  /** How often it was rolled back; absent: never. */
+  rollbacks: z.int().optional(),
   persistent: z.boolean(),
   /** Which one has it. Absent of a persistent one that is paused: any may go on with it. */
   server: ServerRef.optional(),

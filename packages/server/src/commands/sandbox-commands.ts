@@ -280,7 +280,8 @@ export class SandboxCommands {
       return;
     }
     const log = await CommandLog.open(logDir, stored.logBytes);
-    if (sandbox.state === "paused") {
+    // A pause that a crash cut off after the memory was saved may still have to wait for room: it ends as one that is paused.
+    if (sandbox.state === "paused" || sandbox.state === "pausing") {
       this.#add(stored, log);
       this.#asleep.push(stored);
     } else if (sandbox.state === "running" && this.#isKnown(stored)) {

@@ -1,4 +1,4 @@
-import type { Sandbox } from "@atoll/engine";
+import { standsOn, type Sandbox } from "@atoll/engine";
 import {
   deadlineAfter,
   SandboxError,
@@ -55,7 +55,7 @@ export class ManagedSandbox {
     this.commands = new SandboxCommands({
       ...options,
       environment: () => ({ ...options.environment, ...this.#facts.env }),
-      rollbacks: () => this.#facts.rollbacks ?? 0,
+      rollbacks: () => this.rollbacks,
       onEnd: (command) => {
         this.clock.touch();
         options.onEnd(command);
@@ -85,9 +85,15 @@ export class ManagedSandbox {
     return heldBy(this.#facts);
   }
 
+  /** How often it was rolled back. */
+  get rollbacks(): number {
+    return this.#facts.rollbacks ?? 0;
+  }
+
   info(): SandboxInfo {
     const { record } = this.sandbox;
-    const { heldBy: holder } = this;
+    const { heldBy: holder, rollbacks } = this;
+    const checkpoint = standsOn(record);
     const { endsAtMs } = this.clock;
     return {
       id: record.id,
@@ -104,6 +110,8 @@ export class ManagedSandbox {
       ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
       runningCommands: this.commands.runningCount,
+      ...(checkpoint === undefined ? {} : { checkpoint }),
+      ...(rollbacks === 0 ? {} : { rollbacks }),
       persistent: this.#facts.persistent,
       ...this.#whereabouts(),
     };
@@ -138,12 +146,12 @@ export class ManagedSandbox {
   }
 
   /** It runs as it was at an earlier time; what is known about it stays. */
-  async rolledBack(): Promise<void> {
+  async rolledBack(storeFacts = this.#storeFacts): Promise<void> {
     this.clock.restart();
     await this.#turns.take(async () => {
       // In force also if it cannot be stored.
-      this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: (this.#facts.rollbacks ?? 0) + 1 };
-      await this.#storeFacts(this.#facts);
+      this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: this.rollbacks + 1 };
+      await storeFacts(this.#facts);
       await saveFacts(this.sandbox, this.#facts);
     });
   }

@@ -109,7 +109,11 @@ export class PersistentSandboxes {
   /** What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is. */
   begin(): void {
     const { roster, engine } = this.#options;
-    for (const { id, facts } of roster.all()) if (facts.persistent) this.#takings.settle(id);
+    for (const { id, facts } of roster.all()) {
+      if (!facts.persistent) continue;
+      this.#takings.settle(id);
+      this.#departures.storeLeftBehind(id);
+    }
     const removed = engine.events.recent.filter((event) => event.type === "state" && event.to === "killed");
     for (const { sandboxId } of removed) this.#clearUnborn(sandboxId);
   }
@@ -227,9 +231,8 @@ export class PersistentSandboxes {
     this.#departures.tellFailure(id);
   }
 
-  /** A rollback has made this checkpoint of what it left: it is stored, too. Nobody waits for it. */
-  leftBehind(id: SandboxId, checkpoint: number): void {
-    this.checkpoints.leaveBehind(id, checkpoint);
+  /** A rollback is over: what it left behind is stored, if anything. Nobody waits for it. */
+  storeLeftBehind(id: SandboxId): void {
     this.#departures.storeLeftBehind(id);
   }
 
@@ -274,6 +277,13 @@ export class PersistentSandboxes {
   /** The number of the next checkpoint of one that runs here, which no other server will use. */
   async reserve(id: SandboxId): Promise<number> {
     return this.#departures.reserve(this.#owned.find(id));
+  }
+
+  /** The same for what a rollback is about to leave behind. */
+  async reserveLeft(id: SandboxId): Promise<number> {
+    const n = await this.reserve(id);
+    await this.checkpoints.noteLeftBehind(this.#owned.find(id), n);
+    return n;
   }
 
   /** Of the way here, once. */
