@@ -109,10 +109,13 @@ async function rollBack(manager: SandboxManager, step: string): Promise<void> {
 async function movePersistent(manager: SandboxManager, plan: CrashPlan): Promise<void> {
   const moves = Object.entries(plan).map(async ([name, { move, step }]) => {
     const id = await create(manager, "gvisor", { persistent: true, idempotencyKey: name });
-    await countTwice(manager, id);
+    const { id: commandId } = await countTwice(manager, id);
     // Counts by itself, for whoever looks whether it runs.
-    await manager.run(id, RunCommand.parse({ shell: "while sleep 0.02; do echo tick >>ticks; done" }));
-    const commandId = manager.commands(id)[0]?.id;
+    const ticking = await manager.run(
+      id,
+      RunCommand.parse({ shell: "while sleep 0.02; do echo tick | tee -a ticks; done" }),
+    );
+    for await (const piece of ticking.follow()) if (piece.type === "output") break;
     say({ sandboxId: id, commandId, name });
     lastSteps.set(id, step);
     if (move === "pause") await manager.sleep.pause(id, { force: false });
