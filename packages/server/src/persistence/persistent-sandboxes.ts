@@ -109,11 +109,7 @@ export class PersistentSandboxes {
   /** What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is. */
   begin(): void {
     const { roster, engine } = this.#options;
-    for (const { id, facts } of roster.all()) {
-      if (!facts.persistent) continue;
-      this.#takings.settle(id);
-      this.#departures.storeLeftBehind(id);
-    }
+    for (const { id, facts } of roster.all()) if (facts.persistent) this.#takings.settle(id);
     const removed = engine.events.recent.filter((event) => event.type === "state" && event.to === "killed");
     for (const { sandboxId } of removed) this.#clearUnborn(sandboxId);
   }

@@ -186,7 +186,9 @@ export class Takings {
     if (worth === "outdated") {
       if (!(await this.#options.checkpoints.storeLeftBehind(id))) return false;
       await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
+      return true;
     }
+    this.#options.departures.storeLeftBehind(id);
     // A container that runs in this very directory is no copy. What does not run may be one, of a server that is only away: it stays as it is until somebody asks for it here.
     const isOurs = worth === "live" || (worth === "inherited" && this.#options.engine.get(id).state === "running");
     // It ran here until another server asked for it, which has not taken it so far.
