@@ -50,7 +50,8 @@ test.for(steps)("a server that dies at %s leaves all of before or all of after",
   }
 });
 
-const ttlMs = 6_000;
+/** Not so short that a busy machine loses a lease by itself. */
+const ttlMs = 10_000;
 const patient = { timeout: 60_000, interval: 50 };
 
 /** At which steps the server of persistent sandboxes dies, and how they are found by another server when it has started again: `left` is what a rollback left behind, and `stdoutBytes` what the command had said. */
