@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { PhaseClock, standsOn, type Timed } from "@atoll/engine";
 import {
   describeCheckpoint,
@@ -165,34 +166,41 @@ export class StoredCheckpoints {
    * before it is asked again.
    */
   async storeLeftBehind(id: SandboxId): Promise<boolean> {
-    const { engine, log, kills } = this.#options;
+    const { engine, log } = this.#options;
     const sandbox = engine.get(id);
     const noted = await readLeftBehind(sandbox);
     const unstored: LeftBehind[] = [];
-    for (const left of noted) {
+    for (const given of noted) {
+      let left = given;
       try {
-        await kills.unlessKilled(id, (killed) => this.#storeLeft(id, left, killed));
+        // The rollback came to nothing before this checkpoint was made, or it was removed since.
+        if (!(await engine.checkpoints(id)).some(({ n }) => n === left.n)) continue;
+        const epoch = left.epoch ?? (await this.#reserveLate(id, left.n));
+        left = { n: left.n, epoch };
+        await this.#publish(id, left.n, epoch);
       } catch (error) {
         log.warn({ err: error, sandboxId: id, checkpoint: left.n }, "checkpoint left behind not stored");
         if (!isFinal(error)) unstored.push(left);
       }
     }
-    if (unstored.length < noted.length) await writeLeftBehind(sandbox, unstored);
+    if (!isDeepStrictEqual(unstored, noted)) await writeLeftBehind(sandbox, unstored);
     return unstored.length === 0;
   }
 
-  async #storeLeft(id: SandboxId, { n, epoch }: LeftBehind, killed: AbortSignal): Promise<void> {
-    const { archive, engine, owned, closing } = this.#options;
-    const isHere = (await engine.checkpoints(id)).some((checkpoint) => checkpoint.n === n);
-    // The rollback came to nothing before this checkpoint was made, or it was removed since.
-    if (!isHere || archive === undefined) return;
-    const handle = owned.get(id);
-    if (epoch === undefined) {
-      if (handle === undefined) throw numberNotReserved(id, n);
-      if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
-    }
-    using signal = firstToAbort(handle?.signal, closing, killed);
-    await archive.publish(id, n, { epoch: epoch ?? handle?.epoch ?? 1, signal });
+  /** The store did not take the number when it was given. Rejects with `conflict` when another server may have given it since. */
+  async #reserveLate(id: SandboxId, n: number): Promise<number> {
+    const handle = this.#options.owned.get(id);
+    if (handle === undefined) throw numberNotReserved(id, n);
+    if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
+    return handle.epoch;
+  }
+
+  async #publish(id: SandboxId, n: number, epoch: number): Promise<void> {
+    const { archive, owned, kills, closing } = this.#options;
+    await kills.unlessKilled(id, async (killed) => {
+      using signal = firstToAbort(owned.get(id)?.signal, closing, killed);
+      await archive?.publish(id, n, { epoch, signal });
+    });
   }
 
   /** For one whose turn it is: here and in the store. Rejects with `in_use` for one that the sandbox stands on, here or for others. */
