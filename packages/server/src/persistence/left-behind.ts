@@ -21,7 +21,13 @@ export async function readLeftBehind(sandbox: Pick<Sandbox, "ownerDir">): Promis
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     throw error;
   });
-  return text === undefined ? [] : File.parse(JSON.parse(text)).checkpoints;
+  if (text === undefined) return [];
+  try {
+    return File.parse(JSON.parse(text)).checkpoints;
+  } catch {
+    // What another version wrote there must not keep the sandbox from being paused and stored.
+    return [];
+  }
 }
 
 /** Outlives this process and the machine. */
