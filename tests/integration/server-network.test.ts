@@ -13,7 +13,8 @@ let api: ApiClient;
 let id: string;
 
 beforeAll(async () => {
-  server = await startTestServer();
+  const policy = { drivers: ["local"], egress: { allow: ["*", "127.0.0.1"] } };
+  server = await startTestServer({ flags: ["--policy", JSON.stringify(policy)] });
   api = new ApiClient(server.url, server.key);
   id = (await api.create()).sandbox.id;
 });

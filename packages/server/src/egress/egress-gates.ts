@@ -1,12 +1,14 @@
 import type { EgressHandler } from "@atoll/engine";
-import type { EgressPolicy, SandboxId } from "@atoll/protocol";
-import { compilePolicy, type CompiledPolicy } from "./compile-policy.ts";
+import { internetOnly, type EgressPolicy, type SandboxId } from "@atoll/protocol";
+import { allOf, compilePolicy, type CompiledPolicy } from "./compile-policy.ts";
 import { createEgressHandler, type EgressDecision, type EgressGate } from "./create-egress-handler.ts";
 import { RefusalTally, type ToldRefusal } from "./refusal-tally.ts";
 
 export interface EgressGatesOptions {
-  /** The policy in force; a sandbox that nobody has yet may reach nothing. */
-  policyOf(id: SandboxId): EgressPolicy | undefined;
+  /** The policy in force and the ceiling of the key that set it; a sandbox that nobody has yet may reach nothing. */
+  policyOf(id: SandboxId): { egress: EgressPolicy; egressCeiling?: EgressPolicy | undefined } | undefined;
+  /** What the server allows to all. */
+  ceiling: EgressPolicy;
   onAllowed(id: SandboxId, decision: EgressDecision): void;
   /** Of each, or of many as one. */
   onRefused(id: SandboxId, refusal: ToldRefusal): void;
@@ -61,8 +63,18 @@ export class EgressGates {
   }
 
   #policyOf(id: SandboxId): CompiledPolicy {
-    const policy = this.#options.policyOf(id);
-    if (policy === undefined) return nothing;
+    const found = this.#options.policyOf(id);
+    if (found === undefined) return nothing;
+    // Servers before this one recorded no ceiling, and looked at none.
+    const { egress, egressCeiling = internetOnly } = found;
+    return allOf([
+      { policy: this.#compile(egress) },
+      { name: "the ceiling of its key", policy: this.#compile(egressCeiling) },
+      { name: "the ceiling of this server", policy: this.#compile(this.#options.ceiling) },
+    ]);
+  }
+
+  #compile(policy: EgressPolicy): CompiledPolicy {
     const compiled = this.#compiled.get(policy) ?? compilePolicy(policy);
     this.#compiled.set(policy, compiled);
     return compiled;
