@@ -42,7 +42,11 @@ export type CreateSandbox = z.output<typeof CreateSandbox>;
 export type CreateSandboxInput = z.input<typeof CreateSandbox>;
 
 /** As it comes over the wire. */
-export const CreateSandboxBody = CreateSandbox.extend({ limits: AskedLimits.prefault({}) });
+export const CreateSandboxBody = CreateSandbox.extend({
+  limits: AskedLimits.prefault({}).describe(
+    "Left out: 1 GiB of memory, 2 CPUs, 512 processes, 4 GiB of disk and 256 MiB of /tmp, or what the key and the server allow where that is less",
+  ),
+});
 
 export const UpdateSandbox = z.strictObject({
   timeouts: SandboxTimeouts.optional(),

@@ -3,12 +3,14 @@ import { internetOnly, type EgressPolicy, type SandboxId } from "@atoll/protocol
 import { allOf, compilePolicy, type CompiledPolicy } from "./compile-policy.ts";
 import { createEgressHandler, type EgressDecision, type EgressGate } from "./create-egress-handler.ts";
 import { RefusalTally, type ToldRefusal } from "./refusal-tally.ts";
+import type { ResolveName } from "./resolve-name.ts";
 
 export interface EgressGatesOptions {
   /** The policy in force and the ceiling of the key that set it; a sandbox that nobody has yet may reach nothing. */
   policyOf(id: SandboxId): { egress: EgressPolicy; egressCeiling?: EgressPolicy | undefined } | undefined;
   /** What the server allows to all. */
   ceiling: EgressPolicy;
+  resolve?: ResolveName;
   onAllowed(id: SandboxId, decision: EgressDecision): void;
   /** Of each, or of many as one. */
   onRefused(id: SandboxId, refusal: ToldRefusal): void;
@@ -35,9 +37,11 @@ export class EgressGates {
   handlerFor(id: SandboxId): EgressHandler {
     const known = this.#ways.get(id);
     if (known !== undefined) return known.gate.onEgress;
+    const { resolve } = this.#options;
     const refusals = new RefusalTally((refusal) => this.#options.onRefused(id, refusal));
     const gate = createEgressHandler({
       policy: () => this.#policyOf(id),
+      ...(resolve === undefined ? {} : { resolve }),
       onDecision: (decision) => {
         if (decision.verdict === "allowed") this.#options.onAllowed(id, decision);
         else refusals.add(decision);
