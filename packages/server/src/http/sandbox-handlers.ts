@@ -48,8 +48,9 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     },
     pauseSandbox: ({ params, body }) => manager.sleep.pause(params.id, body),
     resumeSandbox: async ({ params, body, principal }) => {
-      // Without memory it is started once more, with the driver that it has.
-      admission.boundsOf(keyOf(principal)).assertDriver(manager.get(params.id).driver, `resume sandbox ${params.id}`);
+      // Without memory the driver starts a new container.
+      const { driver } = manager.get(params.id);
+      if (!body.memory) admission.boundsOf(keyOf(principal)).assertDriver(driver, `resume sandbox ${params.id}`);
       return manager.sleep.resume(params.id, body);
     },
     forkSandbox: async ({ params, body, principal, note }) => {
