@@ -17,7 +17,7 @@ const after = { stdoutBytes: 4, commands: 1, next: "a 1\nz 2\n" };
 /** Each step at which a server can die, and what the next one finds. Where that stands at a step of its own, the disk is full at first. */
 const steps: [step: string, state: "running" | "paused", found: typeof before, fullAt?: string][] = [
   ["pause: saved", "paused", before],
-  ["pause: stopped", "paused", before, "pause: sealed"],
+  ["pause: saved", "paused", before, "pause: sealed"],
   ["rollback: prepared", "paused", before],
   ["resume: intent", "paused", after],
   ["resume: running", "running", after],
