@@ -84,6 +84,7 @@ test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stor
       home,
       self: () => self,
       wasSelf: () => false,
+      sendNudge: () => undefined,
       openArchive: (engine) =>
         CheckpointArchive.open({
           store: kept,

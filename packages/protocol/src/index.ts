@@ -61,7 +61,7 @@ export {
 } from "./command.ts";
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
 export { FileInfo, WatchLine, WatchMessage } from "./file.ts";
-export { ErrorBody, httpHeaders, WireError } from "./http.ts";
+export { ErrorBody, httpHeaders, serverProofHeader, WireError } from "./http.ts";
 export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {

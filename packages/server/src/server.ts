@@ -162,6 +162,8 @@ export class Server {
       const gate = new Gate({
         keys,
         verifyToken: (id, token) => manager.access.verifyToken(id, token),
+        isFromServer: async (proof, { method, path }) =>
+          (await persistence.sharedSecret?.isProven(proof, method, path)) ?? false,
         onRefused: ({ what, because }) => {
           metrics.refused();
           manager.events.tell({ type: "security.refused", what, because });

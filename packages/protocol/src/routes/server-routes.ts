@@ -96,8 +96,8 @@ export const serverRoutes = {
   nudgeLease: {
     method: "POST",
     path: "/leases/:id/nudge",
-    summary: "Between servers: look at the lease of a sandbox now; it tells and changes nothing",
-    verb: "public",
+    summary: "Between servers that share a metadata store: look at the lease of a sandbox now; it tells nothing",
+    verb: "server",
     params: Id,
     reply: "empty",
     status: 204,
