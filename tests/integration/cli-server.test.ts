@@ -45,6 +45,12 @@ describe("a sandbox", () => {
     expect((await atoll("kill", "--all")).exitCode).toBe(2);
     expect(await atoll("kill", id)).toEqual({ exitCode: 0, stdout: `${id}\n`, stderr: "" });
     expect(json(await atoll("kill", "--json", id))).toEqual({ sandboxes: [{ id, killed: false }] });
+    const never = "z".repeat(20);
+    expect(await atoll("kill", never)).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: `${never}: Cannot find sandbox ${never}\n`,
+    });
     expect(json(await atoll("kill", "--all", "--yes", "--json"))).toEqual({ sandboxes: [] });
   });
 

@@ -1,6 +1,7 @@
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
 import { assertMayUseTemplate, canSee, isAdmin, seenBy, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
+import { missingSandbox } from "../manager/sandbox-roster.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { unlessGone } from "../support/unless-gone.ts";
 import type { Handlers } from "./handlers.ts";
@@ -31,9 +32,12 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
     getSandbox: ({ params }) => manager.get(params.id),
     updateSandbox: ({ params, body }) => manager.changes.update(params.id, body),
     killSandbox: async ({ params, principal, claimant }) => {
-      // What one may not see is not there, and what is not there is not killed.
-      const sandbox = unlessGone(() => manager.get(params.id));
-      if (sandbox === undefined || principal === undefined || !canSee(principal, sandbox)) return { killed: false };
+      const { id } = params;
+      const sandbox = unlessGone(() => manager.get(id));
+      const owner = sandbox?.owner ?? manager.events.ownerOf(id);
+      if (principal === undefined || owner === undefined || !canSee(principal, { id, owner })) throw missingSandbox(id);
+      // It was the caller's, or one that the caller could see.
+      if (sandbox === undefined) return { killed: false };
       // A holder that never comes back must not keep a sandbox from who runs the server.
       if (!isAdmin(principal)) manager.access.assertFree(params.id, claimant);
       const killed = await manager.kill(params.id);
