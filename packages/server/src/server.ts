@@ -16,6 +16,8 @@ import { EgressGates } from "./egress/egress-gates.ts";
 import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
 import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
+import { HostNames } from "./http/host-names.ts";
+import { listen } from "./http/listen.ts";
 import { answerPlainly, isPassedOver, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
@@ -186,6 +188,7 @@ export class Server {
         baseUrl,
         stage,
       } as const;
+      const hosts = new HostNames({ ...config, address: () => (app.server.address() as AddressInfo | null)?.address });
       const app = buildApp({
         config,
         handlers: createHandlers(parts),
@@ -205,7 +208,11 @@ export class Server {
         metrics,
         tracing,
         stopping: stopping.signal,
-        before: [(request, response) => ports.handle(request, response), signedFiles.handle.bind(signedFiles)],
+        before: [
+          hosts.handle.bind(hosts),
+          (request, response) => ports.handle(request, response),
+          signedFiles.handle.bind(signedFiles),
+        ],
       });
       const webSockets = new WebSockets({
         gate,
@@ -233,6 +240,7 @@ export class Server {
         // One whose offer was passed over may offer again, and has a listener then.
         if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
         try {
+          if (!hosts.isOurs(request)) return refuse(socket, "403 Forbidden");
           if (isPassedOver(request)) return answerPlainly(app.server, request, socket, head);
           if (ports.upgrade(request, socket, head)) return;
           if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
@@ -243,8 +251,7 @@ export class Server {
           socket.destroy();
         }
       });
-      await app.listen({ host: config.host, port: config.port });
-      url = listeningUrl(config.host, app.server.address() as AddressInfo);
+      url = await listen(app, config);
       snapshots.start();
       manager.lasting.begin();
       persistence.start();
@@ -386,10 +393,4 @@ function metricsOf(manager: SandboxManager): Metrics {
     pooled: () => manager.counts().pooled,
     lastEvent: () => manager.events.cursor,
   });
-}
-
-function listeningUrl(host: string, { port }: AddressInfo): string {
-  const isEverywhere = host === "0.0.0.0" || host === "::";
-  const name = isEverywhere ? "localhost" : host.includes(":") ? `[${host}]` : host;
-  return `http://${name}:${port}`;
 }

@@ -123,5 +123,5 @@ export const serverRoutes = {
     verb: "public",
     reply: z.strictObject({ status: z.enum(["ready", "starting", "stopping"]) }),
   },
-  metrics: { method: "GET", path: "/metrics", summary: "Prometheus metrics", verb: "public", reply: "text" },
+  metrics: { method: "GET", path: "/metrics", summary: "Prometheus metrics", verb: "metrics", reply: "text" },
 } as const satisfies Record<string, Route>;

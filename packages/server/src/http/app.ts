@@ -36,7 +36,13 @@ type RawHandler = (request: IncomingMessage, response: ServerResponse) => boolea
 export interface AppOptions {
   config: Pick<
     Config,
-    "maxBodyBytes" | "maxConnections" | "headersTimeoutMs" | "bodyTimeoutMs" | "heartbeatMs" | "corsOrigins"
+    | "maxBodyBytes"
+    | "maxConnections"
+    | "headersTimeoutMs"
+    | "bodyTimeoutMs"
+    | "heartbeatMs"
+    | "corsOrigins"
+    | "publicMetrics"
   >;
   handlers: Handlers;
   gate: Gate;
@@ -165,7 +171,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     url: route.path,
     exposeHeadRoute: false,
     // Looking changes nothing: who only looks is in the log.
-    config: ["public", "server", "read", "events"].includes(route.verb) ? {} : { auditName: name },
+    config: ["public", "server", "read", "events", "metrics"].includes(route.verb) ? {} : { auditName: name },
     onRequest: async (request, reply) => {
       if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
       await admit(request, reply, name, route, options);
@@ -222,13 +228,13 @@ async function admit(
   reply: FastifyReply,
   name: RouteName,
   route: Route,
-  { gate, sandboxes, stopping }: AppOptions,
+  { gate, sandboxes, stopping, config }: AppOptions,
 ): Promise<void> {
   const { verb } = route;
   const facts = factsFor(request);
   const what = asked(name);
   if (verb === "public" && route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
-  if (verb === "public") return;
+  if (verb === "public" || (name === "metrics" && config.publicMetrics)) return;
   if (stopping.aborted) {
     throw new SandboxError("unavailable", `Cannot ${what}: the server stops`, { suggestion: "Try again in a moment." });
   }
