@@ -80,5 +80,5 @@ export {
   ServerRef,
   TakenOver,
 } from "./sandbox-api.ts";
-export { SnapshotInfo, SnapshotName } from "./snapshot.ts";
+export { SnapshotInfo, SnapshotName, SnapshotRef } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

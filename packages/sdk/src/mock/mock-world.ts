@@ -64,8 +64,8 @@ export class MockWorld {
     return this.#created(this.snapshots.import(name, file));
   }
 
-  removeSnapshot(name: SnapshotName): void {
-    const { owner } = this.snapshots.remove(name);
+  removeSnapshot(ref: string): void {
+    const { name, owner } = this.snapshots.remove(ref);
     this.tell({ type: "snapshot.removed", name, owner });
   }
 
@@ -131,7 +131,7 @@ export class MockWorld {
     this.bell.ring();
   }
 
-  #createFrom(snapshot: SnapshotName, request: CreateSandbox): MockSandbox {
+  #createFrom(snapshot: string, request: CreateSandbox): MockSandbox {
     const { template } = this.snapshots.get(snapshot);
     if (request.template !== "host" && request.template !== template) {
       throw new SandboxError("invalid_argument", `Cannot create sandbox: the snapshot is of template ${template}`);

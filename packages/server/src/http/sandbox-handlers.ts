@@ -1,8 +1,9 @@
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
-import { assertMayUseTemplate, canSee, isAdmin, seenBy, type Principal } from "../auth/principal.ts";
+import { assertMayUseTemplate, canSee, isAdmin, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
 import { missingSandbox } from "../manager/sandbox-roster.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
+import { snapshotUserOf } from "../snapshots/snapshot-user.ts";
 import { unlessGone } from "../support/unless-gone.ts";
 import type { Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
@@ -20,7 +21,9 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
       };
       try {
         const { snapshot } = body;
-        const created = await (snapshot === undefined ? create() : snapshots.use(snapshot, seenBy(principal), create));
+        const created = await (snapshot === undefined
+          ? create()
+          : snapshots.use(snapshot, snapshotUserOf(key), create));
         note({ sandboxId: created.sandbox.id });
         return created;
       } finally {
