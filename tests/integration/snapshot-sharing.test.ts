@@ -96,7 +96,7 @@ test(
 );
 
 async function makeKey(name: string): Promise<ApiClient> {
-  return api.as((await api.ask<KeyCreated>("POST", "/keys", { name })).body.secret);
+  return api.as((await api.ask<KeyCreated>("POST", "/keys", { name, policy: { drivers: ["local"] } })).body.secret);
 }
 
 test("a name tells nothing of another key's, and what is shared is there by its reference", deadline, async () => {
