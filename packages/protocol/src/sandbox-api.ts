@@ -5,7 +5,7 @@ import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { AskedLimits, SandboxLimits } from "./limits.ts";
 import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
-import { SnapshotName } from "./snapshot.ts";
+import { SnapshotRef } from "./snapshot.ts";
 
 const longestMs = 365 * 24 * 3_600_000;
 
@@ -26,7 +26,7 @@ const Labels = z
 
 export const CreateSandbox = z.strictObject({
   /** Begins with these files; the template is theirs. */
-  snapshot: SnapshotName.optional(),
+  snapshot: SnapshotRef.optional(),
   template: TemplateName.default("host" as TemplateName),
   driver: DriverName.default("gvisor"),
   limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),

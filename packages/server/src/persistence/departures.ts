@@ -6,7 +6,6 @@ import { untilDone } from "../support/until-done.ts";
 import { markHandOver, unmarkHandOver } from "./handover-mark.ts";
 import type { KillSignals } from "./kill-signals.ts";
 import type { LocalCopies } from "./local-copies.ts";
-import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
@@ -144,7 +143,7 @@ export class Departures {
     if (isFailed) return this.#keep(handle, waiter);
     if (handle.metadata.state === "running") throw new Error(`A ${record.state} sandbox cannot be handed over`);
     await this.#giveBack(handle);
-    sendNudge(waiter, id);
+    this.#options.sendNudge(waiter, id);
     const { checkpoint } = handle.metadata;
     const { phases, totalMs } = timed;
     if (checkpoint !== undefined) {
@@ -170,7 +169,7 @@ export class Departures {
   async #keep(handle: SandboxHandle, waiter: LeaseParty): Promise<void> {
     const { id } = handle;
     await this.#giveBack(handle);
-    sendNudge(waiter, id);
+    this.#options.sendNudge(waiter, id);
     this.#options.log.info({ sandboxId: id, waiter }, "failed sandbox kept, not handed over");
     this.#options.settle(id);
   }

@@ -3,14 +3,13 @@ import { isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol"
 import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { KillSignals } from "./kill-signals.ts";
-import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
 import type { Takings } from "./takings.ts";
 import type { Whereabouts } from "./whereabouts.ts";
 
-export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log"> {
+export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log" | "sendNudge"> {
   archive: Pick<CheckpointArchive, "removeAll"> | undefined;
   engine: Pick<Engine, "kill">;
   roster: Pick<SandboxRoster, "get">;
@@ -74,7 +73,7 @@ export class Kills {
     });
     await handle.release().catch(() => undefined);
     // It may have a copy.
-    if (server.id !== self().id) sendNudge(server, id);
+    if (server.id !== self().id) this.#options.sendNudge(server, id);
   }
 
   /** False: nothing is here. */

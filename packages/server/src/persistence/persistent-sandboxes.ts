@@ -87,8 +87,8 @@ export class PersistentSandboxes {
     this.#nudges = new NudgeBox((id) => {
       SandboxHandle.nudge(home, id);
       this.#whereabouts.forget(id);
-      // It may be another server's by now.
-      if (this.#copies.find(id) !== undefined && !this.has(id)) this.#takings.settle(id);
+      // A copy may be another server's by now. What is not persistent has no lease to look at.
+      if (options.roster.get(id)?.facts.persistent === true && !this.has(id)) this.#takings.settle(id);
     });
   }
 

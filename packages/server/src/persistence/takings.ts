@@ -11,7 +11,6 @@ import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
 import { isStoppedForHandOver } from "./handover-mark.ts";
-import { sendNudge } from "./nudges.ts";
 import { RunPermits } from "./run-permits.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
 import type { SandboxMetadata } from "./sandbox-metadata.ts";
@@ -64,7 +63,7 @@ export class Takings {
         patienceMs,
         signal: stop,
         onProgress: (progress) => {
-          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+          if (progress.phase === "waiting") this.#options.sendNudge(progress.owner, id);
         },
         ...this.callbacks(id),
       }).catch(async (error: unknown) => {
@@ -75,7 +74,7 @@ export class Takings {
       });
       await this.#assertNotKept(handle);
       await this.#settleIn(handle, { leaseMs: performance.now() - startedMs, signal: killed });
-      if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
+      if (before !== undefined && before.id !== this.#options.self().id) this.#options.sendNudge(before, id);
     });
   }
 
@@ -97,7 +96,7 @@ export class Takings {
     if (failure === undefined || server.id === this.#options.self().id || !wasGivenBack) return;
     await handle.release().catch(() => undefined);
     this.#options.whereabouts.forget(id);
-    sendNudge(server, id);
+    this.#options.sendNudge(server, id);
     throw new SandboxError(
       "invalid_state",
       `Cannot bring sandbox ${id} here: it has failed on server ${server.id}: ${failure.message}`,
@@ -243,7 +242,7 @@ export class Takings {
         patienceMs,
         signal: this.#options.closing,
         onProgress: (progress) => {
-          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+          if (progress.phase === "waiting") this.#options.sendNudge(progress.owner, id);
         },
       });
     } catch (error) {

@@ -38,6 +38,7 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
   const told: unknown[] = [];
   const kills = new Kills({
     self: () => self,
+    sendNudge: () => undefined,
     archive: undefined,
     engine: { kill },
     roster: { get: () => undefined },
