@@ -117,7 +117,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
   });
 
   test.for([
-    [["--no-attributes"], "EOPNOTSUPP"],
+    [["--no-attributes"], "ENOTSUP"],
     [[], "ENODATA"],
   ] as const)("with %j reading an extended attribute of an open file says %s", async ([options, errno]) => {
     const program = [
