@@ -331,6 +331,7 @@ async function openManager({
       platform: config.platform,
       cpuWeight: config.cpuWeight,
       cpuFeatures: config.cpuFeatures,
+      guestTimeoutMs: config.guestTimeoutMs,
       keepCheckpoints: config.keepCheckpoints,
       keepCheckpointsForMs: config.keepCheckpointsForMs,
     },
