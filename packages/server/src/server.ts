@@ -383,6 +383,7 @@ function metricsOf(manager: SandboxManager): Metrics {
     runningCommands: () => manager.counts().runningCommands,
     moves: () => manager.lasting.moves,
     pooled: () => manager.counts().pooled,
+    unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,
   });
 }

@@ -6,6 +6,8 @@ import { timeoutAfter } from "../support/timeout-after.ts";
 export interface FirstAnswerOptions {
   /** How long the guest is waited for. */
   withinMs: number;
+  /** Called when it has come, also later. */
+  onReached: () => Promise<void>;
   onChange: (isSilent: boolean) => void;
   /** Called when it turns out later that there will be none. */
   onFailed: (error: unknown) => void;
@@ -28,10 +30,11 @@ export class FirstAnswer {
 
   /** False: it has not come yet. Rejects if it turns out in time that there will be none. */
   async wait(id: SandboxId, answer: Promise<void>, options: FirstAnswerOptions): Promise<boolean> {
-    const { withinMs, onChange, onFailed } = options;
+    const { withinMs, onReached, onChange, onFailed } = options;
     this.#silence = guestSilent(id, withinMs);
     this.#coming = answer.then(() => {
       this.#silence = undefined;
+      return onReached();
     });
     const late = timeoutAfter(Promise.resolve(), withinMs);
     await Promise.race([this.#coming, once(late, "abort")]);

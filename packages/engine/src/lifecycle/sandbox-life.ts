@@ -165,9 +165,10 @@ export class SandboxLife {
       await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
     }
     const { signal } = this.#letGo;
-    const answer = this.#openChannel(container, { isFirstHost: false, signal }).then(onReached);
+    const answer = this.#openChannel(container, { isFirstHost: false, signal });
     return this.firstAnswer.wait(record.id, answer, {
       withinMs,
+      onReached,
       onChange: this.#tellGuest,
       onFailed: (error) => {
         if (!signal.aborted) this.#failInBackground({ kind: "server", message: messageOf(error) });

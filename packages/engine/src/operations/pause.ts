@@ -72,8 +72,6 @@ export async function pauseInTurn(
   const { keeper, layout, driver } = life.parts;
   const { record } = life;
   if (record.state !== "running") throw new Error(`A ${record.state} sandbox cannot be paused`);
-  // It would be asked in vain, and stand still meanwhile.
-  if (life.silence !== undefined) throw life.silence;
   const { container, base } = record;
   if (driver.freezer === undefined) {
     throw new SandboxError(
@@ -84,6 +82,8 @@ export async function pauseInTurn(
       },
     );
   }
+  // It would be asked in vain, and stand still until that is noticed.
+  if (life.silence !== undefined) throw life.silence;
   const store = new CheckpointStore(layout);
   const n = await numberFor(store, options.checkpoint);
   const { freezer } = driver;
