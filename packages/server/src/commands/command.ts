@@ -380,10 +380,10 @@ export class Command {
         },
       );
     }
-    if (!this.isRunning || this.#input === undefined) {
-      throw new SandboxError("invalid_state", `Cannot ${what} the input of command ${this.id}: it has ended`);
-    }
-    return this.#input;
+    if (this.isRunning && this.#input !== undefined) return this.#input;
+    const how = this.isRunning ? "its guest has not answered yet" : "it has ended";
+    const code = this.isRunning ? "guest_silent" : "invalid_state";
+    throw new SandboxError(code, `Cannot ${what} the input of command ${this.id}: ${how}`);
   }
 }
 

@@ -47,6 +47,8 @@ export class ManagedSandbox {
   #turns = new Turns();
   #killing: Promise<void> | undefined;
   #hasPast: boolean;
+  /** Its guest has not answered this server yet, or what runs in it is not carried on with yet. */
+  #isUnreached = false;
 
   constructor(options: ManagedSandboxOptions) {
     const { sandbox, facts } = options;
@@ -107,7 +109,7 @@ export class ManagedSandbox {
       owner: this.#facts.owner,
       ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
-      ...(this.sandbox.isSilent ? { guest: "unresponsive" } : {}),
+      ...(this.sandbox.isSilent || this.#isUnreached ? { guest: "unresponsive" } : {}),
       runningCommands: this.commands.runningCount,
       persistent: this.#facts.persistent,
       ...this.#whereabouts(),
@@ -189,9 +191,9 @@ export class ManagedSandbox {
   async restoreCommands(): Promise<void> {
     if (!this.#hasPast) return;
     this.#hasPast = false;
-    const isUnreached = this.sandbox.isSilent;
+    this.#isUnreached = this.sandbox.isSilent;
     await this.commands.restore();
-    if (isUnreached) void this.#carryOnWhenReached();
+    if (this.#isUnreached) void this.#carryOnWhenReached();
   }
 
   /** As they were changed elsewhere. */
@@ -227,6 +229,7 @@ export class ManagedSandbox {
     } catch (error) {
       this.#logger.warn({ err: error }, "sandbox ended before its guest answered");
     }
+    this.#isUnreached = false;
   }
 
   async #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {
