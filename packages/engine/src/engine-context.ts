@@ -25,6 +25,7 @@ export interface EngineParts {
   /** A driver, or the reason why this machine cannot have it. */
   drivers: Record<DriverName, Driver | SandboxError>;
   startTimeoutMs: number;
+  guestTimeoutMs: number;
   packer: TreePacker;
   layers: LayerLibrary;
   /** The guest's binary, which also works on layers. */
@@ -98,6 +99,7 @@ export class EngineContext {
       template: parts.template,
       events: this.events,
       startTimeoutMs: this.#parts.startTimeoutMs,
+      guestTimeoutMs: this.#parts.guestTimeoutMs,
       onEgress: parts.onEgress,
       onRelease: (step) => this.atStep(`release: ${step}`, id),
       onGone: async () => {

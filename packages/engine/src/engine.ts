@@ -51,6 +51,9 @@ import {
 } from "./transfer/import-sandbox.ts";
 import { assertCouldRun, findMachineNeeds, type NeedsOptions } from "./transfer/machine-needs.ts";
 
+/** A sandbox that has to share a busy machine may take seconds; whoever asks waits no longer than clients do. */
+const defaultGuestTimeoutMs = 30_000;
+
 export interface EngineOptions extends ReconcileOptions {
   /** Everything that the engine keeps is in here. One engine at a time uses it. */
   dataDir: string;
@@ -70,6 +73,8 @@ export interface EngineOptions extends ReconcileOptions {
   cpuWeight?: number | undefined;
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
+  /** How long the guest of a sandbox may leave a question unanswered before it counts as silent. */
+  guestTimeoutMs?: number | undefined;
   /** The flags of this machine's processors, if not as the kernel tells. */
   readCpuFlags?: () => Promise<string[]>;
   /**
@@ -321,6 +326,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
+    guestTimeoutMs: options.guestTimeoutMs ?? defaultGuestTimeoutMs,
     guestPath: options.guestPath,
     packer,
     layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),

@@ -85,6 +85,8 @@ export const SandboxInfo = z.strictObject({
   /** Set while one client has it for itself. */
   heldBy: z.string().optional(),
   reason: EndReason.optional(),
+  /** Set while it runs and what is inside cannot be reached: requests are refused with `guest_silent`. It can be killed, and a snapshot of its files be taken. */
+  guest: z.literal("unresponsive").optional(),
   /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
   runningCommands: z.int(),
   /** The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs, only the server that has it tells. */

@@ -348,6 +348,7 @@ async function openManager({
       platform: config.platform,
       cpuWeight: config.cpuWeight,
       cpuFeatures: config.cpuFeatures,
+      guestTimeoutMs: config.guestTimeoutMs,
       keepCheckpoints: config.keepCheckpoints,
       keepCheckpointsForMs: config.keepCheckpointsForMs,
     },
@@ -379,6 +380,7 @@ function metricsOf(manager: SandboxManager): Metrics {
     runningCommands: () => manager.counts().runningCommands,
     moves: () => manager.lasting.moves,
     pooled: () => manager.counts().pooled,
+    unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,
   });
 }

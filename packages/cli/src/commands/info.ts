@@ -26,7 +26,7 @@ function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
   const ends = info.endsAtMs === undefined ? "never" : `${formatTime(info.endsAtMs)} (${end})`;
   return [
     ["id", info.id],
-    ["state", info.state],
+    ["state", info.guest === undefined ? info.state : `${info.state}, ${info.guest}`],
     ["reason", info.reason === undefined ? undefined : `${info.reason.kind}: ${info.reason.message}`],
     ["template", info.template],
     ["driver", info.driver],

@@ -1,23 +1,18 @@
 import { once } from "node:events";
-import {
-  firstToAbort,
-  SandboxError,
-  type ContainerId,
-  type EndReason,
-  type SandboxRecord,
-  type SandboxUsage,
-} from "@atoll/protocol";
+import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
 import { based, standsOn } from "../checkpoints/based.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
-import { readOrExplain, UsageMonitor } from "../limits/usage-monitor.ts";
+import { messageOf } from "../support/message-of.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
 import { endReason, explainEnd } from "./container-end.ts";
-import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
+import { FirstAnswer } from "./first-answer.ts";
+import type { MoveOptions, SandboxLifeOptions, StartOptions, TakeOverOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";
+import { LiveUsage } from "./live-usage.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
 /** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
@@ -29,6 +24,9 @@ const abandonStartMs = 5_000;
  */
 export class SandboxLife {
   readonly deadline: SandboxDeadline;
+  readonly usage = new LiveUsage();
+  /** Of a container that a server before this one started. */
+  readonly firstAnswer = new FirstAnswer();
   #options: SandboxLifeOptions;
   #containerId: ContainerId | undefined;
   #container: Container | undefined;
@@ -36,12 +34,15 @@ export class SandboxLife {
   /** That of the memory before, while it is not sure that it will not be needed again. */
   #leftChannel: GuestChannel | undefined;
   #watchedChannel: GuestChannel | undefined;
-  #monitor: UsageMonitor | undefined;
   #stopLifetime: () => void = () => undefined;
   #killRequested = new AbortController();
+  /** Aborts when nothing is wanted of the guest any more. */
+  #letGo = new AbortController();
   #starting: Promise<void> = Promise.resolve();
   #killing: Promise<void> | undefined;
   #detached = false;
+  /** Whether nothing in it runs for a moment, because somebody needs its files as they are. */
+  isFrozen = false;
 
   constructor(options: SandboxLifeOptions) {
     this.#options = options;
@@ -56,15 +57,17 @@ export class SandboxLife {
     return this.#options;
   }
 
-  get ownerDir(): string {
-    return this.#options.layout.ownerDir;
-  }
-
   get channel(): GuestChannel {
     this.deadline.assertReachable();
+    if (this.firstAnswer.silence !== undefined) throw this.firstAnswer.silence;
     if (this.#channel === undefined)
       throw new Error(`Sandbox ${this.record.id} is ${this.record.state} without a channel`);
     return this.#channel;
+  }
+
+  /** What whoever asks something of the inside is told; undefined: it answers, as far as is known. */
+  get silence(): SandboxError | undefined {
+    return this.record.state === "running" ? (this.firstAnswer.silence ?? this.#channel?.silence) : undefined;
   }
 
   /** One piece of work after the other. A kill aborts what is under way and waits for it. */
@@ -89,11 +92,6 @@ export class SandboxLife {
   /** When it is not on its way from one state to another. One that is being created is not waited for: nobody has it. */
   async settled(): Promise<void> {
     if (this.record.state === "pausing" || this.record.state === "resuming") await this.#starting;
-  }
-
-  /** It is about to be frozen: nothing is asked of it any more. */
-  stopMonitor(): void {
-    this.#monitor?.stop();
   }
 
   /** Kills all that is in the container of a sandbox that was saved, and leaves the waiting to `leaveContainer`. */
@@ -154,35 +152,28 @@ export class SandboxLife {
     return this.#container !== undefined;
   }
 
-  /** Takes over the container that was found. */
-  async takeOver(signal: AbortSignal): Promise<void> {
+  /** Takes over the container that was found. False: its guest has not answered yet. The sandbox runs, and whoever asks something of it is refused until it does. */
+  async takeOver({ withinMs, onReached }: TakeOverOptions): Promise<boolean> {
     const container = this.#container;
     if (container === undefined) throw new Error(`No container of sandbox ${this.record.id} was found`);
     const { keeper, driver, layout } = this.#options;
     const { record } = this;
     // One that is gone cannot be woken; the channel tells.
     if (record.state === "pausing") await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
-    await this.#openChannel(container, { isFirstHost: false, signal });
     if (record.state === "pausing") {
       const { container: ref, base } = record;
       await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
     }
-  }
-
-  async readUsage(): Promise<SandboxUsage> {
-    if (this.#monitor === undefined) throw new Error(`Sandbox ${this.record.id} is not watched`);
-    return readOrExplain(this.#monitor, this.record.id);
-  }
-
-  /** Asked of the result later: whether memory has run out since now. */
-  watchForOutOfMemory(): () => Promise<boolean> {
-    const first = this.#monitor;
-    const before = first?.oomKills ?? 0;
-    return async () => {
-      const monitor = this.#monitor;
-      // In a container that it was moved to meanwhile every one counts.
-      return monitor !== undefined && (await monitor.lookForOom()) > (monitor === first ? before : 0);
-    };
+    const { signal } = this.#letGo;
+    const answer = this.#openChannel(container, { isFirstHost: false, signal });
+    return this.firstAnswer.wait(record.id, answer, {
+      withinMs,
+      onReached,
+      onChange: this.#tellGuest,
+      onFailed: (error) => {
+        if (!signal.aborted) this.#failInBackground({ kind: "server", message: messageOf(error) });
+      },
+    });
   }
 
   /** Idempotent; the first reason counts. One that rejects has not happened, and may be asked for again. */
@@ -198,6 +189,7 @@ export class SandboxLife {
   /** Lets go without ending anything: the sandbox runs on for the next server. */
   detach(): void {
     this.#detached = true;
+    this.#letGo.abort();
     this.dropStreams();
     this.#stopWatching();
     this.#channel?.close();
@@ -278,6 +270,12 @@ export class SandboxLife {
       paths: container.fifos,
       signal: firstToAbort(options.signal, launcherGone.signal),
       explainEnd: async () => explainEnd(this.record, await container.findExit()),
+      watch: {
+        sandboxId: this.record.id,
+        timeoutMs: this.#options.guestTimeoutMs,
+        mayBeStill: () => this.record.state !== "running" || this.isFrozen || this.deadline.hasPassed,
+        onChange: this.#tellGuest,
+      },
     };
     try {
       if (this.#channel?.isOpen === true) await this.#channel.moveTo(channelOptions);
@@ -292,20 +290,12 @@ export class SandboxLife {
   }
 
   #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
-    const { layout, template, events } = this.#options;
-    const { id, limits } = this.record;
-    this.#monitor = new UsageMonitor({
-      sandboxId: id,
-      limits,
+    this.usage.watch(this.record, this.#options, {
       cgroup: container.cgroup,
       channel,
       frozenBytes,
-      upperDirs: template.trees.map((_, index) => layout.layer(index).upper),
-      tell: events.tell,
-      onOverrun: (usedBytes) => {
-        const message = `its files take ${usedBytes} bytes, ${limits.diskBytes} are allowed, and it went on writing`;
-        this.#failInBackground({ kind: "disk", message });
-      },
+      tell: this.#options.events.tell,
+      onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
     channel.arrive();
     // One that ended while it was on its way from one state to another was watched in vain.
@@ -361,6 +351,10 @@ export class SandboxLife {
   /** Ends whatever is under way and whatever runs. */
   async #clear(because: string): Promise<void> {
     this.#killRequested.abort(new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${because}`));
+    this.#letGo.abort();
+    // Nobody inside is waited for: what is under way and asks the guest, or waits for what runs, ends now.
+    this.#channel?.close();
+    if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId).catch(warn);
     const abandoned = timeoutAfter(Promise.resolve(), abandonStartMs);
     await Promise.race([this.#starting, once(abandoned, "abort")]);
     if (abandoned.aborted) void this.#starting.then(() => this.#removeContainer()).catch(warn);
@@ -376,17 +370,22 @@ export class SandboxLife {
     this.#leftChannel = undefined;
   }
 
+  #tellGuest = (isSilent: boolean): void => {
+    const guest = isSilent ? "unresponsive" : "responsive";
+    this.#options.events.tell({ type: "guest", sandboxId: this.record.id, atMs: Date.now(), guest });
+  };
+
   #failInBackground(reason: EndReason): void {
     this.fail(reason).catch(warn);
   }
 
   #stopWatching(): void {
-    this.#monitor?.stop();
+    this.usage.stop();
     this.#stopLifetime();
   }
 
   #hangUp(): void {
-    this.#monitor?.stop();
+    this.usage.stop();
     this.#takeBackStreams();
     this.#channel?.leave();
   }

@@ -13,11 +13,13 @@ export async function whileFrozen<T>(
 ): Promise<T> {
   const { driver, layout } = life.parts;
   await writeFile(layout.frozenMark, "");
+  life.isFrozen = true;
   try {
     await driver.freeze(container, layout);
     return await work();
   } finally {
     await thaw(life, container, killed);
+    life.isFrozen = false;
   }
 }
 

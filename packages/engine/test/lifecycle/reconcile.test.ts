@@ -50,6 +50,7 @@ beforeEach(() => {
       local: new LocalDriver({ runs }),
     },
     startTimeoutMs: 1000,
+    guestTimeoutMs: 1000,
     guestPath: "/none",
     packer,
     layers: new LayerLibrary(layout, { mergerPath: "/none", packer }),

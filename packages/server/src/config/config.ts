@@ -50,6 +50,12 @@ export const Config = z.strictObject({
     .describe(
       "all that sandboxes may see of the processor, so that they can move; a rest needs a runsc that can hide it",
     ),
+  guestTimeoutMs: z
+    .int()
+    .min(300)
+    .max(600_000)
+    .default(30_000)
+    .describe("how long a sandbox may leave a request unanswered before it is told as unresponsive"),
   logLevel: z
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")

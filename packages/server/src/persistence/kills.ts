@@ -1,5 +1,5 @@
 import type { Engine } from "@atoll/engine";
-import { isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol";
 import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { KillSignals } from "./kill-signals.ts";
@@ -8,6 +8,9 @@ import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
 import type { Takings } from "./takings.ts";
 import type { Whereabouts } from "./whereabouts.ts";
+
+/** How long a kill waits for what moves the sandbox to let go of it. */
+const turnMs = 5_000;
 
 export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log" | "sendNudge"> {
   archive: Pick<CheckpointArchive, "removeAll"> | undefined;
@@ -29,18 +32,27 @@ export class Kills {
 
   /** Removes all that is stored of it. False: there is none. */
   kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { owned, kills } = this.#options;
-    return kills.whileKilling(id, () =>
-      owned.inTurn(id, async () => {
+    const { owned, kills, log } = this.#options;
+    return kills.whileKilling(id, () => {
+      let isItsTurn = false;
+      let isTold = false;
+      // What moves it does not heed its end: the sandbox goes first, and with it what works on it. Until it is marked, a server that dies leaves what was last stored.
+      const hurry = async (): Promise<void> => {
+        if (!isItsTurn) isTold = await this.#killHere(id, reason);
+      };
+      const warn = (error: unknown): void => log.warn({ err: error, sandboxId: id }, "sandbox not killed yet");
+      deadlineAfter(turnMs).addEventListener("abort", () => void hurry().catch(warn), { once: true });
+      return owned.inTurn(id, async () => {
+        isItsTurn = true;
         try {
-          return await this.#killStored(id, reason);
+          return await this.#killStored(id, reason, { isTold });
         } catch (error) {
           // A store on a full disk takes the mark when what the sandbox has there is gone.
           if (!isSandboxError(error, "no_space") || !(await this.#killHere(id, reason))) throw error;
           return this.#killStored(id, reason, { isTold: true });
         }
-      }),
-    );
+      });
+    });
   }
 
   async #killStored(id: SandboxId, reason: EndReason, { isTold = false } = {}): Promise<boolean> {
