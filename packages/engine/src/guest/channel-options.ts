@@ -1,5 +1,6 @@
 import type { SandboxError } from "@atoll/protocol";
 import type { EgressHandler } from "./egress-relay.ts";
+import type { TrafficListener } from "./guest-line.ts";
 import type { FifoPaths } from "./transport.ts";
 
 export interface ChannelOptions {
@@ -9,6 +10,7 @@ export interface ChannelOptions {
   signal: AbortSignal;
   /** Without it every connection to the outside is refused. */
   onEgress?: EgressHandler | undefined;
+  traffic?: TrafficListener;
   /** Finds out why the sandbox is gone, before anybody is told that it is. */
   explainEnd?: () => Promise<SandboxError>;
 }

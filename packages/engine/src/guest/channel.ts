@@ -46,6 +46,7 @@ export class GuestChannel {
     this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, "connection", {}));
     this.#explainEnd = options.explainEnd;
     this.#line = new GuestLine({
+      traffic: options.traffic,
       onData: (chunk) => this.#receive(chunk),
       onEnd: (cause) => this.#takeEnd(cause),
       onFlood: () => this.#finish(violation("It does not read what it is answered")),

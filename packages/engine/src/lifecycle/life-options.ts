@@ -1,5 +1,6 @@
 import type { Driver, LaunchSource } from "../drivers/driver.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
+import type { IdleSandbox } from "../idle/idle-sandbox.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
 import type { EventLog } from "./event-log.ts";
@@ -13,6 +14,7 @@ export interface SandboxLifeOptions {
   events: EventLog;
   /** How long the guest may take to answer the first greeting. */
   startTimeoutMs: number;
+  idle: IdleSandbox;
   onEgress?: EgressHandler | undefined;
   /** Told of each step of a release. */
   onRelease: (step: string) => Promise<void>;

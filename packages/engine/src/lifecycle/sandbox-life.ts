@@ -12,12 +12,13 @@ import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
-import { readOrExplain, UsageMonitor } from "../limits/usage-monitor.ts";
+import { readOrExplain, type UsageMonitor } from "../limits/usage-monitor.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
 import { endReason, explainEnd } from "./container-end.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";
+import { watchLimits } from "./limit-watch.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
 /** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
@@ -52,7 +53,7 @@ export class SandboxLife {
     return this.#options.keeper.record;
   }
 
-  get parts(): Pick<SandboxLifeOptions, "keeper" | "layout" | "driver" | "template"> {
+  get parts(): Pick<SandboxLifeOptions, "keeper" | "layout" | "driver" | "template" | "idle"> {
     return this.#options;
   }
 
@@ -93,6 +94,8 @@ export class SandboxLife {
 
   /** It is about to be frozen: nothing is asked of it any more. */
   stopMonitor(): void {
+    this.#options.idle.removeSlack();
+    this.#options.idle.leave();
     this.#monitor?.stop();
   }
 
@@ -150,8 +153,11 @@ export class SandboxLife {
     if (!("container" in record)) throw new Error(`A ${record.state} sandbox has no container`);
     this.#containerId = record.container.id;
     this.#container = await driver.adopt(record.container, layout);
-    if (this.#container !== undefined) await this.deadline.inherit(this.#container.deadline);
-    return this.#container !== undefined;
+    if (this.#container === undefined) return false;
+    await this.deadline.inherit(this.#container.deadline);
+    // The server before this one may have died while it was idle.
+    (await driver.findTimerSlack?.(this.#container, layout).catch(() => undefined))?.remove();
+    return true;
   }
 
   /** Takes over the container that was found. */
@@ -277,6 +283,7 @@ export class SandboxLife {
     const channelOptions = {
       paths: container.fifos,
       signal: firstToAbort(options.signal, launcherGone.signal),
+      traffic: this.#options.idle,
       explainEnd: async () => explainEnd(this.record, await container.findExit()),
     };
     try {
@@ -292,21 +299,14 @@ export class SandboxLife {
   }
 
   #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
-    const { layout, template, events } = this.#options;
-    const { id, limits } = this.record;
-    this.#monitor = new UsageMonitor({
-      sandboxId: id,
-      limits,
+    const { driver, layout, idle } = this.#options;
+    this.#monitor = watchLimits(this.#options, {
       cgroup: container.cgroup,
       channel,
       frozenBytes,
-      upperDirs: template.trees.map((_, index) => layout.layer(index).upper),
-      tell: events.tell,
-      onOverrun: (usedBytes) => {
-        const message = `its files take ${usedBytes} bytes, ${limits.diskBytes} are allowed, and it went on writing`;
-        this.#failInBackground({ kind: "disk", message });
-      },
+      onOverrun: (reason) => this.#failInBackground(reason),
     });
+    idle.watch(async () => driver.findTimerSlack?.(container, layout));
     channel.arrive();
     // One that ended while it was on its way from one state to another was watched in vain.
     if (this.#watchedChannel !== channel || !channel.isOpen) {
@@ -382,11 +382,13 @@ export class SandboxLife {
 
   #stopWatching(): void {
     this.#monitor?.stop();
+    this.#options.idle.leave();
     this.#stopLifetime();
   }
 
   #hangUp(): void {
     this.#monitor?.stop();
+    this.#options.idle.leave();
     this.#takeBackStreams();
     this.#channel?.leave();
   }
