@@ -4,7 +4,7 @@ import type { RunTally, TimerSlack } from "./timer-slack.ts";
 /** Without a frame in either direction for this long, a sandbox may be idle. */
 const quietMs = 1_000;
 /** What runs inside is then counted for this long. Shorter than the time between two questions of the usage monitor, which make the guest run. */
-const windowMs = 700;
+const windowMs = 600;
 /** The guest has answered a routine question by then, as a rule. */
 const settleMs = 100;
 /** After something ran inside, it is not counted again for this long. */
@@ -41,7 +41,6 @@ export class IdleSandbox implements TrafficListener {
   /** Of the container that it is watched in. */
   #find: FindSlack | undefined;
   #slack: TimerSlack | undefined;
-  #wasTouched = true;
   #quietSinceMs = 0;
   #sample: { atMs: number; tally: RunTally } | undefined;
   #dueMs = Infinity;
@@ -65,8 +64,8 @@ export class IdleSandbox implements TrafficListener {
   watch(find: FindSlack): void {
     this.leave();
     this.#find = find;
-    this.#wasTouched = true;
-    this.#dueMs = this.#options.now() + quietMs;
+    this.#touch();
+    this.#dueMs = this.#quietSinceMs + quietMs;
     this.#options.onWatched(this);
   }
 
@@ -107,18 +106,14 @@ export class IdleSandbox implements TrafficListener {
     if (!this.#isRelaxed) return;
     this.#isRelaxed = false;
     this.#sample = undefined;
-    this.#dueMs = this.#options.now() + busyRestMs;
+    this.#dueMs = this.#options.now() + quietMs;
     this.#try((slack) => slack.remove());
   }
 
   /** To be called when it is due. */
   look(): void {
     const nowMs = this.#options.now();
-    if (this.#wasTouched || this.#holds > 0) {
-      this.#wasTouched = false;
-      this.#quietSinceMs = nowMs;
-      this.#sample = undefined;
-    }
+    if (this.#holds > 0) this.#touch();
     const quietAtMs = this.#quietSinceMs + quietMs;
     if (nowMs < quietAtMs) this.#dueMs = quietAtMs;
     else if (this.#slack === undefined) void this.#findSlack();
@@ -169,7 +164,8 @@ export class IdleSandbox implements TrafficListener {
   }
 
   #touch(): void {
-    this.#wasTouched = true;
+    this.#quietSinceMs = this.#options.now();
+    this.#sample = undefined;
     this.removeSlack();
   }
 

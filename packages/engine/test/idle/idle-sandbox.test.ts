@@ -114,8 +114,8 @@ test("a server that polls twice a second counts as idle", async () => {
 
 test("what begins to run in an idle sandbox is punctual after a few seconds", async () => {
   await sandbox.pass(3);
-  sandbox.runsPerSecond = 7;
-  await sandbox.pass(4);
+  sandbox.runsPerSecond = 10;
+  await sandbox.pass(6);
   expect(sandbox.slackMs).toBe(ordinary);
 });
 
