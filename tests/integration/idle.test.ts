@@ -62,7 +62,6 @@ describe("a sandbox that is idle", () => {
     const ticks = (): number[] => readFileSync(join(upper, "home/user/late"), "utf8").trim().split("\n").map(Number);
     const before = ticks().length;
     await expect.poll(() => ticks().length, { interval: 100 }).toBeGreaterThan(before + 3);
-    expect(slacksOf(host.dataDir, sandbox)).toEqual([idleSlackNs]);
     // What the load of the machine adds is not in all of them; what the slack allows is.
     expect(Math.min(...ticks().slice(-3))).toBeLessThanOrEqual(idleSlackNs / 1_000_000 + 50);
     const connection = await sandbox.dial(8000, { signal: deadlineAfter(60_000 * patience) });
