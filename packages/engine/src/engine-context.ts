@@ -5,6 +5,7 @@ import type { TreePacker } from "./checkpoints/tree-packer.ts";
 import type { ContainerRuns } from "./drivers/container-runs.ts";
 import type { Driver } from "./drivers/driver.ts";
 import type { EgressHandler } from "./guest/egress-relay.ts";
+import type { IdleWatch } from "./idle/idle-watch.ts";
 import type { EventLog } from "./lifecycle/event-log.ts";
 import type { RecordKeeper } from "./lifecycle/record-keeper.ts";
 import { SandboxLife } from "./lifecycle/sandbox-life.ts";
@@ -26,6 +27,7 @@ export interface EngineParts {
   drivers: Record<DriverName, Driver | SandboxError>;
   startTimeoutMs: number;
   guestTimeoutMs: number;
+  idleWatch: IdleWatch;
   packer: TreePacker;
   layers: LayerLibrary;
   /** The guest's binary, which also works on layers. */
@@ -100,6 +102,7 @@ export class EngineContext {
       events: this.events,
       startTimeoutMs: this.#parts.startTimeoutMs,
       guestTimeoutMs: this.#parts.guestTimeoutMs,
+      idle: this.#parts.idleWatch.add(),
       onEgress: parts.onEgress,
       onRelease: (step) => this.atStep(`release: ${step}`, id),
       onGone: async () => {

@@ -346,6 +346,7 @@ async function openManager({
     runscPath: config.runscPath,
     engineOptions: {
       platform: config.platform,
+      idleTimerSlackMs: config.idleTimerSlackMs,
       cpuWeight: config.cpuWeight,
       cpuFeatures: config.cpuFeatures,
       guestTimeoutMs: config.guestTimeoutMs,

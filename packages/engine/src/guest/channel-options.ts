@@ -1,5 +1,6 @@
 import type { SandboxError } from "@atoll/protocol";
 import type { EgressHandler } from "./egress-relay.ts";
+import type { TrafficListener } from "./guest-line.ts";
 import type { Expectation, GuestWatchOptions } from "./guest-watch.ts";
 import type { FifoPaths } from "./transport.ts";
 
@@ -10,6 +11,7 @@ export interface ChannelOptions {
   signal: AbortSignal;
   /** Without it every connection to the outside is refused. */
   onEgress?: EgressHandler | undefined;
+  traffic?: TrafficListener;
   /** Finds out why the sandbox is gone, before anybody is told that it is. */
   explainEnd?: () => Promise<SandboxError>;
   /** Without it whoever asks waits for as long as the guest takes. */

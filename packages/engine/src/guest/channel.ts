@@ -58,6 +58,7 @@ export class GuestChannel extends GuestQuestions {
     this.#explainEnd = options.explainEnd;
     if (options.watch !== undefined) this.#watch = new GuestWatch(options.watch, (signal) => this.ping(signal));
     this.#line = new GuestLine({
+      traffic: options.traffic,
       onData: (chunk) => this.#receive(chunk),
       onEnd: (cause) => this.#takeEnd(cause),
       onFlood: () => this.#finish(violation("It does not read what it is answered")),

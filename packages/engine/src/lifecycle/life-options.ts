@@ -1,5 +1,6 @@
 import type { Driver, LaunchSource } from "../drivers/driver.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
+import type { IdleSandbox } from "../idle/idle-sandbox.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
 import type { EventLog } from "./event-log.ts";
@@ -15,6 +16,7 @@ export interface SandboxLifeOptions {
   startTimeoutMs: number;
   /** How long the guest may leave a question unanswered before it counts as silent. */
   guestTimeoutMs: number;
+  idle: IdleSandbox;
   onEgress?: EgressHandler | undefined;
   /** Told of each step of a release. */
   onRelease: (step: string) => Promise<void>;

@@ -13,7 +13,7 @@ import { removeTree } from "../store/remove-tree.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import type { Template } from "../templates/template.ts";
-import { failedAgain } from "./failed-again.ts";
+import { failedAgain } from "./failed-record.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
-import { based, standsOn } from "../checkpoints/based.ts";
+import { based } from "../checkpoints/based.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
@@ -8,7 +8,8 @@ import { makeNodes } from "../guest/guest-nodes.ts";
 import { messageOf } from "../support/message-of.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
-import { endReason, explainEnd } from "./container-end.ts";
+import { endReason, explainEnd, lateStart } from "./container-end.ts";
+import { failedNow } from "./failed-record.ts";
 import { FirstAnswer } from "./first-answer.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions, TakeOverOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";
@@ -53,7 +54,7 @@ export class SandboxLife {
     return this.#options.keeper.record;
   }
 
-  get parts(): Pick<SandboxLifeOptions, "keeper" | "layout" | "driver" | "template"> {
+  get parts(): Pick<SandboxLifeOptions, "keeper" | "layout" | "driver" | "template" | "idle"> {
     return this.#options;
   }
 
@@ -94,6 +95,12 @@ export class SandboxLife {
     if (this.record.state === "pausing" || this.record.state === "resuming") await this.#starting;
   }
 
+  /** It is about to be frozen: nothing is asked of it any more. */
+  stopMonitor(): void {
+    this.#options.idle.removeSlack();
+    this.#stopMonitor();
+  }
+
   /** Kills all that is in the container of a sandbox that was saved, and leaves the waiting to `leaveContainer`. */
   async endContainer(): Promise<void> {
     this.#hangUp();
@@ -132,7 +139,7 @@ export class SandboxLife {
     } catch (error) {
       await this.leaveContainer();
       options.signal.throwIfAborted();
-      throw stop.aborted ? this.#late() : error;
+      throw stop.aborted ? lateStart(this.record.id, startTimeoutMs) : error;
     }
   }
 
@@ -148,8 +155,11 @@ export class SandboxLife {
     if (!("container" in record)) throw new Error(`A ${record.state} sandbox has no container`);
     this.#containerId = record.container.id;
     this.#container = await driver.adopt(record.container, layout);
-    if (this.#container !== undefined) await this.deadline.inherit(this.#container.deadline);
-    return this.#container !== undefined;
+    if (this.#container === undefined) return false;
+    await this.deadline.inherit(this.#container.deadline);
+    // The server before this one may have died while it was idle.
+    (await driver.findTimerSlack?.(this.#container, layout).catch(() => undefined))?.remove();
+    return true;
   }
 
   /** Takes over the container that was found. False: its guest has not answered yet. The sandbox runs, and whoever asks something of it is refused until it does. */
@@ -158,9 +168,9 @@ export class SandboxLife {
     if (container === undefined) throw new Error(`No container of sandbox ${this.record.id} was found`);
     const { keeper, driver, layout } = this.#options;
     const { record } = this;
-    // One that is gone cannot be woken; the channel tells.
-    if (record.state === "pausing") await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
+    // The thaw of a container that is gone fails; the channel reports its end.
     if (record.state === "pausing") {
+      await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
       const { container: ref, base } = record;
       await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
     }
@@ -199,17 +209,8 @@ export class SandboxLife {
   async fail(reason: EndReason): Promise<void> {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
-    // The checkpoint of one that is being paused is not there yet.
-    const base = standsOn(this.record);
-    const survives = ["files" as const, ...(base === undefined ? [] : ["checkpoints" as const])];
-    await this.#options.keeper.apply("fault", (common) => ({
-      ...common,
-      state: "failed",
-      reason,
-      endedAtMs: Date.now(),
-      survives,
-      ...based(base),
-    }));
+    const { record } = this;
+    await this.#options.keeper.apply("fault", (common) => failedNow(common, record, reason));
     this.#channel?.close();
     await this.#removeContainer();
   }
@@ -221,9 +222,9 @@ export class SandboxLife {
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
-      const { ref } = container;
+      const running = { state: "running" as const, container: container.ref };
       await Promise.all([
-        keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, ...based(base) })),
+        keeper.apply("started", (common) => ({ ...common, ...running, ...based(base) })),
         proxyPort === undefined ? undefined : this.channel.startProxy(proxyPort, stop),
       ]);
       this.live(frozenBytes);
@@ -231,7 +232,7 @@ export class SandboxLife {
       this.#channel?.close();
       await this.#removeContainer();
       signal.throwIfAborted();
-      throw stop.aborted ? this.#late() : error;
+      throw stop.aborted ? lateStart(this.record.id, startTimeoutMs) : error;
     }
   }
 
@@ -258,17 +259,13 @@ export class SandboxLife {
     for (const order of (await from?.nodes) ?? []) await makeNodes(this.channel, order, signal);
   }
 
-  #late(): SandboxError {
-    const what = `Cannot start sandbox ${this.record.id}: no answer within ${this.#options.startTimeoutMs} ms`;
-    return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
-  }
-
   async #openChannel(container: Container, options: { isFirstHost: boolean; signal: AbortSignal }): Promise<void> {
     const launcherGone = new AbortController();
     void container.launcherGone.then(() => launcherGone.abort());
     const channelOptions = {
       paths: container.fifos,
       signal: firstToAbort(options.signal, launcherGone.signal),
+      traffic: this.#options.idle,
       explainEnd: async () => explainEnd(this.record, await container.findExit()),
       watch: {
         sandboxId: this.record.id,
@@ -290,6 +287,7 @@ export class SandboxLife {
   }
 
   #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
+    const { driver, layout, idle } = this.#options;
     this.usage.watch(this.record, this.#options, {
       cgroup: container.cgroup,
       channel,
@@ -297,12 +295,12 @@ export class SandboxLife {
       tell: this.#options.events.tell,
       onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
+    idle.watch(async () => driver.findTimerSlack?.(container, layout));
     channel.arrive();
-    // One that ended while it was on its way from one state to another was watched in vain.
+    // A channel may have ended during a change of state, which then reports the end; only a running sandbox fails here.
     if (this.#watchedChannel !== channel || !channel.isOpen) {
       this.#watchedChannel = channel;
       void channel.closed.then((reason) => {
-        // Whoever moves it from one state to another sees the same end, and tells.
         if (reason !== undefined && this.record.state === "running") this.#failInBackground(endReason(reason));
       });
     }
@@ -380,12 +378,17 @@ export class SandboxLife {
   }
 
   #stopWatching(): void {
-    this.usage.stop();
+    this.#stopMonitor();
     this.#stopLifetime();
   }
 
-  #hangUp(): void {
+  #stopMonitor(): void {
     this.usage.stop();
+    this.#options.idle.leave();
+  }
+
+  #hangUp(): void {
+    this.#stopMonitor();
     this.#takeBackStreams();
     this.#channel?.leave();
   }

@@ -133,7 +133,7 @@ async function numberFor(store: CheckpointStore, asked: number | undefined): Pro
 async function prepare({ life, container }: Pause, saver: Saver): ReturnType<typeof prepareGuest> {
   const places = await findNodePlaces(life, container);
   // It is about to be frozen: nothing is asked of it any more.
-  life.usage.stop();
+  life.stopMonitor();
   const prepared = prepareGuest(life, places);
   // While the guest is at work.
   saver.getReady();

@@ -11,7 +11,8 @@ export async function whileFrozen<T>(
   killed: AbortSignal,
   work: () => Promise<T>,
 ): Promise<T> {
-  const { driver, layout } = life.parts;
+  const { driver, layout, idle } = life.parts;
+  using _ = idle.hold();
   await writeFile(layout.frozenMark, "");
   life.isFrozen = true;
   try {

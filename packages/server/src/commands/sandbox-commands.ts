@@ -295,10 +295,10 @@ export class SandboxCommands {
       return;
     }
     const log = await CommandLog.open(logDir, stored.logBytes);
-      // A pause that a crash cut off after the memory was saved may still have to wait for disk space: its commands are
-      // restored like those of a paused sandbox. So are those of a guest that does not answer.
-      const isAsleep = sandbox.state === "paused" || sandbox.state === "pausing";
-      if (isAsleep || (sandbox.state === "running" && sandbox.isSilent)) {
+    // A pause that a crash cut off after the memory was saved may still have to wait for disk space: its commands are
+    // restored like those of a paused sandbox. So are those of a guest that does not answer.
+    const isAsleep = sandbox.state === "paused" || sandbox.state === "pausing";
+    if (isAsleep || (sandbox.state === "running" && sandbox.isSilent)) {
       this.#add(stored, log);
       this.#asleep.push(stored);
     } else if (sandbox.state === "running" && this.#isKnown(stored)) {

@@ -35,7 +35,15 @@ export const Config = z.strictObject({
   platform: z
     .enum(["systrap", "ptrace"])
     .optional()
-    .describe("how gVisor catches system calls: systrap is faster, ptrace costs nothing while a sandbox is idle"),
+    .describe(
+      "how gVisor catches system calls: systrap is faster, ptrace makes timers punctual in idle sandboxes, too",
+    ),
+  idleTimerSlackMs: z
+    .int()
+    .min(0)
+    .max(10_000)
+    .default(250)
+    .describe("by how much timers inside may be late while a sandbox is idle; 0: punctual, for 2 % of a core each"),
   cpuWeight: z
     .int()
     .min(1)

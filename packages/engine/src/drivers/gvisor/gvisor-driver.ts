@@ -2,12 +2,15 @@ import { writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
 import type { NodesPlace } from "../../guest/guest-nodes.ts";
+import type { TimerSlack } from "../../idle/timer-slack.ts";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
 import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { ociSpec } from "./oci-spec.ts";
 import { RunscFreezer } from "./runsc-freezer.ts";
 import { misreadsLinkAttributes } from "./runsc-quirks.ts";
+import { readState } from "./runsc-state.ts";
+import { SentrySlack } from "./sentry-slack.ts";
 
 export interface GvisorDriverOptions {
   runs: ContainerRuns;
@@ -19,6 +22,8 @@ export interface GvisorDriverOptions {
   platform: string;
   /** All that this runsc offers. */
   platforms: readonly string[];
+  /** Whether a sandbox that does nothing leaves the processors alone under systrap. */
+  idlesForFree: boolean;
   /** All that runsc shows of the processor, if not everything. */
   shownFeatures?: readonly string[] | undefined;
 }
@@ -88,6 +93,17 @@ export class GvisorDriver implements Driver {
 
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
     return this.freezer.thaw(ref, layout);
+  }
+
+  async findTimerSlack(
+    { ref, cgroup }: Pick<Container, "ref" | "cgroup">,
+    layout: SandboxLayout,
+  ): Promise<TimerSlack | undefined> {
+    const { platform } = await this.freezer.findNeeds(ref, layout);
+    const [cgroupDir] = cgroup.directories;
+    if (platform !== "systrap" || this.#options.idlesForFree || cgroupDir === undefined) return undefined;
+    const { sandbox } = await readState(ref, layout);
+    return new SentrySlack({ pid: sandbox.pid, cgroupDir });
   }
 
   end(id: ContainerId): Promise<void> {
