@@ -1,6 +1,8 @@
-/** How often, and for how long, the processes inside a container have had a processor since they were started. */
+/** What the processes inside a container have done since they were started. */
 export interface RunTally {
+  /** How often they had a processor. */
   runs: number;
+  /** For how long they had one, or waited for one: what others on the machine keep from running is not idle. */
   ms: number;
 }
 

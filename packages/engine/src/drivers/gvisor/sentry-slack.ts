@@ -43,9 +43,9 @@ export class SentrySlack implements TimerSlack {
     const tally = { runs: 0, ms: 0 };
     for (const pid of pids) {
       if (pid === "" || pid === "0" || pid === String(this.#pid)) continue;
-      const [ns, , runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
+      const [ranNs, waitedNs, runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
       tally.runs += Number(runs ?? 0);
-      tally.ms += Number(ns ?? 0) / 1_000_000;
+      tally.ms += (Number(ranNs ?? 0) + Number(waitedNs ?? 0)) / 1_000_000;
     }
     return tally;
   }
