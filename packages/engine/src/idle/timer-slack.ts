@@ -2,8 +2,10 @@
 export interface RunTally {
   /** How often they had a processor. */
   runs: number;
-  /** For how long they had one, or waited for one: what others on the machine keep from running is not idle. */
+  /** For how long they had one. */
   ms: number;
+  /** For how long they waited for one, because others had them all. */
+  waitMs: number;
 }
 
 /**
