@@ -19,6 +19,8 @@ const relaxedLookMs = 3_000;
 const mostRuns = { punctual: 8, relaxed: 6 };
 /** And in milliseconds per second. */
 const mostMs = 10;
+/** What wants to run all the time and may not, on a machine that is short of processors, waits for longer. */
+const mostWaitMs = 200;
 
 export interface IdleSandboxOptions {
   slackMs: number;
@@ -145,9 +147,11 @@ export class IdleSandbox implements TrafficListener {
     const seconds = (after.atMs - before.atMs) / 1000;
     const runs = after.tally.runs - before.tally.runs;
     const ms = after.tally.ms - before.tally.ms;
+    const waitMs = after.tally.waitMs - before.tally.waitMs;
     // Less than before: a process has ended, so something ran.
     if (runs < 0 || ms < 0) return false;
-    return runs <= mostRuns[this.#isRelaxed ? "relaxed" : "punctual"] * seconds && ms <= mostMs * seconds;
+    const most = mostRuns[this.#isRelaxed ? "relaxed" : "punctual"];
+    return runs <= most * seconds && ms <= mostMs * seconds && waitMs <= mostWaitMs * seconds;
   }
 
   #foundIdle(nowMs: number): void {

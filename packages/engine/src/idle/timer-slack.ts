@@ -1,7 +1,11 @@
-/** How often, and for how long, the processes inside a container have had a processor since they were started. */
+/** What the processes inside a container have done since they were started. */
 export interface RunTally {
+  /** How often they had a processor. */
   runs: number;
+  /** For how long they had one. */
   ms: number;
+  /** For how long they waited for one, because others had them all. */
+  waitMs: number;
 }
 
 /**

@@ -10,13 +10,14 @@ class FakeSandbox {
   nowMs = 1_000_000;
   runsPerSecond = 0;
   msPerRun = 0.1;
+  waitMsPerRun = 0;
   needsSlack = true;
   isTellable = true;
   isRefused = false;
   slackMs = ordinary;
   runsAsked = 0;
   readonly errors: unknown[] = [];
-  #tally: RunTally = { runs: 1_000, ms: 100 };
+  #tally: RunTally = { runs: 1_000, ms: 100, waitMs: 10 };
   readonly idle = new IdleSandbox({
     slackMs,
     now: () => this.nowMs,
@@ -59,6 +60,7 @@ class FakeSandbox {
   run(runs: number): void {
     this.#tally.runs += runs;
     this.#tally.ms += runs * this.msPerRun;
+    this.#tally.waitMs += runs * this.waitMsPerRun;
   }
 }
 
@@ -98,6 +100,7 @@ test("a sandbox that is asked or answers again and again has none", async () => 
 test.for([
   ["runs often", { runsPerSecond: 10 }],
   ["runs for long at a time", { runsPerSecond: 1, msPerRun: 50 }],
+  ["mostly waits for a processor", { runsPerSecond: 2, waitMsPerRun: 300 }],
   ["cannot be counted", { isTellable: false }],
 ] as const)("a sandbox in which something %s has none", async ([, load]) => {
   Object.assign(sandbox, load);
@@ -174,7 +177,11 @@ test("one that is left while its container is looked for stays left", async () =
   });
   sandbox.idle.watch(async () => {
     await answered;
-    return { allow: () => expect.unreachable(), remove: () => undefined, readRuns: () => ({ runs: 0, ms: 0 }) };
+    return {
+      allow: () => expect.unreachable(),
+      remove: () => undefined,
+      readRuns: () => ({ runs: 0, ms: 0, waitMs: 0 }),
+    };
   });
   await sandbox.pass(2);
   sandbox.idle.leave();

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { IdleWatch } from "../../src/idle/idle-watch.ts";
-import type { TimerSlack } from "../../src/idle/timer-slack.ts";
+import type { RunTally, TimerSlack } from "../../src/idle/timer-slack.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -20,9 +20,9 @@ function quietSlack(): TimerSlack & { now: number; reads: number } {
     remove(): void {
       this.now = 0;
     },
-    readRuns(): { runs: number; ms: number } {
+    readRuns(): RunTally {
       this.reads += 1;
-      return { runs: 0, ms: 0 };
+      return { runs: 0, ms: 0, waitMs: 0 };
     },
   };
 }

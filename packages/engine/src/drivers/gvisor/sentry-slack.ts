@@ -40,12 +40,13 @@ export class SentrySlack implements TimerSlack {
   readRuns(): RunTally | undefined {
     const pids = orGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
     if (pids === undefined || pids.length > mostProcesses) return undefined;
-    const tally = { runs: 0, ms: 0 };
+    const tally = { runs: 0, ms: 0, waitMs: 0 };
     for (const pid of pids) {
       if (pid === "" || pid === "0" || pid === String(this.#pid)) continue;
-      const [ns, , runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
+      const [ranNs, waitedNs, runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
       tally.runs += Number(runs ?? 0);
-      tally.ms += Number(ns ?? 0) / 1_000_000;
+      tally.ms += Number(ranNs ?? 0) / 1_000_000;
+      tally.waitMs += Number(waitedNs ?? 0) / 1_000_000;
     }
     return tally;
   }
