@@ -139,7 +139,7 @@ export class SandboxLife {
     } catch (error) {
       await this.leaveContainer();
       options.signal.throwIfAborted();
-      throw stop.aborted ? lateStart(this.record.id, startTimeoutMs) : error;
+      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
@@ -232,7 +232,7 @@ export class SandboxLife {
       this.#channel?.close();
       await this.#removeContainer();
       signal.throwIfAborted();
-      throw stop.aborted ? lateStart(this.record.id, startTimeoutMs) : error;
+      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
