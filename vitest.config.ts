@@ -12,8 +12,11 @@ const deadlines = {
   expect: { poll: { timeout: 120_000 * patience } },
 } as const;
 
-/** Real sandboxes share two cores and one host: more workers would only wait for each other. */
-const onRealSandboxes = { pool: "forks", fileParallelism: true, maxWorkers: 2, retry: 0 } as const;
+/**
+ * Half of the time of a test with real sandboxes is waiting, so there are more workers than cores. A worker runs one file after the other in the
+ * same process: what a file imports is loaded once, which takes longer than most files do.
+ */
+const sharedWorkers = { pool: "forks", isolate: false, maxWorkers: 4, retry: 0 } as const;
 
 /** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
@@ -33,6 +36,7 @@ export default defineConfig({
         test: {
           name: "unit",
           include: ["packages/*/test/**/*.test.ts", "tests/{architecture,tools}/**/*.test.ts"],
+          ...sharedWorkers,
         },
       },
       {
@@ -42,8 +46,7 @@ export default defineConfig({
           include: ["tests/integration/**/*.test.ts"],
           // One after the other: the second starts what the first has made.
           globalSetup: ["tests/support/programs/test-programs.ts", "tests/support/host-scan.ts"],
-          sequence: { groupOrder: 1 },
-          ...onRealSandboxes,
+          ...sharedWorkers,
         },
       },
       {
@@ -51,8 +54,7 @@ export default defineConfig({
         test: {
           name: "e2e",
           include: ["tests/e2e/**/*.test.ts"],
-          sequence: { groupOrder: 2 },
-          ...onRealSandboxes,
+          ...sharedWorkers,
         },
       },
       {
@@ -60,7 +62,7 @@ export default defineConfig({
         test: {
           name: "aftermath",
           include: ["tests/aftermath/**/*.test.ts"],
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 1 },
         },
       },
     ],
