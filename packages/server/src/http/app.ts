@@ -20,11 +20,10 @@ import type { Claimant } from "../manager/sandbox-facts.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Span, Tracing } from "../telemetry/tracing.ts";
+import { addDocuments } from "./add-documents.ts";
 import { allowOrigins } from "./cors.ts";
-import { docsPage } from "./docs-page.ts";
 import { errorBody, errorReply } from "./error-reply.ts";
 import type { Call, Handlers } from "./handlers.ts";
-import { openApiDocument } from "./openapi.ts";
 import { asked, parsePart, readPart } from "./parse-request.ts";
 import { revocableBody } from "./revocable-body.ts";
 import { sendReply } from "./send-reply.ts";
@@ -379,18 +378,6 @@ function endSpan(
   if (status >= 500) span.fail(error ?? String(status));
   span.end();
   return span.traceId;
-}
-
-function addDocuments(app: FastifyInstance): void {
-  const document = openApiDocument();
-  const page = docsPage();
-  app.get("/openapi.json", async (_request, reply) => reply.type("application/json; charset=utf-8").send(document));
-  app.get("/docs", async (_request, reply) =>
-    reply
-      .header("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
-      .type("text/html; charset=utf-8")
-      .send(page),
-  );
 }
 
 /** A client's own id is kept, if it is harmless, so that both logs have the same. */
