@@ -1,6 +1,7 @@
 import { defineConfig, type TestUserConfig } from "vitest/config";
 import { driverTags } from "./tests/support/driver-tags.ts";
 import { patience } from "./tests/support/patience.ts";
+import { SlowestFirst } from "./tests/support/slowest-first.ts";
 
 /** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
 const conditions = ["source", "node", "development|production"];
@@ -25,6 +26,9 @@ const sharedWorkers = {
   execArgv: ["--initial-old-space-size=512", "--min-semi-space-size=16", "--max-semi-space-size=16"],
 } satisfies TestUserConfig;
 
+/** Said by a client of buckets at every start. */
+process.env["AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED"] ??= "true";
+
 /** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
 
@@ -37,6 +41,7 @@ export default defineConfig({
   test: {
     ...deadlines,
     tags: driverTags(process.env),
+    sequence: { sequencer: SlowestFirst },
     projects: [
       {
         extends: true,
