@@ -97,7 +97,7 @@ test(
 
 test("a key that sees only its own has nothing of others, and its own events", deadline, async () => {
   const make = async (name: string): Promise<ApiClient> =>
-    api.as((await api.ask<KeyCreated>("POST", "/keys", { name })).body.secret);
+    api.as((await api.ask<KeyCreated>("POST", "/keys", { name, policy: { drivers: ["local"] } })).body.secret);
   const [one, two] = [await make("one"), await make("two")];
   const { sandbox } = await one.create();
   await one.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "private" });

@@ -25,7 +25,14 @@ export {
   type SandboxEvent,
   type SandboxState,
 } from "./lifecycle.ts";
-export { SandboxLimits, type LimitName, type SandboxLimitsInput, type SandboxUsage } from "./limits.ts";
+export {
+  AskedLimits,
+  LimitCeilings,
+  SandboxLimits,
+  type LimitName,
+  type SandboxLimitsInput,
+  type SandboxUsage,
+} from "./limits.ts";
 export {
   signalName,
   signalNumbers,
@@ -44,6 +51,7 @@ export {
   SandboxRecord,
   type CreateRequestInput,
 } from "./sandbox.ts";
+export { AccessPolicy, internetOnly, isolatingDrivers, keyPolicy } from "./access-policy.ts";
 export { ApiEvent } from "./api-event.ts";
 export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
 export {

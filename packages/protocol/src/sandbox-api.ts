@@ -3,7 +3,7 @@ import { ListedCheckpoint, PhaseTimes } from "./checkpoint.ts";
 import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
-import { SandboxLimits } from "./limits.ts";
+import { AskedLimits, SandboxLimits } from "./limits.ts";
 import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
 import { SnapshotName } from "./snapshot.ts";
 
@@ -40,6 +40,13 @@ export const CreateSandbox = z.strictObject({
 });
 export type CreateSandbox = z.output<typeof CreateSandbox>;
 export type CreateSandboxInput = z.input<typeof CreateSandbox>;
+
+/** As it comes over the wire. */
+export const CreateSandboxBody = CreateSandbox.extend({
+  limits: AskedLimits.prefault({}).describe(
+    "Left out: 1 GiB of memory, 2 CPUs, 512 processes, 4 GiB of disk and 256 MiB of /tmp, or what the key and the server allow where that is less",
+  ),
+});
 
 export const UpdateSandbox = z.strictObject({
   timeouts: SandboxTimeouts.optional(),

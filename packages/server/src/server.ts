@@ -4,16 +4,18 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
-import { SandboxError, type SandboxId } from "@atoll/protocol";
+import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
+import { Admission } from "./auth/admission.ts";
 import { Gate } from "./auth/gate.ts";
 import { KeyStore } from "./auth/key-store.ts";
-import { SandboxQuota } from "./auth/sandbox-quota.ts";
+import { pooledShapes, serverPolicy } from "./auth/server-policy.ts";
 import type { Config } from "./config/config.ts";
 import type { ReadConfig } from "./config/read-config.ts";
-import { EgressGates } from "./egress/egress-gates.ts";
+import type { EgressGates } from "./egress/egress-gates.ts";
 import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
+import { serverEgress } from "./egress/server-egress.ts";
 import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
 import { answerPlainly, isPassedOver, wantsWebSocket } from "./http/plain-upgrades.ts";
@@ -95,13 +97,14 @@ export class Server {
   static async start({ config: read, log }: ServerOptions): Promise<Server> {
     const { config } = read;
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+    const policy = await serverPolicy(config.policy, config.dataDir);
     const tracing = await openTracing(config.otlpEndpoint, log);
     const spans = new EventSpans(tracing);
     const stores = await openServerStores(config);
     let url = "";
     const baseUrl = (): string => config.publicUrl ?? url;
     const persistence = openServerPersistence({ config, log, stores, baseUrl });
-    const opened = await openManager({ config, log, spans, persistence }).catch(async (error: unknown) => {
+    const opened = await openManager({ config, policy, log, spans, persistence }).catch(async (error: unknown) => {
       await stores.close();
       throw error;
     });
@@ -168,11 +171,14 @@ export class Server {
         },
       });
       const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
-      const quota = new SandboxQuota((keyId) => manager.countOf(keyId));
+      const admission = new Admission(policy, {
+        ofKey: (keyId) => manager.countOf(keyId),
+        all: () => manager.counts().sandboxes,
+      });
       const parts = {
         manager,
         keys,
-        quota,
+        admission,
         egress,
         ports,
         signer,
@@ -307,6 +313,7 @@ export class Server {
 
 interface ManagerParts {
   config: Config;
+  policy: AccessPolicy & { egress: EgressPolicy };
   log: Log;
   spans: EventSpans;
   persistence: ServerPersistence;
@@ -314,6 +321,7 @@ interface ManagerParts {
 
 async function openManager({
   config,
+  policy,
   log,
   spans,
   persistence,
@@ -343,33 +351,13 @@ async function openManager({
     environment: proxyEnvironment(),
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
-    pool: config.pool.map(({ count, ...shape }) => ({ shape, count })),
+    pool: pooledShapes(config.pool, policy),
     log,
     journal: { onTell: (event) => spans.tell(event) },
   });
-  const egress = egressOf(manager);
+  const egress = serverEgress(manager, policy.egress);
   resolveManager(manager);
   return { manager, egress };
-}
-
-function egressOf(manager: SandboxManager): EgressGates {
-  const auditEgress = (sandboxId: SandboxId, result: string, details: Record<string, unknown>): void =>
-    manager.audit.tell({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result, details });
-  const egress = new EgressGates({
-    policyOf: (id) => unlessGone(() => manager.getEgress(id)),
-    onAllowed: (sandboxId, { host, port, because }) => {
-      manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
-      auditEgress(sandboxId, "allowed", { host, port, because });
-    },
-    onRefused: (sandboxId, { verdict, ...refusal }) => {
-      manager.events.tell({ type: "egress.refused", sandboxId, ...refusal });
-      auditEgress(sandboxId, verdict, refusal);
-    },
-  });
-  manager.engine.events.listen((event) => {
-    if (event.type === "state" && (event.to === "killed" || event.to === "released")) egress.forget(event.sandboxId);
-  });
-  return egress;
 }
 
 function metricsOf(manager: SandboxManager): Metrics {

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { DriverName, SandboxLimits, TemplateName } from "@atoll/protocol";
+import { AccessPolicy, AskedLimits, DriverName, TemplateName } from "@atoll/protocol";
 import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
 
@@ -97,13 +97,16 @@ export const Config = z.strictObject({
       z.strictObject({
         template: TemplateName.default("host" as TemplateName),
         driver: DriverName.default("gvisor"),
-        limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),
+        limits: AskedLimits.prefault({}),
         count: z.int().min(1).max(1_000),
       }),
     )
     .max(100)
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  policy: AccessPolicy.prefault({}).describe(
+    'what sandboxes may be given, as JSON: {"drivers":["gvisor","local"]}; left out, gvisor, the internet and the machine',
+  ),
   keptCommands: z.int().min(1).max(100_000).default(200).describe("ended commands that are kept of each sandbox"),
   keptLogBytes: z
     .int()

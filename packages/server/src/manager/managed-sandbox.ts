@@ -120,8 +120,8 @@ export class ManagedSandbox {
     }));
   }
 
-  setEgress(egress: EgressPolicy): Promise<void> {
-    return this.#change("change the egress policy of", (facts) => ({ ...facts, egress }));
+  setEgress(egress: EgressPolicy, egressCeiling: EgressPolicy): Promise<void> {
+    return this.#change("change the egress policy of", (facts) => ({ ...facts, egress, egressCeiling }));
   }
 
   setPortPublic(port: number, isPublic: boolean): Promise<void> {

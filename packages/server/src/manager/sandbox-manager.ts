@@ -234,6 +234,7 @@ export class SandboxManager {
     const create = CreateSandbox.parse({
       template: request.template,
       driver: request.driver,
+      limits: by.limits,
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
     const { managed } = await this.#create(create, by, { mark: by.mark, isOneOff: true });
@@ -245,6 +246,11 @@ export class SandboxManager {
 
   getEgress(id: SandboxId): EgressPolicy {
     return this.access.factsOf(id).egress;
+  }
+
+  /** With the ceiling of the key that set it. */
+  getEgressTerms(id: SandboxId): Pick<SandboxFacts, "egress" | "egressCeiling"> {
+    return this.access.factsOf(id);
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
