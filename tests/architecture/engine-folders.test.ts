@@ -7,7 +7,7 @@ const floors = [
   ["support"],
   ["process"],
   ["guest", "store", "templates"],
-  ["limits"],
+  ["idle", "limits"],
   ["doctor", "drivers"],
   ["checkpoints"],
   ["snapshots"],

@@ -29,7 +29,7 @@ interface Description {
   /** `area.what`; `--only` selects by prefix. */
   name: string;
   title: string;
-  unit: "ms" | "MiB" | "MiB/s";
+  unit: "ms" | "MiB" | "MiB/s" | "% of a core";
   better: Direction;
   bar: Bar;
   rounds: { full: number; quick: number };

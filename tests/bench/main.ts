@@ -3,8 +3,10 @@ import { writeFile } from "node:fs/promises";
 import { helpText, parseArguments, UsageError, type Arguments } from "./arguments.ts";
 import type { Benchmark } from "./benchmark.ts";
 import { coldStart } from "./engine/cold-start.ts";
+import { densityIdle } from "./engine/density-idle.ts";
 import { density } from "./engine/density.ts";
 import { exec, execConcurrent } from "./engine/exec.ts";
+import { idle } from "./engine/idle.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
 import { readCommit, readMachine } from "./machine.ts";
@@ -28,6 +30,8 @@ const benchmarks: readonly Benchmark[] = [
   execConcurrent,
   throughput,
   density,
+  idle,
+  densityIdle,
   kill,
   firstOutputPooled,
   firstOutputCold,

@@ -79,16 +79,22 @@ describe("a key", () => {
 
   test("does what its verbs, template and number of sandboxes allow, and no more", async () => {
     const verbs = ["--verb", "sandboxes", "--verb", "read", "--verb", "commands"];
-    const limits = ["--template", "host", "--max-sandboxes", "1", "--rate", "6000"];
+    const ceilings = ["--driver", "local", "--max-sandboxes", "1", "--max-memory", "256m", "--egress", "10.0.0.0/8"];
+    const limits = ["--template", "host", "--rate", "6000", ...ceilings];
     const created = json(await atoll("key", "create", "--json", "narrow", ...verbs, ...limits));
     expect(created.key).toMatchObject({
       name: "narrow",
       verbs: ["sandboxes", "read", "commands"],
       templates: ["host"],
-      maxSandboxes: 1,
+      policy: {
+        drivers: ["local"],
+        egress: { allow: ["10.0.0.0/8"], deny: [] },
+        limits: { sandboxes: 1, memoryBytes: 256 * 1024 ** 2 },
+      },
       requestsPerMinute: 6000,
       ownOnly: true,
     });
+    expect((await atoll("key", "ls")).stdout).toMatch(/\tlocal\t10\.0\.0\.0\/8\tmemory=256 MiB,sandboxes=1$/m);
     const narrow = as(created.secret);
     const foreign = (await atoll("create", "--driver", "local")).stdout.trim();
     const own = (await narrow("create", "--driver", "local")).stdout.trim();

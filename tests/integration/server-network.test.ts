@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import type { ApiEvent, PortInfo } from "@atoll/protocol";
+import type { ApiEvent, KeyCreated, PortInfo } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
@@ -13,7 +13,8 @@ let api: ApiClient;
 let id: string;
 
 beforeAll(async () => {
-  server = await startTestServer();
+  const policy = { drivers: ["local"], egress: { allow: ["*", "127.0.0.1"] } };
+  server = await startTestServer({ flags: ["--policy", JSON.stringify(policy)] });
   api = new ApiClient(server.url, server.key);
   id = (await api.create()).sandbox.id;
 });
@@ -72,6 +73,26 @@ describe("egress", () => {
       { result: "allowed", details: { host: "127.0.0.1", port } },
       { result: "refused", details: { host: "127.0.0.1", port, because } },
     ]);
+  });
+
+  test("of a sandbox is held to the ceiling of the key that set its policy", async () => {
+    const { secret } = (await api.ask<KeyCreated>("POST", "/keys", { name: "tenant", policy: { drivers: ["local"] } }))
+      .body;
+    const tenant = api.as(secret);
+    const { sandbox } = await tenant.create();
+    const path = `/sandboxes/${sandbox.id}/egress`;
+    const inner = { allow: [`127.0.0.1:${port}`] };
+    expect((await tenant.ask("PUT", path, inner)).body.error).toMatchObject({
+      code: "permission_denied",
+      details: { rule: `127.0.0.1:${port}`, ceiling: "key" },
+    });
+    const fetching = `curl -sS --noproxy '' http://127.0.0.1:${port}/`;
+    // Who may grant it does so by setting the policy.
+    expect((await api.ask("PUT", path, inner)).status).toBe(200);
+    expect((await tenant.run(sandbox.id, { shell: fetching })).stdout).toBe("outside");
+    expect((await tenant.ask("PUT", path, { allow: ["*"] })).status).toBe(200);
+    expect((await tenant.run(sandbox.id, { shell: fetching })).stdout).toContain("no rule names it");
+    await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
   });
 
   test("without end is counted, and the number is told when the sandbox goes", async () => {

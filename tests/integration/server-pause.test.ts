@@ -1,7 +1,10 @@
 // @module-tag gvisor
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import type {
   CheckpointInfo,
   CommandInfo,
+  KeyCreated,
   SandboxForked,
   SandboxInfo,
   SandboxPaused,
@@ -169,12 +172,22 @@ test("copies go on with the commands that ran, each for itself, and so does the 
   const of = (id: string): string => `/sandboxes/${id}/commands/${command.id}`;
   await api.fetch("POST", `${of(sandbox.id)}/stdin?offset=0`, { body: "a\n" });
   await expect.poll(() => outputOf(api, of(sandbox.id)), soon).toBe("running 4");
-  const forked = await api.ask<SandboxForked>("POST", `/sandboxes/${sandbox.id}/fork`, { count: 2 });
+  const policy = { egress: { allow: ["*"], deny: ["*:25"] } };
+  const forker = (await api.ask<KeyCreated>("POST", "/keys", { name: "forker", ownOnly: false, policy })).body;
+  const asForker = api.as(forker.secret);
+  const forked = await asForker.ask<SandboxForked>("POST", `/sandboxes/${sandbox.id}/fork`, { count: 2 });
   expect(forked.status).toBe(201);
   const copies = forked.body.sandboxes;
   expect(copies.map((copy) => copy.sandbox)).toEqual(
     [1, 2].map(() => expect.objectContaining({ state: "running", labels: { job: "7" }, runningCommands: 1 })),
   );
+  const ceilingOf = async (id: string): Promise<unknown> => {
+    const facts = await readFile(join(running.dataDir, "sandboxes", id, "owner", "sandbox.json"), "utf8");
+    return (JSON.parse(facts) as { egressCeiling?: unknown }).egressCeiling;
+  };
+  // A copy is held to what the key of who made it allows.
+  expect(await ceilingOf(sandbox.id)).toEqual({ allow: ["*"], deny: [] });
+  for (const copy of copies) expect(await ceilingOf(copy.sandbox.id)).toEqual(policy.egress);
   const ids = [sandbox.id, ...copies.map((copy) => copy.sandbox.id)];
   for (const [index, id] of ids.entries()) {
     await api.fetch("POST", `${of(id)}/stdin?offset=2`, { body: `${"x".repeat(index + 1)}\n` });

@@ -34,7 +34,8 @@ async function flagsFor({ dataDir, flags = [] }: TestServerOptions): Promise<{ d
   bringHostScan(dir);
   const argv = ["--data-dir", dir, "--guest-path", guestBinaryPath(), "--port", "0", "--stop-timeout-ms", "2000"];
   const quiet = flags.includes("--log-level") ? [] : ["--log-level", "error"];
-  return { dataDir: dir, argv: [...argv, ...quiet, ...flags] };
+  const policy = flags.includes("--policy") ? [] : ["--policy", JSON.stringify({ drivers: ["gvisor", "local"] })];
+  return { dataDir: dir, argv: [...argv, ...quiet, ...policy, ...flags] };
 }
 
 /** In this process. */

@@ -22,7 +22,7 @@ const requirements = [
     name: "runsc",
     packages: ["runsc"],
     why: "runs gvisor sandboxes",
-    without: "gvisor sandboxes cannot start; the local driver works",
+    without: "gvisor sandboxes cannot start; the local driver works where the setting policy offers it",
     driver: "gvisor",
     probe: probeRunsc,
   },

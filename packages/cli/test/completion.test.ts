@@ -61,7 +61,7 @@ describe.for(Object.keys(shells))("%s", (shell) => {
   test.for([
     ["atoll ex", ["exec"]],
     ["atoll key ", ["create", "ls", "revoke"]],
-    ["atoll key create --ma", ["--max-sandboxes"]],
+    ["atoll key create --max-s", ["--max-sandboxes"]],
     ["atoll exec --time", ["--timeout"]],
     ["atoll template ls --st", []],
     ["atoll exec 4", [id]],

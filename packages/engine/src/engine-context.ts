@@ -5,6 +5,7 @@ import type { TreePacker } from "./checkpoints/tree-packer.ts";
 import type { ContainerRuns } from "./drivers/container-runs.ts";
 import type { Driver } from "./drivers/driver.ts";
 import type { EgressHandler } from "./guest/egress-relay.ts";
+import type { IdleWatch } from "./idle/idle-watch.ts";
 import type { EventLog } from "./lifecycle/event-log.ts";
 import type { RecordKeeper } from "./lifecycle/record-keeper.ts";
 import { SandboxLife } from "./lifecycle/sandbox-life.ts";
@@ -25,6 +26,8 @@ export interface EngineParts {
   /** A driver, or the reason why this machine cannot have it. */
   drivers: Record<DriverName, Driver | SandboxError>;
   startTimeoutMs: number;
+  guestTimeoutMs: number;
+  idleWatch: IdleWatch;
   packer: TreePacker;
   layers: LayerLibrary;
   /** The guest's binary, which also works on layers. */
@@ -98,6 +101,8 @@ export class EngineContext {
       template: parts.template,
       events: this.events,
       startTimeoutMs: this.#parts.startTimeoutMs,
+      guestTimeoutMs: this.#parts.guestTimeoutMs,
+      idle: this.#parts.idleWatch.add(),
       onEgress: parts.onEgress,
       onRelease: (step) => this.atStep(`release: ${step}`, id),
       onGone: async () => {

@@ -14,12 +14,13 @@ import { limitFeatures } from "./checkpoints/common-features.ts";
 import { processorFeatures, readCpuFlags } from "./checkpoints/cpu-features.ts";
 import { LayerLibrary } from "./checkpoints/layer-library.ts";
 import { TreePacker } from "./checkpoints/tree-packer.ts";
-import { askCpuFeatures, detectRunsc } from "./doctor/runsc-features.ts";
+import { askCpuFeatures, detectRunsc, idlesForFree } from "./doctor/runsc-features.ts";
 import { ContainerRuns } from "./drivers/container-runs.ts";
 import { installGuest } from "./drivers/guest-layer.ts";
 import { GvisorDriver } from "./drivers/gvisor/gvisor-driver.ts";
 import { LocalDriver } from "./drivers/local/local-driver.ts";
 import { EngineContext, type StepListener } from "./engine-context.ts";
+import { IdleWatch } from "./idle/idle-watch.ts";
 import { EventLog } from "./lifecycle/event-log.ts";
 import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/reconcile.ts";
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
@@ -51,6 +52,9 @@ import {
 } from "./transfer/import-sandbox.ts";
 import { assertCouldRun, findMachineNeeds, type NeedsOptions } from "./transfer/machine-needs.ts";
 
+/** A sandbox that has to share a busy machine may take seconds; whoever asks waits no longer than clients do. */
+const defaultGuestTimeoutMs = 30_000;
+
 export interface EngineOptions extends ReconcileOptions {
   /** Everything that the engine keeps is in here. One engine at a time uses it. */
   dataDir: string;
@@ -59,8 +63,8 @@ export interface EngineOptions extends ReconcileOptions {
   /** Where runsc is, if not on the PATH. */
   runscPath?: string;
   /**
-   * How gVisor catches system calls; the best that runsc offers if not given. `systrap` is about twice as fast at them and costs a
-   * few percent of a core per sandbox that does nothing; `ptrace` idles for free.
+   * How gVisor catches system calls; the best that runsc offers if not given. `systrap` is several times as fast at them. What an idle sandbox
+   * costs under it is up to `idleTimerSlackMs`; under `ptrace` it costs nothing.
    */
   platform?: "systrap" | "ptrace" | undefined;
   /**
@@ -70,6 +74,13 @@ export interface EngineOptions extends ReconcileOptions {
   cpuWeight?: number | undefined;
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
+  /** How long the guest of a sandbox may leave a question unanswered before it counts as silent. */
+  guestTimeoutMs?: number | undefined;
+  /**
+   * By how much timers inside a sandbox may be late while it is idle, so that gVisor's own do not wake it all the time: 250 if not given. 0 keeps timers
+   * punctual, and an idle sandbox costs about 2 % of a core.
+   */
+  idleTimerSlackMs?: number | undefined;
   /** The flags of this machine's processors, if not as the kernel tells. */
   readCpuFlags?: () => Promise<string[]>;
   /**
@@ -321,6 +332,8 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
+    guestTimeoutMs: options.guestTimeoutMs ?? defaultGuestTimeoutMs,
+    idleWatch: new IdleWatch({ slackMs: options.idleTimerSlackMs ?? 250 }),
     guestPath: options.guestPath,
     packer,
     layers: new LayerLibrary(layout, { mergerPath: options.guestPath, packer }),
@@ -359,6 +372,7 @@ async function makeGvisor(runs: ContainerRuns, options: EngineOptions): Promise<
     runscVersion: version,
     platform,
     platforms,
+    idlesForFree: idlesForFree(runsc),
     shownFeatures,
   });
 }

@@ -1,8 +1,19 @@
 import { z } from "zod";
+import { AccessPolicy } from "./access-policy.ts";
 import { TemplateName } from "./ids.ts";
 
 /** What a key may do. `admin` is everything, keys included. */
-export const keyVerbs = ["admin", "sandboxes", "read", "commands", "files", "ports", "templates", "events"] as const;
+export const keyVerbs = [
+  "admin",
+  "sandboxes",
+  "read",
+  "commands",
+  "files",
+  "ports",
+  "templates",
+  "events",
+  "metrics",
+] as const;
 export const KeyVerb = z.enum(keyVerbs);
 export type KeyVerb = z.infer<typeof KeyVerb>;
 
@@ -17,7 +28,11 @@ export const CreateKey = z.strictObject({
   templates: z.array(TemplateName).max(256).optional(),
   /** Sees and touches only the sandboxes that it created. */
   ownOnly: z.boolean().default(true),
-  maxSandboxes: z.int().min(0).max(100_000).optional(),
+  /**
+   * What its sandboxes may be given. Left out, `drivers` are the isolating ones and `egress` is the internet; with the verb `admin`, both are
+   * what the server offers.
+   */
+  policy: AccessPolicy.prefault({}),
   requestsPerMinute: z.int().min(1).max(10_000_000).optional(),
 });
 export type CreateKey = z.output<typeof CreateKey>;
@@ -34,7 +49,7 @@ export const KeyInfo = z.strictObject({
   verbs: z.array(KeyVerb),
   templates: z.array(z.string()).optional(),
   ownOnly: z.boolean(),
-  maxSandboxes: z.int().optional(),
+  policy: AccessPolicy.prefault({}),
   requestsPerMinute: z.int().optional(),
   createdAtMs: z.int(),
   lastUsedAtMs: z.int().optional(),

@@ -25,7 +25,14 @@ export {
   type SandboxEvent,
   type SandboxState,
 } from "./lifecycle.ts";
-export { SandboxLimits, type LimitName, type SandboxLimitsInput, type SandboxUsage } from "./limits.ts";
+export {
+  AskedLimits,
+  LimitCeilings,
+  SandboxLimits,
+  type LimitName,
+  type SandboxLimitsInput,
+  type SandboxUsage,
+} from "./limits.ts";
 export {
   signalName,
   signalNumbers,
@@ -44,6 +51,7 @@ export {
   SandboxRecord,
   type CreateRequestInput,
 } from "./sandbox.ts";
+export { AccessPolicy, internetOnly, isolatingDrivers, keyPolicy } from "./access-policy.ts";
 export { ApiEvent } from "./api-event.ts";
 export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
 export {
@@ -61,7 +69,7 @@ export {
 } from "./command.ts";
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
 export { FileInfo, WatchLine, WatchMessage } from "./file.ts";
-export { ErrorBody, httpHeaders, WireError } from "./http.ts";
+export { ErrorBody, httpHeaders, serverProofHeader, WireError } from "./http.ts";
 export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {
@@ -80,5 +88,5 @@ export {
   ServerRef,
   TakenOver,
 } from "./sandbox-api.ts";
-export { SnapshotInfo, SnapshotName } from "./snapshot.ts";
+export { SnapshotInfo, SnapshotName, SnapshotRef } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

@@ -3,9 +3,9 @@ import { ListedCheckpoint, PhaseTimes } from "./checkpoint.ts";
 import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
-import { SandboxLimits } from "./limits.ts";
+import { AskedLimits, SandboxLimits } from "./limits.ts";
 import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
-import { SnapshotName } from "./snapshot.ts";
+import { SnapshotRef } from "./snapshot.ts";
 
 const longestMs = 365 * 24 * 3_600_000;
 
@@ -26,7 +26,7 @@ const Labels = z
 
 export const CreateSandbox = z.strictObject({
   /** Begins with these files; the template is theirs. */
-  snapshot: SnapshotName.optional(),
+  snapshot: SnapshotRef.optional(),
   template: TemplateName.default("host" as TemplateName),
   driver: DriverName.default("gvisor"),
   limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),
@@ -40,6 +40,13 @@ export const CreateSandbox = z.strictObject({
 });
 export type CreateSandbox = z.output<typeof CreateSandbox>;
 export type CreateSandboxInput = z.input<typeof CreateSandbox>;
+
+/** As it comes over the wire. */
+export const CreateSandboxBody = CreateSandbox.extend({
+  limits: AskedLimits.prefault({}).describe(
+    "Left out: 1 GiB of memory, 2 CPUs, 512 processes, 4 GiB of disk and 256 MiB of /tmp, or what the key and the server allow where that is less",
+  ),
+});
 
 export const UpdateSandbox = z.strictObject({
   timeouts: SandboxTimeouts.optional(),
@@ -78,8 +85,14 @@ export const SandboxInfo = z.strictObject({
   /** Set while one client has it for itself. */
   heldBy: z.string().optional(),
   reason: EndReason.optional(),
+  /** Set while it runs and what is inside cannot be reached: requests are refused with `guest_silent`. It can be killed, and a snapshot of its files be taken. */
+  guest: z.literal("unresponsive").optional(),
   /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
   runningCommands: z.int(),
+  /** The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs, only the server that has it tells. */
+  checkpoint: z.int().optional(),
+  /** How often it was rolled back; absent: never. */
+  rollbacks: z.int().optional(),
   persistent: z.boolean(),
   /** Which one has it. Absent of a persistent one that is paused: any may go on with it. */
   server: ServerRef.optional(),

@@ -14,11 +14,12 @@ export class Keys {
   }
 
   /**
-   * Makes a key. Its secret is told here and never again.
+   * Makes a key. Its secret is told here and never again. `policy` bounds what its sandboxes may be given: drivers, egress, limits and their number.
    *
    * @example
-   * const { key, secret } = await atoll.keys.create({ name: "ci", verbs: ["sandboxes", "read", "commands"] });
-   * console.log(key.name, secret.length > 16); // ci true
+   * const limits = { memoryBytes: 512 * 1024 ** 2, sandboxes: 3 };
+   * const { key, secret } = await atoll.keys.create({ name: "ci", verbs: ["sandboxes", "read"], policy: { limits } });
+   * console.log(key.name, key.policy.drivers?.join(), secret.length > 16); // ci gvisor true
    */
   async create(key: CreateKeyInput, options: SignalOption = {}): Promise<KeyCreated> {
     return this.#http.call("createKey", { body: key, ...options });

@@ -4,18 +4,22 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
-import { SandboxError, type SandboxId } from "@atoll/protocol";
+import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
+import { Admission } from "./auth/admission.ts";
 import { Gate } from "./auth/gate.ts";
 import { KeyStore } from "./auth/key-store.ts";
-import { SandboxQuota } from "./auth/sandbox-quota.ts";
+import { pooledShapes, serverPolicy } from "./auth/server-policy.ts";
 import type { Config } from "./config/config.ts";
 import type { ReadConfig } from "./config/read-config.ts";
-import { EgressGates } from "./egress/egress-gates.ts";
+import type { EgressGates } from "./egress/egress-gates.ts";
 import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
+import { serverEgress } from "./egress/server-egress.ts";
 import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
+import { HostNames } from "./http/host-names.ts";
+import { listen } from "./http/listen.ts";
 import { answerPlainly, isPassedOver, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
@@ -95,13 +99,14 @@ export class Server {
   static async start({ config: read, log }: ServerOptions): Promise<Server> {
     const { config } = read;
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
+    const policy = await serverPolicy(config.policy, config.dataDir);
     const tracing = await openTracing(config.otlpEndpoint, log);
     const spans = new EventSpans(tracing);
     const stores = await openServerStores(config);
     let url = "";
     const baseUrl = (): string => config.publicUrl ?? url;
     const persistence = openServerPersistence({ config, log, stores, baseUrl });
-    const opened = await openManager({ config, log, spans, persistence }).catch(async (error: unknown) => {
+    const opened = await openManager({ config, policy, log, spans, persistence }).catch(async (error: unknown) => {
       await stores.close();
       throw error;
     });
@@ -162,17 +167,22 @@ export class Server {
       const gate = new Gate({
         keys,
         verifyToken: (id, token) => manager.access.verifyToken(id, token),
+        isFromServer: async (proof, { method, path }) =>
+          (await persistence.sharedSecret?.isProven(proof, method, path)) ?? false,
         onRefused: ({ what, because }) => {
           metrics.refused();
           manager.events.tell({ type: "security.refused", what, because });
         },
       });
       const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
-      const quota = new SandboxQuota((keyId) => manager.countOf(keyId));
+      const admission = new Admission(policy, {
+        ofKey: (keyId) => manager.countOf(keyId),
+        all: () => manager.counts().sandboxes,
+      });
       const parts = {
         manager,
         keys,
-        quota,
+        admission,
         egress,
         ports,
         signer,
@@ -184,6 +194,7 @@ export class Server {
         baseUrl,
         stage,
       } as const;
+      const hosts = new HostNames({ ...config, address: () => (app.server.address() as AddressInfo | null)?.address });
       const app = buildApp({
         config,
         handlers: createHandlers(parts),
@@ -203,7 +214,11 @@ export class Server {
         metrics,
         tracing,
         stopping: stopping.signal,
-        before: [(request, response) => ports.handle(request, response), signedFiles.handle.bind(signedFiles)],
+        before: [
+          hosts.handle.bind(hosts),
+          (request, response) => ports.handle(request, response),
+          signedFiles.handle.bind(signedFiles),
+        ],
       });
       const webSockets = new WebSockets({
         gate,
@@ -231,6 +246,7 @@ export class Server {
         // One whose offer was passed over may offer again, and has a listener then.
         if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
         try {
+          if (!hosts.isOurs(request)) return refuse(socket, "403 Forbidden");
           if (isPassedOver(request)) return answerPlainly(app.server, request, socket, head);
           if (ports.upgrade(request, socket, head)) return;
           if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
@@ -241,8 +257,7 @@ export class Server {
           socket.destroy();
         }
       });
-      await app.listen({ host: config.host, port: config.port });
-      url = listeningUrl(config.host, app.server.address() as AddressInfo);
+      url = await listen(app, config);
       snapshots.start();
       manager.lasting.begin();
       persistence.start();
@@ -307,6 +322,7 @@ export class Server {
 
 interface ManagerParts {
   config: Config;
+  policy: AccessPolicy & { egress: EgressPolicy };
   log: Log;
   spans: EventSpans;
   persistence: ServerPersistence;
@@ -314,6 +330,7 @@ interface ManagerParts {
 
 async function openManager({
   config,
+  policy,
   log,
   spans,
   persistence,
@@ -329,8 +346,10 @@ async function openManager({
     runscPath: config.runscPath,
     engineOptions: {
       platform: config.platform,
+      idleTimerSlackMs: config.idleTimerSlackMs,
       cpuWeight: config.cpuWeight,
       cpuFeatures: config.cpuFeatures,
+      guestTimeoutMs: config.guestTimeoutMs,
       keepCheckpoints: config.keepCheckpoints,
       keepCheckpointsForMs: config.keepCheckpointsForMs,
     },
@@ -343,33 +362,13 @@ async function openManager({
     environment: proxyEnvironment(),
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
-    pool: config.pool.map(({ count, ...shape }) => ({ shape, count })),
+    pool: pooledShapes(config.pool, policy),
     log,
     journal: { onTell: (event) => spans.tell(event) },
   });
-  const egress = egressOf(manager);
+  const egress = serverEgress(manager, policy.egress);
   resolveManager(manager);
   return { manager, egress };
-}
-
-function egressOf(manager: SandboxManager): EgressGates {
-  const auditEgress = (sandboxId: SandboxId, result: string, details: Record<string, unknown>): void =>
-    manager.audit.tell({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result, details });
-  const egress = new EgressGates({
-    policyOf: (id) => unlessGone(() => manager.getEgress(id)),
-    onAllowed: (sandboxId, { host, port, because }) => {
-      manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
-      auditEgress(sandboxId, "allowed", { host, port, because });
-    },
-    onRefused: (sandboxId, { verdict, ...refusal }) => {
-      manager.events.tell({ type: "egress.refused", sandboxId, ...refusal });
-      auditEgress(sandboxId, verdict, refusal);
-    },
-  });
-  manager.engine.events.listen((event) => {
-    if (event.type === "state" && (event.to === "killed" || event.to === "released")) egress.forget(event.sandboxId);
-  });
-  return egress;
 }
 
 function metricsOf(manager: SandboxManager): Metrics {
@@ -382,12 +381,7 @@ function metricsOf(manager: SandboxManager): Metrics {
     runningCommands: () => manager.counts().runningCommands,
     moves: () => manager.lasting.moves,
     pooled: () => manager.counts().pooled,
+    unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,
   });
-}
-
-function listeningUrl(host: string, { port }: AddressInfo): string {
-  const isEverywhere = host === "0.0.0.0" || host === "::";
-  const name = isEverywhere ? "localhost" : host.includes(":") ? `[${host}]` : host;
-  return `http://${name}:${port}`;
 }

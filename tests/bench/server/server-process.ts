@@ -59,6 +59,7 @@ export class ServerProcess implements AsyncDisposable {
   async restart(): Promise<void> {
     const log = openSync(this.logFile, "a");
     const argv = ["--data-dir", this.dataDir, "--port", this.#port, "--kill-on-exit", "--log-level", "warn"];
+    argv.push("--policy", '{"drivers":["gvisor","local"]}');
     this.#child = spawn(
       process.execPath,
       ["--conditions=source", "--import", "tsx", program, ...argv, ...this.#flags],

@@ -1,10 +1,11 @@
-import { keyVerbs, type KeyInfo, type KeyVerb } from "@atoll/protocol";
+import { DriverName, keyVerbs, type AccessPolicy, type KeyInfo, type KeyVerb } from "@atoll/protocol";
 import { InvalidArgumentError, Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
-import { wholeNumber } from "../input/number.ts";
+import { decimal, wholeNumber } from "../input/number.ts";
 import { collect } from "../input/pair.ts";
 import { resolvePrefix } from "../input/resolve-prefix.ts";
-import { formatTime } from "../output/amount.ts";
+import { parseSize } from "../input/size.ts";
+import { formatBytes, formatTime } from "../output/amount.ts";
 import type { Column } from "../output/table.ts";
 import { addHelpCommand, verb } from "./verb.ts";
 
@@ -12,6 +13,14 @@ interface CreateOptions {
   verb?: KeyVerb[];
   template?: string[];
   everySandbox?: boolean;
+  driver?: DriverName[];
+  egress?: string[];
+  denyEgress?: string[];
+  maxMemory?: number;
+  maxCpus?: number;
+  maxDisk?: number;
+  maxTmp?: number;
+  maxProcesses?: number;
   maxSandboxes?: number;
   rate?: number;
 }
@@ -24,16 +33,41 @@ export function keyCommand(cli: Cli): Command {
 
 function createKey(cli: Cli): Command {
   return verb(cli, "create", "Make a key and print its secret, which is not stored anywhere", {
-    examples: ["atoll key create ci", "atoll key create dashboard --verb read --verb events --every-sandbox"],
+    examples: [
+      "atoll key create ci",
+      "atoll key create dashboard --verb read --verb events --every-sandbox",
+      "atoll key create small --max-memory 512m --max-cpus 1 --max-sandboxes 3",
+      "atoll key create database --egress '*' --egress 10.1.0.0/16:5432",
+    ],
   })
     .argument("<name>", "what it is for")
     .addOption(
-      new Option("--verb <verb>", "what it may do; may be repeated (default: all but admin and templates)")
+      new Option("--verb <verb>", "what it may do; may be repeated (default: all but admin, templates and metrics)")
         .choices(keyVerbs)
-        .argParser((text, before: string[] | undefined) => collect(allowedVerb(text), before)),
+        .argParser((text, before: string[] | undefined) => collect(oneOf(keyVerbs, text), before)),
     )
     .option("--template <name>", "only this template; may be repeated", collect)
     .option("--every-sandbox", "touch all sandboxes, not only those that it created")
+    .addOption(
+      new Option("--driver <name>", "a driver that it may use; may be repeated (default: gvisor)")
+        .choices(DriverName.options)
+        .argParser((text, before: string[] | undefined) => collect(oneOf(DriverName.options, text), before)),
+    )
+    .option(
+      "--egress <rule>",
+      "what its sandboxes may be allowed to reach, special addresses by name; may be repeated (default: *, the internet)",
+      collect,
+    )
+    .option("--deny-egress <rule>", "except this; may be repeated", collect)
+    .option("--max-memory <size>", "the most memory of one sandbox, such as 512m", parseSize)
+    .option("--max-cpus <number>", "the most cores' worth of time of one sandbox", decimal("a number of cores"))
+    .option("--max-disk <size>", "the most that the files of one sandbox may grow", parseSize)
+    .option("--max-tmp <size>", "the largest /tmp of one sandbox", parseSize)
+    .option(
+      "--max-processes <number>",
+      "the most processes and threads of one sandbox",
+      wholeNumber("a number of processes", 8, 100_000),
+    )
     .option("--max-sandboxes <number>", "how many it may have at once", wholeNumber("a number", 0, 100_000))
     .option("--rate <number>", "requests per minute", wholeNumber("a number", 1, 10_000_000))
     .action(async (name: string, options: CreateOptions) => {
@@ -44,7 +78,7 @@ function createKey(cli: Cli): Command {
           ownOnly: options.everySandbox !== true,
           ...(options.verb === undefined ? {} : { verbs: options.verb }),
           ...(options.template === undefined ? {} : { templates: options.template }),
-          ...(options.maxSandboxes === undefined ? {} : { maxSandboxes: options.maxSandboxes }),
+          policy: policyFrom(options),
           ...(options.rate === undefined ? {} : { requestsPerMinute: options.rate }),
         },
         { signal: cli.signal },
@@ -60,9 +94,27 @@ function createKey(cli: Cli): Command {
 }
 
 /** A parser of one's own takes the place of the one that looks at the choices. */
-function allowedVerb(text: string): string {
-  if (keyVerbs.some((verb) => verb === text)) return text;
-  throw new InvalidArgumentError(`Allowed choices are ${keyVerbs.join(", ")}.`);
+function oneOf(choices: readonly string[], text: string): string {
+  if (choices.includes(text)) return text;
+  throw new InvalidArgumentError(`Allowed choices are ${choices.join(", ")}.`);
+}
+
+/** What is not said is left to the server. */
+function policyFrom(options: CreateOptions): AccessPolicy {
+  const { driver, egress, denyEgress } = options;
+  const hasEgress = egress !== undefined || denyEgress !== undefined;
+  return {
+    ...(driver === undefined ? {} : { drivers: driver }),
+    ...(hasEgress ? { egress: { allow: egress ?? ["*"], deny: denyEgress ?? [] } } : {}),
+    limits: {
+      ...(options.maxMemory === undefined ? {} : { memoryBytes: options.maxMemory }),
+      ...(options.maxCpus === undefined ? {} : { cpus: options.maxCpus }),
+      ...(options.maxDisk === undefined ? {} : { diskBytes: options.maxDisk }),
+      ...(options.maxTmp === undefined ? {} : { tmpBytes: options.maxTmp }),
+      ...(options.maxProcesses === undefined ? {} : { processes: options.maxProcesses }),
+      ...(options.maxSandboxes === undefined ? {} : { sandboxes: options.maxSandboxes }),
+    },
+  };
 }
 
 function listKeys(cli: Cli): Command {
@@ -95,4 +147,21 @@ const columns: Column<KeyInfo>[] = [
     cell: ({ lastUsedAtMs }) => (lastUsedAtMs === undefined ? "never" : formatTime(lastUsedAtMs)),
   },
   { header: "VERBS", cell: ({ verbs }) => verbs.join(",") },
+  { header: "DRIVERS", cell: ({ policy }) => policy.drivers?.join(",") ?? asServer, isDetail: true },
+  { header: "EGRESS", cell: ({ policy }) => egressCell(policy), isDetail: true },
+  { header: "CEILINGS", cell: ({ policy }) => limitsCell(policy), isDetail: true },
 ];
+
+const asServer = "as the server";
+
+function egressCell({ egress }: AccessPolicy): string {
+  if (egress === undefined) return asServer;
+  return [...egress.allow, ...egress.deny.map((rule) => `!${rule}`)].join(",") || "nothing";
+}
+
+function limitsCell({ limits }: AccessPolicy): string {
+  const told = Object.entries(limits).map(([name, value = 0]) =>
+    name.endsWith("Bytes") ? `${name.slice(0, -"Bytes".length)}=${formatBytes(value)}` : `${name}=${value}`,
+  );
+  return told.join(",") || asServer;
+}

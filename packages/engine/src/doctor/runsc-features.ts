@@ -7,6 +7,9 @@ import { findProgram } from "./find-program.ts";
 /** The first release with the systrap platform, a working statx and checkpoints of a container whose root is an overlay of the host. */
 export const minimumRunscDate = 20_240_729;
 
+/** From this release on systrap looks at its latencies ten times a second while nothing runs, and no longer every 400 µs. */
+const idleForFreeDate = 20_260_622;
+
 /** The better first. KVM is left out: it hangs where virtual machines cannot be nested, and cannot be told from working without a start. */
 const usablePlatforms = ["systrap", "ptrace"] as const;
 type RunscPlatform = (typeof usablePlatforms)[number];
@@ -64,6 +67,11 @@ async function ask(path: string): Promise<Runsc> {
     output(path, ["help"]),
   ]);
   return parseRunsc(path, { version, flags, platforms, help });
+}
+
+/** Whether an idle sandbox leaves the processors alone. A build without a release is taken for one that does not, which costs nothing if it does. */
+export function idlesForFree({ date }: Pick<Runsc, "date">): boolean {
+  return date !== undefined && date >= idleForFreeDate;
 }
 
 /** The features of this processor that runsc has a name for. Needs the subcommand `cpu-features`. */

@@ -1,6 +1,7 @@
 import type { ContainerId, ContainerRef, DriverName, SandboxLimits } from "@atoll/protocol";
 import type { NodesOrder, NodesPlace } from "../guest/guest-nodes.ts";
 import type { FifoPaths } from "../guest/transport.ts";
+import type { TimerSlack } from "../idle/timer-slack.ts";
 import type { Cgroup } from "../limits/cgroup.ts";
 import type { CheckpointLayout, SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
@@ -130,6 +131,8 @@ export interface Driver {
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Does nothing to a container that is not frozen. */
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
+  /** For a container that runs. Absent, or undefined: it costs nothing while it is idle. */
+  findTimerSlack?(container: Pick<Container, "ref" | "cgroup">, layout: SandboxLayout): Promise<TimerSlack | undefined>;
   /** Begins its end and does not wait for it: that is for `remove`. */
   end(id: ContainerId): Promise<void>;
   /** Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether or not they were there. */

@@ -1,5 +1,7 @@
 import type { SandboxError } from "@atoll/protocol";
 import type { EgressHandler } from "./egress-relay.ts";
+import type { TrafficListener } from "./guest-line.ts";
+import type { Expectation, GuestWatchOptions } from "./guest-watch.ts";
 import type { FifoPaths } from "./transport.ts";
 
 export interface ChannelOptions {
@@ -9,8 +11,11 @@ export interface ChannelOptions {
   signal: AbortSignal;
   /** Without it every connection to the outside is refused. */
   onEgress?: EgressHandler | undefined;
+  traffic?: TrafficListener;
   /** Finds out why the sandbox is gone, before anybody is told that it is. */
   explainEnd?: () => Promise<SandboxError>;
+  /** Without it whoever asks waits for as long as the guest takes. */
+  watch?: GuestWatchOptions | undefined;
 }
 
 export interface AttachOptions {
@@ -20,6 +25,8 @@ export interface AttachOptions {
   signal?: AbortSignal;
   /** From `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
   streamId?: number;
+  /** Told, as often as it is so, that the process should have ended by then and that its guest is silent. */
+  overdue?: Expectation | undefined;
   /** Whether the sandbox ran out of memory since this moment. */
   ranOutOfMemory?: () => Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-import { toGuest, typeOffset } from "./frames.ts";
+import { toGuest, toHost, typeOffset } from "./frames.ts";
 import { FifoTransport, type FifoPaths } from "./transport.ts";
 
 interface HeldFrame {
@@ -17,7 +17,15 @@ const replies: ReadonlySet<number> = new Set([toGuest.ACK, toGuest.VERDICT, toGu
  */
 const mostUnreadReplyBytes = 1024 * 1024;
 
+/** Told of what passes. `isRoutine`: a question of the host's own, or its answer, which says nothing about whether the sandbox is in use. */
+export interface TrafficListener {
+  /** Before a frame leaves. */
+  onSend(isRoutine: boolean): void;
+  onReceive(isRoutine: boolean): void;
+}
+
 export interface GuestLineOptions {
+  traffic: TrafficListener | undefined;
   onData: (chunk: Buffer) => void;
   /** The sandbox's last process is gone. */
   onEnd: (cause: Error | undefined) => void;
@@ -44,7 +52,13 @@ export class GuestLine {
   open(paths: FifoPaths): void {
     const fifos = new FifoTransport(paths);
     this.#fifos = fifos;
-    fifos.listen(this.#options.onData, (cause) => {
+    const { traffic, onData } = this.#options;
+    const receive = (chunk: Buffer): void => {
+      // An answer mostly comes alone; where it does not, the other frame is seen with its next one.
+      traffic?.onReceive(chunk.at(typeOffset) === toHost.COUNTED);
+      onData(chunk);
+    };
+    fifos.listen(receive, (cause) => {
       // One that was left is of no interest any more.
       if (this.#fifos === fifos) this.#options.onEnd(cause);
     });
@@ -56,8 +70,11 @@ export class GuestLine {
     if (this.#held !== undefined && type !== toGuest.HELLO) {
       this.#held.push({ frame, onTaken });
       if (isReply) this.#heldReplyBytes += frame.byteLength;
-    } else if (isReply) this.#writeReply(frame);
-    else this.#fifos?.write(frame, onTaken);
+    } else {
+      this.#options.traffic?.onSend(type === toGuest.COUNT);
+      if (isReply) this.#writeReply(frame);
+      else this.#fifos?.write(frame, onTaken);
+    }
     if (isReply && this.#heldReplyBytes + this.#unreadReplyBytes > mostUnreadReplyBytes) this.#options.onFlood();
   }
 

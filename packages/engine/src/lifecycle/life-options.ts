@@ -1,5 +1,6 @@
 import type { Driver, LaunchSource } from "../drivers/driver.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
+import type { IdleSandbox } from "../idle/idle-sandbox.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
 import type { EventLog } from "./event-log.ts";
@@ -13,6 +14,9 @@ export interface SandboxLifeOptions {
   events: EventLog;
   /** How long the guest may take to answer the first greeting. */
   startTimeoutMs: number;
+  /** How long the guest may leave a question unanswered before it counts as silent. */
+  guestTimeoutMs: number;
+  idle: IdleSandbox;
   onEgress?: EgressHandler | undefined;
   /** Told of each step of a release. */
   onRelease: (step: string) => Promise<void>;
@@ -29,6 +33,13 @@ export interface StartOptions {
   frozenBytes?: number;
   /** Where programs inside find the way out; it is there when the sandbox runs. */
   proxyPort?: number | undefined;
+}
+
+export interface TakeOverOptions {
+  /** How long the guest is waited for. */
+  withinMs: number;
+  /** Called when it has answered, also later. */
+  onReached: () => Promise<void>;
 }
 
 export interface MoveOptions {

@@ -153,15 +153,20 @@ class CgroupV1 implements Cgroup {
       this.#read("memory", "memory.usage_in_bytes"),
       this.#read("memory", "memory.max_usage_in_bytes"),
       this.#read("memory", "memory.stat"),
-      this.#read("cpuacct", "cpuacct.usage"),
+      this.cpuMs(),
       this.#read("cpu", "cpu.stat"),
     ]);
     return {
       memoryBytes: Math.max(0, Number(used ?? 0) - (valueOf(memory, "total_inactive_file") ?? 0)),
       memoryPeakBytes: Number(peak ?? 0),
-      cpuMs: cpu === undefined ? undefined : Math.round(Number(cpu) / 1_000_000),
+      cpuMs: cpu,
       throttledPeriods: valueOf(throttling, "nr_throttled"),
     };
+  }
+
+  async cpuMs(): Promise<number | undefined> {
+    const ns = await this.#read("cpuacct", "cpuacct.usage");
+    return ns === undefined ? undefined : Math.round(Number(ns) / 1_000_000);
   }
 
   async oomKills(): Promise<number> {

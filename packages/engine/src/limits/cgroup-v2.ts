@@ -123,13 +123,16 @@ class CgroupV2 implements Cgroup {
       this.#read("cpu.stat"),
     ]);
     const usedBytes = Number(current ?? 0);
-    const cpuUs = valueOf(cpu, "usage_usec");
     return {
       memoryBytes: Math.max(0, usedBytes - (valueOf(memory, "inactive_file") ?? 0)),
       memoryPeakBytes: Number(peak ?? usedBytes),
-      cpuMs: cpuUs === undefined ? undefined : Math.round(cpuUs / 1000),
+      cpuMs: cpuMsOf(cpu),
       throttledPeriods: valueOf(cpu, "nr_throttled"),
     };
+  }
+
+  async cpuMs(): Promise<number | undefined> {
+    return cpuMsOf(await this.#read("cpu.stat"));
   }
 
   async oomKills(): Promise<number> {
@@ -206,4 +209,9 @@ class CgroupV2 implements Cgroup {
   #write(file: string, value: string): Promise<void> {
     return this.#kernel.write(join(this.directory, file), value);
   }
+}
+
+function cpuMsOf(stat: string | undefined): number | undefined {
+  const us = valueOf(stat, "usage_usec");
+  return us === undefined ? undefined : Math.round(us / 1000);
 }

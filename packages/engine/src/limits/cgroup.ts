@@ -29,6 +29,8 @@ export interface Cgroup {
    */
   readonly freezer: string | undefined;
   usage(): Promise<CgroupUsage>;
+  /** As in `usage`, for a fraction of what that costs. */
+  cpuMs(): Promise<CgroupUsage["cpuMs"]>;
   /** Processes that the kernel killed because the memory was used up. Gone with `remove`. */
   oomKills(): Promise<number>;
   pids(): Promise<number[]>;

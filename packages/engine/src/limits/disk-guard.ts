@@ -12,6 +12,8 @@ export const overrunBytes = (allowedBytes: number): number => allowedBytes * 1.2
 const mostFailures = 3;
 /** Less CPU time than this since it was measured: nothing worth measuring can have been written. */
 const idleCpuMs = 2;
+/** And gVisor itself takes this share of a core while nothing runs inside. */
+const idleCpuShare = 0.0005;
 /** It is looked at this often whatever it does: the host may allocate what was written when the writer has long been idle. */
 const longestRestMs = 30_000;
 const guestAnswerMs = 5_000;
@@ -68,7 +70,8 @@ export class DiskGuard {
   /** Whether a sandbox that has used this much CPU time can have written much since the last look. */
   isAtRest(cpuMs: number | undefined): boolean {
     if (cpuMs === undefined || this.#cpuMsAtLook === undefined) return false;
-    if (cpuMs - this.#cpuMsAtLook >= idleCpuMs || performance.now() - this.#lookedAtMs >= longestRestMs) return false;
+    const restedMs = performance.now() - this.#lookedAtMs;
+    if (cpuMs - this.#cpuMsAtLook >= idleCpuMs + restedMs * idleCpuShare || restedMs >= longestRestMs) return false;
     this.#growthPerMs = 0;
     return true;
   }

@@ -25,6 +25,11 @@ export class LimitEvents {
     this.#tell = tell;
   }
 
+  /** Whether no limit is near or hit, as far as anybody was told. */
+  get areAllFar(): boolean {
+    return this.#told.size === 0;
+  }
+
   /** Near or far, or hit with this consequence. What was hit stays so until it is far. */
   compare(limit: LimitName, reading: LimitReading, consequence?: string): void {
     if (consequence !== undefined) {

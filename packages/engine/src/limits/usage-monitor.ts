@@ -29,7 +29,7 @@ const noMoreProcesses = "processes and threads fail to start until some of them 
 
 export interface UsageMonitorOptions extends DiskGuardOptions {
   limits: SandboxLimits;
-  cgroup: Pick<Cgroup, "usage" | "oomKills">;
+  cgroup: Pick<Cgroup, "usage" | "cpuMs" | "oomKills">;
   channel: Pick<GuestChannel, "capFileSize"> & {
     countProcesses(signal: AbortSignal): Promise<{ processes: number; ofOneUser: number }>;
   };
@@ -92,6 +92,8 @@ export class UsageMonitor {
   }
 
   async #look(): Promise<void> {
+    // Without CPU time inside, no limit comes nearer. There may be hundreds of sandboxes that do nothing.
+    if (this.#events.areAllFar && this.#disk.isAtRest(await this.#readCpu())) return;
     if (this.#disk.isAtRest(await this.#lookAtCgroup())) return;
     await this.#lookAtProcesses();
     // Counting takes CPU time inside, which is no reason to look again.
@@ -111,6 +113,10 @@ export class UsageMonitor {
       // The disk is guarded all the same.
       return undefined;
     }
+  }
+
+  async #readCpu(): Promise<number | undefined> {
+    return this.#options.cgroup.cpuMs().catch(() => undefined);
   }
 
   #lookAtCpu(usage: CgroupUsage): void {

@@ -11,13 +11,16 @@ export async function whileFrozen<T>(
   killed: AbortSignal,
   work: () => Promise<T>,
 ): Promise<T> {
-  const { driver, layout } = life.parts;
+  const { driver, layout, idle } = life.parts;
+  using _ = idle.hold();
   await writeFile(layout.frozenMark, "");
+  life.isFrozen = true;
   try {
     await driver.freeze(container, layout);
     return await work();
   } finally {
     await thaw(life, container, killed);
+    life.isFrozen = false;
   }
 }
 

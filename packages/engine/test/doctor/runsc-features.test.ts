@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isSandboxError } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { detectRunsc, parseRunsc } from "../../src/doctor/runsc-features.ts";
+import { detectRunsc, idlesForFree, parseRunsc } from "../../src/doctor/runsc-features.ts";
 
 const flags = ["-root string", "-platform string", "-network value", "-overlay2 value", "-ignore-cgroups", "-debug"]
   .map((flag) => `  ${flag}\n    \twhat it does -not-a-flag\n`)
@@ -25,11 +25,13 @@ describe("what runsc says of itself", () => {
   });
 
   test.for([
-    { version: "release-20250101.0", date: 20_250_101 },
-    { version: "0.0~20240729.0-4~bpo12+2", date: 20_240_729 },
-    { version: "VERSION_MISSING", date: undefined },
-  ])("version $version is of $date", ({ version, date }) => {
-    expect(parseRunsc("/r", { ...good, version: `runsc version ${version}\n` }).date).toBe(date);
+    { version: "release-20250101.0", date: 20_250_101, isFree: false },
+    { version: "0.0~20240729.0-4~bpo12+2", date: 20_240_729, isFree: false },
+    { version: "release-20260622.0", date: 20_260_622, isFree: true },
+    { version: "VERSION_MISSING", date: undefined, isFree: false },
+  ])("version $version is of $date, and idles for free: $isFree", ({ version, date, isFree }) => {
+    const runsc = parseRunsc("/r", { ...good, version: `runsc version ${version}\n` });
+    expect([runsc.date, idlesForFree(runsc)]).toEqual([date, isFree]);
   });
 
   test.for([

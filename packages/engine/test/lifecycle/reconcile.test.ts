@@ -6,6 +6,7 @@ import { TreePacker } from "../../src/checkpoints/tree-packer.ts";
 import { ContainerRuns } from "../../src/drivers/container-runs.ts";
 import { LocalDriver } from "../../src/drivers/local/local-driver.ts";
 import { EngineContext } from "../../src/engine-context.ts";
+import { IdleWatch } from "../../src/idle/idle-watch.ts";
 import { EventLog } from "../../src/lifecycle/event-log.ts";
 import { reconcile } from "../../src/lifecycle/reconcile.ts";
 import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
@@ -50,6 +51,8 @@ beforeEach(() => {
       local: new LocalDriver({ runs }),
     },
     startTimeoutMs: 1000,
+    guestTimeoutMs: 1000,
+    idleWatch: new IdleWatch({ slackMs: 0 }),
     guestPath: "/none",
     packer,
     layers: new LayerLibrary(layout, { mergerPath: "/none", packer }),

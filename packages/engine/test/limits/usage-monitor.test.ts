@@ -46,6 +46,10 @@ class WatchedSandbox implements Disposable {
           const { memoryBytes, cpuMs, throttledPeriods } = this;
           return { memoryBytes, memoryPeakBytes: memoryBytes, cpuMs, throttledPeriods };
         },
+        cpuMs: async () => {
+          if (this.failing.has("usage")) throw new Error("The kernel does not say");
+          return this.cpuMs;
+        },
         oomKills: async () => this.oomKills,
       },
       channel: {
@@ -209,7 +213,7 @@ describe("how often", () => {
     using sandbox = watched();
     await sandbox.run(2);
     sandbox.usedBytes = 100 * MiB;
-    await sandbox.run(4, { cpuMsPerSecond: 1 });
+    await sandbox.run(5, { cpuMsPerSecond: 1 });
     expect(sandbox.cappedAt).toBe(0);
   });
 

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { EgressPolicy } from "../egress.ts";
 import {
   CheckpointList,
-  CreateSandbox,
+  CreateSandboxBody,
   ForkSandbox,
   ListSandboxes,
   PauseSandbox,
@@ -27,7 +27,7 @@ export const sandboxRoutes = {
     path: "/sandboxes",
     summary: "Create a sandbox and wait until it runs",
     verb: "sandboxes",
-    body: CreateSandbox,
+    body: CreateSandboxBody,
     reply: SandboxCreated,
     status: 201,
     isIdempotent: true,

@@ -1,5 +1,6 @@
 import {
   CreateSandbox,
+  keyPolicy,
   RunCommand,
   SandboxError,
   type CommandInfo,
@@ -37,7 +38,7 @@ type Handler<Name extends RouteName> = (world: MockWorld, request: MockRequest<N
 /** Routes that the mock answers; the others are `unsupported`. */
 export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   createSandbox: (world, { body }) => {
-    const sandbox = world.create(body);
+    const sandbox = world.create(CreateSandbox.parse(body));
     return { json: { sandbox: sandbox.info(), token: sandbox.token } };
   },
   listSandboxes: (world, { query }) => {
@@ -206,6 +207,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   takeSnapshot: (world, { params, body }) => ({ json: world.takeSnapshot(world.sandbox(params.id), body.name) }),
   listSnapshots: (world) => ({ json: { snapshots: world.snapshots.list() } }),
   getSnapshot: (world, { params }) => ({ json: world.snapshots.get(params.name) }),
+  updateSnapshot: (world, { params, body }) => ({ json: world.snapshots.share(params.name, body.shared) }),
   removeSnapshot: (world, { params }) => {
     world.removeSnapshot(params.name);
     return "none";
@@ -214,7 +216,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   importSnapshot: (world, { params, bytes }) => ({ json: world.importSnapshot(params.name, bytes) }),
   createKey: (world, { body }) => {
     const id = randomName().slice(0, 12);
-    const key = { id, ...body, createdAtMs: Date.now() };
+    const key = { id, ...body, policy: keyPolicy(body.verbs, body.policy), createdAtMs: Date.now() };
     const secret = `mock-${randomName()}`;
     world.keys.set(id, { key, secret });
     return { json: { key, secret } };

@@ -2,12 +2,20 @@ import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import { readFile } from "node:fs/promises";
 import { writeDurably } from "@atoll/engine";
-import { KeyInfo, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
+import { AccessPolicy, KeyInfo, keyPolicy, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
 import { z } from "zod";
 import { storageError } from "../support/storage-error.ts";
 import { hashSecret, matchesHash, newSecret } from "./secret.ts";
 
-const StoredKey = KeyInfo.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
+/** Older servers stored no policy, but a number of sandboxes beside the other fields. */
+const StoredKey = KeyInfo.extend({
+  hash: z.string().regex(/^[0-9a-f]{64}$/),
+  policy: AccessPolicy.optional(),
+  maxSandboxes: z.int().optional(),
+}).transform(({ policy, maxSandboxes, ...key }) => {
+  const limits = maxSandboxes === undefined ? {} : { sandboxes: maxSandboxes };
+  return { ...key, policy: keyPolicy(key.verbs, policy ?? { limits }) };
+});
 type StoredKey = z.output<typeof StoredKey>;
 const KeyFile = z.strictObject({ version: z.literal(1), keys: z.array(StoredKey) });
 
@@ -37,7 +45,7 @@ export class KeyStore {
   static async open(path: string): Promise<KeyStore> {
     const keys = await readKeys(path);
     if (keys !== undefined) return new KeyStore(path, keys, undefined);
-    const first = makeKey({ name: "admin", verbs: ["admin"], ownOnly: false });
+    const first = makeKey({ name: "admin", verbs: ["admin"], ownOnly: false, policy: { limits: {} } });
     const store = new KeyStore(path, new Map([[first.stored.id, first.stored]]), first.secret);
     await store.#save();
     return store;
@@ -138,14 +146,14 @@ async function readKeys(path: string): Promise<Map<string, StoredKey> | undefine
 function makeKey(request: CreateKey): { stored: StoredKey; secret: string } {
   const id = randomBytes(6).toString("hex");
   const secret = `atk_${id}_${newSecret()}`;
-  const { name, verbs, templates, ownOnly, maxSandboxes, requestsPerMinute } = request;
+  const { name, verbs, templates, ownOnly, policy, requestsPerMinute } = request;
   const stored: StoredKey = {
     id,
     name,
     verbs,
     ownOnly,
+    policy: keyPolicy(verbs, policy),
     ...(templates === undefined ? {} : { templates }),
-    ...(maxSandboxes === undefined ? {} : { maxSandboxes }),
     ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
     createdAtMs: Date.now(),
     hash: hashSecret(secret),

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { DriverName, SandboxLimits, TemplateName } from "@atoll/protocol";
+import { AccessPolicy, AskedLimits, DriverName, TemplateName } from "@atoll/protocol";
 import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
 
@@ -35,7 +35,15 @@ export const Config = z.strictObject({
   platform: z
     .enum(["systrap", "ptrace"])
     .optional()
-    .describe("how gVisor catches system calls: systrap is faster, ptrace costs nothing while a sandbox is idle"),
+    .describe(
+      "how gVisor catches system calls: systrap is faster, ptrace makes timers punctual in idle sandboxes, too",
+    ),
+  idleTimerSlackMs: z
+    .int()
+    .min(0)
+    .max(10_000)
+    .default(250)
+    .describe("by how much timers inside may be late while a sandbox is idle; 0: punctual, for 2 % of a core each"),
   cpuWeight: z
     .int()
     .min(1)
@@ -50,6 +58,12 @@ export const Config = z.strictObject({
     .describe(
       "all that sandboxes may see of the processor, so that they can move; a rest needs a runsc that can hide it",
     ),
+  guestTimeoutMs: z
+    .int()
+    .min(300)
+    .max(600_000)
+    .default(30_000)
+    .describe("how long a sandbox may leave a request unanswered before it is told as unresponsive"),
   logLevel: z
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")
@@ -97,13 +111,16 @@ export const Config = z.strictObject({
       z.strictObject({
         template: TemplateName.default("host" as TemplateName),
         driver: DriverName.default("gvisor"),
-        limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),
+        limits: AskedLimits.prefault({}),
         count: z.int().min(1).max(1_000),
       }),
     )
     .max(100)
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  policy: AccessPolicy.prefault({}).describe(
+    'what sandboxes may be given, as JSON: {"drivers":["gvisor","local"]}; left out, gvisor, the internet and the machine',
+  ),
   keptCommands: z.int().min(1).max(100_000).default(200).describe("ended commands that are kept of each sandbox"),
   keptLogBytes: z
     .int()
@@ -115,6 +132,12 @@ export const Config = z.strictObject({
     .max(10)
     .default([])
     .describe("<port>-<sandbox>.<domain> is that port; the names have to lead here"),
+  hostNames: z
+    .array(z.string().regex(/^[a-z0-9.-]+$/i, "a host name"))
+    .max(100)
+    .default([])
+    .describe("names that requests may be for, beside localhost, addresses and publicUrl; others are refused"),
+  publicMetrics: z.boolean().default(false).describe("answer /metrics without a key"),
   corsOrigins: z.array(origin).max(100).default([]).describe("web pages that may call the server from a browser"),
   maxConnections: z.int().min(1).max(1_000_000).default(2_000).describe("open connections"),
   maxBodyBytes: z

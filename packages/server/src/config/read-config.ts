@@ -144,7 +144,7 @@ function refusal(
   ];
   return new SandboxError(
     "invalid_argument",
-    `Cannot start: ${field} (from ${place}): ${issue?.message ?? "is wrong"}`,
+    `Cannot start: ${issue?.path.join(".") ?? ""} (from ${place}): ${issue?.message ?? "is wrong"}`,
     {
       details: { field, from: sources[name] },
     },

@@ -30,18 +30,47 @@ const descriptions: Readonly<Record<string, string>> = {
   unspecified: "the unspecified address, which means this machine",
 };
 
+/** Where clouds answer a machine about itself, credentials included: some are link-local, others are not. */
+const metadataAddresses = new Set(
+  [
+    "169.254.169.254",
+    "169.254.170.2",
+    "169.254.170.23",
+    "168.63.129.16",
+    "100.100.100.200",
+    "192.0.0.192",
+    "fd00:ec2::254",
+    "fd00:ec2::23",
+    "fd20:ce::254",
+  ].map((text) => ipaddr.parse(text).toString()),
+);
+
 /**
  * Why an address is not simply part of the internet, to be read after "it is"; undefined if it is. Everything that the registries set apart counts, and so do the
  * machine's own addresses, whatever their range: services that trust the machine trust them.
  */
 export function specialAddress(address: Address): string | undefined {
-  // A translator would turn it into this IPv4 address.
-  if (address.kind() === "ipv6" && (address as ipaddr.IPv6).match(nat64, 96)) {
-    return specialAddress(new ipaddr.IPv4(address.toByteArray().slice(12)));
-  }
+  const translated = translate(address);
+  if (translated !== address) return specialAddress(translated);
+  if (metadataAddresses.has(address.toString())) return "where a cloud keeps its metadata";
   const range = address.range();
   if (range !== "unicast") return descriptions[range] ?? "in a range that is set apart from the internet";
   return isOwn(address) ? "an address of this machine" : undefined;
+}
+
+/**
+ * Whether only a rule of this very address means it, and no range that it lies in: behind these are credentials of the machine and services that trust
+ * it, and who allows a range of a private network does not think of them.
+ */
+export function isMeantAloneOnly(address: Address): boolean {
+  const plain = translate(address);
+  return metadataAddresses.has(plain.toString()) || (plain.range() !== "loopback" && isOwn(plain));
+}
+
+/** The IPv4 address that a translator between IPv6 and IPv4 turns this one into, or the address itself. */
+function translate(address: Address): Address {
+  const isTranslated = address.kind() === "ipv6" && (address as ipaddr.IPv6).match(nat64, 96);
+  return isTranslated ? new ipaddr.IPv4(address.toByteArray().slice(12)) : address;
 }
 
 /** Whether the whole range is set apart from the internet, in one way. */

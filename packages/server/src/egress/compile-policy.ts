@@ -1,7 +1,7 @@
 import { SandboxError, type EgressPolicy } from "@atoll/protocol";
 import { specialAddress, type Address } from "./address.ts";
 import { parseHost, type Host } from "./host.ts";
-import { MalformedRule, matches, meansSpecial, parseRule, type Rule } from "./rule.ts";
+import { contains, grants, MalformedRule, matches, meansSpecial, parseRule, type Rule } from "./rule.ts";
 
 interface Decision {
   allowed: boolean;
@@ -19,8 +19,46 @@ export interface CompiledPolicy {
 
 /** Throws `invalid_argument` for rules that are not rules, naming each with its place. */
 export function compilePolicy(policy: EgressPolicy): CompiledPolicy {
+  return new RuleBook(parseRules(policy));
+}
+
+/** One policy out of several: what each of them allows. A refusal names the one that it comes from. */
+export function allOf(policies: readonly { name?: string; policy: CompiledPolicy }[]): CompiledPolicy {
+  const ask = (decide: (policy: CompiledPolicy) => Decision): Decision => {
+    let first: Decision | undefined;
+    for (const { name, policy } of policies) {
+      const decision = decide(policy);
+      if (!decision.allowed)
+        return name === undefined ? decision : { ...decision, because: `${name}: ${decision.because}` };
+      first ??= decision;
+    }
+    return first ?? notAllowed;
+  };
+  return {
+    decide: (host, port) => ask((policy) => policy.decide(host, port)),
+    decideResolved: (address, port) => ask((policy) => policy.decideResolved(address, port)),
+  };
+}
+
+/**
+ * The first rule that the policy allows and the ceiling does not; a rule has to lie within one rule of the ceiling. What `deny` takes out of the middle of a rule
+ * is found at the connection.
+ */
+export function ruleBeyond(policy: EgressPolicy, ceiling: EgressPolicy): string | undefined {
+  const { allow, deny } = parseRules(ceiling);
+  const isWithin = (rule: Rule): boolean =>
+    allow.some((outer) => grants(outer, rule)) && !deny.some((outer) => contains(outer, rule));
+  return parseRules(policy).allow.find((rule) => !isWithin(rule))?.text;
+}
+
+interface Rules {
+  allow: Rule[];
+  deny: Rule[];
+}
+
+function parseRules(policy: EgressPolicy): Rules {
   const issues: { path: [string, number]; message: string }[] = [];
-  const compile = (list: "allow" | "deny"): Rule[] =>
+  const parse = (list: "allow" | "deny"): Rule[] =>
     policy[list].flatMap((text, index) => {
       try {
         return [parseRule(text)];
@@ -30,9 +68,9 @@ export function compilePolicy(policy: EgressPolicy): CompiledPolicy {
         return [];
       }
     });
-  const rules = { allow: compile("allow"), deny: compile("deny") };
+  const rules = { allow: parse("allow"), deny: parse("deny") };
   const [first] = issues;
-  if (first === undefined) return new RuleBook(rules);
+  if (first === undefined) return rules;
   throw new SandboxError("invalid_argument", `Cannot use the rule ${first.path.join("[")}] ${first.message}`, {
     suggestion: "A rule is a name, *.name, an address, a CIDR or *, optionally with :port or :from-to.",
     details: { issues },
@@ -43,7 +81,7 @@ class RuleBook implements CompiledPolicy {
   #allow: Rule[];
   #deny: Rule[];
 
-  constructor(rules: { allow: Rule[]; deny: Rule[] }) {
+  constructor(rules: Rules) {
     this.#allow = rules.allow;
     this.#deny = rules.deny;
   }
@@ -76,7 +114,9 @@ class RuleBook implements CompiledPolicy {
   }
 
   #decideSpecial(host: Host & { kind: "address" }, port: number, special: string): Decision {
-    const rule = this.#allow.find((candidate) => meansSpecial(candidate) && matches(candidate, host, port));
+    const rule = this.#allow.find(
+      (candidate) => meansSpecial(candidate, host.address) && matches(candidate, host, port),
+    );
     if (rule !== undefined) return { allowed: true, because: `the rule ${rule.text} allows it` };
     return { allowed: false, because: `${host.address.toString()} is ${special}, and no rule names it` };
   }

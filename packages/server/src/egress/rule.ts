@@ -1,5 +1,5 @@
 import ipaddr from "ipaddr.js";
-import { isSetApart, parseAddress, type Address } from "./address.ts";
+import { isMeantAloneOnly, isSetApart, parseAddress, specialAddress, type Address } from "./address.ts";
 import { parseHost, type Host } from "./host.ts";
 
 /** What a rule speaks of. `below` is every name under the given one, at any depth, and not that name itself. */
@@ -46,12 +46,40 @@ export function matches(rule: Rule, host: Host, port: number): boolean {
 }
 
 /**
- * Whether the rule means special addresses such as this one. A single address does; a range does when all of it is set apart in the same way. So
- * `0.0.0.0/0` is the internet, and nothing of the machine's own network.
+ * Whether the rule means this special address. A single address does; a range does when all of it is set apart in the same way, except for addresses that
+ * have to be named alone. So `0.0.0.0/0` is the internet, and nothing of the machine's own network.
  */
-export function meansSpecial({ target }: Rule): boolean {
+export function meansSpecial({ target }: Rule, address: Address): boolean {
   if (target.kind !== "network") return false;
-  return target.bits === widthOf(target.address) || isSetApart(target.address, target.bits);
+  if (target.bits === widthOf(target.address)) return true;
+  return isSetApart(target.address, target.bits) && !isMeantAloneOnly(address);
+}
+
+/** Whether the outer rule, taken by its words, speaks of everything that the inner one speaks of. */
+export function contains(outer: Rule, inner: Rule): boolean {
+  if (inner.firstPort < outer.firstPort || inner.lastPort > outer.lastPort) return false;
+  const [all, part] = [outer.target, inner.target];
+  switch (all.kind) {
+    case "anything":
+      return true;
+    case "name":
+      return part.kind === "name" && part.name === all.name;
+    case "below":
+      if (part.kind === "below" && part.name === all.name) return true;
+      return (part.kind === "name" || part.kind === "below") && part.name.endsWith(`.${all.name}`);
+    case "network":
+      return part.kind === "network" && part.bits >= all.bits && isWithin(part.address, all);
+  }
+}
+
+/** As `contains`, and where the inner rule means special addresses the outer one has to mean them, too. */
+export function grants(outer: Rule, inner: Rule): boolean {
+  if (!contains(outer, inner)) return false;
+  const { target } = inner;
+  if (target.kind !== "network") return true;
+  const isSingle = target.bits === widthOf(target.address);
+  const isSpecial = isSingle ? specialAddress(target.address) !== undefined : isSetApart(target.address, target.bits);
+  return !isSpecial || meansSpecial(outer, target.address);
 }
 
 function isWithin(address: Address, { address: network, bits }: Extract<Target, { kind: "network" }>): boolean {

@@ -9,8 +9,8 @@ import type { Parts } from "./parts.ts";
 import { keyOf } from "./sandbox-handlers.ts";
 
 /** A command goes on whatever becomes of the request that started it or waits for it. */
-export function commandHandlers({ manager, quota }: Parts) {
-  const oneOffs = new OneOffCalls(manager, quota);
+export function commandHandlers({ manager, admission }: Parts) {
+  const oneOffs = new OneOffCalls(manager, admission);
   return {
     runCommand: async ({ params, body, idempotencyKey, wantsLines, signal, waiting, note }) => {
       const command = await manager.run(params.id, body, { idempotencyKey });

@@ -1,5 +1,5 @@
 import { SandboxError, type KeyInfo, type RunOnce } from "@atoll/protocol";
-import type { SandboxQuota } from "../auth/sandbox-quota.ts";
+import type { Admission } from "../auth/admission.ts";
 import type { Command } from "../commands/command.ts";
 import type { OneOffRun } from "../manager/one-off-run.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
@@ -20,13 +20,13 @@ export interface OneOffCall {
  */
 export class OneOffCalls {
   #manager: SandboxManager;
-  #quota: SandboxQuota;
+  #admission: Admission;
   #shared = new IdempotentCalls<OneOffRun>();
   #ended = new WeakSet<OneOffRun>();
 
-  constructor(manager: SandboxManager, quota: SandboxQuota) {
+  constructor(manager: SandboxManager, admission: Admission) {
     this.#manager = manager;
-    this.#quota = quota;
+    this.#admission = admission;
   }
 
   async start(request: RunOnce, key: KeyInfo, idempotencyKey: string | undefined): Promise<OneOffCall> {
@@ -62,9 +62,13 @@ export class OneOffCalls {
   }
 
   async #run(request: RunOnce, key: KeyInfo, mark: IdempotencyMark | undefined): Promise<OneOffRun> {
-    const { admit, done } = this.#quota.open(key);
+    const bounds = this.#admission.boundsOf(key);
+    bounds.assertDriver(request.driver ?? "gvisor", "run");
+    const limits = bounds.limitsFor({}, "run");
+    const { egressCeiling } = bounds;
+    const { admit, done } = this.#admission.open(key);
     try {
-      return await this.#manager.runOnce(request, { keyId: key.id, admit, mark });
+      return await this.#manager.runOnce(request, { keyId: key.id, admit, mark, limits, egressCeiling });
     } finally {
       done();
     }

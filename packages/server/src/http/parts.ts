@@ -1,6 +1,6 @@
 import type { TemplateUploads } from "../archives/template-uploads.ts";
+import type { Admission } from "../auth/admission.ts";
 import type { KeyStore } from "../auth/key-store.ts";
-import type { SandboxQuota } from "../auth/sandbox-quota.ts";
 import type { ReadConfig } from "../config/read-config.ts";
 import type { EgressGates } from "../egress/egress-gates.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
@@ -14,7 +14,7 @@ import type { WatchHub } from "../watches/watch-hub.ts";
 export interface Parts {
   manager: SandboxManager;
   keys: KeyStore;
-  quota: SandboxQuota;
+  admission: Admission;
   egress: EgressGates;
   ports: PortProxy;
   signer: UrlSigner;

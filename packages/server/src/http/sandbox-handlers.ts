@@ -1,25 +1,35 @@
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
-import { assertMayUseTemplate, canSee, isAdmin, seenBy, type Principal } from "../auth/principal.ts";
+import { assertMayUseTemplate, canSee, isAdmin, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
+import { missingSandbox } from "../manager/sandbox-roster.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
+import { snapshotUserOf } from "../snapshots/snapshot-user.ts";
 import { unlessGone } from "../support/unless-gone.ts";
 import type { Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
 
-export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Parts) {
+export function sandboxHandlers({ manager, egress, ports, admission, snapshots }: Parts) {
   return {
     createSandbox: async ({ body, principal, idempotencyKey, note }) => {
       const key = keyOf(principal);
       compilePolicy(body.egress);
-      const { admit, done } = quota.open(key);
+      const bounds = admission.boundsOf(key);
+      bounds.assertDriver(body.driver, "create sandbox");
+      bounds.assertEgress(body.egress, "create sandbox");
+      const bounded = { ...body, limits: bounds.limitsFor(body.limits, "create sandbox") };
+      const { egressCeiling } = bounds;
+      const { admit, done } = admission.open(key);
       const create = ({ template, files }: Partial<SnapshotSource> = {}): Promise<SandboxCreated> => {
-        const request = template === undefined ? body : { ...body, template: sameTemplate(body.template, template) };
+        const request =
+          template === undefined ? bounded : { ...bounded, template: sameTemplate(body.template, template) };
         assertMayUseTemplate({ kind: "key", key }, request.template, "create sandbox");
-        return manager.create(request, { keyId: key.id, idempotencyKey, admit, files });
+        return manager.create(request, { keyId: key.id, idempotencyKey, admit, egressCeiling, files });
       };
       try {
         const { snapshot } = body;
-        const created = await (snapshot === undefined ? create() : snapshots.use(snapshot, seenBy(principal), create));
+        const created = await (snapshot === undefined
+          ? create()
+          : snapshots.use(snapshot, snapshotUserOf(key), create));
         note({ sandboxId: created.sandbox.id });
         return created;
       } finally {
@@ -31,9 +41,12 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
     getSandbox: ({ params }) => manager.get(params.id),
     updateSandbox: ({ params, body }) => manager.changes.update(params.id, body),
     killSandbox: async ({ params, principal, claimant }) => {
-      // What one may not see is not there, and what is not there is not killed.
-      const sandbox = unlessGone(() => manager.get(params.id));
-      if (sandbox === undefined || principal === undefined || !canSee(principal, sandbox)) return { killed: false };
+      const { id } = params;
+      const sandbox = unlessGone(() => manager.get(id));
+      const owner = sandbox?.owner ?? manager.events.ownerOf(id);
+      if (principal === undefined || owner === undefined || !canSee(principal, { id, owner })) throw missingSandbox(id);
+      // It was the caller's, or one that the caller could see.
+      if (sandbox === undefined) return { killed: false };
       // A holder that never comes back must not keep a sandbox from who runs the server.
       if (!isAdmin(principal)) manager.access.assertFree(params.id, claimant);
       const killed = await manager.kill(params.id);
@@ -41,13 +54,25 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
       return { killed };
     },
     pauseSandbox: ({ params, body }) => manager.sleep.pause(params.id, body),
-    resumeSandbox: ({ params, body }) => manager.sleep.resume(params.id, body),
+    resumeSandbox: async ({ params, body, principal }) => {
+      // Without memory the driver starts a new container.
+      const { driver } = manager.get(params.id);
+      if (!body.memory) admission.boundsOf(keyOf(principal)).assertDriver(driver, `resume sandbox ${params.id}`);
+      return manager.sleep.resume(params.id, body);
+    },
     forkSandbox: async ({ params, body, principal, note }) => {
       const key = keyOf(principal);
-      const places = Array.from({ length: body.count }, () => quota.open(key));
+      const bounds = admission.boundsOf(key);
+      const { driver, egress: policy, limits } = manager.get(params.id);
+      bounds.assertDriver(driver, `fork sandbox ${params.id}`);
+      bounds.assertEgress(policy, `fork sandbox ${params.id}`);
+      const { lifetimeMs: _, ...asked } = limits;
+      bounds.limitsFor(asked, `fork sandbox ${params.id}`);
+      const { egressCeiling } = bounds;
+      const places = Array.from({ length: body.count }, () => admission.open(key));
       const admit = (): void => places.forEach((place) => place.admit());
       try {
-        const forked = await manager.forks.fork(params.id, body, { keyId: key.id, admit });
+        const forked = await manager.forks.fork(params.id, body, { keyId: key.id, admit, egressCeiling });
         note({ copies: forked.sandboxes.map(({ sandbox }) => sandbox.id) });
         return forked;
       } finally {
@@ -65,9 +90,11 @@ export function sandboxHandlers({ manager, egress, ports, quota, snapshots }: Pa
     unholdSandbox: ({ params, query: { holder }, claimant: { who } }) =>
       manager.changes.unhold(params.id, { who, holder }),
     getEgress: ({ params }) => manager.getEgress(params.id),
-    setEgress: async ({ params, body }) => {
+    setEgress: async ({ params, body, principal }) => {
       compilePolicy(body);
-      const policy = await manager.changes.setEgress(params.id, body);
+      const bounds = admission.boundsOf(keyOf(principal));
+      bounds.assertEgress(body, `change the egress policy of sandbox ${params.id}`);
+      const policy = await manager.changes.setEgress(params.id, body, bounds.egressCeiling);
       egress.closeForbidden(params.id);
       return policy;
     },

@@ -1,5 +1,6 @@
 import { SandboxError } from "@atoll/protocol";
 import { describeConfig } from "../config/read-config.ts";
+import { compilePolicy } from "../egress/compile-policy.ts";
 import { waitForPort } from "../ports/wait-for-port.ts";
 import { EventStream, WithStatus, type Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
@@ -42,8 +43,9 @@ export function serverHandlers(parts: Parts) {
       await templates.remove(params.name);
     },
     createKey: async ({ body, note }) => {
+      if (body.policy.egress !== undefined) compilePolicy(body.policy.egress);
       const created = await keys.create(body);
-      note({ keyId: created.key.id, verbs: created.key.verbs });
+      note({ keyId: created.key.id, verbs: created.key.verbs, policy: created.key.policy });
       return created;
     },
     listKeys: () => ({ keys: keys.list() }),

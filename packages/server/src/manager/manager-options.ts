@@ -1,5 +1,5 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
-import type { SandboxId } from "@atoll/protocol";
+import type { EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { AuditOptions } from "../audit/audit-log.ts";
 import type { JournalOptions } from "../events/event-journal.ts";
@@ -27,7 +27,7 @@ export interface SandboxManagerOptions {
   journal?: JournalOptions;
   audit?: AuditOptions;
   /** What sandboxes that outlive this server are kept with. Absent: there are none. */
-  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "openArchive">;
+  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "sendNudge" | "openArchive">;
   /** Absent: nothing is logged. */
   log?: Logger;
 }
@@ -41,6 +41,10 @@ export interface Requester {
   mark?: IdempotencyMark | undefined;
   /** Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to refuse. */
   admit?: (() => void) | undefined;
+  /** What the key allows, to be kept with the sandbox: the ceiling of its egress policy at each connection. */
+  egressCeiling?: EgressPolicy | undefined;
+  /** Of a one-off run. */
+  limits?: SandboxLimits | undefined;
   /** What the sandbox begins with. */
   files?: FilesSource | undefined;
 }

@@ -35,9 +35,9 @@ export class SandboxChanges {
     return this.#change(id, (managed) => managed.unhold(by));
   }
 
-  /** In force for every connection from when it resolves. */
-  async setEgress(id: SandboxId, policy: EgressPolicy): Promise<EgressPolicy> {
-    await this.#change(id, (managed) => managed.setEgress(policy));
+  /** In force for every connection from when it resolves, and so is the ceiling of who asks. */
+  async setEgress(id: SandboxId, policy: EgressPolicy, ceiling: EgressPolicy): Promise<EgressPolicy> {
+    await this.#change(id, (managed) => managed.setEgress(policy, ceiling));
     return policy;
   }
 

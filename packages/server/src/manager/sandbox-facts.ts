@@ -22,6 +22,8 @@ export const SandboxFacts = z.strictObject({
   labels: z.record(z.string(), z.string()),
   timeouts: SandboxTimeouts,
   egress: EgressPolicy,
+  /** Of the key that set `egress`, as it was then. Absent in what older servers wrote. */
+  egressCeiling: EgressPolicy.optional(),
   env: z.record(z.string(), z.string()),
   hold: z.strictObject({ holder: z.string(), who: z.string().optional(), expiresAtMs: z.int() }).optional(),
   publicPorts: z.array(z.int()),
@@ -35,7 +37,7 @@ export type SandboxFacts = z.infer<typeof SandboxFacts>;
 /** For one that is handed out now. */
 export function newFacts(
   { labels, timeouts, egress, env, persistent }: CreateSandbox,
-  by: Pick<SandboxFacts, "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff">,
+  by: Pick<SandboxFacts, "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff" | "egressCeiling">,
 ): SandboxFacts {
   return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [], persistent };
 }

@@ -19,6 +19,8 @@ export interface SandboxForksOptions {
   lasting: PersistentSandboxes;
 }
 
+type ForkRequester = Pick<Requester, "keyId" | "admit" | "egressCeiling">;
+
 interface Copy {
   managed: ManagedSandbox;
   token: string;
@@ -33,36 +35,32 @@ export class SandboxForks {
   }
 
   /** All copies, each with a token of its own, or none. */
-  async fork(
-    id: SandboxId,
-    request: { count: number; force: boolean },
-    by: Pick<Requester, "keyId" | "admit">,
-  ): Promise<SandboxForked> {
+  async fork(id: SandboxId, request: { count: number; force: boolean }, by: ForkRequester): Promise<SandboxForked> {
     return this.#options.find(id).moves.take(() => this.#fork(id, request, by));
   }
 
   async #fork(
     id: SandboxId,
     { count, force }: { count: number; force: boolean },
-    by: Pick<Requester, "keyId" | "admit">,
+    by: ForkRequester,
   ): Promise<SandboxForked> {
     const { lasting, find } = this.#options;
     by.admit?.();
     return find(id).facts.persistent
       ? lasting.inTurn(id, async () => {
           const checkpoint = await lasting.reserve(id);
-          return this.#copy(find(id), { count, force, checkpoint }, by.keyId).catch((error: unknown) => {
+          return this.#copy(find(id), { count, force, checkpoint }, by).catch((error: unknown) => {
             lasting.fellShort(id);
             throw error;
           });
         })
-      : this.#copy(find(id), { count, force }, by.keyId);
+      : this.#copy(find(id), { count, force }, by);
   }
 
   async #copy(
     parent: ManagedSandbox,
     { count, force, checkpoint: number }: { count: number; force: boolean; checkpoint?: number },
-    owner: string,
+    by: ForkRequester,
   ): Promise<SandboxForked> {
     const { engine, onEgress } = this.#options;
     const { ownerDir } = parent.sandbox;
@@ -70,7 +68,7 @@ export class SandboxForks {
     const kept = join(ownerDir, "forking");
     await rm(kept, { recursive: true, force: true });
     try {
-      const forked = await onBehalfOf(owner, () =>
+      const forked = await onBehalfOf(by.keyId, () =>
         engine.fork(parent.id, {
           count,
           force,
@@ -80,7 +78,7 @@ export class SandboxForks {
           whilePaused: () => copyCommands(commandsDir(ownerDir), kept, parent.id),
         }),
       );
-      const copies = await this.#takeOver(parent, forked.sandboxes, kept, owner);
+      const copies = await this.#takeOver(parent, forked.sandboxes, kept, by);
       const { checkpoint, phases, totalMs } = forked;
       const sandboxes = copies.map(({ managed, token }) => ({ sandbox: managed.info(), token }));
       return { sandboxes, checkpoint, phases, totalMs };
@@ -89,9 +87,9 @@ export class SandboxForks {
     }
   }
 
-  async #takeOver(parent: ManagedSandbox, sandboxes: Sandbox[], kept: string, owner: string): Promise<Copy[]> {
+  async #takeOver(parent: ManagedSandbox, sandboxes: Sandbox[], kept: string, by: ForkRequester): Promise<Copy[]> {
     try {
-      return await Promise.all(sandboxes.map((sandbox) => this.#takeOverOne(parent, sandbox, kept, owner)));
+      return await Promise.all(sandboxes.map((sandbox) => this.#takeOverOne(parent, sandbox, kept, by)));
     } catch (error) {
       const reason = { kind: "server", message: "what the server knows of it could not be stored" } as const;
       await Promise.allSettled(sandboxes.map((sandbox) => sandbox.kill(reason)));
@@ -100,10 +98,16 @@ export class SandboxForks {
     }
   }
 
-  async #takeOverOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, owner: string): Promise<Copy> {
+  async #takeOverOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, by: ForkRequester): Promise<Copy> {
     const { token, stored } = issueToken(undefined);
     const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
-    const facts: SandboxFacts = { ...inherited, ...stored, owner, createdAtMs: Date.now() };
+    const facts: SandboxFacts = {
+      ...inherited,
+      ...stored,
+      owner: by.keyId,
+      egressCeiling: by.egressCeiling,
+      createdAtMs: Date.now(),
+    };
     await copyCommands(kept, commandsDir(sandbox.ownerDir), sandbox.id);
     if (facts.persistent) await this.#options.lasting.create(sandbox.id, facts);
     await saveFacts(sandbox, facts);

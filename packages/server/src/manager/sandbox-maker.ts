@@ -45,7 +45,13 @@ export class SandboxMaker {
     const { template, driver, limits } = request;
     const shape = { template, driver, limits };
     const { token, stored } = issueToken(mark === undefined ? undefined : by.idempotencyKey);
-    const facts = newFacts(request, { owner: by.keyId, idempotency: mark, isOneOff, ...stored });
+    const facts = newFacts(request, {
+      owner: by.keyId,
+      egressCeiling: by.egressCeiling,
+      idempotency: mark,
+      isOneOff,
+      ...stored,
+    });
     const lasts: { id?: SandboxId } = {};
     const save = async (place: Pick<Sandbox, "id" | "ownerDir">): Promise<void> => {
       if (facts.persistent) {

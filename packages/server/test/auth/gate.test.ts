@@ -82,7 +82,7 @@ test.for<[string, Record<string, string | string[]>, { key?: string; sandboxToke
 describe("what a principal may", () => {
   const key = (scope: Partial<KeyInfo>): Principal => ({
     kind: "key",
-    key: { id: "k1", name: "k", verbs: ["read"], ownOnly: true, createdAtMs: 0, ...scope },
+    key: { id: "k1", name: "k", verbs: ["read"], ownOnly: true, policy: { limits: {} }, createdAtMs: 0, ...scope },
   });
   const token: Principal = { kind: "sandbox", sandboxId: mine };
 

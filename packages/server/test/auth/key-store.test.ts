@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rename, rm, stat } from "node:fs/promises";
+import { mkdtemp, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CreateKey } from "@atoll/protocol";
@@ -46,13 +46,30 @@ test("a key that was made is there after a restart, with its scope", async () =>
     name: "ci",
     verbs: ["read"],
     templates: ["host"],
-    maxSandboxes: 3,
+    policy: { egress: { allow: ["example.com"] }, limits: { sandboxes: 3 } },
     requestsPerMinute: 9,
   });
   const { key, secret } = await store.create(request);
   expect(key).not.toHaveProperty("hash");
+  expect(key.policy).toEqual({
+    drivers: ["gvisor"],
+    egress: { allow: ["example.com"], deny: [] },
+    limits: { sandboxes: 3 },
+  });
   const again = await KeyStore.open(path);
   expect(again.verify(secret)).toMatchObject({ ...key, lastUsedAtMs: expect.any(Number) });
+});
+
+test("keys of an older server, which stored no policy, have the safe one, and admin what the server offers", async () => {
+  const common = { ownOnly: true, maxSandboxes: 7, createdAtMs: 1, hash: "0".repeat(64) };
+  const old = (id: string, verbs: string[]) => ({ ...common, id: id.repeat(12), name: id, verbs });
+  await writeFile(path, JSON.stringify({ version: 1, keys: [old("a", ["admin"]), old("b", ["sandboxes"])] }));
+  const limits = { sandboxes: 7 };
+  const policies = [{ limits }, { drivers: ["gvisor"], egress: { allow: ["*"], deny: [] }, limits }];
+  const store = await KeyStore.open(path);
+  expect(store.list().map(({ policy }) => policy)).toEqual(policies);
+  await store.close();
+  expect((await KeyStore.open(path)).list().map(({ policy }) => policy)).toEqual(policies);
 });
 
 test("a revoked key is refused at once and after a restart", async () => {

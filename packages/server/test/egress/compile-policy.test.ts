@@ -1,7 +1,8 @@
+import { networkInterfaces } from "node:os";
 import { EgressPolicy, type EgressPolicyInput } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
 import { parseAddress } from "../../src/egress/address.ts";
-import { compilePolicy, type CompiledPolicy } from "../../src/egress/compile-policy.ts";
+import { compilePolicy, ruleBeyond, type CompiledPolicy } from "../../src/egress/compile-policy.ts";
 
 const compile = (policy: EgressPolicyInput): CompiledPolicy => compilePolicy(EgressPolicy.parse(policy));
 const allows = (policy: EgressPolicyInput, host: string, port = 443): boolean =>
@@ -232,4 +233,81 @@ describe("what is no rule", () => {
   test("a range that begins elsewhere is told with the right beginning", () => {
     expect(() => compile({ allow: ["10.1.2.3/8"] })).toThrow("write 10.0.0.0/8");
   });
+});
+
+describe("a rule is within a ceiling", () => {
+  test.for([
+    ["*", "example.com", true],
+    ["*", "*", true],
+    ["*", "93.184.0.0/16", true],
+    ["*", "0.0.0.0/0", true],
+    ["*", "127.0.0.1", false],
+    ["*", "127.0.0.0/8", false],
+    ["*", "10.0.0.0/8", false],
+    ["*", "172.16.0.0/12", false],
+    ["*", "192.168.1.1", false],
+    ["*", "169.254.169.254", false],
+    ["*", "169.254.0.0/16", false],
+    ["*", "100.64.0.0/10", false],
+    ["*", "168.63.129.16", false],
+    ["*", "0.0.0.0", false],
+    ["*", "0.0.0.0/8", false],
+    ["*", "224.0.0.0/4", false],
+    ["*", "::1", false],
+    ["*", "::", false],
+    ["*", "fe80::/10", false],
+    ["*", "fc00::/7", false],
+    ["*", "fd00:ec2::254", false],
+    ["*", "::ffff:10.0.0.1", false],
+    ["*", "64:ff9b::a00:1", false],
+    ["*", "2002:7f00:1::1", false],
+    ["*", "ff02::1", false],
+    ["0.0.0.0/0", "10.0.0.1", false],
+    ["10.0.0.0/8", "10.1.0.0/16", true],
+    ["10.0.0.0/8", "10.0.0.0/7", false],
+    ["10.0.0.0/8", "::ffff:10.0.0.1", true],
+    ["10.0.0.0/8", "db.internal", false],
+    ["10.1.0.0/16:5432", "10.1.2.3:5432", true],
+    ["10.1.0.0/16:5432", "10.1.2.3", false],
+    ["169.254.0.0/16", "169.254.169.254", false],
+    ["169.254.169.254", "169.254.169.254", true],
+    ["fc00::/7", "fd00:ec2::254", false],
+    ["*:443", "example.com:443", true],
+    ["*:443", "*", false],
+    ["*.example.com", "a.b.example.com", true],
+    ["*.example.com", "*.b.example.com", true],
+    ["*.example.com", "*.example.com", true],
+    ["*.example.com", "example.com", false],
+    ["*.b.example.com", "*.example.com", false],
+    ["example.com", "*", false],
+    ["example.com", "93.184.215.14", false],
+  ] as const)("of %s: %s is %s", ([ceiling, rule, isWithin]) => {
+    const policy = { allow: ["b.test", rule], deny: [] };
+    expect(ruleBeyond(policy, { allow: ["b.test", ceiling], deny: [] })).toBe(isWithin ? undefined : rule);
+  });
+
+  test("one that is denied there as a whole is not", () => {
+    const ceiling = { allow: ["*"], deny: ["*:25", "*.evil.test"] };
+    expect(ruleBeyond({ allow: ["example.com:25"], deny: [] }, ceiling)).toBe("example.com:25");
+    expect(ruleBeyond({ allow: ["a.evil.test"], deny: [] }, ceiling)).toBe("a.evil.test");
+    expect(ruleBeyond({ allow: ["*"], deny: [] }, ceiling)).toBeUndefined();
+  });
+});
+
+test("where a cloud keeps its metadata, and the machine's own addresses, only a rule of that very address means them", () => {
+  const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
+  const outer = own.find(({ internal, family }) => !internal && family === "IPv4")?.address;
+  const alone = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", ...(outer === undefined ? [] : [outer])];
+  for (const address of alone) {
+    const [range] = [
+      "169.254.0.0/16",
+      "100.64.0.0/10",
+      "fd00::/8",
+      "10.0.0.0/8",
+      "192.168.0.0/16",
+      "172.16.0.0/12",
+    ].filter((candidate) => allows({ allow: [candidate] }, address));
+    expect(range).toBeUndefined();
+    expect(allows({ allow: [address] }, address)).toBe(true);
+  }
 });

@@ -2,11 +2,15 @@ import { writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
 import type { NodesPlace } from "../../guest/guest-nodes.ts";
+import type { TimerSlack } from "../../idle/timer-slack.ts";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
 import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { ociSpec } from "./oci-spec.ts";
 import { RunscFreezer } from "./runsc-freezer.ts";
+import { misreadsLinkAttributes } from "./runsc-quirks.ts";
+import { readState } from "./runsc-state.ts";
+import { SentrySlack } from "./sentry-slack.ts";
 
 export interface GvisorDriverOptions {
   runs: ContainerRuns;
@@ -18,6 +22,8 @@ export interface GvisorDriverOptions {
   platform: string;
   /** All that this runsc offers. */
   platforms: readonly string[];
+  /** Whether a sandbox that does nothing leaves the processors alone under systrap. */
+  idlesForFree: boolean;
   /** All that runsc shows of the processor, if not everything. */
   shownFeatures?: readonly string[] | undefined;
 }
@@ -35,7 +41,7 @@ export class GvisorDriver implements Driver {
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
-    const { runs, runscPath, shownFeatures } = this.#options;
+    const { runs, runscPath, runscVersion, shownFeatures } = this.#options;
     const platform = spec.from?.platform ?? this.#options.platform;
     return runs.launch(
       spec,
@@ -52,6 +58,7 @@ export class GvisorDriver implements Driver {
         return {
           prepare: () => writeFile(run.specFile, JSON.stringify(content)),
           batch: true,
+          noAttributes: misreadsLinkAttributes(runscVersion),
           program: [
             runscPath,
             "--root",
@@ -86,6 +93,17 @@ export class GvisorDriver implements Driver {
 
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void> {
     return this.freezer.thaw(ref, layout);
+  }
+
+  async findTimerSlack(
+    { ref, cgroup }: Pick<Container, "ref" | "cgroup">,
+    layout: SandboxLayout,
+  ): Promise<TimerSlack | undefined> {
+    const { platform } = await this.freezer.findNeeds(ref, layout);
+    const [cgroupDir] = cgroup.directories;
+    if (platform !== "systrap" || this.#options.idlesForFree || cgroupDir === undefined) return undefined;
+    const { sandbox } = await readState(ref, layout);
+    return new SentrySlack({ pid: sandbox.pid, cgroupDir });
   }
 
   end(id: ContainerId): Promise<void> {

@@ -12,6 +12,7 @@ import type { Freezer, FrozenContents, ImageNeeds, Saver } from "../driver.ts";
 import { guestAnnotation, platformAnnotation } from "./oci-spec.ts";
 import { RunscControl, saveRequest } from "./runsc-control.ts";
 import { RunscSaver, saveTimeoutMs } from "./runsc-saver.ts";
+import { readState } from "./runsc-state.ts";
 
 const commandTimeoutMs = 30_000;
 /** What the kernel writes behind the path of a file that has no name any more. */
@@ -28,7 +29,6 @@ const blockBytes = 512;
 const mostPlaces = 65_536;
 const mostPlacesBytes = 8 * 1024 * 1024;
 
-const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 const SpecFile = z.object({
   annotations: z.object({ [guestAnnotation]: z.string(), [platformAnnotation]: z.string() }),
 });
@@ -134,11 +134,6 @@ export class RunscFreezer implements Freezer {
     const [file = "", ...args] = this.#command(ref, layout, [word]);
     return run(file, args, { signal: deadlineAfter(commandTimeoutMs), timeoutMs: commandTimeoutMs });
   }
-}
-
-async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.infer<typeof StateFile>> {
-  const path = `${layout.run(ref.id).runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
-  return StateFile.parse(JSON.parse(await readFile(path, "utf8")));
 }
 
 interface OpenFile {

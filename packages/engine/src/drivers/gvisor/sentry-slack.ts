@@ -1,0 +1,81 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import type { RunTally, TimerSlack } from "../../idle/timer-slack.ts";
+import { parseProcessStat } from "../../process/proc-table.ts";
+import { hasErrno } from "../../support/errno.ts";
+
+/** What the kernel gives to every thread that nobody has changed. */
+const ordinarySlackNs = 50_000;
+/** A thread that starts another one hands its slack on, so the list is read again until it has nothing new. */
+const mostRounds = 10;
+/** Each takes some ten microseconds to read, in which requests wait. */
+const mostProcesses = 256;
+
+/**
+ * The timer slack of gVisor's own kernel, the sentry. Its systrap platform looks at its latencies every 400 µs for as long as the sandbox lives, which costs 2 % of a core; slack makes those sleeps longer.
+ * Timers of processes inside are timers of the sentry, and become late with it.
+ */
+export class SentrySlack implements TimerSlack {
+  readonly #pid: number;
+  readonly #startTicks: number | undefined;
+  readonly #cgroupDir: string;
+
+  /** `cgroupDir` has all processes of the container, and no others. */
+  constructor({ pid, cgroupDir }: { pid: number; cgroupDir: string }) {
+    this.#pid = pid;
+    this.#cgroupDir = cgroupDir;
+    this.#startTicks = this.#readStartTicks();
+  }
+
+  allow(ms: number): void {
+    // The number may be another process's by now, which is none of ours.
+    if (this.#startTicks === undefined || this.#readStartTicks() !== this.#startTicks) return;
+    this.#set(ms * 1_000_000);
+  }
+
+  remove(): void {
+    this.#set(ordinarySlackNs);
+  }
+
+  /** Each process inside is run by host processes of its own, the stubs. They run when it does, and at no other time. */
+  readRuns(): RunTally | undefined {
+    const pids = orGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
+    if (pids === undefined || pids.length > mostProcesses) return undefined;
+    const tally = { runs: 0, ms: 0, waitMs: 0 };
+    for (const pid of pids) {
+      if (pid === "" || pid === "0" || pid === String(this.#pid)) continue;
+      const [ranNs, waitedNs, runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
+      tally.runs += Number(runs ?? 0);
+      tally.ms += Number(ranNs ?? 0) / 1_000_000;
+      tally.waitMs += Number(waitedNs ?? 0) / 1_000_000;
+    }
+    return tally;
+  }
+
+  #set(ns: number): void {
+    const done = new Set<string>();
+    for (let round = 0; round < mostRounds; round += 1) {
+      const threads = orGone(() => readdirSync(`/proc/${this.#pid}/task`)) ?? [];
+      const fresh = threads.filter((thread) => !done.has(thread));
+      if (fresh.length === 0) return;
+      for (const thread of fresh) {
+        orGone(() => writeFileSync(`/proc/${thread}/timerslack_ns`, String(ns)));
+        done.add(thread);
+      }
+    }
+  }
+
+  #readStartTicks(): number | undefined {
+    const line = orGone(() => readFileSync(`/proc/${this.#pid}/stat`, "latin1"));
+    return line === undefined ? undefined : parseProcessStat(line)?.startTicks;
+  }
+}
+
+/** Undefined for a process, a thread or a group that has ended. */
+function orGone<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ESRCH", "ENODEV")) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,59 @@
+import { warn } from "../support/warn.ts";
+import { IdleSandbox } from "./idle-sandbox.ts";
+
+const tickMs = 100;
+/** Each look takes a tenth of a millisecond, and requests wait meanwhile. */
+const mostPerTick = 16;
+
+/** Looks at all sandboxes of an engine from time to time, with one timer, so that those that are idle cost next to nothing. */
+export class IdleWatch {
+  #slackMs: number;
+  readonly #watched = new Set<IdleSandbox>();
+  #timer: NodeJS.Timeout | undefined;
+
+  /** `slackMs`: by how much timers in an idle sandbox may be late; 0 leaves all sandboxes as they are. */
+  constructor({ slackMs }: { slackMs: number }) {
+    this.#slackMs = slackMs;
+  }
+
+  add(): IdleSandbox {
+    return new IdleSandbox({
+      slackMs: this.#slackMs,
+      now: () => performance.now(),
+      onWatched: (sandbox) => this.#watch(sandbox),
+      onError: (error) => this.#giveUp(error),
+    });
+  }
+
+  #watch(sandbox: IdleSandbox): void {
+    if (this.#slackMs === 0) return sandbox.leave();
+    this.#watched.add(sandbox);
+    this.#timer ??= setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  #tick(): void {
+    const nowMs = performance.now();
+    let looked = 0;
+    for (const sandbox of this.#watched) {
+      if (!sandbox.isWatched) this.#watched.delete(sandbox);
+      else if (sandbox.dueMs <= nowMs && looked < mostPerTick) {
+        looked += 1;
+        sandbox.look();
+        // Behind all others; it is not due when it is met again.
+        this.#watched.delete(sandbox);
+        this.#watched.add(sandbox);
+      }
+    }
+    if (this.#watched.size > 0) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** What the kernel refuses for one container it refuses for all: this process may not change the slack of others. */
+  #giveUp(error: unknown): void {
+    if (this.#slackMs === 0) return;
+    this.#slackMs = 0;
+    for (const sandbox of this.#watched) sandbox.leave();
+    warn(new Error("Cannot let timers of idle sandboxes be late: each costs about 2 % of a core", { cause: error }));
+  }
+}

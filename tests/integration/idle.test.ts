@@ -1,0 +1,122 @@
+// @module-tag gvisor
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Sandbox } from "@atoll/engine";
+import { deadlineAfter, SandboxId } from "@atoll/protocol";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DoomedServer } from "../support/doomed-server.ts";
+import { patience } from "../support/patience.ts";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
+import { makeDataDir } from "../support/test-root.ts";
+import { ordinarySlackNs, slacksOf } from "../support/timer-slack.ts";
+
+const idleSlackNs = 250_000_000;
+
+async function untilIdle(dataDir: string, sandbox: { id: string }): Promise<void> {
+  await expect.poll(() => slacksOf(dataDir, sandbox), { interval: 100 }).toEqual([idleSlackNs]);
+}
+
+/** Real gVisor sandboxes: what is looked at is the slack that the host's kernel has for their threads. */
+describe("a sandbox that is idle", () => {
+  let host: TestEngine;
+  let sandbox: Sandbox;
+
+  beforeAll(async () => {
+    host = await openTestEngine();
+    sandbox = await host.engine.create();
+  });
+  afterAll(async () => {
+    await host.dispose();
+  });
+
+  const isIdle = (): Promise<void> => untilIdle(host.dataDir, sandbox);
+  const expectPunctual = (): void => expect(slacksOf(host.dataDir, sandbox)).toEqual([ordinarySlackNs]);
+
+  test("has late timers until something is asked of it, and then on every thread", async () => {
+    await isIdle();
+    const started = sandbox.spawn({ argv: ["echo", "here"] });
+    expectPunctual();
+    expect(await new Conversation(await started).toEnd()).toBe("here\n");
+    expectPunctual();
+    // What it is asked by routine is answered as it is.
+    await isIdle();
+    expect((await sandbox.usage()).processes).toBe(0);
+    expect(slacksOf(host.dataDir, sandbox)).toEqual([idleSlackNs]);
+  });
+
+  test("answers on its ports, and timers in it fire, no later than is promised", async () => {
+    const program = `
+      let at = Date.now();
+      setInterval(() => {
+        require("fs").appendFileSync("late", Date.now() - at - 1500 + "\\n");
+        at = Date.now();
+      }, 1500);
+      require("http").createServer((_, answer) => answer.end("served")).listen(8000, () => console.log("listens"));
+    `;
+    const server = await sandbox.spawn({ argv: ["node", "-e", program] });
+    await new Conversation(server).until(/listens/);
+    server.discardOutput();
+    await isIdle();
+    // Read on the host, because any question would end the idleness.
+    const upper = join(host.dataDir, "sandboxes", sandbox.id, "layers", "0", "upper");
+    const ticks = (): number[] => readFileSync(join(upper, "home/user/late"), "utf8").trim().split("\n").map(Number);
+    const before = ticks().length;
+    await expect.poll(() => ticks().length, { interval: 100 }).toBeGreaterThan(before + 3);
+    // What the load of the machine adds is not in all of them; what the slack allows is.
+    expect(Math.min(...ticks().slice(-3))).toBeLessThanOrEqual(idleSlackNs / 1_000_000 + 50);
+    const connection = await sandbox.dial(8000, { signal: deadlineAfter(60_000 * patience) });
+    expectPunctual();
+    connection.end("GET / HTTP/1.0\r\n\r\n");
+    let answer = "";
+    for await (const chunk of connection) answer += String(chunk);
+    expect(answer).toContain("served");
+    await server.kill("SIGKILL");
+    await server.wait();
+  });
+
+  test("is paused, resumed, forked, saved and killed as any other", async () => {
+    const counter = await sandbox.spawn({
+      argv: ["bash", "-c", "while read line; do echo $((n += 1)); done"],
+      stdin: true,
+    });
+    const conversation = new Conversation(counter);
+    await isIdle();
+    await host.engine.pause(sandbox.id);
+    await host.engine.resume(sandbox.id);
+    expectPunctual();
+    await counter.writeStdin("\n");
+    expect(await conversation.until(/\n/)).toBe("1\n");
+    await isIdle();
+    const { sandboxes: forks } = await host.engine.fork(sandbox.id);
+    for (const fork of forks) {
+      await untilIdle(host.dataDir, fork);
+      expect((await runIn(fork, "echo forked")).output).toBe("forked\n");
+    }
+    await counter.writeStdin("\n");
+    expect(await conversation.until(/\n/)).toBe("2\n");
+    await isIdle();
+    await sandbox.kill();
+    expect(host.engine.list().map(({ id }) => id)).not.toContain(sandbox.id);
+  });
+});
+
+test("a sandbox whose server died while it was idle is punctual again with the next one, and is used as before", async () => {
+  const dataDir = await makeDataDir();
+  const server = new DoomedServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go; echo went; exit 7");
+  const { sandboxId, streamId } = await server.until((fact) => fact.streamId !== undefined);
+  const id = SandboxId.parse(sandboxId);
+  await untilIdle(dataDir, { id });
+  await server.killHard();
+  expect(slacksOf(dataDir, { id })).toEqual([idleSlackNs]);
+
+  const next = await openTestEngine({ dataDir, idleTimerSlackMs: 0 });
+  try {
+    expect(slacksOf(dataDir, { id })).toEqual([ordinarySlackNs]);
+    const process = next.engine.get(id).attach(streamId ?? 0, { stdoutBytes: 0, stderrBytes: 0 });
+    await process.writeStdin("go\n");
+    expect(await new Conversation(process).toEnd()).toBe("went\n");
+    expect((await process.wait()).exitCode).toBe(7);
+  } finally {
+    await next.dispose();
+  }
+});
