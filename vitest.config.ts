@@ -1,6 +1,7 @@
-import { defineConfig } from "vitest/config";
+import { defineConfig, type TestUserConfig } from "vitest/config";
 import { driverTags } from "./tests/support/driver-tags.ts";
 import { patience } from "./tests/support/patience.ts";
+import { SlowestFirst } from "./tests/support/slowest-first.ts";
 
 /** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
 const conditions = ["source", "node", "development|production"];
@@ -12,8 +13,21 @@ const deadlines = {
   expect: { poll: { timeout: 120_000 * patience } },
 } as const;
 
-/** Real sandboxes share two cores and one host: more workers would only wait for each other. */
-const onRealSandboxes = { pool: "forks", fileParallelism: true, maxWorkers: 2, retry: 0 } as const;
+/**
+ * Half of the time of a test with real sandboxes is waiting, so there are more workers than cores. A worker runs one file after the other in the
+ * same process: what a file imports is loaded once, which takes longer than most files do.
+ */
+const sharedWorkers = {
+  pool: "forks",
+  isolate: false,
+  maxWorkers: 4,
+  retry: 0,
+  // A heap that begins small is collected again and again while it grows: a quarter of all that a worker did.
+  execArgv: ["--initial-old-space-size=512", "--min-semi-space-size=16", "--max-semi-space-size=16"],
+} satisfies TestUserConfig;
+
+/** Said by a client of buckets at every start. */
+process.env["AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED"] ??= "true";
 
 /** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
@@ -27,12 +41,14 @@ export default defineConfig({
   test: {
     ...deadlines,
     tags: driverTags(process.env),
+    sequence: { sequencer: SlowestFirst },
     projects: [
       {
         extends: true,
         test: {
           name: "unit",
           include: ["packages/*/test/**/*.test.ts", "tests/{architecture,tools}/**/*.test.ts"],
+          ...sharedWorkers,
         },
       },
       {
@@ -42,8 +58,7 @@ export default defineConfig({
           include: ["tests/integration/**/*.test.ts"],
           // One after the other: the second starts what the first has made.
           globalSetup: ["tests/support/programs/test-programs.ts", "tests/support/host-scan.ts"],
-          sequence: { groupOrder: 1 },
-          ...onRealSandboxes,
+          ...sharedWorkers,
         },
       },
       {
@@ -51,8 +66,7 @@ export default defineConfig({
         test: {
           name: "e2e",
           include: ["tests/e2e/**/*.test.ts"],
-          sequence: { groupOrder: 2 },
-          ...onRealSandboxes,
+          ...sharedWorkers,
         },
       },
       {
@@ -60,7 +74,7 @@ export default defineConfig({
         test: {
           name: "aftermath",
           include: ["tests/aftermath/**/*.test.ts"],
-          sequence: { groupOrder: 3 },
+          sequence: { groupOrder: 1 },
         },
       },
     ],

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * Sets up, runs every test project and ends with one plain line of counts.
- * Arguments go to vitest.
+ * Arguments go to vitest, but for `--long`: every test in full, which takes hours.
  */
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -46,8 +46,9 @@ async function runVitest(args) {
   try {
     const summaryPath = join(dir, "summary.json");
     const vitest = join(repositoryRoot, "node_modules", "vitest", "vitest.mjs");
-    const reporter = fileURLToPath(new URL("test-reporter.mjs", import.meta.url));
-    const exitCode = await runNode([vitest, "run", "--reporter=default", `--reporter=${reporter}`, ...args], {
+    const own = ["test-progress.mjs", "test-reporter.mjs"].map((name) => fileURLToPath(new URL(name, import.meta.url)));
+    const reporters = ["minimal", ...own].map((reporter) => `--reporter=${reporter}`);
+    const exitCode = await runNode([vitest, "run", "--silent=passed-only", ...reporters, ...args], {
       ...process.env,
       ATOLL_TEST_SUMMARY: summaryPath,
     });
@@ -67,7 +68,9 @@ async function main() {
     process.exitCode = 1;
     return;
   }
-  const args = process.argv.slice(2);
+  const given = process.argv.slice(2);
+  const args = given.filter((arg) => arg !== "--long");
+  if (args.length < given.length) process.env["ATOLL_TEST_LONG"] = "1";
   const { exitCode, summary } = await runVitest(args);
   if (summary === undefined) console.log("\nThe test run ended without a result");
   // With a name pattern nearly everything is left out, on purpose.

@@ -1,5 +1,6 @@
 #include "launch.h"
 #include "launch_deadline.h"
+#include "no_attributes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,6 +163,8 @@ __attribute__((noreturn)) static void become_program(int report, pid_t launcher)
     /* Where that is not allowed it is slower, and nothing else. */
     if (plan.batch)
         sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
+    if (plan.no_attributes)
+        no_attributes();
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

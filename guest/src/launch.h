@@ -29,6 +29,8 @@ struct launch_plan {
     const char *hostname;
     /* None of the program's threads interrupts another one only because it has been woken. */
     bool batch;
+    /* The program and all that it starts can read no extended attributes of open files. */
+    bool no_attributes;
     /* Nothing is mounted or started before a byte has come on stdin. */
     bool held;
     char **program;

@@ -5,7 +5,7 @@
 
 static const char usage[] =
     "Usage: atoll-guest launch --dir DIR [--cgroup DIR]... [--freezer DIR] [--overlay TARGET OPTIONS]... [--bind SOURCE TARGET]...\n"
-    "                          [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME] [--batch] [--held] -- PROGRAM ARGUMENT...\n";
+    "                          [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME] [--batch] [--no-attributes] [--held] -- PROGRAM ARGUMENT...\n";
 
 static bool add_mount(struct launch_plan *plan, enum mount_kind kind, const char *target, const char *from) {
     if (plan->mount_count == LAUNCH_MOUNTS)
@@ -23,6 +23,10 @@ static int parse_option(int argc, char **argv, struct launch_plan *plan) {
     }
     if (strcmp(name, "--batch") == 0) {
         plan->batch = true;
+        return 1;
+    }
+    if (strcmp(name, "--no-attributes") == 0) {
+        plan->no_attributes = true;
         return 1;
     }
     if (argc >= 2 && strcmp(name, "--dir") == 0) {

@@ -57,6 +57,23 @@ describe("cp", () => {
     expect((await lstat(join(here, "back"))).mode & 0o777).toBe(0o755);
   });
 
+  test("says how to copy where the user inside may not", async () => {
+    await mkdir(join(here, "few"));
+    await writeFile(join(here, "few", "file"), "x");
+    for (const from of ["few", "few/file"]) {
+      const { exitCode, stderr } = await cp(join(here, from), `${id}:/etc/`);
+      expect(exitCode).toBe(1);
+      expect(stderr).toMatch(/^error: Cannot .*\nhint: User user inside may not do that; -u root copies as root\.\n$/);
+    }
+    const asRoot = await runAtoll(server, ["cp", "-u", "root", join(here, "few"), `${id}:/etc/`]);
+    expect(asRoot).toEqual(done);
+    const { stderr } = await cp(join(here, "few", "file"), `${id}:/etc/few/file`);
+    expect(stderr).toContain("-u root");
+    // What even root may not do.
+    const never = await runAtoll(server, ["cp", "-u", "root", join(here, "few/file"), `${id}:/proc/x`]);
+    expect(never.stderr).not.toContain("hint:");
+  });
+
   test("brings a directory in and out again, with links, empty directories and long names", async () => {
     const tree = join(here, "tree");
     const long = "l".repeat(150);

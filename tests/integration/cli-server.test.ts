@@ -45,6 +45,12 @@ describe("a sandbox", () => {
     expect((await atoll("kill", "--all")).exitCode).toBe(2);
     expect(await atoll("kill", id)).toEqual({ exitCode: 0, stdout: `${id}\n`, stderr: "" });
     expect(json(await atoll("kill", "--json", id))).toEqual({ sandboxes: [{ id, killed: false }] });
+    const never = "z".repeat(20);
+    expect(await atoll("kill", never)).toEqual({
+      exitCode: 1,
+      stdout: "",
+      stderr: `${never}: Cannot find sandbox ${never}\n`,
+    });
     expect(json(await atoll("kill", "--all", "--yes", "--json"))).toEqual({ sandboxes: [] });
   });
 
@@ -200,9 +206,28 @@ test("up starts a server, Ctrl-C stops it", async () => {
   const url = /listens on (\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   const key = /ATOLL_API_KEY=(\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   expect(await runAtoll({ url, key }, ["ls", "-q"])).toEqual({ exitCode: 0, stdout: "", stderr: "" });
+  const second = await makeDataDir();
+  const { port } = new URL(url);
+  expect(await runAtoll(undefined, ["up", ...flags, "--data-dir", second, "--port", port])).toEqual({
+    exitCode: 1,
+    stdout: "",
+    stderr: `Cannot listen on ${url}: another program listens there
+Stop that one, or take another port: \`npm start -- --port 4700\`, \`atoll up --port 4700\`.
+`,
+  });
+  await rm(second, { recursive: true, force: true });
   up.child.kill("SIGINT");
   expect((await up.ended).exitCode).toBe(0);
   await rm(dataDir, { recursive: true, force: true });
+});
+
+test("without a command it shows its help, and that is no failure", async () => {
+  for (const words of [[], ["key"], ["--json"]]) {
+    const { exitCode, stdout, stderr } = await runAtoll(undefined, words);
+    expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
+    expect(stdout).toMatch(/^Usage: atoll /);
+  }
+  expect((await runAtoll(undefined, ["help", "nonsense"])).exitCode).toBe(2);
 });
 
 test("up with a flag that there is not ends with 2", async () => {

@@ -1,8 +1,13 @@
 // @module-tag gvisor
-import type { SandboxForked, SandboxInfo } from "@atoll/protocol";
-import { afterEach, expect, test } from "vitest";
+import { rm } from "node:fs/promises";
+import { serverProofHeader, type SandboxForked, type SandboxInfo } from "@atoll/protocol";
+import { FileObjectStore, openStore, type ObjectStore, type StoreConfig } from "@atoll/storage";
+import { afterEach, expect, onTestFinished, test } from "vitest";
+import { SharedSecret } from "../../packages/server/src/persistence/shared-secret.ts";
+import type { ApiClient } from "../support/api-client.ts";
 import { ServerPair } from "../support/server-pair.ts";
 import { sharedBucket } from "../support/shared-store.ts";
+import { makeDataDir } from "../support/test-root.ts";
 
 const lasting = { driver: "gvisor", persistent: true } as const;
 const unhurried = { timeout: 180_000 };
@@ -116,3 +121,43 @@ test(
     await expect.poll(async () => (await atA.ask("GET", at)).status).toBe(404);
   },
 );
+
+test("only servers with the same store may nudge, and what is not persistent runs on", unhurried, async () => {
+  const [atA, atB] = servers.clients;
+  const { sandbox } = await atA.create({ driver: "gvisor" });
+  const { sandbox: asked } = await atA.create(lasting);
+  const path = `/leases/${sandbox.id}/nudge`;
+  const proof = async (store: ObjectStore, of = path): Promise<Record<string, string>> => ({
+    [serverProofHeader]: await new SharedSecret(store).prove("POST", of),
+  });
+  const directory = await makeDataDir();
+  const other = await FileObjectStore.open(directory);
+  const ours = await openStore(JSON.parse(servers.store.flags()[1] ?? "") as StoreConfig);
+  onTestFinished(async () => {
+    await Promise.all([other.close(), ours.close()]);
+    await rm(directory, { recursive: true });
+  });
+  const strangers: [ApiClient, string, Record<string, string>][] = [
+    [atA.as(""), path, {}],
+    [atA, path, {}],
+    [atA, path, await proof(other)],
+    [atA, path, await proof(ours, `/leases/${asked.id}/nudge`)],
+    [atA.as(""), `/leases/${"x".repeat(20)}/nudge`, {}],
+    [atA.as(""), "/leases/no-id/nudge", {}],
+  ];
+  for (const [api, at, headers] of strangers) {
+    const { status, body } = await api.ask("POST", at, undefined, headers);
+    expect([status, body.error?.message]).toEqual([
+      403,
+      "Cannot nudge lease: only a server with the same metadata store may ask for it",
+    ]);
+  }
+  // What a nudge could cause comes a little after its answer.
+  for (let count = 0; count < 5; count += 1) {
+    expect((await atA.as("").ask("POST", path, undefined, await proof(ours))).status).toBe(204);
+    expect((await atA.run(sandbox.id, { shell: "echo on" })).stdout).toBe("on\n");
+  }
+  expect((await atB.run(asked.id, { shell: "echo there" })).stdout).toBe("there\n");
+  expect((await atA.run(sandbox.id, { shell: "echo on" })).stdout).toBe("on\n");
+  await Promise.all([atB.ask("DELETE", `/sandboxes/${asked.id}`), atA.ask("DELETE", `/sandboxes/${sandbox.id}`)]);
+});

@@ -374,13 +374,4 @@ describe("servers that share a bucket", () => {
       await none.dispose();
     }
   });
-
-  test("a nudge about anything is harmless and tells nothing", async () => {
-    const [atA] = clients() as [ApiClient];
-    const answers = await Promise.all(
-      Array.from({ length: 50 }, () => atA.as("").fetch("POST", `/leases/${"x".repeat(20)}/nudge`)),
-    );
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([204]));
-    expect((await atA.as("").fetch("POST", "/leases/no-id/nudge")).status).toBe(400);
-  });
 });

@@ -2,9 +2,9 @@
 import { access, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId, SandboxRecord } from "@atoll/protocol";
-import { expect, test, vi } from "vitest";
-import { DoomedServer } from "../support/doomed-server.ts";
-import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
+import { afterAll, describe, expect, test, vi } from "vitest";
+import { DoomedServer, type Fact } from "../support/doomed-server.ts";
+import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 /** Each step at which a server can die, and how its sandbox is found by the next one. */
@@ -24,15 +24,30 @@ const steps: [step: string, found: "running" | "paused"][] = [
   ["resume: running", "running"],
 ];
 
-test.for(steps)("a server that dies at %s leaves a sandbox that is %s and goes on", async ([step, found]) => {
-  const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), step);
-  const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
-  await server.until((fact) => fact.step === step);
-  await server.killHard();
+interface Crashed {
+  dataDir: string;
+  host: TestEngine;
+  /** What the server said of each sandbox, with the step at which that one stood. */
+  started: Fact[];
+}
 
-  const host = await openTestEngine({ dataDir });
-  try {
+describe("a server that dies", () => {
+  let crashed: Promise<Crashed> | undefined;
+
+  /** All sandboxes of one server, each at another step when it dies; one engine finds them. */
+  async function crash(): Promise<Crashed> {
+    const dataDir = await makeDataDir();
+    const server = new DoomedServer(dataDir, "move-each", dataDir, ...steps.map(([step]) => step));
+    await server.until((fact) => fact.done === true);
+    await server.killHard();
+    const started = server.seen.filter(({ streamId }) => streamId !== undefined);
+    return { dataDir, started, host: await openTestEngine({ dataDir }) };
+  }
+  afterAll(async () => (await crashed)?.host.dispose());
+
+  test.for(steps)("at %s leaves a sandbox that is %s and goes on", async ([step, found]) => {
+    const { dataDir, host, started } = await (crashed ??= crash());
+    const { sandboxId, streamId = 0 } = started.find((fact) => fact.step === step) ?? {};
     const sandbox = host.engine.get(SandboxId.parse(sandboxId));
     expect(sandbox.state).toBe(found);
     if (found === "paused") {
@@ -50,9 +65,8 @@ test.for(steps)("a server that dies at %s leaves a sandbox that is %s and goes o
     await host.engine.pause(sandbox.id);
     await host.engine.resume(sandbox.id);
     expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n3\n");
-  } finally {
-    await host.dispose();
-  }
+    await sandbox.kill();
+  });
 });
 
 test("a server that dies while memory is being written leaves a sandbox that is paused with all of it", async () => {

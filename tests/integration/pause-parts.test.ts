@@ -3,6 +3,7 @@ import {
   appendFile,
   chmod,
   copyFile,
+  mkdir,
   readdir,
   readFile,
   rename,
@@ -110,6 +111,41 @@ describe("what was saved is looked at before anything is started", () => {
     await host.engine.resume(mine.id);
     expect((await runIn(host.engine.get(mine.id), "cat note")).output).toBe("kept as it was");
     await Promise.all([host.engine.kill(mine.id), host.engine.kill(foreign.id)]);
+  });
+
+  test("each byte of a memory image counts, and what else is beside it is not what a resume goes by", async () => {
+    const sandbox = await host.engine.create({});
+    const { id, ownerDir } = sandbox;
+    await mkdir(ownerDir, { recursive: true });
+    await writeFile(join(ownerDir, "kept"), "by its owner");
+    const counting = await sandbox.spawn({
+      argv: ["bash", "-c", "i=0; while read x; do echo $((i+=1)); done"],
+      stdin: true,
+    });
+    const talk = new Conversation(counting);
+    await counting.writeStdin("one\n");
+    expect(await talk.until(/\n/)).toBe("1\n");
+    await host.engine.pause(id);
+    const checkpoint = join(host.dataDir, "sandboxes", id, "checkpoints/1");
+    const image = join(checkpoint, "memory/checkpoint.img");
+    const { size } = await stat(image);
+    for (const at of [0, Math.floor(size / 2), size - 1]) {
+      await flipByte(image, at);
+      await expectRefusal(id, /checkpoint\.img: its contents/);
+      await flipByte(image, at);
+    }
+    const others = (await readdir(checkpoint)).filter((name) => name !== "memory" && name !== "manifest.json");
+    expect(others.toSorted()).toEqual(["needs.json", "outcome", "outcome.stderr", "owner.pack"]);
+    for (const name of others) await writeFile(join(checkpoint, name), "damaged");
+    // What its owner kept is of use to a rollback alone, which reads it.
+    await expect(host.engine.rollback(id, 1)).rejects.toMatchObject({
+      code: "unrestorable",
+      details: { part: "owner" },
+    });
+    await host.engine.resume(id);
+    await counting.writeStdin("two\n");
+    expect(await talk.until(/\n/)).toBe("2\n");
+    await host.engine.kill(id);
   });
 
   test("files that nobody has touched are not read again", async () => {

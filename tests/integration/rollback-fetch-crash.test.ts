@@ -1,6 +1,7 @@
 // @module-tag gvisor
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import type { ListedCheckpoint, SandboxRolledBack } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { makeNotedSandbox } from "../support/noted-sandbox.ts";
@@ -47,6 +48,24 @@ test("a server that is killed over a rollback from the store leaves all of befor
       expect({ at, note: (await api.run(id, { shell: "cat note" })).stdout }).toEqual({ at, note: found });
     }
     expect(await readdir(join(b.dataDir, "transfers"))).toEqual([]);
+
+    // What the one that had answered left behind has been stored by now. What it leaves behind while the store takes nothing of that is stored when it is another server's.
+    const id = doomed.at(-1)?.id ?? "";
+    const stored = async (): Promise<number[]> => {
+      const { body } = await atA.ask<{ checkpoints: ListedCheckpoint[] }>("GET", `/sandboxes/${id}/checkpoints`);
+      return body.checkpoints.filter((checkpoint) => checkpoint.stored).map(({ n }) => n);
+    };
+    const { left = 0 } = (await api.ask<SandboxRolledBack>("POST", `/sandboxes/${id}/rollback`, { checkpoint: 1 }))
+      .body;
+    store.setFaults(({ operation, key }) =>
+      operation === "PutObject" && key.includes(`${id}/${left}/`)
+        ? { do: "refuse", status: 403, code: "AccessDenied" }
+        : undefined,
+    );
+    expect((await atA.run(id, { shell: "cat note" })).stdout).toBe(after);
+    expect([left > 3, await stored()]).toEqual([true, [1, 2, 3, expect.any(Number)]]);
+    store.calm();
+    await expect.poll(stored, { timeout: 60_000 }).toContain(left);
     for (const { id } of doomed) await api.ask("DELETE", `/sandboxes/${id}`);
   } finally {
     await next.stop();

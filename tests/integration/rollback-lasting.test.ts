@@ -1,6 +1,5 @@
 // @module-tag gvisor
 import { rm } from "node:fs/promises";
-import { join } from "node:path";
 import {
   SandboxId,
   type CommandInfo,
@@ -8,14 +7,13 @@ import {
   type SandboxInfo,
   type SandboxRolledBack,
 } from "@atoll/protocol";
-import { createLog } from "@atoll/server";
-import { FileObjectStore, Leases } from "@atoll/storage";
+import { FileObjectStore } from "@atoll/storage";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
 import { manifestKey } from "../../packages/server/src/persistence/checkpoint-keys.ts";
 import { StoredCheckpoint } from "../../packages/server/src/persistence/checkpoint-manifest.ts";
 import { SandboxHandle } from "../../packages/server/src/persistence/sandbox-handle.ts";
 import type { ApiClient } from "../support/api-client.ts";
+import { openManagerStore } from "../support/manager-store.ts";
 import { ServerPair } from "../support/server-pair.ts";
 import { sharedDirectory } from "../support/shared-store.ts";
 import { createIn, openTestManager, readAll, start } from "../support/test-manager.ts";
@@ -67,11 +65,9 @@ test("a sandbox that lasts is rolled back where it is, and goes on so on another
 test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stored", async (operation) => {
   const directory = await makeDataDir();
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
-  const kept = await FileObjectStore.open(directory);
-  onTestFinished(() => kept.close());
-  const self = { id: "a", url: "test://a" };
-  const home = { metadataStore: kept, checkpointStore: kept, leases: new Leases({ store: kept, self }) };
   const dataDir = await makeDataDir();
+  const { home, persistence, close } = await openManagerStore(directory, { name: "a", dataDir });
+  onTestFinished(close);
   let isBroken = false;
   const host = await openTestManager({
     dataDir,
@@ -80,18 +76,7 @@ test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stor
         if (isBroken && step === "resume: verified") throw new Error("no space left on device");
       },
     },
-    persistence: {
-      home,
-      self: () => self,
-      wasSelf: () => false,
-      openArchive: (engine) =>
-        CheckpointArchive.open({
-          store: kept,
-          engine,
-          scratchDir: join(dataDir, "transfers"),
-          log: createLog("error"),
-        }),
-    },
+    persistence,
   });
   onTestFinished(() => host.dispose());
   const { manager } = host;

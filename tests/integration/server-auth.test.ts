@@ -73,6 +73,7 @@ describe("a key for its own sandboxes", () => {
       ["GET", "/commands"],
       ["GET", "/files?path=/etc/passwd"],
       ["GET", "/ports/80"],
+      ["DELETE", ""],
     ] as const) {
       const answer = await other.api.ask(method, `/sandboxes/${sandbox.id}${path}`);
       expect(answer.status).toBe(404);
@@ -80,10 +81,13 @@ describe("a key for its own sandboxes", () => {
         absent.body.error?.message.replace("z".repeat(20), ""),
       );
     }
-    expect((await other.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: false });
     expect((await other.api.ask<{ sandboxes: SandboxInfo[] }>("GET", "/sandboxes")).body.sandboxes).toEqual([]);
     expect((await mine.api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body.owner).toBe(mine.id);
     expect((await mine.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: true });
+    // Who could see it is told that it is gone already, and nobody else that it was.
+    expect((await mine.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: false });
+    expect((await admin.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: false });
+    expect((await other.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).status).toBe(404);
   });
 
   test("does not hear of those of others", async () => {

@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { promisify } from "node:util";
-import type { CommandInfo, CommandLine, CommandResult, SandboxInfo, WatchLine } from "@atoll/protocol";
+import type { CommandInfo, CommandLine, CommandResult, KeyCreated, SandboxInfo, WatchLine } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { all, ApiClient, readLines } from "../support/api-client.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
@@ -263,10 +263,21 @@ describe("the server itself", () => {
     const stranger = api.as("");
     expect((await stranger.ask("GET", "/healthz")).body).toEqual({ status: "ok" });
     expect((await stranger.ask("GET", "/readyz")).body).toEqual({ status: "ready" });
-    const metrics = await (await stranger.fetch("GET", "/metrics")).text();
+    const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "prometheus", verbs: ["metrics"] });
+    const metrics = await (await api.as(body.secret).fetch("GET", "/metrics")).text();
     expect(metrics).toMatch(/atoll_sandboxes\{state="running"\} \d/);
     expect(metrics).toContain("nodejs_eventloop_lag_p99_seconds");
     expect(metrics).toMatch(/atoll_http_request_seconds_count\{method="POST",route="\/sandboxes",status="201"\}/);
+  });
+
+  test("tells its metrics to nobody without the key for that, unless it is set to", async () => {
+    const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "tenant" });
+    for (const one of [api.as(""), api.as(token), api.as(body.secret)]) {
+      expect((await one.ask("GET", "/metrics")).body.error?.code).toBe("permission_denied");
+    }
+    expect((await api.fetch("GET", "/metrics")).status).toBe(200);
+    await using open = await startTestServer({ flags: ["--public-metrics"] });
+    expect((await new ApiClient(open.url, "").fetch("GET", "/metrics")).status).toBe(200);
   });
 
   test("shows its configuration with origins to an admin only", async () => {

@@ -9,7 +9,7 @@ let api: ApiClient;
 let id: string;
 beforeAll(async () => {
   // In a process of its own, whose end is seen.
-  server = await startTestServerProcess();
+  server = await startTestServerProcess({ flags: ["--port-domains", "ports.test"] });
   api = new ApiClient(server.url, server.key);
   id = (await api.create({ driver: "gvisor" })).sandbox.id;
 });
@@ -32,7 +32,7 @@ async function say(bytes: string): Promise<string> {
 }
 
 const key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-const offer = "Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
+const offer = "Host: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n";
 
 async function expectAlive(): Promise<void> {
   expect((await api.ask("GET", "/healthz")).status).toBe(200);
@@ -97,14 +97,14 @@ describe("an offer of another protocol ends no server", () => {
     "to %s that does not wait for the answer before it",
     async (target) => {
       for (const before of ["/healthz", "/docs", "/p/zzzzzzzzzzzzzzzzzzzz/80/"]) {
-        await say(`GET ${before} HTTP/1.1\r\nHost: x\r\n\r\nGET ${target} HTTP/1.1\r\n${offer}\r\n`);
+        await say(`GET ${before} HTTP/1.1\r\nHost: localhost\r\n\r\nGET ${target} HTTP/1.1\r\n${offer}\r\n`);
       }
       await expectAlive();
     },
   );
 
   test("of which a connection brings hundreds", async () => {
-    const one = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    const one = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     await say(one.repeat(300));
     await expectAlive();
   });
@@ -113,9 +113,36 @@ describe("an offer of another protocol ends no server", () => {
     await api.ask<PortInfo>("PUT", `/sandboxes/${id}/ports/80`, { isPublic: true });
     for (const bytes of ["\f", "\t", "\xff", "%", "\x7f"]) {
       for (const headers of ["", "Connection: Upgrade\r\nUpgrade: x\r\n"]) {
-        await say(`GET /p/${id}/80?${bytes} HTTP/1.1\r\nHost: x\r\nAccept: text/html\r\n${headers}\r\n`);
+        await say(`GET /p/${id}/80?${bytes} HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n${headers}\r\n`);
       }
     }
     await expectAlive();
+  });
+});
+
+describe("a request to a name that somebody else made lead here", () => {
+  const webSocket = `Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n${key}`;
+  const send = (target: string, host: string, headers = ""): Promise<string> =>
+    say(`GET ${target} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${headers}\r\n`);
+
+  test.for(["/healthz", "/docs", "/openapi.json", "/metrics", "/sandboxes", "/signed/x.y", `/p/${"z".repeat(20)}/80/`])(
+    "is refused at %s, also when it is authorised",
+    async (target) => {
+      const answer = await send(target, "evil.test", `Authorization: Bearer ${server.key}\r\n`);
+      expect(answer).toMatch(/^HTTP\/1.1 403 [^]*Cannot take a request for [^ ]+: no name of this server[^]*hostNames/);
+      expect(await send(target, "localhost:1", `Authorization: Bearer ${server.key}\r\n`)).not.toContain("no name of");
+    },
+  );
+
+  test("is refused a WebSocket, to this server and to a port, and by its own name gets one", async () => {
+    for (const target of ["/ws", `/p/${id}/80/`]) {
+      expect(await send(target, "evil.test", webSocket)).toMatch(/^HTTP\/1.1 403 Forbidden\r\nConnection: close/);
+    }
+    expect(await send("/ws", "localhost", webSocket)).toMatch(/^HTTP\/1.1 101 /);
+  });
+
+  test("is passed on where the name is that of a port", async () => {
+    expect(await send("/", `81-${id}.ports.test:4600`)).toContain("This port is guarded.");
+    expect(await send("/", `81-${id}.other.test:4600`)).toContain("no name of this server");
   });
 });

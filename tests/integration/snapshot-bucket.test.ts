@@ -23,7 +23,7 @@ test("an archive goes up in parts, also where the end of an upload keeps no cond
   } as const;
   const file = { path, sizeBytes, sha256, encoding: "plain" } as const;
   const snapshots = new SnapshotStore(open());
-  await snapshots.publish(header, file, { owner: "me", signal: new AbortController().signal });
+  await snapshots.publish(header, file, { owner: "me", namespace: "me", signal: new AbortController().signal });
   const parts = server.seen.filter(({ operation, key }) => operation === "UploadPart" && key.startsWith("snapshots/"));
   expect(parts.map((part) => part.sizeBytes).toSorted((a, b) => b - a)).toEqual([s3PieceBytes, s3PieceBytes, 1 + 16]);
 });

@@ -4,7 +4,7 @@ import { SandboxId, SnapshotName, type DriverName } from "@atoll/protocol";
 import { FileObjectStore, type ObjectStore } from "@atoll/storage";
 import { expect, test } from "vitest";
 import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
-import { openTestLibrary, testFiles } from "../../packages/server/test/support/test-library.ts";
+import { openTestLibrary, testFiles, testUser } from "../../packages/server/test/support/test-library.ts";
 import { DoomedLibrary, DoomedServer } from "../support/doomed-server.ts";
 import { needsDriver } from "../support/drivers.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
@@ -63,16 +63,15 @@ test.for<[what: "take" | "remove", when: "before" | "after", call: string, isThe
   const store = await FileObjectStore.open(join(directory, "store"));
   const library = await openTestLibrary(directory, store);
   const name = SnapshotName.parse("tools");
-  const everybody = (): boolean => true;
-  expect((await library.list(everybody)).map((snapshot) => snapshot.name)).toEqual(isThere ? ["tools"] : []);
-  if (!isThere) await library.take(SandboxId.parse("s".repeat(20)), name, "me");
+  expect((await library.list(testUser)).map((snapshot) => snapshot.name)).toEqual(isThere ? ["tools"] : []);
+  if (!isThere) await library.take(SandboxId.parse("s".repeat(20)), name, testUser);
   // What is left of it goes when it has been of no use for a day, and nothing else does.
   const kept = new SnapshotStore(store);
   const nowMs = Date.now();
   await kept.collect({ nowMs });
   await kept.collect({ nowMs: nowMs + 2 * dayMs });
   expect(await keysIn(store)).toHaveLength(2);
-  const files = await library.use(name, everybody, async (source) => readFile(await source.files.archive()));
+  const files = await library.use(name, testUser, async (source) => readFile(await source.files.archive()));
   expect(testFiles.equals(files)).toBe(true);
   await library.close();
   await store.close();

@@ -38,7 +38,7 @@ test("a snapshot of one server is what a sandbox of another begins with, over th
   await api.run(sandbox.id, { shell: "echo from here >note; ln note twin; rm /etc/hosts", user: "root" });
   const file = join(here.dataDir, "work.atoll");
   expect(await atoll(here, "snapshot", "create", sandbox.id, "work")).toBe("work");
-  expect(await atoll(here, "snapshot", "ls")).toMatch(/^work\thost\t\S+\t\d+$/);
+  expect(await atoll(here, "snapshot", "ls")).toMatch(/^work\tadmin\/work\tno\thost\t\S+\t\d+$/);
   expect(await atoll(here, "snapshot", "export", "work", file)).toBe(file);
   expect(await atoll(there, "snapshot", "import", "again", file)).toBe("again");
   const [first, second] = await Promise.all([
@@ -95,10 +95,45 @@ test(
   },
 );
 
+async function makeKey(name: string): Promise<ApiClient> {
+  return api.as((await api.ask<KeyCreated>("POST", "/keys", { name, policy: { drivers: ["local"] } })).body.secret);
+}
+
+test("a name tells nothing of another key's, and what is shared is there by its reference", deadline, async () => {
+  const [one, two] = [await makeKey("one"), await makeKey("two")];
+  const made = await Promise.all(
+    [one, two].map(async (client) => {
+      const { sandbox } = await client.create();
+      await client.run(sandbox.id, { shell: `echo ${sandbox.id} >whose` });
+      const taken = await client.ask<SnapshotInfo>("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "env" });
+      expect(taken.status).toBe(201);
+      return { client, sandbox, ref: taken.body.ref };
+    }),
+  );
+  const [mine, theirs] = made as [(typeof made)[0], (typeof made)[0]];
+  const whose = async (client: ApiClient, snapshot: string): Promise<string> => {
+    const { sandbox } = await client.create({ snapshot });
+    const { stdout } = await client.run(sandbox.id, { shell: "cat whose" });
+    await client.ask("DELETE", `/sandboxes/${sandbox.id}`);
+    return stdout.trim();
+  };
+  expect([await whose(one, "env"), await whose(two, "env")]).toEqual([mine.sandbox.id, theirs.sandbox.id]);
+  const path = `/snapshots/${encodeURIComponent(theirs.ref)}`;
+  const asked = await one.ask("POST", "/sandboxes", { driver: "local", snapshot: theirs.ref });
+  expect([asked.body.error?.code, (await one.ask("GET", path)).status]).toEqual(["not_found", 404]);
+  expect((await one.ask("PATCH", path, { shared: true })).status).toBe(404);
+  expect((await two.ask("PATCH", "/snapshots/env", { shared: true })).body).toMatchObject({ shared: true });
+  expect(await whose(one, theirs.ref)).toBe(theirs.sandbox.id);
+  expect((await one.fetch("GET", `${path}/file`)).headers.get("content-disposition")).toContain('"env.atoll"');
+  expect((await one.ask("DELETE", path)).body.error?.code).toBe("permission_denied");
+  expect(await atoll(here, "snapshot", "unshare", theirs.ref)).toBe(theirs.ref);
+  expect((await one.ask("GET", path)).status).toBe(404);
+  expect(await atoll(here, "snapshot", "rm", theirs.ref)).toBe(theirs.ref);
+  for (const { client, sandbox } of made) await client.ask("DELETE", `/sandboxes/${sandbox.id}`);
+});
+
 test("a key that sees only its own has nothing of others, and its own events", deadline, async () => {
-  const make = async (name: string): Promise<ApiClient> =>
-    api.as((await api.ask<KeyCreated>("POST", "/keys", { name, policy: { drivers: ["local"] } })).body.secret);
-  const [one, two] = [await make("one"), await make("two")];
+  const [one, two] = [await makeKey("one"), await makeKey("two")];
   const { sandbox } = await one.create();
   await one.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "private" });
   const names = async (client: ApiClient): Promise<string[]> =>

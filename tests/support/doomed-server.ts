@@ -19,6 +19,7 @@ export interface Fact {
   commandId?: string;
   stdinBytes?: number;
   step?: string;
+  name?: string;
   until?: number;
 }
 

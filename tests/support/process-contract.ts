@@ -46,6 +46,14 @@ export function processContract(driver: DriverName): void {
       expect(told).toEqual(numbers.map((number) => `SIGRT${number}`));
     });
 
+    test("ls tells of links, and complains of nothing", async () => {
+      const { stdout, stderr } = await runIn(sandbox, "ln -s nowhere link && ls -l link /bin");
+      expect({ lines: stdout.toString().split("\n").length, stderr: stderr.toString() }).toEqual({
+        lines: 3,
+        stderr: "",
+      });
+    });
+
     test("a process that cannot be started says why and has no exit code", async () => {
       await expect(sandbox.spawn({ argv: ["/no/such/program"] })).rejects.toMatchObject({
         code: "spawn_failed",

@@ -37,17 +37,17 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
     await cli.assertWritten();
     process.exitCode = cli.exitCode;
   } catch (error) {
-    const failure = failureOf(error, cli);
+    const failure = failureOf(error, cli, argv);
     process.exitCode = failure.exitCode;
     if (failure.message !== "") tell(failure, cli, argv);
   }
 }
 
-function failureOf(error: unknown, cli: Cli): Failure {
+function failureOf(error: unknown, cli: Cli, argv: readonly string[]): Failure {
   const reason: unknown = cli.signal.aborted ? cli.signal.reason : undefined;
   if (reason instanceof Interruption) return { code: "interrupted", message: "", exitCode: reason.exitCode };
   if (reason instanceof Error) return { code: "internal", message: reason.message, exitCode: cli.failureExitCode };
-  if (error instanceof CommanderError) return commandLineFailure(error, cli);
+  if (error instanceof CommanderError) return commandLineFailure(error, cli, argv);
   const own = cli.failureExitCode;
   if (error instanceof UsageError) {
     const exitCode = own === exitCodes.failure ? exitCodes.usage : own;
@@ -61,10 +61,14 @@ function failureOf(error: unknown, cli: Cli): Failure {
   return { code: "internal", message, exitCode: own };
 }
 
-/** Help and version come as errors too, with code 0 and their text already written. */
-function commandLineFailure(error: CommanderError, cli: Cli): Failure {
+/**
+ * Help and version come as errors too, with their text already written. Whoever names no command is shown what there is, which is no failure; whoever
+ * asks for the help of a command that there is not has made a mistake.
+ */
+function commandLineFailure(error: CommanderError, cli: Cli, argv: readonly string[]): Failure {
   if (error.exitCode === 0 || error.code === "commander.help") {
-    return { code: "help", message: "", exitCode: error.exitCode === 0 ? 0 : exitCodes.usage };
+    const isMistake = error.exitCode !== 0 && argv.includes("help");
+    return { code: "help", message: "", exitCode: isMistake ? exitCodes.usage : exitCodes.ok };
   }
   const [first = "", ...rest] = error.message.replace(/^error: /, "").split("\n");
   const similar = /\(Did you mean (.+)\?\)/.exec(rest.join(" "))?.[1];
@@ -82,7 +86,9 @@ function suggestionFor({ code, suggestion, details }: SandboxError): string | un
   if (code === "unavailable" && details["baseUrl"] !== undefined) {
     return `Start the server with "atoll up", or say where it is with --url or "atoll config set url".`;
   }
-  if (code === "permission_denied" && (suggestion?.includes("Authorization") ?? true)) {
+  // With an errno it was the kernel of the sandbox that refused its user, and not the server that refused the key.
+  const isOfKey = code === "permission_denied" && details["errno"] === undefined;
+  if (isOfKey && (suggestion?.includes("Authorization") ?? true)) {
     return `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which one is in use.`;
   }
   return suggestion;

@@ -36,6 +36,13 @@ async function parse(...argv: string[]): Promise<void> {
 }
 
 describe("the command line", () => {
+  test("shows its help where no command is named, also of a group", async () => {
+    await expect(parse()).rejects.toMatchObject({ code: "commander.help" });
+    expect(stdout).toContain("Usage: atoll [options] [command]");
+    await expect(parse("key", "--json")).rejects.toMatchObject({ code: "commander.help" });
+    expect(stdout).toContain("Usage: atoll key [options] [command]");
+  });
+
   test("suggests the command that was probably meant", async () => {
     await expect(parse("exce")).rejects.toThrow("Did you mean exec?");
     await expect(parse("key", "crate")).rejects.toThrow("Did you mean create?");

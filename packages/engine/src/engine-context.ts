@@ -26,6 +26,7 @@ export interface EngineParts {
   /** A driver, or the reason why this machine cannot have it. */
   drivers: Record<DriverName, Driver | SandboxError>;
   startTimeoutMs: number;
+  guestTimeoutMs: number;
   idleWatch: IdleWatch;
   packer: TreePacker;
   layers: LayerLibrary;
@@ -100,6 +101,7 @@ export class EngineContext {
       template: parts.template,
       events: this.events,
       startTimeoutMs: this.#parts.startTimeoutMs,
+      guestTimeoutMs: this.#parts.guestTimeoutMs,
       idle: this.#parts.idleWatch.add(),
       onEgress: parts.onEgress,
       onRelease: (step) => this.atStep(`release: ${step}`, id),

@@ -52,6 +52,9 @@ import {
 } from "./transfer/import-sandbox.ts";
 import { assertCouldRun, findMachineNeeds, type NeedsOptions } from "./transfer/machine-needs.ts";
 
+/** A sandbox that has to share a busy machine may take seconds; whoever asks waits no longer than clients do. */
+const defaultGuestTimeoutMs = 30_000;
+
 export interface EngineOptions extends ReconcileOptions {
   /** Everything that the engine keeps is in here. One engine at a time uses it. */
   dataDir: string;
@@ -71,6 +74,8 @@ export interface EngineOptions extends ReconcileOptions {
   cpuWeight?: number | undefined;
   /** How long a sandbox may take to come up. */
   startTimeoutMs?: number;
+  /** How long the guest of a sandbox may leave a question unanswered before it counts as silent. */
+  guestTimeoutMs?: number | undefined;
   /**
    * By how much timers inside a sandbox may be late while it is idle, so that gVisor's own do not wake it all the time: 250 if not given. 0 keeps timers
    * punctual, and an idle sandbox costs about 2 % of a core.
@@ -327,6 +332,7 @@ async function assemble(layout: DataLayout, options: EngineOptions): Promise<Eng
     events: new EventLog(),
     drivers: { gvisor, local: new LocalDriver({ runs }) },
     startTimeoutMs: options.startTimeoutMs ?? 30_000,
+    guestTimeoutMs: options.guestTimeoutMs ?? defaultGuestTimeoutMs,
     idleWatch: new IdleWatch({ slackMs: options.idleTimerSlackMs ?? 250 }),
     guestPath: options.guestPath,
     packer,

@@ -1,3 +1,4 @@
+export { standsOn } from "./checkpoints/based.ts";
 export { addUp, PhaseClock, type Timed } from "./checkpoints/phase-clock.ts";
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";

@@ -45,7 +45,17 @@ export class Sandbox {
 
   /** A directory, not made yet, for what the caller keeps about this sandbox. It vanishes with the sandbox. */
   get ownerDir(): string {
-    return this.#life.ownerDir;
+    return this.#life.parts.layout.ownerDir;
+  }
+
+  /** Whether it runs and its guest does not answer: whoever wants something of the inside is refused with `guest_silent`. */
+  get isSilent(): boolean {
+    return this.#life.silence !== undefined;
+  }
+
+  /** When its guest has answered for the first time; at once, but for one that a server before this one started. */
+  get reached(): Promise<void> {
+    return this.#life.firstAnswer.coming;
   }
 
   get record(): SandboxRecord {
@@ -61,7 +71,7 @@ export class Sandbox {
       { resource: rlimits.NPROC, soft: limits.processes, hard: limits.processes },
       { resource: rlimits.FSIZE, soft: fileBytes, hard: fileBytes },
     ];
-    const ranOutOfMemory = this.#life.watchForOutOfMemory();
+    const ranOutOfMemory = this.#life.usage.watchForOutOfMemory();
     return this.#life.channel.spawn({ ...spawn, limits: processLimits }, { ...options, ranOutOfMemory });
   }
 
@@ -83,7 +93,7 @@ export class Sandbox {
   /** Takes over a process that a server before this one started; output comes from `from` on. */
   attach(streamId: number, from: OutputPosition, options: ProcessOptions = {}): GuestProcess {
     const { channel } = this.#channelFor("start a process in");
-    return channel.attach(streamId, from, { ...options, ranOutOfMemory: this.#life.watchForOutOfMemory() });
+    return channel.attach(streamId, from, { ...options, ranOutOfMemory: this.#life.usage.watchForOutOfMemory() });
   }
 
   /** Connects to a port on the sandbox's loopback. */
@@ -124,7 +134,7 @@ export class Sandbox {
 
   async usage(): Promise<SandboxUsage> {
     assertAccepts(this.record, "read usage of");
-    return this.#life.readUsage();
+    return this.#life.usage.read(this.id);
   }
 
   /** Idempotent: resolves when nothing of the sandbox is left, whoever asked first. */

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
-import { sandboxStates } from "./lifecycle.ts";
+import { guestConditions, sandboxStates } from "./lifecycle.ts";
 import { ServerRef, TakenOver } from "./sandbox-api.ts";
 import { EndedProcess, EndReason } from "./sandbox.ts";
 import { SnapshotName } from "./snapshot.ts";
@@ -26,6 +26,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     /** The processes that were ended on the way, because they could not be saved. */
     ended: z.array(EndedProcess).optional(),
   }),
+  /** Nothing can be asked of it but its end and its files, or everything again. */
+  z.strictObject({ ...onSandbox, type: z.literal("sandbox.guest"), guest: z.enum(guestConditions) }),
   z.strictObject({
     ...onSandbox,
     type: z.literal("sandbox.rolled_back"),

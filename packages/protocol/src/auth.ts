@@ -3,7 +3,17 @@ import { AccessPolicy } from "./access-policy.ts";
 import { TemplateName } from "./ids.ts";
 
 /** What a key may do. `admin` is everything, keys included. */
-export const keyVerbs = ["admin", "sandboxes", "read", "commands", "files", "ports", "templates", "events"] as const;
+export const keyVerbs = [
+  "admin",
+  "sandboxes",
+  "read",
+  "commands",
+  "files",
+  "ports",
+  "templates",
+  "events",
+  "metrics",
+] as const;
 export const KeyVerb = z.enum(keyVerbs);
 export type KeyVerb = z.infer<typeof KeyVerb>;
 

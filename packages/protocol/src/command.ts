@@ -106,7 +106,7 @@ export const CommandLine = z.discriminatedUnion("type", [
   /** The server goes away: ask again, from where this stream ends. */
   z.strictObject({ type: z.literal("shutdown") }),
   z.strictObject({ type: z.literal("ended"), command: CommandInfo }),
-  /** Whoever reads may not read on: its key was revoked. */
+  /** Whoever reads may not read on, because its key was revoked; or the command should have ended, and its guest does not answer. */
   z.strictObject({ type: z.literal("refused"), error: WireError }),
 ]);
 export type CommandLine = z.infer<typeof CommandLine>;

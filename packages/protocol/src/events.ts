@@ -1,6 +1,6 @@
 import type { PhaseTimes } from "./checkpoint.ts";
 import type { SandboxId } from "./ids.ts";
-import type { SandboxState } from "./lifecycle.ts";
+import type { GuestCondition, SandboxState } from "./lifecycle.ts";
 import type { LimitName } from "./limits.ts";
 import type { EndedProcess, EndReason } from "./sandbox.ts";
 
@@ -15,6 +15,8 @@ export type SandboxEventMessage = { sandboxId: SandboxId; atMs: number } & (
       /** The processes that were ended on the way, because they could not be saved. */
       ended?: EndedProcess[];
     }
+  /** Its guest answers no more, or again. */
+  | { type: "guest"; guest: GuestCondition }
   | { type: "limit.near"; limit: LimitName; used: number; allowed: number }
   | { type: "limit.hit"; limit: LimitName; used: number; allowed: number; consequence: string }
   | { type: "limit.eased"; limit: LimitName; used: number; allowed: number }

@@ -11,6 +11,9 @@ export const httpHeaders = {
   holder: "x-atoll-holder",
 } as const;
 
+/** With which a server proves to another one that both have the same metadata store. */
+export const serverProofHeader = "x-atoll-server-proof";
+
 /** An error as it travels, in a body and in a WebSocket message alike. */
 export const WireError = z.looseObject({
   code: z.string(),

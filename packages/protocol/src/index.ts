@@ -69,7 +69,7 @@ export {
 } from "./command.ts";
 export { EgressPolicy, type EgressPolicyInput } from "./egress.ts";
 export { FileInfo, WatchLine, WatchMessage } from "./file.ts";
-export { ErrorBody, httpHeaders, WireError } from "./http.ts";
+export { ErrorBody, httpHeaders, serverProofHeader, WireError } from "./http.ts";
 export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {
@@ -88,5 +88,5 @@ export {
   ServerRef,
   TakenOver,
 } from "./sandbox-api.ts";
-export { SnapshotInfo, SnapshotName } from "./snapshot.ts";
+export { SnapshotInfo, SnapshotName, SnapshotRef } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";

@@ -14,6 +14,10 @@ export const sandboxStates = [
 ] as const;
 export type SandboxState = (typeof sandboxStates)[number];
 
+/** Of one that is `running`: whether the guest in it, through which everything goes, answers. It is no state: the sandbox is what it was, and goes on by itself when its guest does. */
+export const guestConditions = ["responsive", "unresponsive"] as const;
+export type GuestCondition = (typeof guestConditions)[number];
+
 /** Commands are imperative (`pause`), facts are past tense (`checkpointed`). */
 export const sandboxEvents = [
   "started",

@@ -5,7 +5,7 @@ import { SandboxId, TemplateName } from "./ids.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { AskedLimits, SandboxLimits } from "./limits.ts";
 import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
-import { SnapshotName } from "./snapshot.ts";
+import { SnapshotRef } from "./snapshot.ts";
 
 const longestMs = 365 * 24 * 3_600_000;
 
@@ -26,7 +26,7 @@ const Labels = z
 
 export const CreateSandbox = z.strictObject({
   /** Begins with these files; the template is theirs. */
-  snapshot: SnapshotName.optional(),
+  snapshot: SnapshotRef.optional(),
   template: TemplateName.default("host" as TemplateName),
   driver: DriverName.default("gvisor"),
   limits: SandboxLimits.omit({ lifetimeMs: true }).prefault({}),
@@ -85,8 +85,14 @@ export const SandboxInfo = z.strictObject({
   /** Set while one client has it for itself. */
   heldBy: z.string().optional(),
   reason: EndReason.optional(),
+  /** Set while it runs and what is inside cannot be reached: requests are refused with `guest_silent`. It can be killed, and a snapshot of its files be taken. */
+  guest: z.literal("unresponsive").optional(),
   /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
   runningCommands: z.int(),
+  /** The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs, only the server that has it tells. */
+  checkpoint: z.int().optional(),
+  /** How often it was rolled back; absent: never. */
+  rollbacks: z.int().optional(),
   persistent: z.boolean(),
   /** Which one has it. Absent of a persistent one that is paused: any may go on with it. */
   server: ServerRef.optional(),

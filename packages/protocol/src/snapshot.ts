@@ -1,16 +1,28 @@
 import { z } from "zod";
 import { SandboxId, TemplateName } from "./ids.ts";
 
-/** The name of a snapshot: one per store, given by whoever makes it. */
+/** The name of a snapshot, given by whoever makes it. Two keys may give the same name to different snapshots. */
 export const SnapshotName = z
   .string()
   .regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, "a snapshot name is at most 63 characters of a-z, 0-9, '.', '_' and '-'")
   .brand<"SnapshotName">();
 export type SnapshotName = z.infer<typeof SnapshotName>;
 
+/** How a snapshot is meant: by its name, if it is the caller's own, else as `<namespace>/<name>`. */
+export const SnapshotRef = z
+  .string()
+  .regex(
+    /^(?:[a-z0-9]{1,63}\/)?[a-z0-9][a-z0-9._-]{0,62}$/,
+    "a snapshot is <name>, or <namespace>/<name>; a name is at most 63 characters of a-z, 0-9, '.', '_' and '-'",
+  );
+
 /** What a sandbox wrote over its template, under a name. */
 export const SnapshotInfo = z.strictObject({
   name: SnapshotName,
+  /** `<namespace>/<name>`: by this everybody who sees it can mean it. */
+  ref: SnapshotRef,
+  /** Every key may start sandboxes from it, look at it and export it. */
+  shared: z.boolean(),
   /** What it lies over: a sandbox that is made of it starts from this template. */
   template: TemplateName,
   createdAtMs: z.int(),
@@ -28,5 +40,7 @@ export const SnapshotInfo = z.strictObject({
 export type SnapshotInfo = z.infer<typeof SnapshotInfo>;
 
 export const TakeSnapshot = z.strictObject({ name: SnapshotName });
+
+export const UpdateSnapshot = z.strictObject({ shared: z.boolean() });
 
 export const SnapshotList = z.strictObject({ snapshots: z.array(SnapshotInfo) });

@@ -98,7 +98,7 @@ export class Sandbox {
   }
 
   /**
-   * Ends a sandbox by its id and removes everything of it. `false`: there was none.
+   * Ends a sandbox by its id and removes everything of it. `false`: it was gone already. Rejects with `not_found` when the server knows of none that the key may see.
    *
    * @example
    * const { id } = await Sandbox.create();
@@ -106,7 +106,8 @@ export class Sandbox {
    */
   static async kill(id: string, options: WithConnection & SignalOption = {}): Promise<boolean> {
     // The server refuses what is no id.
-    return new Sandbox(clientFor(options), id as SandboxId).kill(options);
+    const call = { params: { id: id as SandboxId }, isRepeatable: true, signal: options.signal } as const;
+    return (await clientFor(options).http.call("killSandbox", call)).killed;
   }
 
   /**
@@ -363,8 +364,13 @@ export class Sandbox {
    * console.log(await sandbox.kill(), await sandbox.kill()); // true false
    */
   async kill(options: SignalOption = {}): Promise<boolean> {
-    const call = { params: { id: this.id }, isRepeatable: true, signal: options.signal } as const;
-    return (await this.#client.http.call("killSandbox", call)).killed;
+    try {
+      return await Sandbox.kill(this.id, { client: this.#client, signal: options.signal });
+    } catch (error) {
+      // It was there when this object was made. The server may have forgotten whose it was.
+      if (isSandboxError(error, "not_found")) return false;
+      throw error;
+    }
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

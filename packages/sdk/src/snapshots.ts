@@ -7,7 +7,10 @@ interface SignalOption {
   signal?: AbortSignal | undefined;
 }
 
-/** The snapshots of the server: `atoll.snapshots`. `sandbox.snapshot(name)` takes one, `Sandbox.create({ snapshot })` uses one. */
+/**
+ * The snapshots of the server: `atoll.snapshots`. `sandbox.snapshot(name)` takes one, `Sandbox.create({ snapshot })` uses one. Names are the key's own; another key's snapshot
+ * that it may see is meant by its `ref`, `<namespace>/<name>`.
+ */
 export class Snapshots {
   readonly #http: Http;
 
@@ -35,6 +38,30 @@ export class Snapshots {
    */
   async get(name: string, options: SignalOption = {}): Promise<SnapshotInfo> {
     return this.#http.call("getSnapshot", { params: { name }, ...options });
+  }
+
+  /**
+   * Lets every key start sandboxes from it, by its `ref`.
+   *
+   * @example
+   * await sandbox.snapshot("for-all");
+   * const { ref } = await atoll.snapshots.share("for-all");
+   * console.log(ref); // admin/for-all
+   */
+  async share(name: string, options: SignalOption = {}): Promise<SnapshotInfo> {
+    return this.#http.call("updateSnapshot", { params: { name }, body: { shared: true }, ...options });
+  }
+
+  /**
+   * Keeps one from other keys again. Sandboxes that they made of it keep their files.
+   *
+   * @example
+   * await sandbox.snapshot("for-a-while");
+   * await atoll.snapshots.share("for-a-while");
+   * console.log((await atoll.snapshots.unshare("for-a-while")).shared); // false
+   */
+  async unshare(name: string, options: SignalOption = {}): Promise<SnapshotInfo> {
+    return this.#http.call("updateSnapshot", { params: { name }, body: { shared: false }, ...options });
   }
 
   /**

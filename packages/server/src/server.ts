@@ -18,6 +18,8 @@ import { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
 import { serverEgress } from "./egress/server-egress.ts";
 import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
+import { HostNames } from "./http/host-names.ts";
+import { listen } from "./http/listen.ts";
 import { answerPlainly, isPassedOver, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
@@ -165,6 +167,8 @@ export class Server {
       const gate = new Gate({
         keys,
         verifyToken: (id, token) => manager.access.verifyToken(id, token),
+        isFromServer: async (proof, { method, path }) =>
+          (await persistence.sharedSecret?.isProven(proof, method, path)) ?? false,
         onRefused: ({ what, because }) => {
           metrics.refused();
           manager.events.tell({ type: "security.refused", what, because });
@@ -190,6 +194,7 @@ export class Server {
         baseUrl,
         stage,
       } as const;
+      const hosts = new HostNames({ ...config, address: () => (app.server.address() as AddressInfo | null)?.address });
       const app = buildApp({
         config,
         handlers: createHandlers(parts),
@@ -209,7 +214,11 @@ export class Server {
         metrics,
         tracing,
         stopping: stopping.signal,
-        before: [(request, response) => ports.handle(request, response), signedFiles.handle.bind(signedFiles)],
+        before: [
+          hosts.handle.bind(hosts),
+          (request, response) => ports.handle(request, response),
+          signedFiles.handle.bind(signedFiles),
+        ],
       });
       const webSockets = new WebSockets({
         gate,
@@ -237,6 +246,7 @@ export class Server {
         // One whose offer was passed over may offer again, and has a listener then.
         if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
         try {
+          if (!hosts.isOurs(request)) return refuse(socket, "403 Forbidden");
           if (isPassedOver(request)) return answerPlainly(app.server, request, socket, head);
           if (ports.upgrade(request, socket, head)) return;
           if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
@@ -247,8 +257,7 @@ export class Server {
           socket.destroy();
         }
       });
-      await app.listen({ host: config.host, port: config.port });
-      url = listeningUrl(config.host, app.server.address() as AddressInfo);
+      url = await listen(app, config);
       snapshots.start();
       manager.lasting.begin();
       persistence.start();
@@ -340,6 +349,7 @@ async function openManager({
       idleTimerSlackMs: config.idleTimerSlackMs,
       cpuWeight: config.cpuWeight,
       cpuFeatures: config.cpuFeatures,
+      guestTimeoutMs: config.guestTimeoutMs,
       keepCheckpoints: config.keepCheckpoints,
       keepCheckpointsForMs: config.keepCheckpointsForMs,
     },
@@ -371,12 +381,7 @@ function metricsOf(manager: SandboxManager): Metrics {
     runningCommands: () => manager.counts().runningCommands,
     moves: () => manager.lasting.moves,
     pooled: () => manager.counts().pooled,
+    unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,
   });
-}
-
-function listeningUrl(host: string, { port }: AddressInfo): string {
-  const isEverywhere = host === "0.0.0.0" || host === "::";
-  const name = isEverywhere ? "localhost" : host.includes(":") ? `[${host}]` : host;
-  return `http://${name}:${port}`;
 }

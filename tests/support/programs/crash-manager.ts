@@ -5,8 +5,10 @@
 import { readdirSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { CreateSandbox, DriverName, RunCommand, SandboxId } from "@atoll/protocol";
-import { SandboxManager } from "@atoll/server";
+import { SandboxManager, type Command } from "@atoll/server";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
+import type { CrashPlan } from "../crash-plan.ts";
+import { openManagerStore } from "../manager-store.ts";
 
 const [dataDir = "", what = "", ...words] = process.argv.slice(2);
 
@@ -14,9 +16,13 @@ function say(fact: Record<string, unknown>): void {
   writeSync(1, `${JSON.stringify(fact)}\n`);
 }
 
-async function create(manager: SandboxManager, driver: string | undefined): Promise<SandboxId> {
-  const request = CreateSandbox.parse({ driver: DriverName.parse(driver) });
-  const { sandbox } = await manager.create(request, { keyId: "test", idempotencyKey: "the one" });
+async function create(
+  manager: SandboxManager,
+  driver: string | undefined,
+  { persistent = false, idempotencyKey = "the one" } = {},
+): Promise<SandboxId> {
+  const request = CreateSandbox.parse({ driver: DriverName.parse(driver), persistent });
+  const { sandbox } = await manager.create(request, { keyId: "test", idempotencyKey });
   return sandbox.id;
 }
 
@@ -63,18 +69,17 @@ async function dieAtStart(manager: SandboxManager, sandboxId: string | undefined
   process.kill(process.pid, "SIGKILL");
 }
 
-/** Where to stop for ever, once this is said. */
-let lastStep = "";
-const atStep = async (step: string): Promise<void> => {
-  if (step !== lastStep) return;
-  say({ step });
+/** Where to stop for ever with a sandbox, once this is said. */
+const lastSteps = new Map<string, string>();
+const atStep = async (step: string, sandboxId: string): Promise<void> => {
+  if (step !== lastSteps.get(sandboxId)) return;
+  say({ step, sandboxId });
   await new Promise(() => undefined);
 };
 
-/** Takes a sandbox back to before its command counted to two, and before another one was started. */
-async function rollBack(manager: SandboxManager, step: string): Promise<void> {
-  const id = await create(manager, "gvisor");
-  const shell = "i=0; while read line; do i=$((i+1)); echo $line $i; done";
+/** Starts a command that counts the lines that it reads; the sandbox has a checkpoint from when it had counted to one, and now it has counted to two. */
+async function countTwice(manager: SandboxManager, id: SandboxId): Promise<Command> {
+  const shell = "i=0; while read line; do i=$((i+1)); echo $i >>count; echo $line $i; done";
   const command = await manager.run(id, RunCommand.parse({ shell, stdin: true }));
   const until = async (bytes: number): Promise<void> => {
     for await (const piece of command.follow())
@@ -83,16 +88,53 @@ async function rollBack(manager: SandboxManager, step: string): Promise<void> {
   await command.writeStdin(Buffer.from("a\n"), { offset: 0 });
   await until(4);
   await manager.sleep.pause(id, { force: false });
+  await manager.access.enter(id, new AbortController().signal);
   await manager.sleep.wake(id);
   await command.writeStdin(Buffer.from("b\n"), { offset: 2 });
   await until(8);
+  return command;
+}
+
+/** Takes a sandbox back to before its command counted to two, and before another one was started. */
+async function rollBack(manager: SandboxManager, step: string): Promise<void> {
+  const id = await create(manager, "gvisor");
+  const command = await countTwice(manager, id);
   await manager.run(id, RunCommand.parse({ shell: "exec sleep 1000" }));
   say({ sandboxId: id, commandId: command.id });
-  lastStep = step;
+  lastSteps.set(id, step);
   await manager.rollbacks.rollback(id, { checkpoint: 1, force: false });
 }
 
-const manager = await SandboxManager.open({ dataDir, guestPath: guestBinaryPath(), engineOptions: { atStep } });
+/** The same with persistent sandboxes, each of which is rolled back or paused up to another step. */
+async function movePersistent(manager: SandboxManager, plan: CrashPlan): Promise<void> {
+  const moves = Object.entries(plan).map(async ([name, { move, step }]) => {
+    const id = await create(manager, "gvisor", { persistent: true, idempotencyKey: name });
+    const { id: commandId } = await countTwice(manager, id);
+    // Counts by itself, for whoever looks whether it runs.
+    const ticking = await manager.run(
+      id,
+      RunCommand.parse({ shell: "while sleep 0.02; do echo tick | tee -a ticks; done" }),
+    );
+    for await (const piece of ticking.follow()) if (piece.type === "output") break;
+    say({ sandboxId: id, commandId, name });
+    lastSteps.set(id, step);
+    if (move === "pause") await manager.sleep.pause(id, { force: false });
+    else await manager.rollbacks.rollback(id, { checkpoint: 1, force: false });
+  });
+  await Promise.all(moves);
+}
+
+const [storeDir = "", ttlMs = ""] = words;
+const store =
+  what === "move-persistent"
+    ? await openManagerStore(storeDir, { name: "doomed", dataDir, ttlMs: Number(ttlMs) })
+    : undefined;
+const manager = await SandboxManager.open({
+  dataDir,
+  guestPath: guestBinaryPath(),
+  engineOptions: { atStep },
+  ...(store === undefined ? {} : { persistence: store.persistence }),
+});
 say({ cursor: manager.events.cursor });
 switch (what) {
   case "follow":
@@ -106,6 +148,9 @@ switch (what) {
     break;
   case "roll-back":
     await rollBack(manager, words[0] ?? "");
+    break;
+  case "move-persistent":
+    await movePersistent(manager, JSON.parse(words[2] ?? "") as CrashPlan);
     break;
   case "die-at-start":
     await dieAtStart(manager, words[0], Number(words[1]));

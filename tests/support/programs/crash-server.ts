@@ -37,7 +37,12 @@ async function follow(engine: Engine, driver: DriverName, logFile: string, comma
 }
 
 /** A sandbox whose process has counted to two. */
-async function startCounting(engine: Engine, driver: DriverName, logFile: string): Promise<SandboxId> {
+async function startCounting(
+  engine: Engine,
+  driver: DriverName,
+  logFile: string,
+  more: Record<string, unknown> = {},
+): Promise<SandboxId> {
   const sandbox = await engine.create({ driver });
   const counting = await sandbox.spawn(
     {
@@ -53,7 +58,7 @@ async function startCounting(engine: Engine, driver: DriverName, logFile: string
     if (data.toString().includes("2")) break;
   }
   closeSync(log);
-  say({ sandboxId: sandbox.id, streamId: counting.streamId });
+  say({ sandboxId: sandbox.id, streamId: counting.streamId, ...more });
   return sandbox.id;
 }
 
@@ -62,6 +67,17 @@ async function moveUntil(engine: Engine, logFile: string): Promise<void> {
   const id = await startCounting(engine, "gvisor", logFile);
   await engine.pause(id);
   await engine.resume(id);
+}
+
+/** One sandbox per step, each of which is paused and resumed and stops for ever at its own. */
+async function moveEachUntil(engine: Engine, logDir: string, steps: string[]): Promise<void> {
+  for (const [index, step] of steps.entries()) {
+    const id = await startCounting(engine, "gvisor", join(logDir, `output-${index}.log`), { step });
+    stepOf.set(id, step);
+    const stands = new Promise<void>((resolve) => standing.set(id, resolve));
+    void engine.pause(id).then(() => engine.resume(id));
+    await stands;
+  }
 }
 
 /** Pauses a sandbox whose process holds so much in memory that it takes a while, and can tell whether it still has it. */
@@ -130,12 +146,16 @@ const lastStep =
     release: words[1],
     deadline: words[2],
   }[what] ?? "";
+/** The same where each sandbox has its own step. */
+const stepOf = new Map<SandboxId, string>();
+const standing = new Map<SandboxId, () => void>();
 const engine = await Engine.open({
   dataDir,
   guestPath: guestBinaryPath(),
-  atStep: async (step) => {
+  atStep: async (step, id) => {
     if (what === "move" && step === words[2]) throw new Error("no space left on device");
-    if (step !== lastStep) return;
+    if (step !== lastStep && step !== stepOf.get(id)) return;
+    standing.get(id)?.();
     say({ step });
     await new Promise(() => undefined);
   },
@@ -179,6 +199,9 @@ switch (what) {
   }
   case "move":
     await moveUntil(engine, words[0] ?? "");
+    break;
+  case "move-each":
+    await moveEachUntil(engine, words[0] ?? "", words.slice(1));
     break;
   case "fork":
     await engine.fork(await startCounting(engine, "gvisor", words[0] ?? ""), { count: 2 });

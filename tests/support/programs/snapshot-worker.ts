@@ -6,7 +6,7 @@ import { writeSync } from "node:fs";
 import { join } from "node:path";
 import { SandboxId, SnapshotName } from "@atoll/protocol";
 import { FileObjectStore, type ObjectStore } from "@atoll/storage";
-import { openTestLibrary } from "../../../packages/server/test/support/test-library.ts";
+import { openTestLibrary, testUser } from "../../../packages/server/test/support/test-library.ts";
 
 const [directory = "", what = "", when = "", stopAt = ""] = process.argv.slice(2);
 
@@ -35,7 +35,7 @@ function stoppingAt(store: ObjectStore): ObjectStore {
 const store = await FileObjectStore.open(join(directory, "store"));
 const name = SnapshotName.parse("tools");
 const id = SandboxId.parse("s".repeat(20));
-if (what === "remove") await (await openTestLibrary(directory, store)).take(id, name, "me");
+if (what === "remove") await (await openTestLibrary(directory, store)).take(id, name, testUser);
 const library = await openTestLibrary(directory, stoppingAt(store));
-if (what === "take") await library.take(id, name, "me");
-else await library.remove(name, () => true);
+if (what === "take") await library.take(id, name, testUser);
+else await library.remove(name, testUser);

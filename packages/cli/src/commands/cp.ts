@@ -1,3 +1,4 @@
+import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { parsePlace } from "../input/place.ts";
@@ -57,10 +58,21 @@ export function cpCommand(cli: Cli): Command {
             cli.note(`${printable(path)}: left out`);
           },
         };
-        return from.sandbox === undefined
-          ? upload(transfer, from.path, to.path)
-          : download(transfer, from.path, to.path);
+        const copying =
+          from.sandbox === undefined ? upload(transfer, from.path, to.path) : download(transfer, from.path, to.path);
+        return copying.catch((error: unknown) => {
+          throw withWayOut(error, user);
+        });
       });
       if (cli.isJson && to.path !== "-") await cli.printJson({ from: fromText, to: toText, ...done, leftOut });
     });
+}
+
+/** What a user inside may not do, root may. */
+function withWayOut(error: unknown, user: string): unknown {
+  if (!isSandboxError(error, "permission_denied") || error.suggestion !== undefined) return error;
+  const { message, details } = error;
+  if (user === "root" || (details["errno"] !== "EACCES" && details["errno"] !== "EPERM")) return error;
+  const suggestion = `User ${user} inside may not do that; -u root copies as root.`;
+  return new SandboxError("permission_denied", message, { suggestion, details, cause: error });
 }

@@ -65,6 +65,7 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "events.lost":
       return "bad";
     case "limit.near":
+    case "sandbox.guest":
     case "sandbox.taken_over":
       return "busy";
     case "sandbox.state":

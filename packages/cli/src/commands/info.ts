@@ -26,7 +26,7 @@ function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
   const ends = info.endsAtMs === undefined ? "never" : `${formatTime(info.endsAtMs)} (${end})`;
   return [
     ["id", info.id],
-    ["state", info.state],
+    ["state", info.guest === undefined ? info.state : `${info.state}, ${info.guest}`],
     ["reason", info.reason === undefined ? undefined : `${info.reason.kind}: ${info.reason.message}`],
     ["template", info.template],
     ["driver", info.driver],
@@ -38,6 +38,8 @@ function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
     ["persistent", info.persistent ? "yes" : undefined],
     ["server", info.server === undefined ? undefined : `${info.server.id} ${info.server.url}`.trim()],
     ["taken over", takenOver === undefined ? undefined : howTakenOver(takenOver)],
+    ["checkpoint", info.checkpoint === undefined ? undefined : `stands on ${info.checkpoint}`],
+    ["rolled back", info.rollbacks === undefined ? undefined : `${info.rollbacks} times`],
     ["running commands", String(info.runningCommands)],
     bytesFact("memory", limits.memoryBytes),
     ["cpus", String(limits.cpus)],

@@ -42,7 +42,7 @@ function createKey(cli: Cli): Command {
   })
     .argument("<name>", "what it is for")
     .addOption(
-      new Option("--verb <verb>", "what it may do; may be repeated (default: all but admin and templates)")
+      new Option("--verb <verb>", "what it may do; may be repeated (default: all but admin, templates and metrics)")
         .choices(keyVerbs)
         .argParser((text, before: string[] | undefined) => collect(oneOf(keyVerbs, text), before)),
     )

@@ -39,7 +39,7 @@ export function lsCommand(cli: Cli): Command {
 function columns(nowMs: number): Column<SandboxInfo>[] {
   return [
     { header: "ID", cell: ({ id }) => id },
-    { header: "STATE", cell: ({ state }) => state, tone: ({ state }) => toneOfState(state) },
+    { header: "STATE", cell: ({ state, guest }) => guest ?? state, tone: ({ state }) => toneOfState(state) },
     { header: "TEMPLATE", cell: ({ template }) => template, isDetail: true },
     { header: "DRIVER", cell: ({ driver }) => driver, isDetail: true },
     { header: "LASTS", cell: ({ persistent }) => (persistent ? "yes" : "no") },

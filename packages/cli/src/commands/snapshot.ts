@@ -13,9 +13,10 @@ export function snapshotCommand(cli: Cli): Command {
   const snapshot = addHelpCommand(
     verb(cli, "snapshot", "Save the files of sandboxes under names, for others to start from"),
   );
-  for (const make of [takeSnapshot, listSnapshots, showSnapshot, exportSnapshot, importSnapshot, removeSnapshot]) {
-    snapshot.addCommand(make(cli));
-  }
+  const share = (of: Cli): Command => shareSnapshot(of, true);
+  const unshare = (of: Cli): Command => shareSnapshot(of, false);
+  const whole = [takeSnapshot, listSnapshots, showSnapshot, exportSnapshot, importSnapshot];
+  for (const make of [...whole, share, unshare, removeSnapshot]) snapshot.addCommand(make(cli));
   return snapshot;
 }
 
@@ -44,6 +45,8 @@ function listSnapshots(cli: Cli): Command {
 function columns(nowMs: number): Column<SnapshotInfo>[] {
   return [
     { header: "NAME", cell: ({ name }) => name },
+    { header: "REFERENCE", cell: ({ ref }) => ref },
+    { header: "SHARED", cell: ({ shared }) => (shared ? "yes" : "no") },
     { header: "TEMPLATE", cell: ({ template }) => template },
     {
       header: "MADE",
@@ -56,12 +59,14 @@ function columns(nowMs: number): Column<SnapshotInfo>[] {
 
 function showSnapshot(cli: Cli): Command {
   return verb(cli, "show", "Tell everything about one snapshot")
-    .argument("<name>", "its name")
+    .argument("<name>", "its name, or its reference if it is not yours")
     .action(async (name: string) => {
       const snapshot = await cli.during("Asking", (await cli.atoll()).snapshots.get(name, { signal: cli.signal }));
       if (cli.isJson) return cli.printJson(snapshot);
       await printFacts(cli, [
         ["name", snapshot.name],
+        ["reference", snapshot.ref],
+        ["shared", snapshot.shared ? "yes" : "no"],
         ["template", snapshot.template],
         ["made", formatTime(snapshot.createdAtMs)],
         ["from sandbox", snapshot.sandboxId],
@@ -80,7 +85,7 @@ function exportSnapshot(cli: Cli): Command {
       "atoll snapshot export tools - | ssh there atoll snapshot import tools -",
     ],
   })
-    .argument("<name>", "its name")
+    .argument("<name>", "its name, or its reference if it is not yours")
     .argument("<file>", "a path here, or - for stdout")
     .action(async (name: string, file: string) => {
       const { snapshots } = await cli.atoll();
@@ -114,9 +119,26 @@ function importSnapshot(cli: Cli): Command {
     });
 }
 
+function shareSnapshot(cli: Cli, isShared: boolean): Command {
+  const [name, summary] = isShared
+    ? (["share", "Let every key start sandboxes from a snapshot, by the reference that this prints"] as const)
+    : (["unshare", "Keep a snapshot from other keys again"] as const);
+  return verb(cli, name, summary, isShared ? { examples: ["atoll snapshot share tools"] } : {})
+    .argument("<name>", "its name, or its reference if it is not yours")
+    .action(async (given: string) => {
+      const { snapshots } = await cli.atoll();
+      const sharing = isShared
+        ? snapshots.share(given, { signal: cli.signal })
+        : snapshots.unshare(given, { signal: cli.signal });
+      const snapshot = await cli.during(`Changing ${given}`, sharing);
+      if (cli.isJson) await cli.printJson(snapshot);
+      else await cli.print(snapshot.ref);
+    });
+}
+
 function removeSnapshot(cli: Cli): Command {
   return verb(cli, "rm", "Remove a snapshot; sandboxes that were made of it keep their files")
-    .argument("<name>", "its name")
+    .argument("<name>", "its name, or its reference if it is not yours")
     .action(async (name: string) => {
       await cli.during(`Removing ${name}`, (await cli.atoll()).snapshots.remove(name, { signal: cli.signal }));
       if (cli.isJson) await cli.printJson({ removed: name });

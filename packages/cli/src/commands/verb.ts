@@ -56,11 +56,13 @@ const sharedOptions = [
   ["--key <key>", "the API key (ATOLL_API_KEY)"],
 ] as const;
 
-/** Help goes to stdout; errors are told by `main`. */
+/** Help goes to stdout, also where it stands in for a command that was not named; errors are told by `main`. */
 export function outputOf(cli: Cli) {
+  const write = (text: string): void => void cli.stdout.write(text);
   return {
-    writeOut: (text: string) => void cli.stdout.write(text),
-    writeErr: () => undefined,
+    writeOut: write,
+    writeErr: write,
+    outputError: () => undefined,
     getOutHasColors: () => cli.style("strong", "") !== "",
   };
 }

@@ -28,7 +28,7 @@ export interface ContainerRunsOptions {
 }
 
 /** What is launched, and what writes the files for it into the run directory. */
-export interface RunPlan extends Pick<LauncherCommand, "program" | "enter" | "batch"> {
+export interface RunPlan extends Pick<LauncherCommand, "program" | "enter" | "batch" | "noAttributes"> {
   prepare?: () => Promise<void>;
 }
 

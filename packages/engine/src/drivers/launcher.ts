@@ -16,6 +16,8 @@ export interface LauncherCommand {
   enter?: { root: string; hostname: string };
   /** Whether it runs under `SCHED_BATCH`; why that pays is in decision 16. */
   batch?: boolean;
+  /** Whether it is told that files have no extended attributes. */
+  noAttributes?: boolean;
   program: string[];
 }
 
@@ -40,6 +42,7 @@ export function launcherArguments(command: LauncherCommand): string[] {
     ...command.overlays.flatMap(({ target, options }) => ["--overlay", target, options]),
     ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
     ...(command.batch === true ? ["--batch"] : []),
+    ...(command.noAttributes === true ? ["--no-attributes"] : []),
     "--held",
     "--",
     ...command.program,

@@ -1,3 +1,4 @@
+import type { GuestWatch } from "./guest-watch.ts";
 import type { GuestMessage } from "./messages.ts";
 
 interface Pending {
@@ -9,8 +10,9 @@ interface Pending {
 export class Answers {
   #pending = new Map<number, Pending>();
 
-  /** Rejects with `signal.reason` if it aborts first. */
-  async expect(id: number, signal: AbortSignal): Promise<GuestMessage> {
+  /** Rejects with `signal.reason` if it aborts first, and with `guest_silent` if the watch finds the guest so. */
+  async expect(id: number, signal: AbortSignal, watch?: GuestWatch): Promise<GuestMessage> {
+    const done = watch?.expect({ onSilent: (error) => this.reject(id, error), isPrompt: true });
     let abort: () => void = () => undefined;
     try {
       return await new Promise<GuestMessage>((resolve, reject) => {
@@ -22,6 +24,7 @@ export class Answers {
         else signal.addEventListener("abort", abort, { once: true });
       });
     } finally {
+      done?.();
       signal.removeEventListener("abort", abort);
       this.#pending.delete(id);
     }

@@ -1,6 +1,7 @@
 import type { SandboxError } from "@atoll/protocol";
 import type { EgressHandler } from "./egress-relay.ts";
 import type { TrafficListener } from "./guest-line.ts";
+import type { Expectation, GuestWatchOptions } from "./guest-watch.ts";
 import type { FifoPaths } from "./transport.ts";
 
 export interface ChannelOptions {
@@ -13,6 +14,8 @@ export interface ChannelOptions {
   traffic?: TrafficListener;
   /** Finds out why the sandbox is gone, before anybody is told that it is. */
   explainEnd?: () => Promise<SandboxError>;
+  /** Without it whoever asks waits for as long as the guest takes. */
+  watch?: GuestWatchOptions | undefined;
 }
 
 export interface AttachOptions {
@@ -22,6 +25,8 @@ export interface AttachOptions {
   signal?: AbortSignal;
   /** From `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
   streamId?: number;
+  /** Told, as often as it is so, that the process should have ended by then and that its guest is silent. */
+  overdue?: Expectation | undefined;
   /** Whether the sandbox ran out of memory since this moment. */
   ranOutOfMemory?: () => Promise<boolean>;
 }

@@ -9,11 +9,20 @@ import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuest
 import { GuestConnection } from "./guest-connection.ts";
 import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
-import { assertHeld, GuestStream, type OutputPosition, type StreamOptions } from "./guest-stream.ts";
-import { parseGuestFrame, type Counted, type FileHolder, type GuestMessage, type StreamEntry } from "./messages.ts";
-import { encodeCount, encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
-import { violation, wrongAnswer } from "./violation.ts";
-import { MalformedPayload, PayloadWriter } from "./wire.ts";
+import { GuestQuestions } from "./guest-questions.ts";
+import {
+  assertHeld,
+  freshStream,
+  GuestStream,
+  type OutputPosition,
+  type StreamOptions,
+  type StreamStart,
+} from "./guest-stream.ts";
+import { GuestWatch } from "./guest-watch.ts";
+import { assertSpeaksOurVersion, parseGuestFrame, type GuestMessage, type StreamEntry } from "./messages.ts";
+import { encodeDial, encodeHello, encodeRestored, encodeSignal, encodeSpawn, type GuestSpawn } from "./requests.ts";
+import { violation } from "./violation.ts";
+import { MalformedPayload } from "./wire.ts";
 
 /** Requests and streams share one sequence of ids; the greeting is the request that has none. */
 const greetingId = 0;
@@ -22,7 +31,7 @@ const greetingId = 0;
  * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the sandbox: closing
  * it leaves everything inside running, and a new channel on the same FIFOs carries on.
  */
-export class GuestChannel {
+export class GuestChannel extends GuestQuestions {
   /** Settles when the channel is over: with the reason if it ended by itself, with `undefined` after `close`. */
   readonly closed: Promise<SandboxError | undefined>;
   #line: GuestLine;
@@ -32,6 +41,7 @@ export class GuestChannel {
   #inherited = new Map<number, StreamEntry>();
   #answers = new Answers();
   #egress: EgressRelay;
+  #watch: GuestWatch | undefined;
   #lastId = greetingId;
   #isGreeting = false;
   /** The guest is in a new container that may not be kept: an end there is not the sandbox's, which may go on in another. */
@@ -40,11 +50,13 @@ export class GuestChannel {
   #onClosed!: (reason: SandboxError | undefined) => void;
 
   private constructor(options: ChannelOptions) {
+    super();
     this.closed = new Promise((resolve) => {
       this.#onClosed = resolve;
     });
     this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, "connection", {}));
     this.#explainEnd = options.explainEnd;
+    if (options.watch !== undefined) this.#watch = new GuestWatch(options.watch, (signal) => this.ping(signal));
     this.#line = new GuestLine({
       traffic: options.traffic,
       onData: (chunk) => this.#receive(chunk),
@@ -71,6 +83,11 @@ export class GuestChannel {
     return this.#end === undefined;
   }
 
+  /** What whoever asks something of the guest is told at once; undefined: it answers, as far as is known. */
+  get silence(): SandboxError | undefined {
+    return this.#watch?.silence;
+  }
+
   /** Processes that a predecessor started and that wait to be attached or released. */
   get inherited(): readonly StreamEntry[] {
     return [...this.#inherited.values()];
@@ -81,13 +98,9 @@ export class GuestChannel {
     const nonce = randomBytes(16);
     this.#decoder.expectWelcome(nonce);
     this.#isGreeting = true;
-    const message = await this.#ask(greetingId, encodeHello(nonce), signal);
-    if (message.type !== "welcome") throw new Error(`Greeting answered with ${message.type}`);
-    if (message.version !== protocolConstants.VERSION) {
-      throw new SandboxError("unsupported", `Cannot talk to a guest of protocol version ${message.version}`, {
-        suggestion: `This host speaks version ${protocolConstants.VERSION}: end the sandbox and create it again.`,
-      });
-    }
+    // Also of one that is silent: it is greeted until it answers.
+    const message = await this.#ask(greetingId, encodeHello(nonce), signal, { isWatched: false });
+    assertSpeaksOurVersion(message);
   }
 
   async spawn(spawn: GuestSpawn, options: AttachOptions = {}): Promise<GuestProcess> {
@@ -101,8 +114,11 @@ export class GuestChannel {
         this.#send(frame);
         return stream;
       },
-      options.streamId === undefined,
+      { mayRenumber: options.streamId === undefined, isPrompt: true },
     );
+    // One that watches files has nothing to say until something happens.
+    const isWaitedFor = spawn.tool === true && spawn.argv[0] !== "watch";
+    if (isWaitedFor) this.#watch?.expectUntil(stream.ended, { onSilent: (error) => stream.fail(error) });
     return this.#process(stream, pid, options);
   }
 
@@ -147,47 +163,20 @@ export class GuestChannel {
       const id = this.#nextId();
       const windowBytes = protocolConstants.WINDOW_DEFAULT;
       const stream = this.#addStream(id, "connection", { windowBytes });
-      const payload = new PayloadWriter().u16(port).u8(options.family ?? 4);
-      this.#send(encodeFrame(toGuest.DIAL, id, payload.u32(windowBytes).finish()));
+      this.#send(encodeDial(id, { port, family: options.family ?? 4, windowBytes }));
       return stream;
     });
     return new GuestConnection(stream);
   }
 
   async ping(signal: AbortSignal): Promise<void> {
-    await this.#request(toGuest.PING, randomBytes(8), signal);
-  }
-
-  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<Counted> {
-    const message = await this.#request(toGuest.COUNT, encodeCount(without), signal);
-    return message.type === "counted" ? message : wrongAnswer(message);
-  }
-
-  /** Caps the size of every file that a process inside may write; `undefined` lifts the cap. */
-  async capFileSize(bytes: number | undefined, signal: AbortSignal): Promise<void> {
-    await this.#request(toGuest.CAP, new PayloadWriter().u64(bytes ?? 0xffff_ffff_ffff_ffffn).finish(), signal);
-  }
-
-  /** Starts the proxy inside, on 127.0.0.1. */
-  async startProxy(port: number, signal: AbortSignal): Promise<void> {
-    await this.#request(toGuest.PROXY, new PayloadWriter().u16(port).finish(), signal);
-  }
-
-  /** The processes inside that have what was deleted at `path`; with `END_HOLDERS` they are being killed. */
-  async findHolders(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
-    const message = await this.#request(toGuest[end ?? "HOLDERS"], new PayloadWriter().str(path).finish(), signal);
-    return message.type === "heldBy" ? message.holders : wrongAnswer(message);
-  }
-
-  /** As `encodeNodes` asks for them. Rejects with `E2BIG` where that would take long, and with `ENOSYS` if the guest is older than this request. */
-  async findNodes(question: Buffer, signal: AbortSignal): Promise<Buffer[]> {
-    const message = await this.#request(toGuest.NODES, question, signal);
-    return message.type === "nodes" ? message.entries : wrongAnswer(message);
+    const id = this.#nextId();
+    await this.#ask(id, encodeFrame(toGuest.PING, id, randomBytes(8)), signal, { isWatched: false });
   }
 
   /** After this nothing comes from the guest, and nothing goes to it, until the next `greet`. */
   async prepareCheckpoint(signal: AbortSignal): Promise<void> {
-    const ready = this.#request(toGuest.PREPARE, Buffer.alloc(0), signal);
+    const ready = this.request(toGuest.PREPARE, Buffer.alloc(0), signal);
     this.#line.hold();
     await ready;
   }
@@ -224,14 +213,16 @@ export class GuestChannel {
     this.#finish(undefined);
   }
 
-  #request(type: ToGuestType, payload: Buffer, signal: AbortSignal): Promise<GuestMessage> {
+  protected request(type: ToGuestType, payload: Buffer, signal: AbortSignal): Promise<GuestMessage> {
     const id = this.#nextId();
     return this.#ask(id, encodeFrame(type, id, payload), signal);
   }
 
-  #ask(id: number, frame: Buffer, signal: AbortSignal): Promise<GuestMessage> {
+  #ask(id: number, frame: Buffer, signal: AbortSignal, { isWatched = true } = {}): Promise<GuestMessage> {
     this.#assertOpen();
-    const answer = this.#answers.expect(id, signal);
+    const watch = isWatched ? this.#watch : undefined;
+    watch?.assertAnswers();
+    const answer = this.#answers.expect(id, signal, watch);
     this.#send(frame);
     return answer;
   }
@@ -240,17 +231,15 @@ export class GuestChannel {
   async #start(
     signal: AbortSignal | undefined,
     ask: () => GuestStream,
-    mayRenumber = true,
+    { mayRenumber = true, isPrompt = false } = {},
   ): Promise<[GuestStream, number]> {
     for (let refused = 0; ; refused += 1) {
       signal?.throwIfAborted();
+      this.#watch?.assertAnswers();
       const stream = ask();
-      const abort = (): void => {
-        stream.fail(signal?.reason);
-        stream.signal("SIGKILL");
-        stream.release();
-      };
+      const abort = (): void => stream.giveUp(signal?.reason);
       signal?.addEventListener("abort", abort, { once: true });
+      const done = this.#watch?.expect({ onSilent: (error) => stream.giveUp(error), isPrompt });
       try {
         return [stream, await stream.started];
       } catch (error) {
@@ -259,32 +248,20 @@ export class GuestChannel {
         if (!isTaken || !mayRenumber || refused === protocolConstants.MAX_STREAMS) throw error;
       } finally {
         signal?.removeEventListener("abort", abort);
+        done?.();
       }
     }
   }
 
   #process(stream: GuestStream, pid: number, options: AttachOptions): GuestProcess {
-    const { keep = false, signal, ranOutOfMemory = async () => false } = options;
+    const { keep = false, signal, overdue, ranOutOfMemory = async () => false } = options;
+    if (overdue !== undefined) this.#watch?.expectUntil(stream.ended, overdue);
     return new GuestProcess(stream, { pid, send: this.#send, keep, signal, ranOutOfMemory });
   }
 
-  #addStream(
-    id: number,
-    kind: StreamOptions["kind"],
-    options: Partial<Pick<StreamOptions, "windowBytes" | "from" | "input">>,
-  ): GuestStream {
-    const stream = new GuestStream({
-      id,
-      kind,
-      windowBytes: protocolConstants.WINDOW_DEFAULT,
-      from: { stdoutBytes: 0, stderrBytes: 0 },
-      input: { receivedOffset: 0, handedOnOffset: 0 },
-      ...options,
-      send: this.#send,
-      forget: () => {
-        this.#streams.delete(id);
-      },
-    });
+  #addStream(id: number, kind: StreamOptions["kind"], options: StreamStart): GuestStream {
+    const forget = (): void => void this.#streams.delete(id);
+    const stream = new GuestStream({ ...freshStream, ...options, id, kind, send: this.#send, forget });
     this.#streams.set(id, stream);
     return stream;
   }
@@ -349,6 +326,7 @@ export class GuestChannel {
       else this.#send(encodeFrame(toGuest.RELEASE, id));
     }
     this.#line.release();
+    this.#watch?.answered();
     this.#answers.resolve(greetingId, message);
   }
 
@@ -389,6 +367,7 @@ export class GuestChannel {
   #finish(reason: SandboxError | undefined): void {
     if (this.#end !== undefined) return;
     this.#end = { reason };
+    this.#watch?.close();
     this.#line.leave();
     this.#egress.abandonAsks();
     const error = reason ?? new SandboxError("sandbox_ended", "Cannot go on: the channel to the sandbox was closed");

@@ -1,6 +1,6 @@
 import { SandboxError, type SignalName } from "@atoll/protocol";
 import type { OutputEvent } from "../process/process.ts";
-import { encodeFrame, toGuest } from "./frames.ts";
+import { encodeFrame, protocolConstants, toGuest } from "./frames.ts";
 import { InputWindow, type InputPosition } from "./input-window.ts";
 import type { ExitReport, GuestMessage, StreamEntry } from "./messages.ts";
 import { OutputQueue } from "./output-queue.ts";
@@ -36,6 +36,15 @@ export interface StreamOptions {
   /** Called once, when nothing more can happen on this stream. */
   forget: () => void;
 }
+
+export type StreamStart = Partial<Pick<StreamOptions, "windowBytes" | "from" | "input">>;
+
+/** Of a stream that begins now, where it is not said otherwise. */
+export const freshStream = {
+  windowBytes: protocolConstants.WINDOW_DEFAULT,
+  from: { stdoutBytes: 0, stderrBytes: 0 },
+  input: { receivedOffset: 0, handedOnOffset: 0 },
+};
 
 /** One stream as the host sees it: order and windows are checked here, for processes and connections alike. */
 export class GuestStream {
@@ -150,6 +159,13 @@ export class GuestStream {
     this.#failEnd(new SandboxError("invalid_state", `Cannot follow stream ${this.id}: it was released`));
     this.input.close("the stream was released");
     this.#options.forget();
+  }
+
+  /** Nobody wants it any more, whether or not the guest has started it. */
+  giveUp(reason: unknown): void {
+    this.fail(reason);
+    this.signal("SIGKILL");
+    this.release();
   }
 
   #failEnd(error: unknown): void {

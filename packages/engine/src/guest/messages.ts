@@ -1,4 +1,4 @@
-import { signalName, type ProcessExit } from "@atoll/protocol";
+import { SandboxError, signalName, type ProcessExit } from "@atoll/protocol";
 import { protocolConstants, toHost, type Frame } from "./frames.ts";
 import { MalformedPayload, PayloadReader } from "./wire.ts";
 
@@ -219,4 +219,13 @@ function oneOf<T extends Record<number, string>>(value: number, names: T): T[key
   const name = names[value];
   if (name === undefined) throw new MalformedPayload(`${value} is none of ${Object.values(names).join(", ")}`);
   return name as T[keyof T];
+}
+
+/** Of the answer to a greeting. */
+export function assertSpeaksOurVersion(message: GuestMessage): void {
+  if (message.type !== "welcome") throw new Error(`Greeting answered with ${message.type}`);
+  if (message.version === protocolConstants.VERSION) return;
+  throw new SandboxError("unsupported", `Cannot talk to a guest of protocol version ${message.version}`, {
+    suggestion: `This host speaks version ${protocolConstants.VERSION}: end the sandbox and create it again.`,
+  });
 }

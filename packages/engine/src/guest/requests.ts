@@ -56,6 +56,13 @@ export function encodeSpawn(id: number, spawn: GuestSpawn): Buffer {
   return encodeFrame(toGuest.SPAWN, id, bytes);
 }
 
+export function encodeDial(
+  id: number,
+  { port, family, windowBytes }: { port: number; family: 4 | 6; windowBytes: number },
+): Buffer {
+  return encodeFrame(toGuest.DIAL, id, new PayloadWriter().u16(port).u8(family).u32(windowBytes).finish());
+}
+
 export function encodeHello(nonce: Buffer): Buffer {
   const payload = new PayloadWriter().u32(protocolConstants.VERSION).bytes(nonce).u64(timeOfDayNs());
   return encodeFrame(toGuest.HELLO, 0, payload.finish());

@@ -1,4 +1,4 @@
-import { SandboxError, type EndReason, type SandboxRecord } from "@atoll/protocol";
+import { SandboxError, type EndReason, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import type { ContainerExit } from "../drivers/driver.ts";
 
 /** What whoever talks to the sandbox is told when its container has ended. */
@@ -18,4 +18,10 @@ export function endReason(error: SandboxError): EndReason {
   if (error.code === "guest_violation") return { kind: "guest", message: error.message };
   const kind = error.details["outOfMemory"] === true ? "memory" : "exited";
   return { kind, message: error.message };
+}
+
+/** The error of a start whose guest did not answer in time. */
+export function lateStart(id: SandboxId, timeoutMs: number): SandboxError {
+  const what = `Cannot start sandbox ${id}: no answer within ${timeoutMs} ms`;
+  return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
 }

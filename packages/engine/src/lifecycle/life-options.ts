@@ -14,6 +14,8 @@ export interface SandboxLifeOptions {
   events: EventLog;
   /** How long the guest may take to answer the first greeting. */
   startTimeoutMs: number;
+  /** How long the guest may leave a question unanswered before it counts as silent. */
+  guestTimeoutMs: number;
   idle: IdleSandbox;
   onEgress?: EgressHandler | undefined;
   /** Told of each step of a release. */
@@ -31,6 +33,13 @@ export interface StartOptions {
   frozenBytes?: number;
   /** Where programs inside find the way out; it is there when the sandbox runs. */
   proxyPort?: number | undefined;
+}
+
+export interface TakeOverOptions {
+  /** How long the guest is waited for. */
+  withinMs: number;
+  /** Called when it has answered, also later. */
+  onReached: () => Promise<void>;
 }
 
 export interface MoveOptions {

@@ -1,5 +1,5 @@
 import { readdir, rm } from "node:fs/promises";
-import { ContainerId, deadlineAfter, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
+import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
@@ -13,15 +13,15 @@ import { removeTree } from "../store/remove-tree.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import type { Template } from "../templates/template.ts";
-import { failedAgain } from "./failed-again.ts";
+import { failedAgain } from "./failed-record.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 import { findStrayGroups, findStrayLaunchers, findStrayMounts, type Stray } from "./strays.ts";
 
-/** A living sandbox that does not answer its new server within this is given up. */
-const adoptTimeoutMs = 15_000;
+/** The server does not wait longer than this for living sandboxes to answer; those that have not are served when they do. */
+const adoptWaitMs = 3_000;
 
 /** What was found at start and what was done about it, one line each. */
 export interface Repair {
@@ -204,9 +204,10 @@ async function adoptOrFail(
       await removeContainers(context, record.id, "container" in record ? record.container.id : undefined);
       if (!life.deadline.hasPassed) {
         if ("container" in record) await thawMarked(life, record.container);
-        await life.takeOver(deadlineAfter(adoptTimeoutMs));
-        life.live(await frozenBytes(context, life.record));
-        return { what, done: "adopted", because };
+        const onReached = async (): Promise<void> => life.live(await frozenBytes(context, life.record));
+        const isReached = await life.takeOver({ withinMs: adoptWaitMs, onReached });
+        const silent = "its guest does not answer yet: requests are refused until it does";
+        return { what, done: "adopted", because: isReached ? because : silent };
       }
     }
   } catch (error) {

@@ -70,6 +70,8 @@ export class RecordKeeper {
       const from = this.#record.state;
       const next = build(this.common);
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
+      // Whoever is told of an end finds it so. Unstored it is the same: the next server finds the container gone.
+      if (event === "fault") this.#record = next;
       await this.#store.save(next).catch((error: unknown) => {
         if (!mayStayUnstored(event, this.#record, next) || !hasErrno(error, ...noSpace, ...brokenDisk)) throw error;
       });

@@ -1,24 +1,19 @@
 import { once } from "node:events";
-import {
-  firstToAbort,
-  SandboxError,
-  type ContainerId,
-  type EndReason,
-  type SandboxRecord,
-  type SandboxUsage,
-} from "@atoll/protocol";
-import { based, standsOn } from "../checkpoints/based.ts";
+import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
+import { based } from "../checkpoints/based.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
-import { readOrExplain, type UsageMonitor } from "../limits/usage-monitor.ts";
+import { messageOf } from "../support/message-of.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
-import { endReason, explainEnd } from "./container-end.ts";
-import type { MoveOptions, SandboxLifeOptions, StartOptions } from "./life-options.ts";
+import { endReason, explainEnd, lateStart } from "./container-end.ts";
+import { failedNow } from "./failed-record.ts";
+import { FirstAnswer } from "./first-answer.ts";
+import type { MoveOptions, SandboxLifeOptions, StartOptions, TakeOverOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";
-import { watchLimits } from "./limit-watch.ts";
+import { LiveUsage } from "./live-usage.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
 /** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
@@ -30,6 +25,9 @@ const abandonStartMs = 5_000;
  */
 export class SandboxLife {
   readonly deadline: SandboxDeadline;
+  readonly usage = new LiveUsage();
+  /** Of a container that a server before this one started. */
+  readonly firstAnswer = new FirstAnswer();
   #options: SandboxLifeOptions;
   #containerId: ContainerId | undefined;
   #container: Container | undefined;
@@ -37,12 +35,15 @@ export class SandboxLife {
   /** That of the memory before, while it is not sure that it will not be needed again. */
   #leftChannel: GuestChannel | undefined;
   #watchedChannel: GuestChannel | undefined;
-  #monitor: UsageMonitor | undefined;
   #stopLifetime: () => void = () => undefined;
   #killRequested = new AbortController();
+  /** Aborts when nothing is wanted of the guest any more. */
+  #letGo = new AbortController();
   #starting: Promise<void> = Promise.resolve();
   #killing: Promise<void> | undefined;
   #detached = false;
+  /** Whether nothing in it runs for a moment, because somebody needs its files as they are. */
+  isFrozen = false;
 
   constructor(options: SandboxLifeOptions) {
     this.#options = options;
@@ -57,15 +58,17 @@ export class SandboxLife {
     return this.#options;
   }
 
-  get ownerDir(): string {
-    return this.#options.layout.ownerDir;
-  }
-
   get channel(): GuestChannel {
     this.deadline.assertReachable();
+    if (this.firstAnswer.silence !== undefined) throw this.firstAnswer.silence;
     if (this.#channel === undefined)
       throw new Error(`Sandbox ${this.record.id} is ${this.record.state} without a channel`);
     return this.#channel;
+  }
+
+  /** What whoever asks something of the inside is told; undefined: it answers, as far as is known. */
+  get silence(): SandboxError | undefined {
+    return this.record.state === "running" ? (this.firstAnswer.silence ?? this.#channel?.silence) : undefined;
   }
 
   /** One piece of work after the other. A kill aborts what is under way and waits for it. */
@@ -95,8 +98,7 @@ export class SandboxLife {
   /** It is about to be frozen: nothing is asked of it any more. */
   stopMonitor(): void {
     this.#options.idle.removeSlack();
-    this.#options.idle.leave();
-    this.#monitor?.stop();
+    this.#stopMonitor();
   }
 
   /** Kills all that is in the container of a sandbox that was saved, and leaves the waiting to `leaveContainer`. */
@@ -137,7 +139,7 @@ export class SandboxLife {
     } catch (error) {
       await this.leaveContainer();
       options.signal.throwIfAborted();
-      throw stop.aborted ? this.#late() : error;
+      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
@@ -160,35 +162,28 @@ export class SandboxLife {
     return true;
   }
 
-  /** Takes over the container that was found. */
-  async takeOver(signal: AbortSignal): Promise<void> {
+  /** Takes over the container that was found. False: its guest has not answered yet. The sandbox runs, and whoever asks something of it is refused until it does. */
+  async takeOver({ withinMs, onReached }: TakeOverOptions): Promise<boolean> {
     const container = this.#container;
     if (container === undefined) throw new Error(`No container of sandbox ${this.record.id} was found`);
     const { keeper, driver, layout } = this.#options;
     const { record } = this;
-    // One that is gone cannot be woken; the channel tells.
-    if (record.state === "pausing") await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
-    await this.#openChannel(container, { isFirstHost: false, signal });
+    // The thaw of a container that is gone fails; the channel reports its end.
     if (record.state === "pausing") {
+      await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
       const { container: ref, base } = record;
       await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
     }
-  }
-
-  async readUsage(): Promise<SandboxUsage> {
-    if (this.#monitor === undefined) throw new Error(`Sandbox ${this.record.id} is not watched`);
-    return readOrExplain(this.#monitor, this.record.id);
-  }
-
-  /** Asked of the result later: whether memory has run out since now. */
-  watchForOutOfMemory(): () => Promise<boolean> {
-    const first = this.#monitor;
-    const before = first?.oomKills ?? 0;
-    return async () => {
-      const monitor = this.#monitor;
-      // In a container that it was moved to meanwhile every one counts.
-      return monitor !== undefined && (await monitor.lookForOom()) > (monitor === first ? before : 0);
-    };
+    const { signal } = this.#letGo;
+    const answer = this.#openChannel(container, { isFirstHost: false, signal });
+    return this.firstAnswer.wait(record.id, answer, {
+      withinMs,
+      onReached,
+      onChange: this.#tellGuest,
+      onFailed: (error) => {
+        if (!signal.aborted) this.#failInBackground({ kind: "server", message: messageOf(error) });
+      },
+    });
   }
 
   /** Idempotent; the first reason counts. One that rejects has not happened, and may be asked for again. */
@@ -204,6 +199,7 @@ export class SandboxLife {
   /** Lets go without ending anything: the sandbox runs on for the next server. */
   detach(): void {
     this.#detached = true;
+    this.#letGo.abort();
     this.dropStreams();
     this.#stopWatching();
     this.#channel?.close();
@@ -213,17 +209,8 @@ export class SandboxLife {
   async fail(reason: EndReason): Promise<void> {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
-    // The checkpoint of one that is being paused is not there yet.
-    const base = standsOn(this.record);
-    const survives = ["files" as const, ...(base === undefined ? [] : ["checkpoints" as const])];
-    await this.#options.keeper.apply("fault", (common) => ({
-      ...common,
-      state: "failed",
-      reason,
-      endedAtMs: Date.now(),
-      survives,
-      ...based(base),
-    }));
+    const { record } = this;
+    await this.#options.keeper.apply("fault", (common) => failedNow(common, record, reason));
     this.#channel?.close();
     await this.#removeContainer();
   }
@@ -235,9 +222,9 @@ export class SandboxLife {
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
-      const { ref } = container;
+      const running = { state: "running" as const, container: container.ref };
       await Promise.all([
-        keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, ...based(base) })),
+        keeper.apply("started", (common) => ({ ...common, ...running, ...based(base) })),
         proxyPort === undefined ? undefined : this.channel.startProxy(proxyPort, stop),
       ]);
       this.live(frozenBytes);
@@ -245,7 +232,7 @@ export class SandboxLife {
       this.#channel?.close();
       await this.#removeContainer();
       signal.throwIfAborted();
-      throw stop.aborted ? this.#late() : error;
+      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
@@ -272,11 +259,6 @@ export class SandboxLife {
     for (const order of (await from?.nodes) ?? []) await makeNodes(this.channel, order, signal);
   }
 
-  #late(): SandboxError {
-    const what = `Cannot start sandbox ${this.record.id}: no answer within ${this.#options.startTimeoutMs} ms`;
-    return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
-  }
-
   async #openChannel(container: Container, options: { isFirstHost: boolean; signal: AbortSignal }): Promise<void> {
     const launcherGone = new AbortController();
     void container.launcherGone.then(() => launcherGone.abort());
@@ -285,6 +267,12 @@ export class SandboxLife {
       signal: firstToAbort(options.signal, launcherGone.signal),
       traffic: this.#options.idle,
       explainEnd: async () => explainEnd(this.record, await container.findExit()),
+      watch: {
+        sandboxId: this.record.id,
+        timeoutMs: this.#options.guestTimeoutMs,
+        mayBeStill: () => this.record.state !== "running" || this.isFrozen || this.deadline.hasPassed,
+        onChange: this.#tellGuest,
+      },
     };
     try {
       if (this.#channel?.isOpen === true) await this.#channel.moveTo(channelOptions);
@@ -300,19 +288,19 @@ export class SandboxLife {
 
   #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
     const { driver, layout, idle } = this.#options;
-    this.#monitor = watchLimits(this.#options, {
+    this.usage.watch(this.record, this.#options, {
       cgroup: container.cgroup,
       channel,
       frozenBytes,
-      onOverrun: (reason) => this.#failInBackground(reason),
+      tell: this.#options.events.tell,
+      onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
     idle.watch(async () => driver.findTimerSlack?.(container, layout));
     channel.arrive();
-    // One that ended while it was on its way from one state to another was watched in vain.
+    // A channel may have ended during a change of state, which then reports the end; only a running sandbox fails here.
     if (this.#watchedChannel !== channel || !channel.isOpen) {
       this.#watchedChannel = channel;
       void channel.closed.then((reason) => {
-        // Whoever moves it from one state to another sees the same end, and tells.
         if (reason !== undefined && this.record.state === "running") this.#failInBackground(endReason(reason));
       });
     }
@@ -361,6 +349,10 @@ export class SandboxLife {
   /** Ends whatever is under way and whatever runs. */
   async #clear(because: string): Promise<void> {
     this.#killRequested.abort(new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${because}`));
+    this.#letGo.abort();
+    // Nobody inside is waited for: what is under way and asks the guest, or waits for what runs, ends now.
+    this.#channel?.close();
+    if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId).catch(warn);
     const abandoned = timeoutAfter(Promise.resolve(), abandonStartMs);
     await Promise.race([this.#starting, once(abandoned, "abort")]);
     if (abandoned.aborted) void this.#starting.then(() => this.#removeContainer()).catch(warn);
@@ -376,19 +368,27 @@ export class SandboxLife {
     this.#leftChannel = undefined;
   }
 
+  #tellGuest = (isSilent: boolean): void => {
+    const guest = isSilent ? "unresponsive" : "responsive";
+    this.#options.events.tell({ type: "guest", sandboxId: this.record.id, atMs: Date.now(), guest });
+  };
+
   #failInBackground(reason: EndReason): void {
     this.fail(reason).catch(warn);
   }
 
   #stopWatching(): void {
-    this.#monitor?.stop();
-    this.#options.idle.leave();
+    this.#stopMonitor();
     this.#stopLifetime();
   }
 
-  #hangUp(): void {
-    this.#monitor?.stop();
+  #stopMonitor(): void {
+    this.usage.stop();
     this.#options.idle.leave();
+  }
+
+  #hangUp(): void {
+    this.#stopMonitor();
     this.#takeBackStreams();
     this.#channel?.leave();
   }

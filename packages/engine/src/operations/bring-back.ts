@@ -3,8 +3,9 @@ import { based } from "../checkpoints/based.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import { newContainerId } from "../support/ids.ts";
+import { messageOf } from "../support/message-of.ts";
 import { discardMerged } from "./bound-layers.ts";
-import { giveUp, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
+import { giveUp, step, toldEnded, type Pause } from "./pause-work.ts";
 
 /** Its memory and its files are there, but no checkpoint could be made of them: it goes on. Rejects with `sandbox_ended`, saying what survives, if it does not. */
 export async function bringBack(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {

@@ -55,7 +55,7 @@ export async function createSandbox(
     () => false,
   );
   const { alongside, files, proxyPort, signal = new AbortController().signal } = options;
-  const kept = intent.then(() => alongside?.({ id: record.id, ownerDir: life.ownerDir }));
+  const kept = intent.then(() => alongside?.({ id: record.id, ownerDir: life.parts.layout.ownerDir }));
   // Whoever waits gets the error, and a start that fails first need not.
   kept.catch(() => undefined);
   try {

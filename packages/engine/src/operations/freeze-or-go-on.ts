@@ -1,10 +1,11 @@
-import { firstToAbort, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
+import { firstToAbort, isSandboxError, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
 import { based } from "../checkpoints/based.ts";
 import { endHolders, findHolders, unsaveable } from "../checkpoints/holders.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { assertRoom } from "../checkpoints/room.ts";
+import { messageOf } from "../support/message-of.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { answerBy, messageOf, step, toldEnded, type Pause } from "./pause-work.ts";
+import { answerBy, step, toldEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";
 
 const mostWakings = 2;
@@ -68,8 +69,9 @@ async function wake(pause: Pause): Promise<void> {
   }
 }
 
-/** Of `answerBy`: everything else that takes too long says what it was. */
+/** Of `answerBy` or the guest's watch: everything else that takes too long says what it was. */
 function isLate(error: unknown): boolean {
+  if (isSandboxError(error, "guest_silent")) return true;
   return error instanceof DOMException && error.name === "TimeoutError";
 }
 

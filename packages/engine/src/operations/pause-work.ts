@@ -13,6 +13,7 @@ import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { FileHolder } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { messageOf } from "../support/message-of.ts";
 
 const guestAnswerMs = 10_000;
 
@@ -50,10 +51,6 @@ export async function newPause(
 export async function step({ context, life, killed }: Pause, name: string): Promise<void> {
   await context.atStep(`pause: ${name}`, life.record.id);
   killed.throwIfAborted();
-}
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** A guest that has not answered by then is silent. */

@@ -82,6 +82,8 @@ export async function pauseInTurn(
       },
     );
   }
+  // It would be asked in vain, and stand still until that is noticed.
+  if (life.silence !== undefined) throw life.silence;
   const store = new CheckpointStore(layout);
   const n = await numberFor(store, options.checkpoint);
   const { freezer } = driver;
@@ -100,6 +102,7 @@ export async function pauseInTurn(
     }));
   } catch (error) {
     await prepared.catch(() => undefined);
+    killed.throwIfAborted();
     // One that does not answer now does later: the greeting waits for it.
     await life.channel.greet(answerBy()).catch(() => undefined);
     life.live(frozenBytesOf(ground));
@@ -129,6 +132,7 @@ async function numberFor(store: CheckpointStore, asked: number | undefined): Pro
 /** Needs no intent on disk: the next greeting undoes it, whoever says it. */
 async function prepare({ life, container }: Pause, saver: Saver): ReturnType<typeof prepareGuest> {
   const places = await findNodePlaces(life, container);
+  // It is about to be frozen: nothing is asked of it any more.
   life.stopMonitor();
   const prepared = prepareGuest(life, places);
   // While the guest is at work.

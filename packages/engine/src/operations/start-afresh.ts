@@ -5,7 +5,7 @@ import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { failedAgain } from "../lifecycle/failed-again.ts";
+import { failedAgain } from "../lifecycle/failed-record.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { withNodes } from "../snapshots/nodes-in-layers.ts";
 import { newContainerId } from "../support/ids.ts";

@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { assertAccepts, firstToAbort, type SandboxRecord } from "@atoll/protocol";
+import { assertAccepts, firstToAbort, isSandboxError, type SandboxRecord } from "@atoll/protocol";
 import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
@@ -48,7 +48,7 @@ export async function copyFiles(
   let frozenMs = 0;
   let { nodes } = saved;
   if (record.state === "running") {
-    const before = await findNodesInMemory(life, record.container, signal);
+    const before = await unlessSilent(() => findNodesInMemory(life, record.container, signal));
     await whileFrozen(life, record.container, killed, async () => {
       const startMs = performance.now();
       await context.atStep("snapshot: frozen", record.id);
@@ -56,11 +56,21 @@ export async function copyFiles(
       frozenMs = performance.now() - startMs;
     });
     await context.atStep("snapshot: copied", record.id);
-    nodes = await findUnchangedNodes(life, before, signal);
+    nodes = before.length === 0 ? [] : await unlessSilent(() => findUnchangedNodes(life, before, signal));
   } else await flat.begin(top, below);
   for (const [index, layer] of below.entries()) await flat.add(layer, below.slice(index + 1));
   await placeNodes(context.guestPath, { template, uppers: flat.uppers, nodes }, signal);
   return { dir: flat.dir, frozenMs };
+}
+
+/** Whoever cannot reach the inside of a sandbox any more wants its files all the more. */
+async function unlessSilent(list: () => Promise<Nodes>): Promise<Nodes> {
+  try {
+    return await list();
+  } catch (error) {
+    if (isSandboxError(error, "guest_silent")) return [];
+    throw error;
+  }
 }
 
 /** Of the checkpoint that a sandbox stands on or of what it began with: its layers, the topmost first, and the pipes and sockets that were in memory. */

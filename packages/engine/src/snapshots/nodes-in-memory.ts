@@ -6,7 +6,7 @@ import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
 
 /** Root inside can stop the tool that lists them. */
-const listTimeoutMs = 30_000;
+const listTimeoutMs = 45_000;
 const placeTimeoutMs = 60_000;
 
 /** In an entry with its length before it: type, mode, owner, group, links, size, inode and time come before the length of the name and the name. */

@@ -14,11 +14,13 @@ export async function whileFrozen<T>(
   const { driver, layout, idle } = life.parts;
   using _ = idle.hold();
   await writeFile(layout.frozenMark, "");
+  life.isFrozen = true;
   try {
     await driver.freeze(container, layout);
     return await work();
   } finally {
     await thaw(life, container, killed);
+    life.isFrozen = false;
   }
 }
 

@@ -6,20 +6,22 @@ import { z } from "zod";
 import { run } from "../process/run.ts";
 import { hasErrno } from "../support/errno.ts";
 
+const byHand = "local";
+
 /**
  * Files that not everybody on the host may read, in a tree that sandboxes are shown. Root in a sandbox passes every permission check of the files
  * that it sees, so these must not be seen.
  *
  * Looking at all of /usr takes seconds on a cold machine. So the result is kept, together with a stamp of what changes when packages are
- * installed or somebody adds a directory near the top. `local`, where administrators put things by hand, is looked at each time.
+ * installed or somebody adds a directory near the top. `local`, where administrators put things by hand, is looked at each time, so what changes in it
+ * is not in the stamp.
  */
 export async function findPrivateFiles(tree: string, cacheFile: string, signal: AbortSignal): Promise<string[]> {
   const stamp = await stampOf(tree);
   const kept = await readScan(cacheFile);
-  const byHand = await scan(join(tree, "local"), signal);
-  const local = byHand.map((path) => join("local", path));
+  const local = (await scan(join(tree, byHand), signal)).map((path) => join(byHand, path));
   if (kept?.stamp === stamp && kept.tree === tree) return [...kept.paths, ...local];
-  const paths = (await scan(tree, signal)).filter((path) => !path.startsWith("local/"));
+  const paths = (await scan(tree, signal)).filter((path) => !path.startsWith(`${byHand}/`));
   await writeScan(cacheFile, { version: 1, tree, stamp, paths });
   return [...paths, ...local];
 }
@@ -83,7 +85,7 @@ const packageRecords = [
 
 async function stampOf(tree: string): Promise<string> {
   const hash = createHash("sha256");
-  const names = (await readdir(tree)).toSorted();
+  const names = (await readdir(tree)).filter((name) => name !== byHand).toSorted();
   const below = await Promise.all(names.map((name) => namesIn(join(tree, name))));
   for (const path of [tree, ...names.map((name) => join(tree, name)), ...below.flat(), ...packageRecords]) {
     hash.update(`${path}\0${await describe(path)}\n`);

@@ -39,9 +39,10 @@ describe("its arguments", () => {
       ],
       enter: { root: "/r", hostname: "box" },
       batch: true,
+      noAttributes: true,
     });
     expect(args.join(" ")).toBe(
-      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --batch --held -- /bin/runsc --debug run",
+      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --batch --no-attributes --held -- /bin/runsc --debug run",
     );
   });
 

@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { chmodSync, chownSync, lstatSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { beforeAll, expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import { SeededRandom } from "../support/seeded-random.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 import { forge, type ForgedAttributes } from "./forge-archive.ts";
@@ -8,7 +9,7 @@ import { buildTimeoutMs, guestProgram, jailed, SanitizerReports } from "./guest-
 
 beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 
-const rounds = 150;
+const rounds = thorough(40, 3_000);
 const deepest = 6;
 
 function anyAttributes(random: SeededRandom): ForgedAttributes {

@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import { encodeFrame, headerBytes, protocolConstants, toGuest, tornFramePadding } from "../../src/guest/frames.ts";
 import { encodeCount, encodeNodes, type GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
@@ -14,7 +15,7 @@ beforeAll(async () => {
   await guestProgram("release");
 }, buildTimeoutMs);
 
-const runMs = 6_000;
+const runMs = thorough(1_000, 60_000);
 const framesPerRound = 60;
 /** What a guest may have in memory whatever it is told: its rings, its input buffers and itself. */
 const mostMemoryBytes = 160 * 1024 * 1024;

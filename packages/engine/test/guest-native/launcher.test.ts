@@ -116,6 +116,19 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     expect(exitCode).toBe(policy);
   });
 
+  test.for([
+    [["--no-attributes"], "ENOTSUP"],
+    [[], "ENODATA"],
+  ] as const)("with %j reading an extended attribute of an open file says %s", async ([options, errno]) => {
+    const program = [
+      "import errno, os, sys",
+      "try: os.getxattr(os.open(sys.argv[1], os.O_RDONLY), 'user.none')",
+      "except OSError as e: sys.stderr.write(errno.errorcode[e.errno])",
+    ];
+    const { stderr } = await launchToEnd(...options, "--", "/usr/bin/python3", "-c", program.join("\n"), base);
+    expect(stderr).toBe(errno);
+  });
+
   test("held back, it mounts and starts nothing before the word has come", async () => {
     using reports = new SanitizerReports();
     const { child, steps, exitCode } = launch(["--held", "--", "/bin/sh", "-c", "exit 7"], reports, "pipe");

@@ -43,7 +43,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
   test("COUNT tells processes, streams and what is held for them", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    const id = guest.spawn(["/bin/sh", "-c", "head -c 300000 /dev/zero; sleep 60"], { windowBytes: 262_144 });
+    const id = guest.spawn(["/bin/sh", "-c", "head -c 1000000 /dev/zero; sleep 60"], { windowBytes: 262_144 });
     await guest.until(() => guest.stream(id).at === 262_144);
     const counted = await guest.ask("COUNT");
     expect(counted).toMatchObject({ processes: 2, streams: 1 });

@@ -2,6 +2,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { isSandboxError } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import type { GuestChannel } from "../../src/guest/channel.ts";
 import type { EgressAnswer } from "../../src/guest/egress-relay.ts";
 import { protocolConstants, toHost } from "../../src/guest/frames.ts";
@@ -202,7 +203,7 @@ describe("the host's memory", () => {
 
   test("a process with bytes of any kind cannot make the host do anything but end it or go on", async () => {
     const random = SeededRandom.forFuzz("channel");
-    for (const endMs = performance.now() + 500; performance.now() < endMs;) {
+    for (const endMs = performance.now() + thorough(200, 20_000); performance.now() < endMs;) {
       using fuzzed = new FakeGuest();
       const channel = await openChannel(fuzzed);
       const spawned = channel.spawn(spawnOf(["victim"]));

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import { FrameDecoder } from "../../src/guest/decoder.ts";
 import {
   frameTrailer,
@@ -15,7 +16,7 @@ import { SeededRandom } from "../support/seeded-random.ts";
 
 const nonce = Buffer.from("0123456789abcdef");
 const longestFrame = headerBytes + protocolConstants.MAX_TO_HOST + trailerBytes;
-const runMs = 500;
+const runMs = thorough(200, 20_000);
 const honest = everyGuestFrame(nonce).filter((frame) => frame.byteLength < 10_000);
 
 type Mutation = (stream: Buffer, random: SeededRandom) => Buffer;

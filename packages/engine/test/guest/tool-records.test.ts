@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import { parseEntry, parseEvent, readRecords, RecordCutOff } from "../../src/guest/tool-records.ts";
 import { MalformedPayload } from "../../src/guest/wire.ts";
 import { caught } from "../support/caught.ts";
@@ -133,7 +134,7 @@ describe("events", () => {
 
 test("bytes of any kind are records or malformed, nothing else", async () => {
   const random = SeededRandom.forFuzz("records");
-  for (const endMs = performance.now() + 300; performance.now() < endMs;) {
+  for (const endMs = performance.now() + thorough(100, 10_000); performance.now() < endMs;) {
     const honest = framed(entryRecord({ name: "some name" }), eventRecord());
     honest.writeUInt8(random.below(256), random.below(honest.byteLength));
     const bytes = random.below(2) === 0 ? honest : random.bytes(random.below(300));

@@ -51,6 +51,7 @@ beforeEach(() => {
       local: new LocalDriver({ runs }),
     },
     startTimeoutMs: 1000,
+    guestTimeoutMs: 1000,
     idleWatch: new IdleWatch({ slackMs: 0 }),
     guestPath: "/none",
     packer,

@@ -106,6 +106,21 @@ describe("a change", () => {
     expect(keeper.record.state).toBe("killing");
   });
 
+  test("an end is in the record before it is stored: whoever is told of it finds it so", async () => {
+    let stateWhenStored: string | undefined;
+    const looking = { save: async () => void (stateWhenStored = keeper.record.state) };
+    // The keeper uses nothing else of a store here.
+    const keeper = new RecordKeeper(recordIn("running"), looking as unknown as SandboxStore, tell);
+    await keeper.apply("fault", (common) => ({
+      ...common,
+      state: "failed",
+      reason,
+      endedAtMs: 1,
+      survives: ["files"],
+    }));
+    expect(stateWhenStored).toBe("failed");
+  });
+
   const refusing = (code: string): SandboxStore => {
     const save = async (): Promise<void> => {
       throw Object.assign(new Error("no space left"), { code });

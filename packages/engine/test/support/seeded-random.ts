@@ -12,7 +12,9 @@ export class SeededRandom {
   static forFuzz(what: string): SeededRandom {
     const given = process.env["ATOLL_FUZZ_SEED"];
     const seed = given === undefined ? Math.floor(Math.random() * 2 ** 32) : Number(given);
-    process.stdout.write(`fuzz ${what}: ATOLL_FUZZ_SEED=${seed >>> 0}\n`);
+    // Through the console, which the runner shows for a test that fails.
+    // oxlint-disable-next-line no-console
+    console.log(`fuzz ${what}: ATOLL_FUZZ_SEED=${seed >>> 0}`);
     return new SeededRandom(seed);
   }
 

@@ -7,8 +7,11 @@ export interface Route {
   /** `:name` is a parameter. */
   path: string;
   summary: string;
-  /** The verb that a key needs; a sandbox's own token has `read`, `commands`, `files` and `ports` on that sandbox. `public`: nobody is asked. */
-  verb: KeyVerb | "public";
+  /**
+   * The verb that a key needs; a sandbox's own token has `read`, `commands`, `files` and `ports` on that sandbox. `public`: nobody is asked.
+   * `server`: no key, but the proof that another server with the same metadata store asks.
+   */
+  verb: KeyVerb | "public" | "server";
   params?: z.ZodObject;
   query?: z.ZodObject;
   /** A schema for JSON; `bytes` is a stream of any length. */

@@ -96,8 +96,8 @@ export const serverRoutes = {
   nudgeLease: {
     method: "POST",
     path: "/leases/:id/nudge",
-    summary: "Between servers: look at the lease of a sandbox now; it tells and changes nothing",
-    verb: "public",
+    summary: "Between servers that share a metadata store: look at the lease of a sandbox now; it tells nothing",
+    verb: "server",
     params: Id,
     reply: "empty",
     status: 204,
@@ -123,5 +123,5 @@ export const serverRoutes = {
     verb: "public",
     reply: z.strictObject({ status: z.enum(["ready", "starting", "stopping"]) }),
   },
-  metrics: { method: "GET", path: "/metrics", summary: "Prometheus metrics", verb: "public", reply: "text" },
+  metrics: { method: "GET", path: "/metrics", summary: "Prometheus metrics", verb: "metrics", reply: "text" },
 } as const satisfies Record<string, Route>;

@@ -1,9 +1,11 @@
 import { z } from "zod";
-import { SnapshotInfo, SnapshotList, SnapshotName, TakeSnapshot } from "../snapshot.ts";
+import { SnapshotInfo, SnapshotList, SnapshotName, SnapshotRef, TakeSnapshot, UpdateSnapshot } from "../snapshot.ts";
 import { Id } from "./params.ts";
 import type { Route } from "./route.ts";
 
 const Name = z.strictObject({ name: SnapshotName });
+/** In a path the slash of `<namespace>/<name>` is written `%2F`. */
+const Ref = z.strictObject({ name: SnapshotRef });
 
 export const snapshotRoutes = {
   takeSnapshot: {
@@ -28,7 +30,16 @@ export const snapshotRoutes = {
     path: "/snapshots/:name",
     summary: "Tell about one snapshot",
     verb: "read",
-    params: Name,
+    params: Ref,
+    reply: SnapshotInfo,
+  },
+  updateSnapshot: {
+    method: "PATCH",
+    path: "/snapshots/:name",
+    summary: "Share a snapshot with every key, or keep it to oneself again",
+    verb: "sandboxes",
+    params: Ref,
+    body: UpdateSnapshot,
     reply: SnapshotInfo,
   },
   removeSnapshot: {
@@ -36,7 +47,7 @@ export const snapshotRoutes = {
     path: "/snapshots/:name",
     summary: "Remove a snapshot; sandboxes that were made of it keep their files",
     verb: "sandboxes",
-    params: Name,
+    params: Ref,
     reply: "empty",
     status: 204,
   },
@@ -45,7 +56,7 @@ export const snapshotRoutes = {
     path: "/snapshots/:name/file",
     summary: "Download a snapshot as one file that any server can import",
     verb: "files",
-    params: Name,
+    params: Ref,
     reply: "bytes",
   },
   importSnapshot: {

@@ -207,6 +207,7 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   takeSnapshot: (world, { params, body }) => ({ json: world.takeSnapshot(world.sandbox(params.id), body.name) }),
   listSnapshots: (world) => ({ json: { snapshots: world.snapshots.list() } }),
   getSnapshot: (world, { params }) => ({ json: world.snapshots.get(params.name) }),
+  updateSnapshot: (world, { params, body }) => ({ json: world.snapshots.share(params.name, body.shared) }),
   removeSnapshot: (world, { params }) => {
     world.removeSnapshot(params.name);
     return "none";

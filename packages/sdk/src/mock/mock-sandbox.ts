@@ -51,7 +51,13 @@ export class MockSandbox {
     const running = [...this.commands.values()].filter(({ info }) => info.state === "running");
     const { server, ...info } = this.#info;
     const isStored = info.persistent && info.state === "paused";
-    return { ...info, ...(isStored || server === undefined ? {} : { server }), runningCommands: running.length };
+    return {
+      ...info,
+      ...(isStored || server === undefined ? {} : { server }),
+      ...(this.#current === undefined ? {} : { checkpoint: this.#current }),
+      ...(this.#rollbacks === 0 ? {} : { rollbacks: this.#rollbacks }),
+      runningCommands: running.length,
+    };
   }
 
   change(changes: {

@@ -7,6 +7,8 @@ interface Snapshot {
   archive: Uint8Array;
 }
 
+/** Of the one key that the mock begins with. */
+const namespace = "admin/";
 const mark = "atoll-snapshot mock ";
 
 /** Snapshots in memory. Their files are of use to this mock only. */
@@ -24,6 +26,12 @@ export class MockSnapshots {
     return all.toSorted((a, b) => (a.name < b.name ? -1 : 1));
   }
 
+  share(name: string, shared: boolean): SnapshotInfo {
+    const snapshot = this.#find(name);
+    snapshot.info = { ...snapshot.info, shared };
+    return snapshot.info;
+  }
+
   get(name: string): SnapshotInfo {
     return this.#find(name).info;
   }
@@ -37,7 +45,7 @@ export class MockSnapshots {
 
   remove(name: string): SnapshotInfo {
     const { info } = this.#find(name);
-    this.#snapshots.delete(name);
+    this.#snapshots.delete(info.name);
     return info;
   }
 
@@ -70,6 +78,8 @@ export class MockSnapshots {
     const sizes = { sizeBytes: archive.length, storedBytes: archive.length };
     const info = {
       name,
+      ref: `${namespace}${name}`,
+      shared: false,
       template,
       createdAtMs: Date.now(),
       owner: "mock",
@@ -82,7 +92,7 @@ export class MockSnapshots {
   }
 
   #find(name: string): Snapshot {
-    const snapshot = this.#snapshots.get(name);
+    const snapshot = this.#snapshots.get(name.startsWith(namespace) ? name.slice(namespace.length) : name);
     if (snapshot === undefined) throw new SandboxError("not_found", `Cannot find snapshot ${name}`);
     return snapshot;
   }

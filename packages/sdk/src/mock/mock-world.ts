@@ -31,6 +31,7 @@ export class MockWorld {
   readonly bell = new Bell();
   /** Answers by idempotency key: the same key gives the same work. */
   readonly known = new Map<string, Promise<unknown>>();
+  readonly #ended = new Set<string>();
   readonly #programs: { matches: (line: string) => boolean; program: MockProgram }[] = [];
 
   /** The latest that matches is the one that runs. */
@@ -63,8 +64,8 @@ export class MockWorld {
     return this.#created(this.snapshots.import(name, file));
   }
 
-  removeSnapshot(name: SnapshotName): void {
-    const { owner } = this.snapshots.remove(name);
+  removeSnapshot(ref: string): void {
+    const { name, owner } = this.snapshots.remove(ref);
     this.tell({ type: "snapshot.removed", name, owner });
   }
 
@@ -77,14 +78,16 @@ export class MockWorld {
 
   sandbox(id: string): MockSandbox {
     const sandbox = this.sandboxes.get(id);
-    if (sandbox === undefined) throw new SandboxError("not_found", `Cannot find sandbox ${id}`);
+    if (sandbox === undefined) throw missing(id);
     return sandbox;
   }
 
   kill(id: string): boolean {
     const sandbox = this.sandboxes.get(id);
-    if (sandbox === undefined) return false;
+    if (sandbox === undefined && this.#ended.has(id)) return false;
+    if (sandbox === undefined) throw missing(id);
     this.sandboxes.delete(id);
+    this.#ended.add(id);
     sandbox.end();
     const reason = { kind: "asked", message: "killed" } as const;
     this.tell({ type: "sandbox.state", sandboxId: sandbox.info().id, from: "killing", to: "killed", reason });
@@ -128,7 +131,7 @@ export class MockWorld {
     this.bell.ring();
   }
 
-  #createFrom(snapshot: SnapshotName, request: CreateSandbox): MockSandbox {
+  #createFrom(snapshot: string, request: CreateSandbox): MockSandbox {
     const { template } = this.snapshots.get(snapshot);
     if (request.template !== "host" && request.template !== template) {
       throw new SandboxError("invalid_argument", `Cannot create sandbox: the snapshot is of template ${template}`);
@@ -153,3 +156,7 @@ const unknownProgram: MockProgram = ({ line, stderr }) => {
   stderr(`bash: ${line}: command not found (script it with onCommand)\n`);
   return 127;
 };
+
+function missing(id: string): SandboxError {
+  return new SandboxError("not_found", `Cannot find sandbox ${id}`);
+}

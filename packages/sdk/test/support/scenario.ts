@@ -393,7 +393,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect(isSandboxError(error, "not_found")).toBe(true);
       await expect(sandbox.commands.run("")).rejects.toMatchObject({ code: "invalid_argument" });
       await expect(sandbox.commands.connect(`cmd${missing}`)).rejects.toMatchObject({ code: "not_found" });
-      expect(await Sandbox.kill(missing, { client })).toBe(false);
+      await expect(Sandbox.kill(missing, { client })).rejects.toMatchObject({ code: "not_found" });
     });
   });
 }

@@ -12,6 +12,13 @@ export interface ArchiveOptions {
 
 const mostWords = 4096;
 
+/** What tar says of what a user may not do. */
+const forbiddenErrnos = [
+  { said: "Permission denied", errno: "EACCES" },
+  { said: "Operation not permitted", errno: "EPERM" },
+  { said: "Read-only file system", errno: "EROFS" },
+] as const;
+
 /** The sandbox's own tar at work in a directory. It runs as the given user: what that user may not touch, the archive cannot touch. */
 export class TarProcess {
   readonly process: GuestProcess;
@@ -67,11 +74,11 @@ export class TarProcess {
     const because = words.split("\n")[0]?.replace(/^tar: /, "") ?? "";
     const how = signal === null ? because || `tar ended with ${exitCode}` : `tar was ended by ${signal}`;
     const isFull = signal === "SIGXFSZ" || /No space left|quota exceeded|File too large/.test(words);
-    const isForbidden = /Permission denied|Operation not permitted|Read-only file system/.test(words);
+    const forbidden = forbiddenErrnos.find(({ said }) => words.includes(said));
     throw new SandboxError(
-      isFull ? "no_space" : isForbidden ? "permission_denied" : "file_error",
+      isFull ? "no_space" : forbidden === undefined ? "file_error" : "permission_denied",
       `Cannot ${asked}: ${how}`,
-      { details: { ...details, message: words } },
+      { details: { ...details, message: words, ...(forbidden === undefined ? {} : { errno: forbidden.errno }) } },
     );
   }
 

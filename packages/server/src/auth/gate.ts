@@ -1,4 +1,4 @@
-import { httpHeaders, SandboxError, type SandboxId } from "@atoll/protocol";
+import { httpHeaders, SandboxError, serverProofHeader, type SandboxId } from "@atoll/protocol";
 import type { KeyStore } from "./key-store.ts";
 import type { Principal } from "./principal.ts";
 import { RateLimiter } from "./rate-limiter.ts";
@@ -12,9 +12,13 @@ export interface Credentials {
 export interface GateOptions {
   keys: KeyStore;
   verifyToken(id: SandboxId, token: string): boolean;
+  /** Whether this proves that another server with the same metadata store sends a request. */
+  isFromServer?(proof: string, request: { method: string; path: string }): Promise<boolean>;
   /** Told of refusals, but not of each one of a flood. */
   onRefused(refusal: { what: string; because: string }): void;
 }
+
+type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 const refusalsPerMinute = 60;
 
@@ -33,6 +37,13 @@ export class Gate {
     const principal = this.recognise(credentials, asked, sandboxId);
     if (principal.kind === "key") this.#spend(principal.key.id, principal.key.requestsPerMinute, asked);
     return principal;
+  }
+
+  /** For what servers ask each other. Of what is asked about, nothing is said or looked at before. */
+  async admitServer(headers: RequestHeaders, request: { method: string; path: string }, asked: string): Promise<void> {
+    const proof = headerOf(headers, serverProofHeader);
+    if (proof !== undefined && (await this.#options.isFromServer?.(proof, request)) === true) return;
+    throw this.#refuse(asked, "only a server with the same metadata store may ask for it");
   }
 
   /** For what belongs to a request that was let in, such as the input of a command that is followed: it is no request of its own. */
@@ -76,14 +87,16 @@ export class Gate {
 }
 
 /** `Authorization: Bearer` takes either kind; each also has a header of its own. */
-export function credentialsOf(headers: Readonly<Record<string, string | string[] | undefined>>): Credentials {
-  const one = (name: string): string | undefined => {
-    const value = headers[name];
-    return typeof value === "string" && value.length <= 200 ? value : undefined;
-  };
+export function credentialsOf(headers: RequestHeaders): Credentials {
+  const one = (name: string): string | undefined => headerOf(headers, name);
   const [, bearer] = /^bearer +(\S+)$/i.exec(one(httpHeaders.authorization) ?? "") ?? [];
   const isToken = bearer?.startsWith("sbt_") === true;
   const key = (isToken ? undefined : bearer) ?? one("x-api-key");
   const sandboxToken = (isToken ? bearer : undefined) ?? one(httpHeaders.sandboxToken);
   return { key, sandboxToken };
+}
+
+function headerOf(headers: RequestHeaders, name: string): string | undefined {
+  const value = headers[name];
+  return typeof value === "string" && value.length <= 200 ? value : undefined;
 }

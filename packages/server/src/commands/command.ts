@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { GuestProcess } from "@atoll/engine";
 import {
+  firstToAbort,
   isSandboxError,
   SandboxError,
   type CommandId,
@@ -47,6 +48,8 @@ export class Command {
   #inputBell = new Bell();
   /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
   #letGo = new AbortController();
+  /** Aborts when those who wait are to wait no longer; there is a new one then. */
+  #patience = new AbortController();
   /** Everybody who keeps account of the command knows of its end. */
   #isOver: boolean;
   /** Set when this server goes: nobody here learns the end any more. */
@@ -149,7 +152,8 @@ export class Command {
     try {
       const log = await this.#readableLog();
       if (this.#detachedBecause !== undefined) log.interrupt(this.#detachedBecause);
-      yield* followLog(log, options);
+      using signal = firstToAbort(options.signal, options.follow === false ? undefined : this.#patience.signal);
+      yield* followLog(log, { ...options, signal });
     } finally {
       this.#readers -= 1;
     }
@@ -164,9 +168,17 @@ export class Command {
   async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
     while (!this.#isOver) {
       if (this.#detachedBecause !== undefined) throw this.#detachedBecause;
-      await this.#bell.wait(signal);
+      using either = firstToAbort(signal, this.#patience.signal);
+      await this.#bell.wait(either);
     }
     return this.info();
+  }
+
+  /** It should have ended and its guest is silent: whoever waits is told so and may ask again. The command is what it was. */
+  leaveWaiting(because: SandboxError): void {
+    const patience = this.#patience;
+    this.#patience = new AbortController();
+    patience.abort(because);
   }
 
   /** Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, also after the end; a gap is `invalid_argument`. */
@@ -368,10 +380,10 @@ export class Command {
         },
       );
     }
-    if (!this.isRunning || this.#input === undefined) {
-      throw new SandboxError("invalid_state", `Cannot ${what} the input of command ${this.id}: it has ended`);
-    }
-    return this.#input;
+    if (this.isRunning && this.#input !== undefined) return this.#input;
+    const how = this.isRunning ? "its guest has not answered yet" : "it has ended";
+    const code = this.isRunning ? "guest_silent" : "invalid_state";
+    throw new SandboxError(code, `Cannot ${what} the input of command ${this.id}: ${how}`);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { GuestProcess, Sandbox } from "@atoll/engine";
+import type { GuestProcess, ProcessOptions, Sandbox } from "@atoll/engine";
 import {
   CommandId,
   isSandboxError,
@@ -35,6 +35,9 @@ export interface SandboxCommandsOptions {
   onEnd: (command: CommandInfo) => void;
 }
 
+/** Between SIGTERM and SIGKILL at the time limit of a command. */
+const endingMs = 2_000;
+
 /** What runs a line, the best first. With its path it is found at once, and does not look for itself either. */
 const shells = ["/bin/bash", "bash", "sh"];
 
@@ -51,11 +54,13 @@ export class SandboxCommands {
   readonly #ended = new EndedCommands();
   #calls = new IdempotentCalls<Command>();
   readonly #starting = new Set<Promise<unknown>>();
-  /** Those of a paused sandbox that a server before this one had: they go on when it does. */
+  /** Those of a paused or silent sandbox that a server before this one had: they go on when it does. */
   readonly #asleep: RunningCommand[] = [];
   /** What a start is refused with from now on. */
   #refusal: SandboxError | undefined;
   #isDetached = false;
+  /** Aborts when its sandbox is being killed: starts that are under way end, whether or not the guest answers. */
+  readonly #killed = new AbortController();
   #restoring: Promise<void> = Promise.resolve();
 
   constructor(options: SandboxCommandsOptions) {
@@ -128,7 +133,8 @@ export class SandboxCommands {
   async #restore(): Promise<void> {
     const stored = await this.#store.load();
     for (const command of stored) await this.#restoreOne(command);
-    if (this.#options.sandbox.state === "running") this.#endUnclaimed();
+    const { sandbox } = this.#options;
+    if (sandbox.state === "running" && !sandbox.isSilent && this.#asleep.length === 0) this.#endUnclaimed();
   }
 
   /** The sandbox was resumed: commands of servers before this one are found in it. */
@@ -173,6 +179,7 @@ export class SandboxCommands {
     const abandonAll = (): Promise<unknown> =>
       Promise.allSettled([...this.#commands.values()].map((command) => command.abandon(because)));
     await abandonAll();
+    this.#killed.abort(this.#refusal);
     await Promise.allSettled(this.#starting);
     // Those whose start was under way.
     await abandonAll();
@@ -223,6 +230,7 @@ export class SandboxCommands {
         tags: request.tags,
         logBytes: Math.min(request.logBytes, this.#options.keptLogBytes),
         startedAtMs: Date.now(),
+        ...(request.timeoutMs === undefined ? {} : { timeoutMs: request.timeoutMs }),
         ...(mark === undefined ? {} : { idempotency: mark }),
         state: "running",
       };
@@ -259,8 +267,15 @@ export class SandboxCommands {
         ...(pty === undefined ? {} : { pty }),
         ...(timeoutMs === undefined ? {} : { timeoutMs }),
       },
-      { keep: true, streamId: stored.streamId },
+      { keep: true, streamId: stored.streamId, signal: this.#killed.signal, overdue: this.#overdueOf(stored) },
     );
+  }
+
+  /** Those who wait for its end are told when its guest does not end it in time. */
+  #overdueOf({ id, startedAtMs, timeoutMs }: RunningCommand): ProcessOptions["overdue"] {
+    if (timeoutMs === undefined) return undefined;
+    const afterMs = Math.max(0, startedAtMs + timeoutMs + endingMs - Date.now());
+    return { afterMs, onSilent: (error) => this.#commands.get(id)?.leaveWaiting(error) };
   }
 
   #begin(stored: RunningCommand, process: GuestProcess): Command {
@@ -280,7 +295,10 @@ export class SandboxCommands {
       return;
     }
     const log = await CommandLog.open(logDir, stored.logBytes);
-    if (sandbox.state === "paused") {
+    // A pause that a crash cut off after the memory was saved may still have to wait for disk space: its commands are
+    // restored like those of a paused sandbox. So are those of a guest that does not answer.
+    const isAsleep = sandbox.state === "paused" || sandbox.state === "pausing";
+    if (isAsleep || (sandbox.state === "running" && sandbox.isSilent)) {
       this.#add(stored, log);
       this.#asleep.push(stored);
     } else if (sandbox.state === "running" && this.#isKnown(stored)) {
@@ -297,9 +315,10 @@ export class SandboxCommands {
     return this.#options.sandbox.inherited.some(({ id }) => id === streamId);
   }
 
-  async #attach(command: Command, { id, streamId }: RunningCommand, from: CommandLog["position"]): Promise<void> {
+  async #attach(command: Command, stored: RunningCommand, from: CommandLog["position"]): Promise<void> {
+    const { id, streamId } = stored;
     try {
-      const process = this.#options.sandbox.attach(streamId, from, { keep: true });
+      const process = this.#options.sandbox.attach(streamId, from, { keep: true, overdue: this.#overdueOf(stored) });
       command.attach(process, await InputWriters.open(this.#store.inputFile(id), process.stdinBytes));
     } catch (error) {
       const because = error instanceof Error ? error.message : String(error);

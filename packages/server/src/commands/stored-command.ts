@@ -24,6 +24,7 @@ const start = {
   tags: z.record(z.string(), z.string()),
   logBytes: z.int(),
   startedAtMs: z.int(),
+  timeoutMs: z.int().optional(),
   idempotency: IdempotencyMark.optional(),
 };
 const end = {

@@ -58,6 +58,12 @@ export const Config = z.strictObject({
     .describe(
       "all that sandboxes may see of the processor, so that they can move; a rest needs a runsc that can hide it",
     ),
+  guestTimeoutMs: z
+    .int()
+    .min(300)
+    .max(600_000)
+    .default(30_000)
+    .describe("how long a sandbox may leave a request unanswered before it is told as unresponsive"),
   logLevel: z
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")
@@ -126,6 +132,12 @@ export const Config = z.strictObject({
     .max(10)
     .default([])
     .describe("<port>-<sandbox>.<domain> is that port; the names have to lead here"),
+  hostNames: z
+    .array(z.string().regex(/^[a-z0-9.-]+$/i, "a host name"))
+    .max(100)
+    .default([])
+    .describe("names that requests may be for, beside localhost, addresses and publicUrl; others are refused"),
+  publicMetrics: z.boolean().default(false).describe("answer /metrics without a key"),
   corsOrigins: z.array(origin).max(100).default([]).describe("web pages that may call the server from a browser"),
   maxConnections: z.int().min(1).max(1_000_000).default(2_000).describe("open connections"),
   maxBodyBytes: z

@@ -20,11 +20,10 @@ import type { Claimant } from "../manager/sandbox-facts.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Span, Tracing } from "../telemetry/tracing.ts";
+import { addDocuments } from "./add-documents.ts";
 import { allowOrigins } from "./cors.ts";
-import { docsPage } from "./docs-page.ts";
 import { errorBody, errorReply } from "./error-reply.ts";
 import type { Call, Handlers } from "./handlers.ts";
-import { openApiDocument } from "./openapi.ts";
 import { asked, parsePart, readPart } from "./parse-request.ts";
 import { revocableBody } from "./revocable-body.ts";
 import { sendReply } from "./send-reply.ts";
@@ -37,7 +36,13 @@ type RawHandler = (request: IncomingMessage, response: ServerResponse) => boolea
 export interface AppOptions {
   config: Pick<
     Config,
-    "maxBodyBytes" | "maxConnections" | "headersTimeoutMs" | "bodyTimeoutMs" | "heartbeatMs" | "corsOrigins"
+    | "maxBodyBytes"
+    | "maxConnections"
+    | "headersTimeoutMs"
+    | "bodyTimeoutMs"
+    | "heartbeatMs"
+    | "corsOrigins"
+    | "publicMetrics"
   >;
   handlers: Handlers;
   gate: Gate;
@@ -166,7 +171,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     url: route.path,
     exposeHeadRoute: false,
     // Looking changes nothing: who only looks is in the log.
-    config: ["public", "read", "events"].includes(route.verb) ? {} : { auditName: name },
+    config: ["public", "server", "read", "events", "metrics"].includes(route.verb) ? {} : { auditName: name },
     onRequest: async (request, reply) => {
       if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
       await admit(request, reply, name, route, options);
@@ -206,7 +211,7 @@ function takesStream(name: RouteName): boolean {
 
 /** Those that only look, and those that end it, leave a sandbox where it is. */
 function needsSandbox(name: RouteName, { verb }: Route): boolean {
-  return verb !== "public" && name !== "getSandbox" && name !== "killSandbox";
+  return verb !== "public" && verb !== "server" && name !== "getSandbox" && name !== "killSandbox";
 }
 
 function isOnlyRead(route: Route): boolean {
@@ -223,15 +228,20 @@ async function admit(
   reply: FastifyReply,
   name: RouteName,
   route: Route,
-  { gate, sandboxes, stopping }: AppOptions,
+  { gate, sandboxes, stopping, config }: AppOptions,
 ): Promise<void> {
   const { verb } = route;
   const facts = factsFor(request);
   const what = asked(name);
   if (verb === "public" && route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
-  if (verb === "public") return;
+  if (verb === "public" || (name === "metrics" && config.publicMetrics)) return;
   if (stopping.aborted) {
     throw new SandboxError("unavailable", `Cannot ${what}: the server stops`, { suggestion: "Try again in a moment." });
+  }
+  if (verb === "server") {
+    await gate.admitServer(request.headers, { method: request.method, path: request.url }, what);
+    if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
+    return;
   }
   const id = sandboxIdOf(request);
   const credentials = credentialsOf(request.headers);
@@ -379,18 +389,6 @@ function endSpan(
   if (status >= 500) span.fail(error ?? String(status));
   span.end();
   return span.traceId;
-}
-
-function addDocuments(app: FastifyInstance): void {
-  const document = openApiDocument();
-  const page = docsPage();
-  app.get("/openapi.json", async (_request, reply) => reply.type("application/json; charset=utf-8").send(document));
-  app.get("/docs", async (_request, reply) =>
-    reply
-      .header("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'")
-      .type("text/html; charset=utf-8")
-      .send(page),
-  );
 }
 
 /** A client's own id is kept, if it is harmless, so that both logs have the same. */

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { SandboxError, type CommandLine } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type CommandLine, type WireError } from "@atoll/protocol";
 import type { Command } from "../commands/command.ts";
 import type { LogPiece } from "../commands/follow-log.ts";
 import { LineStream } from "./handlers.ts";
@@ -31,8 +31,14 @@ async function* linesOf(
   { from = 0, follow = true, signal }: { from?: number; follow?: boolean; signal: AbortSignal },
 ): AsyncGenerator<CommandLine, void, void> {
   yield { type: "started", command: command.info() };
-  for await (const piece of command.follow({ from, follow, signal })) yield* outputLines(piece);
-  if (follow) await command.waitEnd(signal);
+  try {
+    for await (const piece of command.follow({ from, follow, signal })) yield* outputLines(piece);
+    if (follow) await command.waitEnd(signal);
+  } catch (error) {
+    if (!isSandboxError(error, "guest_silent")) throw error;
+    yield { type: "refused", error: error.toJSON() as WireError };
+    return;
+  }
   if (!command.isRunning) yield { type: "ended", command: command.info() };
 }
 

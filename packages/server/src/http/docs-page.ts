@@ -14,7 +14,7 @@ export function docsPage(): string {
 <nav>${tags.map(({ tag }) => `<a href="#${tag}">${tag}</a>`).join(" ")} <a href="#errors">errors</a></nav>
 <main>
 <section><h2>First steps</h2><pre>${escape(firstSteps)}</pre>
-<p>Every request but those marked <i>public</i> needs <code>Authorization: Bearer</code> with an API key, or with a sandbox's own
+<p>Every request but those marked <i>public</i>, and <i>server</i> for what servers ask each other, needs <code>Authorization: Bearer</code> with an API key, or with a sandbox's own
 token for that sandbox. Bodies are JSON where nothing else is said; a field that does not exist is refused by name.
 Streams (<code>application/x-ndjson</code>) have one JSON value per line, and a heartbeat when nothing happens.</p></section>
 ${tags.map(({ tag, rows }) => `<section id="${tag}"><h2>${tag}</h2>${rows.map(endpoint).join("\n")}</section>`).join("\n")}
@@ -41,7 +41,7 @@ function endpoint([name, route]: [RouteName, Route]): string {
   ];
   return `<details id="${name}"><summary><b class="${route.method}">${route.method}</b> <code>${escape(route.path)}</code>
 <span>${inline(route.summary)}</span></summary><p><code>${name}</code> · ${
-    route.verb === "public" ? "<i>public</i>" : `verb <code>${route.verb}</code>`
+    route.verb === "public" || route.verb === "server" ? `<i>${route.verb}</i>` : `verb <code>${route.verb}</code>`
   }${route.isIdempotent === true ? " · honours <code>Idempotency-Key</code>" : ""}</p>${parts.join("")}</details>`;
 }
 

@@ -5,6 +5,7 @@ import {
   errorCodes,
   httpHeaders,
   routes,
+  serverProofHeader,
   WatchLine,
   type Route,
   type RouteName,
@@ -56,6 +57,7 @@ export function openApiDocument(): Json {
         key: { type: "http", scheme: "bearer", description: "An API key (`atk_…`) or a sandbox's own token (`sbt_…`)" },
         keyHeader: { type: "apiKey", in: "header", name: "x-api-key" },
         sandboxToken: { type: "apiKey", in: "header", name: httpHeaders.sandboxToken },
+        serverProof: { type: "apiKey", in: "header", name: serverProofHeader, description: "From another server" },
       },
     },
     security: [{ key: [] }, { keyHeader: [] }],
@@ -73,14 +75,14 @@ export function tagOf({ path }: Route): (typeof tagNames)[number] {
 
 function operation(name: RouteName, route: Route): Json {
   const isForTokens = ["read", "commands", "files", "ports"].includes(route.verb) && route.path.includes(":id");
-  const security =
-    route.verb === "public" ? [] : [{ key: [] }, { keyHeader: [] }, ...(isForTokens ? [{ sandboxToken: [] }] : [])];
+  const keys = [{ key: [] }, { keyHeader: [] }, ...(isForTokens ? [{ sandboxToken: [] }] : [])];
+  const security = route.verb === "public" ? [] : route.verb === "server" ? [{ serverProof: [] }] : keys;
   const parameters = [...fieldsOf(route.params, "path"), ...fieldsOf(route.query, "query"), ...headersOf(name, route)];
   return {
     operationId: name,
     summary: route.summary,
     tags: [tagOf(route)],
-    ...(route.verb === "public" ? {} : { description: `Needs the verb \`${route.verb}\`.` }),
+    ...(route.verb === "public" || route.verb === "server" ? {} : { description: `Needs the verb \`${route.verb}\`.` }),
     security,
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(route.body === undefined ? {} : { requestBody: requestBody(route.body) }),

@@ -1,7 +1,9 @@
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
-import { assertMayUseTemplate, canSee, isAdmin, seenBy, type Principal } from "../auth/principal.ts";
+import { assertMayUseTemplate, canSee, isAdmin, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
+import { missingSandbox } from "../manager/sandbox-roster.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
+import { snapshotUserOf } from "../snapshots/snapshot-user.ts";
 import { unlessGone } from "../support/unless-gone.ts";
 import type { Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
@@ -25,7 +27,9 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
       };
       try {
         const { snapshot } = body;
-        const created = await (snapshot === undefined ? create() : snapshots.use(snapshot, seenBy(principal), create));
+        const created = await (snapshot === undefined
+          ? create()
+          : snapshots.use(snapshot, snapshotUserOf(key), create));
         note({ sandboxId: created.sandbox.id });
         return created;
       } finally {
@@ -37,9 +41,12 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     getSandbox: ({ params }) => manager.get(params.id),
     updateSandbox: ({ params, body }) => manager.changes.update(params.id, body),
     killSandbox: async ({ params, principal, claimant }) => {
-      // What one may not see is not there, and what is not there is not killed.
-      const sandbox = unlessGone(() => manager.get(params.id));
-      if (sandbox === undefined || principal === undefined || !canSee(principal, sandbox)) return { killed: false };
+      const { id } = params;
+      const sandbox = unlessGone(() => manager.get(id));
+      const owner = sandbox?.owner ?? manager.events.ownerOf(id);
+      if (principal === undefined || owner === undefined || !canSee(principal, { id, owner })) throw missingSandbox(id);
+      // It was the caller's, or one that the caller could see.
+      if (sandbox === undefined) return { killed: false };
       // A holder that never comes back must not keep a sandbox from who runs the server.
       if (!isAdmin(principal)) manager.access.assertFree(params.id, claimant);
       const killed = await manager.kill(params.id);

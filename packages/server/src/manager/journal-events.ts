@@ -3,6 +3,7 @@ import type { NewEvent } from "../events/event-journal.ts";
 
 /** What the engine tells of a sandbox, as clients are told. */
 export function sandboxEvent(message: SandboxEventMessage): NewEvent {
+  if (message.type === "guest") return { ...message, type: "sandbox.guest" };
   if (message.type !== "state") return message satisfies NewEvent;
   return { ...message, type: "sandbox.state" };
 }

@@ -1,4 +1,5 @@
-import type { Sandbox } from "@atoll/engine";
+import { once } from "node:events";
+import { standsOn, type Sandbox } from "@atoll/engine";
 import {
   deadlineAfter,
   SandboxError,
@@ -16,6 +17,9 @@ import { assertFreeFor, heldBy, saveFacts, type Claimant, type SandboxFacts } fr
 
 /** For the answer whether something runs inside. */
 const lookInsideMs = 10_000;
+
+/** How long a kill waits for a change that is being stored. */
+const turnMs = 2_000;
 
 export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment" | "rollbacks"> {
   facts: SandboxFacts;
@@ -43,6 +47,8 @@ export class ManagedSandbox {
   #turns = new Turns();
   #killing: Promise<void> | undefined;
   #hasPast: boolean;
+  /** Its guest has not answered this server yet, or what runs in it is not carried on with yet. */
+  #isUnreached = false;
 
   constructor(options: ManagedSandboxOptions) {
     const { sandbox, facts } = options;
@@ -55,7 +61,7 @@ export class ManagedSandbox {
     this.commands = new SandboxCommands({
       ...options,
       environment: () => ({ ...options.environment, ...this.#facts.env }),
-      rollbacks: () => this.#facts.rollbacks ?? 0,
+      rollbacks: () => this.rollbacks,
       onEnd: (command) => {
         this.clock.touch();
         options.onEnd(command);
@@ -85,9 +91,15 @@ export class ManagedSandbox {
     return heldBy(this.#facts);
   }
 
+  /** How often it was rolled back. */
+  get rollbacks(): number {
+    return this.#facts.rollbacks ?? 0;
+  }
+
   info(): SandboxInfo {
     const { record } = this.sandbox;
-    const { heldBy: holder } = this;
+    const { heldBy: holder, rollbacks } = this;
+    const checkpoint = standsOn(record);
     const { endsAtMs } = this.clock;
     return {
       id: record.id,
@@ -103,7 +115,10 @@ export class ManagedSandbox {
       owner: this.#facts.owner,
       ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
+      ...(this.sandbox.isSilent || this.#isUnreached ? { guest: "unresponsive" } : {}),
       runningCommands: this.commands.runningCount,
+      ...(checkpoint === undefined ? {} : { checkpoint }),
+      ...(rollbacks === 0 ? {} : { rollbacks }),
       persistent: this.#facts.persistent,
       ...this.#whereabouts(),
     };
@@ -138,12 +153,12 @@ export class ManagedSandbox {
   }
 
   /** It runs as it was at an earlier time; what is known about it stays. */
-  async rolledBack(): Promise<void> {
+  async rolledBack(storeFacts = this.#storeFacts): Promise<void> {
     this.clock.restart();
     await this.#turns.take(async () => {
       // In force also if it cannot be stored.
-      this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: (this.#facts.rollbacks ?? 0) + 1 };
-      await this.#storeFacts(this.#facts);
+      this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: this.rollbacks + 1 };
+      await storeFacts(this.#facts);
       await saveFacts(this.sandbox, this.#facts);
     });
   }
@@ -167,16 +182,10 @@ export class ManagedSandbox {
 
   /** Idempotent: whoever asks first gives the reason, all wait for the same end. */
   kill(reason: EndReason): Promise<void> {
-    this.#killing ??= this.#turns
-      .take(async () => {
-        this.clock.stop();
-        await this.commands.abandon(`its sandbox was killed: ${reason.message}`);
-        await this.sandbox.kill(reason);
-      })
-      .catch((error: unknown) => {
-        this.#killing = undefined;
-        throw error;
-      });
+    this.#killing ??= this.#kill(reason).catch((error: unknown) => {
+      this.#killing = undefined;
+      throw error;
+    });
     return this.#killing;
   }
 
@@ -190,7 +199,9 @@ export class ManagedSandbox {
   async restoreCommands(): Promise<void> {
     if (!this.#hasPast) return;
     this.#hasPast = false;
+    this.#isUnreached = this.sandbox.isSilent;
     await this.commands.restore();
+    if (this.#isUnreached) void this.#carryOnWhenReached();
   }
 
   /** As they were changed elsewhere. */
@@ -209,6 +220,24 @@ export class ManagedSandbox {
       this.#logger.warn({ err: error }, "sandbox not asked whether it is idle");
       return this.sandbox.state === "running";
     }
+  }
+
+  async #kill(reason: EndReason): Promise<void> {
+    this.clock.stop();
+    // What is being stored is stored, or goes with the rest: a store that does not answer must not keep it alive.
+    await Promise.race([this.#turns.take(async () => undefined), once(deadlineAfter(turnMs), "abort")]);
+    await this.commands.abandon(`its sandbox was killed: ${reason.message}`);
+    await this.sandbox.kill(reason);
+  }
+
+  async #carryOnWhenReached(): Promise<void> {
+    try {
+      await this.sandbox.reached;
+      await this.commands.carryOn();
+    } catch (error) {
+      this.#logger.warn({ err: error }, "sandbox ended before its guest answered");
+    }
+    this.#isUnreached = false;
   }
 
   async #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {

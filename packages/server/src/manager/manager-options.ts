@@ -27,7 +27,7 @@ export interface SandboxManagerOptions {
   journal?: JournalOptions;
   audit?: AuditOptions;
   /** What sandboxes that outlive this server are kept with. Absent: there are none. */
-  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "openArchive">;
+  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "sendNudge" | "openArchive">;
   /** Absent: nothing is logged. */
   log?: Logger;
 }

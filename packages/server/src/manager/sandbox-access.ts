@@ -1,8 +1,8 @@
-import { SandboxError, type SandboxId, type SandboxInfo } from "@atoll/protocol";
+import type { SandboxId, SandboxInfo } from "@atoll/protocol";
 import { canSee, type Principal } from "../auth/principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { assertFreeFor, type Claimant, type SandboxFacts } from "./sandbox-facts.ts";
-import type { SandboxRoster } from "./sandbox-roster.ts";
+import { missingSandbox, type SandboxRoster } from "./sandbox-roster.ts";
 import { matchesToken } from "./sandbox-token.ts";
 
 export interface SandboxAccessOptions {
@@ -41,11 +41,7 @@ export class SandboxAccess {
 
   /** One that may not be seen is refused in the words of one that is not there. */
   assertSees(principal: Principal, id: SandboxId): void {
-    if (canSee(principal, this.get(id))) return;
-    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-      suggestion: "It never was, or it has been killed.",
-      details: { sandboxId: id },
-    });
+    if (!canSee(principal, this.get(id))) throw missingSandbox(id);
   }
 
   /** Of a sandbox that is not there it is false, after the same work. */

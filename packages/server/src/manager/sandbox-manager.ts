@@ -317,9 +317,10 @@ export class SandboxManager {
       }
       const managed = this.#manage(sandbox, facts, { hasPast: true });
       if (facts.idempotency !== undefined) this.#creates.restore(facts.idempotency, managed);
-      // What runs may stand still until it is known to be this server's.
+      // What runs may stand still until it is known to be this server's. One whose pause was cut off has a container as well: its commands are found when it answers.
+      const mayStandStill = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
-      if (!facts.persistent || sandbox.state !== "running") await managed.restoreCommands();
+      if (!facts.persistent || !mayStandStill) await managed.restoreCommands();
     } catch (error) {
       // What cannot be read may be somebody's: it is left alone, and does not keep the others from their server.
       this.#log.error({ err: error, sandboxId: sandbox.id }, "sandbox not restored");

@@ -1,12 +1,13 @@
-import { mkdir, readdir, rename, rm } from "node:fs/promises";
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { addUp, type Engine, type Sandbox } from "@atoll/engine";
+import { addUp, standsOn, type Engine, type Sandbox } from "@atoll/engine";
 import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
 import type { NewEvent } from "../events/event-journal.ts";
 import { nothingKept } from "../persistence/checkpoint-refusal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import type { WayBack } from "../persistence/stored-checkpoints.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import { loadFacts, saveFacts } from "./sandbox-facts.ts";
@@ -41,14 +42,16 @@ export class SandboxRollbacks {
     return sleep.whileMoving(managed, () =>
       lasting.inTurn(id, async () => {
         const way = await lasting.checkpoints.wayBackTo(id, checkpoint);
-        const rolledBack = await this.#rollback(find(id), checkpoint, force).catch(async (error: unknown) => {
+        try {
+          const rolledBack = await this.#rollback(find(id), checkpoint, force, way);
+          return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
+        } catch (error) {
           await way.left();
           lasting.fellShort(id);
           throw error;
-        });
-        await way.taken();
-        if (rolledBack.left !== undefined) lasting.leftBehind(id, rolledBack.left);
-        return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
+        } finally {
+          lasting.storeLeftBehind(id);
+        }
       }),
     );
   }
@@ -65,7 +68,12 @@ export class SandboxRollbacks {
     return isRemoved;
   }
 
-  async #rollback(managed: ManagedSandbox, checkpoint: number, force: boolean): Promise<SandboxRolledBack> {
+  async #rollback(
+    managed: ManagedSandbox,
+    checkpoint: number,
+    force: boolean,
+    way?: WayBack,
+  ): Promise<SandboxRolledBack> {
     const { engine, tell, log } = this.#options;
     const { id, sandbox } = managed;
     const prepared = new PreparedCommands(sandbox.ownerDir);
@@ -75,10 +83,10 @@ export class SandboxRollbacks {
       const { left, phases, totalMs } = await engine.rollback(id, checkpoint, {
         force,
         ...leftAs,
-        prepare: () => prepared.unpack(engine, id, checkpoint),
+        prepare: () => prepared.unpack(engine, id, { checkpoint, rollbacks: managed.rollbacks + 1 }),
         switched: async (dropStreams) => {
           // A full disk is no reason to leave it between two times.
-          await managed.rolledBack().catch((error: unknown) => {
+          await managed.rolledBack(way?.taken).catch((error: unknown) => {
             log.warn({ err: error, sandboxId: id }, "rollback not stored");
           });
           await managed.commands.rollBack(dropStreams, () => prepared.take(checkpoint));
@@ -108,32 +116,44 @@ export class SandboxRollbacks {
 
   /** One that lasts is this server's to run, and no other server uses the number of what is left behind. */
   async #reserve(
-    { id, facts }: ManagedSandbox,
+    { id, facts, sandbox }: ManagedSandbox,
     checkpoint: number,
   ): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
     const { lasting } = this.#options;
     if (!facts.persistent) return { takeBack: async () => undefined, leftAs: {} };
     const takeBack = await lasting.willRun(id, { checkpoint });
-    return { takeBack, leftAs: { leftAs: await lasting.reserve(id) } };
+    // Nothing is left behind of one that is paused, which is a checkpoint already, or has failed.
+    return { takeBack, leftAs: sandbox.state === "running" ? { leftAs: await lasting.reserveLeft(id) } : {} };
   }
 }
 
 /** Finishes what a crash has left of a rollback if the sandbox is there already, and undoes it if not. */
 export async function settleRollback(sandbox: Sandbox): Promise<void> {
   const prepared = new PreparedCommands(sandbox.ownerDir);
-  const { record } = sandbox;
-  const current = "base" in record ? record.base : "checkpoint" in record ? record.checkpoint : undefined;
+  const current = standsOn(sandbox.record);
   const found = await prepared.find();
   if (found === undefined) return;
-  if (found === current) {
+  if (found.checkpoint === current) {
     const facts = await loadFacts(sandbox);
-    if (facts !== undefined) await saveFacts(sandbox, { ...facts, rollbacks: (facts.rollbacks ?? 0) + 1 });
-    await prepared.take(found);
+    if (facts !== undefined) {
+      const { rollbacks = (facts.rollbacks ?? 0) + 1 } = found;
+      await saveFacts(sandbox, { ...facts, rollbacks });
+    }
+    await prepared.take(found.checkpoint);
   }
   await prepared.remove();
 }
 
-/** The commands of a checkpoint, ready to take the place of those that are there: `rolling-back/<checkpoint>/commands`, and nothing when that is done. */
+/** As which rollback it is counted is told from when all of it is there, since the sandbox may have been counted up when a crash comes; servers before this one did not tell. */
+interface FoundCommands {
+  checkpoint: number;
+  rollbacks?: number;
+}
+
+/**
+ * The commands of a checkpoint, ready to take the place of those that are there: `rolling-back/<checkpoint>/commands`, beside it in `rollbacks` how often the sandbox has been rolled back then, and
+ * nothing when that is done.
+ */
 class PreparedCommands {
   readonly #ownerDir: string;
   readonly #dir: string;
@@ -143,7 +163,7 @@ class PreparedCommands {
     this.#dir = join(ownerDir, "rolling-back");
   }
 
-  async unpack(engine: Engine, id: SandboxId, checkpoint: number): Promise<void> {
+  async unpack(engine: Engine, id: SandboxId, { checkpoint, rollbacks }: Required<FoundCommands>): Promise<void> {
     await this.remove();
     const all = join(this.#dir, "all");
     const signal = deadlineAfter(unpackTimeoutMs);
@@ -151,6 +171,7 @@ class PreparedCommands {
       await mkdir(all, { recursive: true, mode: 0o700 });
       if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw nothingKept(id, checkpoint);
       await mkdir(commandsDir(all), { recursive: true, mode: 0o700 });
+      await writeFile(this.#rollbacksFile, String(rollbacks));
       await mkdir(join(this.#dir, String(checkpoint)));
       await rename(commandsDir(all), this.#commands(checkpoint));
       await rm(all, { recursive: true });
@@ -169,15 +190,21 @@ class PreparedCommands {
     await this.remove();
   }
 
-  async find(): Promise<number | undefined> {
+  async find(): Promise<FoundCommands | undefined> {
     const names = await namesIn(this.#dir);
     if (names.length === 0) return undefined;
     // One that was being unpacked is that of no checkpoint yet.
-    return names.includes("all") ? 0 : Number(names[0]);
+    const checkpoint = names.includes("all") ? 0 : Number(names.find((name) => /^\d+$/.test(name)) ?? 0);
+    if (!names.includes("rollbacks")) return { checkpoint };
+    return { checkpoint, rollbacks: Number(await readFile(this.#rollbacksFile, "utf8")) };
   }
 
   async remove(): Promise<void> {
     await rm(this.#dir, { recursive: true, force: true });
+  }
+
+  get #rollbacksFile(): string {
+    return join(this.#dir, "rollbacks");
   }
 
   #commands(checkpoint: number): string {

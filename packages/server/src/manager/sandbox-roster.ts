@@ -25,10 +25,7 @@ export class SandboxRoster {
   find(id: SandboxId): ManagedSandbox {
     const managed = this.#sandboxes.get(id);
     if (managed !== undefined) return managed;
-    throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-      suggestion: "It never was, or it has been killed.",
-      details: { sandboxId: id },
-    });
+    throw missingSandbox(id);
   }
 
   all(): ManagedSandbox[] {
@@ -51,4 +48,12 @@ export class SandboxRoster {
   get size(): number {
     return this.#sandboxes.size;
   }
+}
+
+/** The same words for one that never was, one that is gone and one that the caller may not see. */
+export function missingSandbox(id: SandboxId): SandboxError {
+  return new SandboxError("not_found", `Cannot find sandbox ${id}`, {
+    suggestion: "It never was, or it has been killed.",
+    details: { sandboxId: id },
+  });
 }

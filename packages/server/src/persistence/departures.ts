@@ -6,7 +6,6 @@ import { untilDone } from "../support/until-done.ts";
 import { markHandOver, unmarkHandOver } from "./handover-mark.ts";
 import type { KillSignals } from "./kill-signals.ts";
 import type { LocalCopies } from "./local-copies.ts";
-import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
@@ -14,7 +13,7 @@ import type { StoredCheckpoints } from "./stored-checkpoints.ts";
 
 export interface DeparturesOptions extends PersistenceOptions {
   owned: OwnedSandboxes;
-  checkpoints: Pick<StoredCheckpoints, "claim" | "storeLeftBehind" | "forgetLeftBehind">;
+  checkpoints: Pick<StoredCheckpoints, "claim" | "storeLeftBehind" | "settleRollback">;
   copies: LocalCopies;
   kills: KillSignals;
   /** Aborts when the server stops. */
@@ -38,6 +37,7 @@ const retries = { firstMs: 500, longestMs: 30_000 };
 /** Saves persistent sandboxes where any server finds them, and gives them back. Nothing is given back before it is stored. */
 export class Departures {
   readonly #options: DeparturesOptions;
+  readonly #storingLeft = new Set<SandboxId>();
 
   constructor(options: DeparturesOptions) {
     this.#options = options;
@@ -65,15 +65,19 @@ export class Departures {
     this.#storeLater(id);
   }
 
-  /** What a rollback left behind is stored while the sandbox runs. */
+  /** What rollbacks left behind is stored, as soon as that can be done; nobody waits for it. */
   storeLeftBehind(id: SandboxId): void {
-    const { inBackground, owned, checkpoints } = this.#options;
-    inBackground("storing what was left", id, () =>
-      owned.inTurn(id, async () => {
-        const handle = owned.get(id);
-        if (handle === undefined) checkpoints.forgetLeftBehind(id);
-        else await checkpoints.storeLeftBehind(handle);
-      }),
+    const { inBackground, owned, checkpoints, copies, log } = this.#options;
+    if (this.#storingLeft.has(id)) return;
+    this.#storingLeft.add(id);
+    const onFailure = (error: unknown): void => {
+      log.warn({ err: error, sandboxId: id }, "checkpoints left behind not stored yet");
+    };
+    const store = async (): Promise<boolean> => copies.find(id) === undefined || checkpoints.storeLeftBehind(id);
+    inBackground("storing what was left", id, (signal) =>
+      untilDone({ ...retries, signal, onFailure }, () => owned.inTurn(id, store)).finally(() =>
+        this.#storingLeft.delete(id),
+      ),
     );
   }
 
@@ -116,7 +120,7 @@ export class Departures {
   }
 
   async #handOver(handover: HandOver): Promise<void> {
-    const { owned, copies, roster, tell, log } = this.#options;
+    const { owned, copies, checkpoints, roster, settle, tell, log } = this.#options;
     const { id, ended } = handover;
     const handle = owned.get(id);
     if (handle === undefined || (await this.#waiterFor(handle, handover)) === undefined) return;
@@ -139,14 +143,16 @@ export class Departures {
     if (isFailed) return this.#keep(handle, waiter);
     if (handle.metadata.state === "running") throw new Error(`A ${record.state} sandbox cannot be handed over`);
     await this.#giveBack(handle);
-    sendNudge(waiter, id);
+    this.#options.sendNudge(waiter, id);
     const { checkpoint } = handle.metadata;
     const { phases, totalMs } = timed;
     if (checkpoint !== undefined) {
       tell({ type: "sandbox.handed_over", sandboxId: id, toServer: waiter, checkpoint: checkpoint.n, phases, ended });
     }
     log.info({ sandboxId: id, waiter, phases, totalMs, ended }, "sandbox handed over");
-    await copies.drop(id, `server ${waiter.id} asked for it`);
+    if (await checkpoints.storeLeftBehind(id)) await copies.drop(id, `server ${waiter.id} asked for it`);
+    // It is dropped when all of it is stored.
+    else settle(id);
   }
 
   /** Whom it is for. Nobody: then what was stopped for him goes on, in any case. */
@@ -163,7 +169,7 @@ export class Departures {
   async #keep(handle: SandboxHandle, waiter: LeaseParty): Promise<void> {
     const { id } = handle;
     await this.#giveBack(handle);
-    sendNudge(waiter, id);
+    this.#options.sendNudge(waiter, id);
     this.#options.log.info({ sandboxId: id, waiter }, "failed sandbox kept, not handed over");
     this.#options.settle(id);
   }
@@ -213,6 +219,8 @@ export class Departures {
       throw new Error(`A ${record.state} sandbox cannot be stored`);
     }
     const n = record.checkpoint;
+    // Of a rollback that could not be told when it was done.
+    await this.#options.checkpoints.settleRollback(handle, managed);
     // From here on nobody else uses this number, whatever becomes of it.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
     // The newest stays by itself. An earlier one, as a rollback leaves it that came to nothing, may have expired.
@@ -230,7 +238,7 @@ export class Departures {
       wanted: undefined,
     });
     clock.lap("metadata");
-    await this.#options.checkpoints.storeLeftBehind(handle);
+    if (!(await this.#options.checkpoints.storeLeftBehind(id))) this.storeLeftBehind(id);
     clock.lap("upload");
     return clock;
   }

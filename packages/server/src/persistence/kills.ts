@@ -1,16 +1,18 @@
 import type { Engine } from "@atoll/engine";
-import { isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol";
 import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { KillSignals } from "./kill-signals.ts";
-import { sendNudge } from "./nudges.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
 import type { Takings } from "./takings.ts";
 import type { Whereabouts } from "./whereabouts.ts";
 
-export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log"> {
+/** How long a kill waits for what moves the sandbox to let go of it. */
+const turnMs = 5_000;
+
+export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log" | "sendNudge"> {
   archive: Pick<CheckpointArchive, "removeAll"> | undefined;
   engine: Pick<Engine, "kill">;
   roster: Pick<SandboxRoster, "get">;
@@ -30,18 +32,27 @@ export class Kills {
 
   /** Removes all that is stored of it. False: there is none. */
   kill(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { owned, kills } = this.#options;
-    return kills.whileKilling(id, () =>
-      owned.inTurn(id, async () => {
+    const { owned, kills, log } = this.#options;
+    return kills.whileKilling(id, () => {
+      let isItsTurn = false;
+      let isTold = false;
+      // What moves it does not heed its end: the sandbox goes first, and with it what works on it. Until it is marked, a server that dies leaves what was last stored.
+      const hurry = async (): Promise<void> => {
+        if (!isItsTurn) isTold = await this.#killHere(id, reason);
+      };
+      const warn = (error: unknown): void => log.warn({ err: error, sandboxId: id }, "sandbox not killed yet");
+      deadlineAfter(turnMs).addEventListener("abort", () => void hurry().catch(warn), { once: true });
+      return owned.inTurn(id, async () => {
+        isItsTurn = true;
         try {
-          return await this.#killStored(id, reason);
+          return await this.#killStored(id, reason, { isTold });
         } catch (error) {
           // A store on a full disk takes the mark when what the sandbox has there is gone.
           if (!isSandboxError(error, "no_space") || !(await this.#killHere(id, reason))) throw error;
           return this.#killStored(id, reason, { isTold: true });
         }
-      }),
-    );
+      });
+    });
   }
 
   async #killStored(id: SandboxId, reason: EndReason, { isTold = false } = {}): Promise<boolean> {
@@ -74,7 +85,7 @@ export class Kills {
     });
     await handle.release().catch(() => undefined);
     // It may have a copy.
-    if (server.id !== self().id) sendNudge(server, id);
+    if (server.id !== self().id) this.#options.sendNudge(server, id);
   }
 
   /** False: nothing is here. */

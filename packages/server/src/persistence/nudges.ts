@@ -1,4 +1,5 @@
-import { deadlineAfter, type SandboxId, type ServerRef } from "@atoll/protocol";
+import { deadlineAfter, serverProofHeader, type SandboxId, type ServerRef } from "@atoll/protocol";
+import type { SharedSecret } from "./shared-secret.ts";
 
 const patienceMs = 2_000;
 /** Sooner than this after the last one nothing can have changed that the last one did not find. */
@@ -6,18 +7,28 @@ const restMs = 100;
 const mostRemembered = 1_000;
 
 /** Tells another server that it may want to look at a sandbox's lease. Nobody relies on it: without it, it looks a little later. */
-export function sendNudge({ url }: Pick<ServerRef, "url">, id: SandboxId): void {
-  if (!/^https?:\/\//.test(url)) return;
-  fetch(`${url}/leases/${id}/nudge`, {
-    method: "POST",
-    redirect: "error",
-    signal: deadlineAfter(patienceMs),
-  })
-    .then((answer) => answer.body?.cancel())
-    .catch(() => undefined);
+export type SendNudge = (to: Pick<ServerRef, "url">, id: SandboxId) => void;
+
+/** Without a secret there is no store that servers could share, and nobody to nudge. */
+export function nudgeSender(secret: SharedSecret | undefined): SendNudge {
+  return ({ url }, id) => {
+    if (secret === undefined || !/^https?:\/\//.test(url)) return;
+    post(secret, url, `/leases/${id}/nudge`).catch(() => undefined);
+  };
 }
 
-/** Anybody may nudge. What it makes this server do is bounded: once per sandbox and moment, the last one never lost. */
+async function post(secret: SharedSecret, url: string, path: string): Promise<void> {
+  const answer = await fetch(`${url}${path}`, {
+    method: "POST",
+    headers: { [serverProofHeader]: await secret.prove("POST", path) },
+    redirect: "error",
+    signal: deadlineAfter(patienceMs),
+  });
+  if (answer.status === 403) secret.forget();
+  await answer.body?.cancel();
+}
+
+/** What nudges make this server do is bounded: once per sandbox and moment, the last one never lost. */
 export class NudgeBox {
   readonly #onNudge: (id: SandboxId) => void;
   /** Whether another one has come since. */

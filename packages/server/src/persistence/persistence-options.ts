@@ -6,6 +6,7 @@ import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxFacts } from "../manager/sandbox-facts.ts";
 import type { SandboxRoster } from "../manager/sandbox-roster.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
+import type { SendNudge } from "./nudges.ts";
 import type { HandleHome } from "./sandbox-handle.ts";
 
 /** What persistent sandboxes are kept with: the server's stores, and the manager of all its sandboxes. */
@@ -15,6 +16,7 @@ export interface PersistenceOptions {
   archive: CheckpointArchive | undefined;
   /** This server, as others know it. */
   self: () => ServerRef;
+  sendNudge: SendNudge;
   /** Whether what is here was that server's before: this data directory is a copy of its, or was moved or restored since. */
   wasSelf: (id: string) => boolean;
   engine: Engine;
@@ -31,8 +33,9 @@ export interface PersistenceOptions {
 }
 
 /** Of a server that keeps none. */
-export const noPersistence: Pick<PersistenceOptions, "home" | "self" | "wasSelf"> = {
+export const noPersistence: Pick<PersistenceOptions, "home" | "self" | "wasSelf" | "sendNudge"> = {
   home: { metadataStore: undefined, checkpointStore: undefined, leases: undefined },
   self: () => ({ id: "none", url: "" }),
   wasSelf: () => false,
+  sendNudge: () => undefined,
 };

@@ -87,8 +87,8 @@ export class PersistentSandboxes {
     this.#nudges = new NudgeBox((id) => {
       SandboxHandle.nudge(home, id);
       this.#whereabouts.forget(id);
-      // It may be another server's by now.
-      if (this.#copies.find(id) !== undefined && !this.has(id)) this.#takings.settle(id);
+      // A copy may be another server's by now. What is not persistent has no lease to look at.
+      if (options.roster.get(id)?.facts.persistent === true && !this.has(id)) this.#takings.settle(id);
     });
   }
 
@@ -227,9 +227,8 @@ export class PersistentSandboxes {
     this.#departures.tellFailure(id);
   }
 
-  /** A rollback has made this checkpoint of what it left: it is stored, too. Nobody waits for it. */
-  leftBehind(id: SandboxId, checkpoint: number): void {
-    this.checkpoints.leaveBehind(id, checkpoint);
+  /** A rollback is over: what it left behind is stored, if anything. Nobody waits for it. */
+  storeLeftBehind(id: SandboxId): void {
     this.#departures.storeLeftBehind(id);
   }
 
@@ -274,6 +273,13 @@ export class PersistentSandboxes {
   /** The number of the next checkpoint of one that runs here, which no other server will use. */
   async reserve(id: SandboxId): Promise<number> {
     return this.#departures.reserve(this.#owned.find(id));
+  }
+
+  /** The same for what a rollback is about to leave behind. */
+  async reserveLeft(id: SandboxId): Promise<number> {
+    const n = await this.reserve(id);
+    await this.checkpoints.noteLeftBehind(this.#owned.find(id), n);
+    return n;
   }
 
   /** Of the way here, once. */

@@ -54,7 +54,7 @@ export function importedRecordOf(record: SandboxRecord): ImportedRecord {
 
 /** As clients of a server are told that does not have it. */
 export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving: boolean }): SandboxInfo {
-  const { id, facts, record, state, server, runningCommands, takenOver, failure } = metadata;
+  const { id, facts, record, state, server, checkpoint, runningCommands, takenOver, failure } = metadata;
   const holder = heldBy(facts);
   const isRunning = state === "running";
   return {
@@ -71,6 +71,9 @@ export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving
     ...(holder === undefined ? {} : { heldBy: holder }),
     ...(failure === undefined ? {} : { reason: failure }),
     runningCommands,
+    // What one that runs elsewhere stands on may be stored nowhere.
+    ...(isRunning || checkpoint === undefined ? {} : { checkpoint: checkpoint.n }),
+    ...(facts.rollbacks === undefined ? {} : { rollbacks: facts.rollbacks }),
     persistent: true,
     ...(isRunning ? { server } : {}),
     ...(takenOver === undefined ? {} : { takenOver }),

@@ -7,12 +7,14 @@ import type { Log } from "../telemetry/log.ts";
 import { CheckpointArchive } from "./checkpoint-archive.ts";
 import { CheckpointCollector } from "./checkpoint-collector.ts";
 import { removeLongKilled } from "./killed-sandboxes.ts";
+import { nudgeSender } from "./nudges.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
 import { neededCheckpoints } from "./sandbox-metadata.ts";
 import { nameOfLock, ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
 import { assertSettledStore } from "./settled-store.ts";
+import { SharedSecret } from "./shared-secret.ts";
 import { StoreSweeper } from "./store-sweeper.ts";
 
 export interface ServerPersistenceOptions {
@@ -24,7 +26,9 @@ export interface ServerPersistenceOptions {
 }
 
 /** What a server of this configuration keeps persistent sandboxes with. */
-export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf"> {
+export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf" | "sendNudge"> {
+  /** Undefined: there is no store that other servers could share. */
+  sharedSecret: SharedSecret | undefined;
   /** To be called first, by whoever has opened the data directory. Rejects when one of the stores was seen not to do what it must, or is not the one that the sandboxes here are in. */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
   /** What is stored is collected, and all stores are swept, from now on. */
@@ -72,10 +76,13 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
   };
   const collector = checkpoints === undefined ? undefined : collectorOf(config, log, home, checkpoints);
   const sweeper = new StoreSweeper({ stores: stores.all, log });
+  const sharedSecret = metadata === undefined ? undefined : new SharedSecret(metadata);
   const scratchDir = join(config.dataDir, "transfers");
   return {
     home,
     self: () => ({ ...self }),
+    sharedSecret,
+    sendNudge: nudgeSender(sharedSecret),
     wasSelf: (id) => known().identity.wasNamed(id),
     openArchive: async (engine) => {
       const identity = await ServerIdentity.load(config.dataDir, engine.directory);

@@ -1,19 +1,24 @@
-import { PhaseClock, type Timed } from "@atoll/engine";
+import { isDeepStrictEqual } from "node:util";
+import { PhaseClock, standsOn, type Timed } from "@atoll/engine";
 import {
   describeCheckpoint,
   firstToAbort,
+  isSandboxError,
   SandboxError,
   type CheckpointInfo,
   type ListedCheckpoint,
   type SandboxId,
 } from "@atoll/protocol";
+import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
+import type { SandboxFacts } from "../manager/sandbox-facts.ts";
 import type { StoredCheckpoint } from "./checkpoint-manifest.ts";
 import { nothingKept } from "./checkpoint-refusal.ts";
 import type { KillSignals } from "./kill-signals.ts";
+import { readLeftBehind, writeLeftBehind, type LeftBehind } from "./left-behind.ts";
 import type { OwnedSandboxes } from "./owned-sandboxes.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
-import { neededCheckpoints } from "./sandbox-metadata.ts";
+import { neededCheckpoints, type SandboxMetadata } from "./sandbox-metadata.ts";
 
 export interface StoredCheckpointsOptions extends Pick<PersistenceOptions, "archive" | "home" | "engine" | "log"> {
   owned: OwnedSandboxes;
@@ -24,10 +29,10 @@ export interface StoredCheckpointsOptions extends Pick<PersistenceOptions, "arch
 
 /** The way back to a checkpoint. One of the two is called when it is over; what they cannot write is told in the log. */
 export interface WayBack {
-  /** The sandbox runs as of this checkpoint: if it is stored, whoever takes it over goes on from there, too. */
-  taken(): Promise<void>;
+  /** The sandbox runs as of this checkpoint, with these facts. Both are told in one write: if the checkpoint is stored, whoever takes the sandbox over goes on from there, too. */
+  taken: (facts: SandboxFacts) => Promise<void>;
   /** Nothing came of it. */
-  left(): Promise<void>;
+  left: () => Promise<void>;
   /** What it took to get the checkpoint here. */
   timed: Timed;
 }
@@ -35,8 +40,6 @@ export interface WayBack {
 /** The checkpoints of persistent sandboxes, here and in the store. What the metadata need is there, whatever collectors do. */
 export class StoredCheckpoints {
   readonly #options: StoredCheckpointsOptions;
-  /** Those that rollbacks left behind and that are here alone. */
-  readonly #leftBehind = new Map<SandboxId, Set<number>>();
 
   constructor(options: StoredCheckpointsOptions) {
     this.#options = options;
@@ -98,12 +101,8 @@ export class StoredCheckpoints {
         throw error;
       });
     }
-    const taken = (): Promise<void> =>
-      tell(async () => {
-        if (stored === undefined) return;
-        const { createdAtMs } = stored.manifest;
-        await handle.write({ checkpoint: { n, createdAtMs }, wanted: undefined });
-      });
+    const taken = (facts: SandboxFacts): Promise<void> =>
+      tell(() => handle.write({ facts, wanted: undefined, ...placeOf(stored) }));
     return { taken, left, timed: clock };
   }
 
@@ -130,46 +129,77 @@ export class StoredCheckpoints {
 
   async #notThere(id: SandboxId, n: number): Promise<SandboxError> {
     const known = (await this.list(id)).map((checkpoint) => checkpoint.n);
+    const { fromServer } = this.#options.owned.find(id).metadata.takenOver ?? {};
+    // Its number was given, and what was made of it may be on that server's disk alone.
+    const elsewhere =
+      fromServer === undefined
+        ? ""
+        : ` What server ${fromServer.id} (${fromServer.url}) could not store any more, it stores when it is started again.`;
     return new SandboxError("not_found", `Cannot roll back sandbox ${id}: it has no checkpoint ${n}`, {
-      suggestion: `It has ${known.join(", ") || "none"}.`,
+      suggestion: `It has ${known.join(", ") || "none"}.${elsewhere}`,
       details: { sandboxId: id, checkpoint: n },
     });
   }
 
-  /** A rollback left this one behind: it is to be stored before the sandbox leaves this server. */
-  leaveBehind(id: SandboxId, n: number): void {
-    this.#leftBehind.set(id, new Set([...(this.#leftBehind.get(id) ?? []), n]));
+  /**
+   * For one that this server has again: the server before it may have died in the middle of a rollback. From now on the metadata say what became of that, as it was found here: the sandbox is where it was taken back to, or where it was.
+   */
+  async settleRollback(handle: SandboxHandle, { sandbox, facts }: ManagedSandbox): Promise<void> {
+    const { wanted, facts: told } = handle.metadata;
+    const rollbacks = Math.max(facts.rollbacks ?? 0, told.rollbacks ?? 0);
+    if (wanted === undefined && rollbacks === (told.rollbacks ?? 0)) return;
+    const isThere = wanted !== undefined && standsOn(sandbox.record) === wanted;
+    const stored = isThere ? await this.#options.archive?.find(handle.id, wanted) : undefined;
+    await handle.write({ facts: { ...told, rollbacks }, wanted: undefined, ...placeOf(stored) });
   }
 
-  /** For one whose turn it is. What cannot be stored now is told, and tried again when it is paused or asked for. */
-  async storeLeftBehind(handle: SandboxHandle): Promise<void> {
-    const { id } = handle;
-    const numbers = this.#leftBehind.get(id) ?? new Set();
-    for (const n of numbers) {
+  /** Before a rollback makes this checkpoint of what it leaves behind: notes that it is to be stored, whatever becomes of this server. */
+  async noteLeftBehind(handle: SandboxHandle, n: number): Promise<void> {
+    const sandbox = this.#options.engine.get(handle.id);
+    const isReserved = n < handle.metadata.nextCheckpoint;
+    const noted = (await readLeftBehind(sandbox)).filter((left) => left.n !== n);
+    await writeLeftBehind(sandbox, [...noted, isReserved ? { n, epoch: handle.epoch } : { n }]);
+  }
+
+  /**
+   * For one whose turn it is, whether this server has its lease or not: stores what rollbacks left behind here. False: the store did not take all of it, and the rest stays noted; the sandbox must not be dropped here
+   * before it is asked again.
+   */
+  async storeLeftBehind(id: SandboxId): Promise<boolean> {
+    const { engine, log } = this.#options;
+    const sandbox = engine.get(id);
+    const noted = await readLeftBehind(sandbox);
+    const unstored: LeftBehind[] = [];
+    for (const given of noted) {
+      let left = given;
       try {
-        await this.#store(handle, n);
-        numbers.delete(n);
+        // The rollback came to nothing before this checkpoint was made, or it was removed since.
+        if (!(await engine.checkpoints(id)).some(({ n }) => n === left.n)) continue;
+        const epoch = left.epoch ?? (await this.#reserveLate(id, left.n));
+        left = { n: left.n, epoch };
+        await this.#publish(id, left.n, epoch);
       } catch (error) {
-        this.#options.log.warn({ err: error, sandboxId: id, checkpoint: n }, "checkpoint left behind not stored yet");
+        log.warn({ err: error, sandboxId: id, checkpoint: left.n }, "checkpoint left behind not stored");
+        if (!isFinal(error)) unstored.push(left);
       }
     }
-    if (numbers.size === 0) this.forgetLeftBehind(id);
+    if (!isDeepStrictEqual(unstored, noted)) await writeLeftBehind(sandbox, unstored);
+    return unstored.length === 0;
   }
 
-  /** It is not this server's any more. */
-  forgetLeftBehind(id: SandboxId): void {
-    this.#leftBehind.delete(id);
-  }
-
-  async #store(handle: SandboxHandle, n: number): Promise<void> {
-    const { archive, engine, kills, closing } = this.#options;
-    const { id, epoch } = handle;
-    const isHere = (await engine.checkpoints(id)).some((checkpoint) => checkpoint.n === n);
-    if (!isHere || archive === undefined) return;
+  /** The store did not take the number when it was given. Rejects with `conflict` when another server may have given it since. */
+  async #reserveLate(id: SandboxId, n: number): Promise<number> {
+    const handle = this.#options.owned.get(id);
+    if (handle === undefined) throw numberNotReserved(id, n);
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
+    return handle.epoch;
+  }
+
+  async #publish(id: SandboxId, n: number, epoch: number): Promise<void> {
+    const { archive, owned, kills, closing } = this.#options;
     await kills.unlessKilled(id, async (killed) => {
-      using signal = firstToAbort(handle.signal, closing, killed);
-      await archive.publish(id, n, { epoch, signal });
+      using signal = firstToAbort(owned.get(id)?.signal, closing, killed);
+      await archive?.publish(id, n, { epoch, signal });
     });
   }
 
@@ -189,6 +219,22 @@ export class StoredCheckpoints {
     if (retirement === "kept") throw neededElsewhere(id, n);
     return wasHere || retirement === "gone";
   }
+}
+
+/** What asking again does not help against: it is damaged here, or its number is another checkpoint's. */
+function isFinal(error: unknown): boolean {
+  return isSandboxError(error, "unrestorable") || isSandboxError(error, "conflict");
+}
+
+function placeOf(stored: StoredCheckpoint | undefined): Pick<SandboxMetadata, "checkpoint"> {
+  return stored === undefined ? {} : { checkpoint: { n: stored.n, createdAtMs: stored.manifest.createdAtMs } };
+}
+
+/** The server could not write to the store when it gave the number, and another one has had the sandbox since: it may have given the same number. */
+function numberNotReserved(sandboxId: SandboxId, checkpoint: number): SandboxError {
+  return new SandboxError("conflict", `Cannot store checkpoint ${checkpoint}: its number was never reserved`, {
+    details: { sandboxId, checkpoint },
+  });
 }
 
 function neededElsewhere(sandboxId: SandboxId, checkpoint: number): SandboxError {

@@ -11,7 +11,6 @@ import type { LeaseCallbacks, LeaseLoss } from "@atoll/storage";
 import { untilDone } from "../support/until-done.ts";
 import type { Departures, DeparturesOptions } from "./departures.ts";
 import { isStoppedForHandOver } from "./handover-mark.ts";
-import { sendNudge } from "./nudges.ts";
 import { RunPermits } from "./run-permits.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
 import type { SandboxMetadata } from "./sandbox-metadata.ts";
@@ -64,7 +63,7 @@ export class Takings {
         patienceMs,
         signal: stop,
         onProgress: (progress) => {
-          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+          if (progress.phase === "waiting") this.#options.sendNudge(progress.owner, id);
         },
         ...this.callbacks(id),
       }).catch(async (error: unknown) => {
@@ -75,7 +74,7 @@ export class Takings {
       });
       await this.#assertNotKept(handle);
       await this.#settleIn(handle, { leaseMs: performance.now() - startedMs, signal: killed });
-      if (before !== undefined && before.id !== this.#options.self().id) sendNudge(before, id);
+      if (before !== undefined && before.id !== this.#options.self().id) this.#options.sendNudge(before, id);
     });
   }
 
@@ -97,7 +96,7 @@ export class Takings {
     if (failure === undefined || server.id === this.#options.self().id || !wasGivenBack) return;
     await handle.release().catch(() => undefined);
     this.#options.whereabouts.forget(id);
-    sendNudge(server, id);
+    this.#options.sendNudge(server, id);
     throw new SandboxError(
       "invalid_state",
       `Cannot bring sandbox ${id} here: it has failed on server ${server.id}: ${failure.message}`,
@@ -115,8 +114,12 @@ export class Takings {
     const { id } = handle;
     try {
       const startedMs = performance.now();
-      const { managed, worth } = await this.#options.copies.bring(handle, { signal });
+      const { copies, checkpoints } = this.#options;
+      const isOutdated = (await copies.judge(handle.metadata)) === "outdated";
+      if (isOutdated && !(await checkpoints.storeLeftBehind(id))) throw leftBehindHere(id);
+      const { managed, worth } = await copies.bring(handle, { signal });
       await this.own(handle);
+      if (worth === "live") await checkpoints.settleRollback(handle, managed);
       await managed.restoreCommands();
       this.#options.owned.open(handle);
       this.#options.whereabouts.forget(id);
@@ -168,7 +171,7 @@ export class Takings {
     );
   }
 
-  /** False: it is this server's, but its lease is not to be had yet. */
+  /** False: it is this server's, but its lease is not to be had yet; or it is not, and the store does not take what a rollback left behind here. */
   async #trySettle(id: SandboxId, signal: AbortSignal): Promise<boolean> {
     const { home } = this.#options;
     if (this.#options.owned.has(id) || this.#options.copies.find(id) === undefined) return true;
@@ -179,7 +182,12 @@ export class Takings {
     }
     this.#unknown.delete(id);
     const worth = await this.#options.copies.judge(metadata);
-    if (worth === "outdated") await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
+    if (worth === "outdated") {
+      if (!(await this.#options.checkpoints.storeLeftBehind(id))) return false;
+      await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
+      return true;
+    }
+    this.#options.departures.storeLeftBehind(id);
     // A container that runs in this very directory is no copy. What does not run may be one, of a server that is only away: it stays as it is until somebody asks for it here.
     const isOurs = worth === "live" || (worth === "inherited" && this.#options.engine.get(id).state === "running");
     // It ran here until another server asked for it, which has not taken it so far.
@@ -234,7 +242,7 @@ export class Takings {
         patienceMs,
         signal: this.#options.closing,
         onProgress: (progress) => {
-          if (progress.phase === "waiting") sendNudge(progress.owner, id);
+          if (progress.phase === "waiting") this.#options.sendNudge(progress.owner, id);
         },
       });
     } catch (error) {
@@ -273,4 +281,15 @@ export class Takings {
     tell({ type: "sandbox.lease_lost", sandboxId: id, because: loss.reason });
     this.settle(id);
   }
+}
+
+function leftBehindHere(sandboxId: SandboxId): SandboxError {
+  return new SandboxError(
+    "storage_failed",
+    `Cannot go on with sandbox ${sandboxId} here: an older copy is in the way`,
+    {
+      suggestion: "It has what a rollback left behind, which is being stored. Ask again later, or ask another server.",
+      details: { sandboxId },
+    },
+  );
 }

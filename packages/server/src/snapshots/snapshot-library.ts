@@ -13,7 +13,7 @@ import {
   type SnapshotName,
   type TemplateName,
 } from "@atoll/protocol";
-import type { ObjectStore, ObjectVersion } from "@atoll/storage";
+import type { CallOptions, ObjectStore, ObjectVersion } from "@atoll/storage";
 import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
 import { Meter, TooManyBytes } from "../persistence/checkpoint-encoding.ts";
@@ -21,7 +21,8 @@ import { nowAndThen } from "../support/now-and-then.ts";
 import { storageError } from "../support/storage-error.ts";
 import { notSnapshot, readHeader, writeHeader } from "./snapshot-file.ts";
 import { infoOf, type SnapshotHeader, type SnapshotManifest } from "./snapshot-manifest.ts";
-import { missing, SnapshotStore } from "./snapshot-store.ts";
+import { SnapshotStore } from "./snapshot-store.ts";
+import { mayChange, mayUse, missing, placesOf, taken, type SnapshotUser } from "./snapshot-user.ts";
 import { restoreFiles, shrinkFiles, type StoredFiles } from "./stored-files.ts";
 
 /** Every look lists all snapshots and reads each manifest. */
@@ -39,8 +40,10 @@ export interface SnapshotLibraryOptions {
   log: Logger;
 }
 
-/** Whether a snapshot is there at all for whoever asks. */
-export type SeesSnapshot = (snapshot: SnapshotInfo) => boolean;
+interface Found {
+  manifest: SnapshotManifest;
+  version: ObjectVersion;
+}
 
 /** A snapshot that a sandbox is made of. */
 export interface SnapshotSource {
@@ -65,68 +68,75 @@ export class SnapshotLibrary {
   }
 
   /** Saves the files of a sandbox, which goes on. Once begun it is done, whether or not the caller stays. */
-  take(id: SandboxId, name: SnapshotName, owner: string): Promise<SnapshotInfo> {
+  take(id: SandboxId, name: SnapshotName, user: SnapshotUser): Promise<SnapshotInfo> {
     return this.#work("take a snapshot", async (store, scratch, signal) => {
       const { engine, maxBytes, log } = this.#options;
-      await store.assertFree(name, { signal });
+      await this.#assertFree(name, user, signal);
       const path = join(scratch, "files");
       const saved = await engine.saveFiles(id, path, { signal, maxBytes });
       const { template, base, trees, sizeBytes, sha256, frozenMs } = saved;
       const files = { trees, sizeBytes, sha256 };
       const header = { version: 1, name, template, base, sandboxId: id, createdAtMs: Date.now(), files } as const;
       const stored = await shrinkFiles({ path, ...files }, join(scratch, "stored"), signal);
-      const info = this.#created(await store.publish(header, stored, { owner, signal }));
+      const info = this.#created(await store.publish(header, stored, { ...ownedBy(user), signal }));
       log.info({ sandboxId: id, snapshot: name, sizeBytes, storedBytes: info.storedBytes, frozenMs }, "snapshot taken");
       return info;
     });
   }
 
   /** By name. */
-  async list(sees: SeesSnapshot): Promise<SnapshotInfo[]> {
+  async list(user: SnapshotUser): Promise<SnapshotInfo[]> {
     const found: SnapshotInfo[] = [];
     for await (const manifest of this.#store("list snapshots").list({})) {
-      const info = infoOf(manifest);
-      if (sees(info)) found.push(info);
+      if (mayUse(user, manifest)) found.push(infoOf(manifest));
     }
-    return found;
+    const keyOf = ({ name, ref }: SnapshotInfo): string => `${name}/${ref}`;
+    return found.toSorted((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
   }
 
-  async get(name: SnapshotName, sees: SeesSnapshot): Promise<SnapshotInfo> {
-    return infoOf((await this.#find(name, sees)).manifest);
+  async get(ref: string, user: SnapshotUser): Promise<SnapshotInfo> {
+    return infoOf((await this.#find(ref, user)).manifest);
   }
 
-  async remove(name: SnapshotName, sees: SeesSnapshot): Promise<void> {
-    const found = await this.#find(name, sees);
-    if (!(await this.#store("remove a snapshot").remove(found, {}))) throw missing(name);
-    this.#options.tell({ type: "snapshot.removed", name, owner: found.manifest.owner });
+  /** Lets every key use it, or its own again. */
+  async share(ref: string, user: SnapshotUser, shared: boolean): Promise<SnapshotInfo> {
+    const found = await this.#findOwn(ref, user, "change");
+    return infoOf(await this.#store("share a snapshot").share(found, shared, {}));
+  }
+
+  async remove(ref: string, user: SnapshotUser): Promise<void> {
+    const found = await this.#findOwn(ref, user, "remove");
+    if (!(await this.#store("remove a snapshot").remove(found, {}))) throw missing(ref);
+    const { name, owner } = found.manifest;
+    this.#options.tell({ type: "snapshot.removed", name, owner });
   }
 
   /** All of it as one file, which breaks off before its end when the store's bytes are not what was stored. */
   async export(
-    name: SnapshotName,
-    sees: SeesSnapshot,
+    ref: string,
+    user: SnapshotUser,
     signal: AbortSignal,
-  ): Promise<{ sizeBytes: number; pieces: AsyncIterable<Buffer> }> {
-    const { manifest } = await this.#find(name, sees);
-    const { owner: _, key: __, ...header } = manifest;
+  ): Promise<{ name: SnapshotName; sizeBytes: number; pieces: AsyncIterable<Buffer> }> {
+    const { manifest } = await this.#find(ref, user);
+    const { owner: _owner, key: _key, namespace: _namespace, shared: _shared, ...header } = manifest;
     const head = writeHeader(header);
     const archive = await this.#store("export a snapshot").read(manifest, { signal });
     const pieces = (async function* (): AsyncGenerator<Buffer, void, void> {
       yield head;
       yield* archive;
     })();
-    return { sizeBytes: head.byteLength + manifest.stored.sizeBytes, pieces };
+    return { name: manifest.name, sizeBytes: head.byteLength + manifest.stored.sizeBytes, pieces };
   }
 
   /** A file from anybody; nothing of it is seen before all of it was. */
   import(
     name: SnapshotName,
     file: AsyncIterable<Buffer>,
-    { owner, signal: asked }: { owner: string; signal: AbortSignal },
+    { user, signal: asked }: { user: SnapshotUser; signal: AbortSignal },
   ): Promise<SnapshotInfo> {
     return this.#work("import a snapshot", async (store, scratch, closing) => {
       using signal = firstToAbort(asked, closing);
-      await store.assertFree(name, { signal });
+      await this.#assertFree(name, user, signal);
       const { header, rest } = await readHeader(file);
       this.#assertSmallEnough(header);
       const stored = { path: join(scratch, "stored"), ...header.stored };
@@ -135,13 +145,13 @@ export class SnapshotLibrary {
       const archive = await restoring.catch(foreign);
       const { engine, maxBytes } = this.#options;
       await engine.checkFiles({ archive, ...header.files }, { signal, maxBytes }).catch(foreign);
-      return this.#created(await store.publish({ ...header, name }, stored, { owner, signal }));
+      return this.#created(await store.publish({ ...header, name }, stored, { ...ownedBy(user), signal }));
     });
   }
 
   /** Lets `work` make a sandbox of a snapshot. */
-  async use<T>(name: SnapshotName, sees: SeesSnapshot, work: (source: SnapshotSource) => Promise<T>): Promise<T> {
-    const { manifest } = await this.#find(name, sees);
+  async use<T>(ref: string, user: SnapshotUser, work: (source: SnapshotSource) => Promise<T>): Promise<T> {
+    const { manifest } = await this.#find(ref, user);
     return this.#work("use a snapshot", (store, scratch, signal) => {
       const archive = async (): Promise<string> => {
         const stored = { path: join(scratch, "stored"), ...manifest.stored };
@@ -213,10 +223,42 @@ export class SnapshotLibrary {
     return working.finally(() => this.#underWay.delete(working));
   }
 
-  async #find(name: SnapshotName, sees: SeesSnapshot): Promise<{ manifest: SnapshotManifest; version: ObjectVersion }> {
-    const found = await this.#store("find a snapshot").find(name, {});
-    if (found === undefined || !sees(infoOf(found.manifest))) throw missing(name);
+  async #find(ref: string, user: SnapshotUser): Promise<Found> {
+    const found = await this.#look(ref, user);
+    if (found === undefined || !mayUse(user, found.manifest)) throw missing(ref);
     return found;
+  }
+
+  async #findOwn(ref: string, user: SnapshotUser, asked: string): Promise<Found> {
+    const found = await this.#find(ref, user);
+    if (mayChange(user, found.manifest)) return found;
+    throw new SandboxError("permission_denied", `Cannot ${asked} snapshot ${ref}: it is shared, and another key's`, {
+      suggestion: "Ask its owner, or an admin.",
+      details: { name: ref },
+    });
+  }
+
+  /** Whatever this name means for the user is what keeps it from being given again. */
+  async #assertFree(name: SnapshotName, user: SnapshotUser, signal: AbortSignal): Promise<void> {
+    const found = await this.#look(name, user, { signal }).catch((error: unknown) => {
+      if (!isSandboxError(error, "unrestorable")) throw error;
+      // Whosever it is, it is not replaced.
+      throw taken(name);
+    });
+    if (found !== undefined) throw taken(name);
+  }
+
+  async #look(ref: string, user: SnapshotUser, call: CallOptions = {}): Promise<Found | undefined> {
+    const store = this.#store("find a snapshot");
+    for (const { place, isMeant } of placesOf(ref, user)) {
+      const found = await store.find(place, call).catch((error: unknown) => {
+        // Nothing says that it is this user's.
+        const isForeign = place.namespace === undefined && !user.seesAll;
+        if (!isForeign || !isSandboxError(error, "unrestorable")) throw error;
+      });
+      if (found && isMeant(found.manifest)) return found;
+    }
+    return undefined;
   }
 
   #store(asked: string): SnapshotStore {
@@ -237,6 +279,10 @@ export class SnapshotLibrary {
       details: { sizeBytes, maxBytes, setting: "maxSnapshotBytes" },
     });
   }
+}
+
+function ownedBy({ keyId, namespace }: SnapshotUser): { owner: string; namespace: string } {
+  return { owner: keyId, namespace };
 }
 
 /** Keeps exactly the bytes that were announced. */

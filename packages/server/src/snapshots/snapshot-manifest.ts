@@ -1,4 +1,4 @@
-import { SandboxId, SnapshotName, TemplateName, type SnapshotInfo } from "@atoll/protocol";
+import { SandboxId, SnapshotName, SnapshotRef, TemplateName, type SnapshotInfo } from "@atoll/protocol";
 import { z } from "zod";
 import { partEncodings } from "../persistence/checkpoint-keys.ts";
 
@@ -24,13 +24,17 @@ export type SnapshotHeader = z.infer<typeof SnapshotHeader>;
 export const SnapshotManifest = z.strictObject({
   ...SnapshotHeader.shape,
   owner: z.string(),
+  /** Absent: it was stored before names had namespaces, and is in that of its owner. */
+  namespace: z.string().optional(),
+  shared: z.boolean().optional(),
   /** Where the store has the archive. */
   key: z.string(),
 });
 export type SnapshotManifest = z.infer<typeof SnapshotManifest>;
 
 export function infoOf(manifest: SnapshotManifest): SnapshotInfo {
-  const { name, template, createdAtMs, owner, sandboxId, files, stored } = manifest;
+  const { name, template, createdAtMs, owner, namespace = owner, sandboxId, files, stored, shared = false } = manifest;
   const { sizeBytes, sha256 } = files;
-  return { name, template, createdAtMs, owner, sandboxId, sizeBytes, storedBytes: stored.sizeBytes, sha256 };
+  const of = { name, ref: SnapshotRef.parse(`${namespace}/${name}`), shared, owner };
+  return { ...of, template, createdAtMs, sandboxId, sizeBytes, storedBytes: stored.sizeBytes, sha256 };
 }

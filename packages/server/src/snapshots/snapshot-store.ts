@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { isSandboxError, SandboxError, type SnapshotName } from "@atoll/protocol";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
 import { collectGarbage, type CallOptions, type ObjectStore, type ObjectVersion } from "@atoll/storage";
 import {
   condemnedKey,
@@ -10,8 +10,10 @@ import {
   retiredPrefix,
   snapshotPrefix,
   snapshotsPrefix,
+  type SnapshotPlace,
 } from "./snapshot-keys.ts";
 import { SnapshotManifest, type SnapshotHeader } from "./snapshot-manifest.ts";
+import { missing, taken } from "./snapshot-user.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
 /** Longer than anybody takes to upload an archive and write its manifest. */
@@ -25,50 +27,56 @@ export class SnapshotStore {
     this.#store = store;
   }
 
-  /** Rejects with `already_exists`. */
-  async assertFree(name: SnapshotName, call: CallOptions): Promise<void> {
-    if ((await this.#store.stat(manifestKey(name), call)) !== undefined) throw taken(name);
-  }
-
   /** Rejects with `already_exists`, and nothing is left of this one, when another has taken the name meanwhile. */
   async publish(
     header: Omit<SnapshotHeader, "stored">,
     file: StoredFiles,
-    { owner, signal }: { owner: string; signal: AbortSignal },
+    { owner, namespace, signal }: { owner: string; namespace: string; signal: AbortSignal },
   ): Promise<SnapshotManifest> {
-    const { name } = header;
+    const place = { namespace, name: header.name };
     const { path, encoding, sizeBytes, sha256 } = file;
-    const key = newFilesKey(name);
+    const key = newFilesKey(place);
     const stored = { encoding, sizeBytes, sha256 };
-    const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, key });
+    const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, namespace, key });
     try {
       // Without a condition, for which some stores want all of it in one write: nobody else has this key.
       await this.#store.upload(key, path, { sizeBytes, sha256, signal });
-      await this.#store.put(manifestKey(name), Buffer.from(JSON.stringify(manifest)), { if: "absent", signal });
+      await this.#store.put(manifestKey(place), Buffer.from(JSON.stringify(manifest)), { if: "absent", signal });
     } catch (error) {
       // After any other error the manifest may be there, and need it.
       if (isSandboxError(error, "conflict")) await this.#store.remove(key);
-      throw isSandboxError(error, "conflict") ? taken(name) : error;
+      throw isSandboxError(error, "conflict") ? taken(place.name) : error;
     }
     return manifest;
   }
 
-  async find(
-    name: SnapshotName,
+  /** Rejects with `conflict` when it was changed or removed since it was found. */
+  async share(
+    { manifest, version }: { manifest: SnapshotManifest; version: ObjectVersion },
+    shared: boolean,
     call: CallOptions,
-  ): Promise<{ manifest: SnapshotManifest; version: ObjectVersion } | undefined> {
-    const got = await this.#store.get(manifestKey(name), call).catch((error: unknown) => {
-      throw isSandboxError(error, "invalid_argument") ? unreadable(name, error) : error;
-    });
-    return got === undefined ? undefined : { manifest: parse(name, got.data), version: got.info.version };
+  ): Promise<SnapshotManifest> {
+    const changed = { ...manifest, shared };
+    await this.#store.put(manifestKey(manifest), Buffer.from(JSON.stringify(changed)), { ...call, if: version });
+    return changed;
   }
 
-  /** By name. Those whose manifest cannot be read are left out. */
+  async find(
+    place: SnapshotPlace,
+    call: CallOptions,
+  ): Promise<{ manifest: SnapshotManifest; version: ObjectVersion } | undefined> {
+    const got = await this.#store.get(manifestKey(place), call).catch((error: unknown) => {
+      throw isSandboxError(error, "invalid_argument") ? unreadable(place, error) : error;
+    });
+    return got === undefined ? undefined : { manifest: parse(place, got.data), version: got.info.version };
+  }
+
+  /** Those whose manifest cannot be read are left out. */
   async *list(call: CallOptions): AsyncGenerator<SnapshotManifest, void, void> {
     for await (const { key } of this.#store.list(snapshotsPrefix, call)) {
-      const name = parseManifestKey(key);
-      if (name === undefined) continue;
-      const found = await this.find(name, call).catch((error: unknown) => {
+      const place = parseManifestKey(key);
+      if (place === undefined) continue;
+      const found = await this.find(place, call).catch((error: unknown) => {
         if (!isSandboxError(error, "unrestorable")) throw error;
       });
       if (found !== undefined) yield found.manifest;
@@ -81,7 +89,7 @@ export class SnapshotStore {
     call: CallOptions,
   ): Promise<boolean> {
     try {
-      await this.#store.remove(manifestKey(manifest.name), { ...call, if: version });
+      await this.#store.remove(manifestKey(manifest), { ...call, if: version });
     } catch (error) {
       if (isSandboxError(error, "conflict")) return false;
       throw error;
@@ -126,7 +134,7 @@ export class SnapshotStore {
 
   /** Why an archive is not there: somebody has removed the snapshot since it was found, or the store has lost it. */
   async #gone(manifest: SnapshotManifest, cause: unknown, call: CallOptions): Promise<SandboxError> {
-    const isRemoved = (await this.#store.stat(manifestKey(manifest.name), call)) === undefined;
+    const isRemoved = (await this.#store.stat(manifestKey(manifest), call)) === undefined;
     return isRemoved ? missing(manifest.name) : damaged(manifest, "its archive is missing from the store", cause);
   }
 
@@ -148,28 +156,31 @@ export class SnapshotStore {
 
 /** A manifest that cannot be read, ours or not, needs nothing outside of its own folder. */
 function readNeeds(key: string, data: Buffer): string[] | { below: string[] } {
-  const name = parseManifestKey(key);
-  if (name === undefined) throw new Error(`${key} is not that of a manifest`);
+  const place = parseManifestKey(key);
+  if (place === undefined) throw new Error(`${key} is not that of a manifest`);
   try {
-    return [parse(name, data).key];
+    return [parse(place, data).key];
   } catch (error) {
     if (!isSandboxError(error, "unrestorable")) throw error;
-    return { below: [snapshotPrefix(name)] };
+    return { below: [snapshotPrefix(place)] };
   }
 }
 
-function parse(name: SnapshotName, data: Buffer): SnapshotManifest {
+function parse(place: SnapshotPlace, data: Buffer): SnapshotManifest {
   try {
     const manifest = SnapshotManifest.parse(JSON.parse(data.toString()));
-    if (manifest.name === name && parseFilesKey(manifest.key) === name) return manifest;
-    throw new Error(`It is about ${manifest.name} in ${manifest.key}`);
+    const files = parseFilesKey(manifest.key);
+    const isOf = (other: SnapshotPlace | undefined): boolean =>
+      other !== undefined && snapshotPrefix(other) === snapshotPrefix(place);
+    if (isOf(manifest) && isOf(files)) return manifest;
+    throw new Error(`It is about ${snapshotPrefix(manifest)} in ${manifest.key}`);
   } catch (cause) {
-    throw unreadable(name, cause);
+    throw unreadable(place, cause);
   }
 }
 
-function unreadable(name: SnapshotName, cause: unknown): SandboxError {
-  const key = manifestKey(name);
+function unreadable(place: SnapshotPlace, cause: unknown): SandboxError {
+  const key = manifestKey(place);
   return new SandboxError("unrestorable", `Cannot use the snapshot in ${key}: it cannot be read`, {
     suggestion: "It was written by another version, or damaged.",
     details: { key },
@@ -182,19 +193,5 @@ function damaged({ name, key }: SnapshotManifest, because: string, cause?: unkno
     suggestion: "Remove it, and take or import it anew.",
     details: { key, because },
     ...(cause === undefined ? {} : { cause }),
-  });
-}
-
-export function missing(name: SnapshotName): SandboxError {
-  return new SandboxError("not_found", `Cannot find snapshot ${name}`, {
-    suggestion: "`atoll snapshot ls`, or GET /snapshots, lists those that there are.",
-    details: { name },
-  });
-}
-
-function taken(name: SnapshotName): SandboxError {
-  return new SandboxError("already_exists", `Cannot make snapshot ${name}: there is one of this name`, {
-    suggestion: "Choose another name, or remove that one first.",
-    details: { name },
   });
 }

@@ -43,6 +43,7 @@ export class EventSpans {
         });
       case "command.lost":
         return this.#end(event.commandId, {}, event.because);
+      case "sandbox.guest":
       case "sandbox.rolled_back":
       case "checkpoint.removed":
       case "sandbox.taken_over":

@@ -8,6 +8,7 @@ export interface MetricsSources {
   moves: () => ReadonlyMap<string, number>;
   /** Sandboxes that are ready and nobody's. */
   pooled: () => number;
+  unresponsive: () => number;
   /** The cursor of the last event: it grows by one with each. */
   lastEvent: () => number;
 }
@@ -35,6 +36,9 @@ export class Metrics {
     this.#registry.registerMetric(movesByKind(sources));
     this.#registry.registerMetric(sandboxesByState(sources));
     this.#registry.registerMetric(reading("atoll_commands_running", "Commands that run", sources.runningCommands));
+    this.#registry.registerMetric(
+      reading("atoll_sandboxes_unresponsive", "Running sandboxes whose guest does not answer", sources.unresponsive),
+    );
     this.#registry.registerMetric(reading("atoll_sandboxes_pooled", "Sandboxes ready in the pool", sources.pooled));
     this.#registry.registerMetric(reading("atoll_last_event", "Cursor of the last event", sources.lastEvent));
   }

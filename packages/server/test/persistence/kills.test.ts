@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { SandboxError, SandboxId } from "@atoll/protocol";
 import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
 import { pino } from "pino";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { Kills } from "../../src/persistence/kills.ts";
 import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
@@ -38,6 +38,7 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
   const told: unknown[] = [];
   const kills = new Kills({
     self: () => self,
+    sendNudge: () => undefined,
     archive: undefined,
     engine: { kill },
     roster: { get: () => undefined },
@@ -68,6 +69,25 @@ test("a kill that the store does not take gives the lease back, and can be asked
   expect(claims).toBeGreaterThan(1);
   expect(await serverOf("c").kills.kill(id, reason)).toBe(true);
   expect((await SandboxHandle.read(serverOf("a").home, id))?.isKilled).toBe(true);
+});
+
+test("a kill of a sandbox whose move does not let go of it ends the sandbox first, and the move with it", async () => {
+  let letGo: () => void = () => undefined;
+  const moved = new Promise<void>((resolve) => (letGo = resolve));
+  const a = serverOf("a", store, async () => {
+    letGo();
+    return true;
+  });
+  a.owned.add(await SandboxHandle.createPersistent(a.home, metadataOf(id), {}));
+  const moving = a.owned.inTurn(id, () => moved);
+  vi.useFakeTimers({ toFake: ["setTimeout"] });
+  const killing = a.kills.kill(id, reason);
+  await vi.advanceTimersByTimeAsync(60_000);
+  vi.useRealTimers();
+  await moving;
+  expect(await killing).toBe(true);
+  expect((await SandboxHandle.read(a.home, id))?.isKilled).toBe(true);
+  expect(a.told).toEqual([]);
 });
 
 test("a kill that fails leaves a sandbox that this server has its own", async () => {

@@ -1,16 +1,19 @@
 import { randomBytes } from "node:crypto";
 import type { Engine } from "@atoll/engine";
+import { SandboxError } from "@atoll/protocol";
 import { Leases, type ObjectStore } from "@atoll/storage";
 import { pino } from "pino";
 import { beforeEach, expect, test } from "vitest";
+import type { CheckpointArchive } from "../../src/persistence/checkpoint-archive.ts";
 import { CheckpointCollector } from "../../src/persistence/checkpoint-collector.ts";
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
+import { readLeftBehind } from "../../src/persistence/left-behind.ts";
 import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
 import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
 import { neededCheckpoints } from "../../src/persistence/sandbox-metadata.ts";
 import { StoredCheckpoints } from "../../src/persistence/stored-checkpoints.ts";
-import { log, makeMachine, makeStore, sandboxId } from "./archive-lab.ts";
+import { log, makeDirectory, makeMachine, makeStore, sandboxId } from "./archive-lab.ts";
 import { metadataOf } from "./sample-metadata.ts";
 
 const { signal } = new AbortController();
@@ -69,12 +72,15 @@ async function publishAll(): Promise<SandboxHandle> {
   return handle;
 }
 
-async function checkpointsOn(on: ObjectStore, handle: SandboxHandle): Promise<StoredCheckpoints> {
+async function checkpointsOn(
+  on: ObjectStore,
+  handle: SandboxHandle,
+  // Whatever is looked at here is in the store, if not given.
+  { archive: given, engine = {} as Engine }: { archive?: CheckpointArchive; engine?: Engine } = {},
+): Promise<StoredCheckpoints> {
   const owned = new OwnedSandboxes();
   owned.add(handle);
-  const { archive } = await makeMachine(on);
-  // Whatever is looked at here is in the store.
-  const engine = {} as Engine;
+  const archive = given ?? (await makeMachine(on)).archive;
   const kills = new KillSignals();
   return new StoredCheckpoints({
     archive,
@@ -150,4 +156,53 @@ test("what is removed on request by a server that was stopped over it stays if a
     expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
     if (claimed) expect(removed).toMatchObject({ code: "in_use" });
   }
+});
+
+test("what rollbacks left behind is stored with the lease or without, once its number is reserved, and stays noted until then", async () => {
+  const handle = await publishAll();
+  let isBroken = true;
+  const between = new Proxy(store, {
+    get: (target, name) => {
+      if (name === "upload" && isBroken)
+        return () => Promise.reject(new SandboxError("storage_failed", "Cannot store"));
+      const value: unknown = Reflect.get(target, name);
+      return typeof value === "function" ? (value.bind(target) as unknown) : value;
+    },
+  });
+  const { engine: here, archive } = await makeMachine(between);
+  const [reserved, late, never] = [last + 1, last + 2, last + 3];
+  const layers = [here.layer(`${sandboxId}-${reserved}`, randomBytes(100))];
+  for (const n of [reserved, late]) await here.checkpoint(sandboxId, n, { layers });
+  const ownerDir = await makeDirectory();
+  // As much of an engine as is asked: a directory beside the sandbox, and what is on this machine.
+  const engine = {
+    get: () => ({ ownerDir }),
+    checkpoints: async () => [{ n: reserved }, { n: late }],
+  } as unknown as Engine;
+  const checkpoints = await checkpointsOn(between, handle, { archive, engine });
+  await handle.write({ nextCheckpoint: reserved + 1 });
+  for (const n of [reserved, late, never]) await checkpoints.noteLeftBehind(handle, n);
+
+  expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(false);
+  expect((await readLeftBehind({ ownerDir })).map(({ n }) => n)).toEqual([reserved, late]);
+  expect([await isThere(reserved), handle.metadata.nextCheckpoint]).toEqual([false, late + 1]);
+  await handle.release();
+  isBroken = false;
+  expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(true);
+  expect([await isThere(reserved), await isThere(late), await readLeftBehind({ ownerDir })]).toEqual([true, true, []]);
+});
+
+test("what a rollback left behind under a number that others may have given since is not stored", async () => {
+  const handle = await publishAll();
+  const { engine: here, archive } = await makeMachine(store);
+  const n = last + 1;
+  await here.checkpoint(sandboxId, n, { layers: [here.layer(`${sandboxId}-${n}`, randomBytes(100))] });
+  const ownerDir = await makeDirectory();
+  const engine = { get: () => ({ ownerDir }), checkpoints: async () => [{ n }] } as unknown as Engine;
+  const checkpoints = await checkpointsOn(store, handle, { archive, engine });
+  await handle.write({ nextCheckpoint: n });
+  await checkpoints.noteLeftBehind(handle, n);
+  await handle.release();
+  expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(true);
+  expect([await isThere(n), await readLeftBehind({ ownerDir })]).toEqual([false, []]);
 });

@@ -52,6 +52,8 @@ function takingsOf(
     engine: { get: () => ({ allowUntil }) },
     copies: { find: () => sandbox, judge: async () => "live", bring: async () => ({ managed, worth: "live" }) },
     whereabouts: { recall: () => undefined, forget: () => undefined },
+    checkpoints: { settleRollback: async () => undefined, storeLeftBehind: async () => true },
+    departures: { storeLeftBehind: () => undefined },
     kills: new KillSignals(),
     closing: new AbortController().signal,
     inBackground: others.inBackground ?? (() => undefined),

@@ -6,11 +6,13 @@ import { FileObjectStore, type ObjectStore } from "@atoll/storage";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { NewEvent } from "../../src/events/event-journal.ts";
 import type { SnapshotLibrary, SnapshotLibraryOptions } from "../../src/snapshots/snapshot-library.ts";
-import { openTestLibrary, testEngine, testFiles } from "../support/test-library.ts";
+import type { SnapshotUser } from "../../src/snapshots/snapshot-user.ts";
+import { openTestLibrary, testEngine, testFiles, testUser } from "../support/test-library.ts";
 
 const sandboxId = SandboxId.parse("s".repeat(20));
 const name = SnapshotName.parse("tools");
-const everybody = (): boolean => true;
+const other: SnapshotUser = { keyId: "other", namespace: "other", seesAll: false };
+const admin: SnapshotUser = { keyId: "root", namespace: "admin", seesAll: true };
 
 let dir: string;
 let store: ObjectStore;
@@ -33,7 +35,7 @@ afterEach(async () => {
 });
 
 async function exported(): Promise<Buffer> {
-  const { sizeBytes, pieces } = await library.export(name, everybody, new AbortController().signal);
+  const { sizeBytes, pieces } = await library.export(name, testUser, new AbortController().signal);
   const all: Buffer[] = [];
   for await (const piece of pieces) all.push(piece);
   const file = Buffer.concat(all);
@@ -46,7 +48,7 @@ async function* once(file: Buffer): AsyncGenerator<Buffer, void, void> {
 }
 
 const importing = (file: Buffer, as = "copy", into = library) =>
-  into.import(SnapshotName.parse(as), once(file), { owner: "other", signal: new AbortController().signal });
+  into.import(SnapshotName.parse(as), once(file), { user: testUser, signal: new AbortController().signal });
 
 async function stored(): Promise<string[]> {
   const keys: string[] = [];
@@ -55,10 +57,10 @@ async function stored(): Promise<string[]> {
 }
 
 test("what is exported here is imported elsewhere as it was, and a sandbox can be made of it", async () => {
-  const taken = await library.take(sandboxId, name, "me");
+  const taken = await library.take(sandboxId, name, testUser);
   const copy = await importing(await exported());
-  expect(copy).toEqual({ ...taken, name: "copy", owner: "other" });
-  const archive = await library.use(copy.name, everybody, async (source) => {
+  expect(copy).toEqual({ ...taken, name: "copy", ref: "me/copy" });
+  const archive = await library.use(copy.name, testUser, async (source) => {
     expect(source.template).toBe("host");
     return readFile(await source.files.archive());
   });
@@ -67,25 +69,95 @@ test("what is exported here is imported elsewhere as it was, and a sandbox can b
   expect(await readdir(join(dir, "scratch"))).toEqual([]);
 });
 
-test("only who may see one has it", async () => {
-  await library.take(sandboxId, name, "me");
-  const sees = ({ owner }: { owner: string }): boolean => owner === "other";
-  expect(await library.list(sees)).toEqual([]);
-  await expect(library.get(name, sees)).rejects.toMatchObject({ code: "not_found" });
-  await expect(library.remove(name, sees)).rejects.toMatchObject({ code: "not_found" });
-  await expect(library.use(name, sees, async () => 0)).rejects.toMatchObject({ code: "not_found" });
-  expect(await library.list(everybody)).toHaveLength(1);
+const notFound = { code: "not_found" };
+
+test("a name is its key's own: another key neither finds it nor is kept from it", async () => {
+  const mine = await library.take(sandboxId, name, testUser);
+  for (const ref of [name, "me/tools"]) {
+    await expect(library.get(ref, other)).rejects.toMatchObject(notFound);
+    await expect(library.remove(ref, other)).rejects.toMatchObject(notFound);
+    await expect(library.share(ref, other, true)).rejects.toMatchObject(notFound);
+    await expect(library.use(ref, other, async () => 0)).rejects.toMatchObject(notFound);
+  }
+  expect(await library.list(other)).toEqual([]);
+  const theirs = await library.take(sandboxId, name, other);
+  expect([mine.ref, theirs.ref]).toEqual(["me/tools", "other/tools"]);
+  expect(await library.get(name, testUser)).toEqual(mine);
+  expect(await library.get(name, other)).toEqual(theirs);
+  // A key that sees everything says whose it means: by the bare name it would be whoever was first.
+  await expect(library.get(name, admin)).rejects.toMatchObject(notFound);
+  expect(await library.get("other/tools", admin)).toEqual(theirs);
+  expect((await library.list(admin)).map(({ ref }) => ref)).toEqual(["me/tools", "other/tools"]);
+});
+
+test("one that is shared is there for every key, by whose it is, and only its owner's to change", async () => {
+  await library.take(sandboxId, name, testUser);
+  expect(await library.share(name, testUser, true)).toMatchObject({ ref: "me/tools", shared: true });
+  expect(await library.use("me/tools", other, async ({ template }) => template)).toBe("host");
+  expect((await library.list(other)).map(({ ref }) => ref)).toEqual(["me/tools"]);
+  await expect(library.get(name, other)).rejects.toMatchObject(notFound);
+  await expect(library.remove("me/tools", other)).rejects.toMatchObject({ code: "permission_denied" });
+  await expect(library.share("me/tools", other, false)).rejects.toMatchObject({ code: "permission_denied" });
+  expect(await library.share("me/tools", admin, false)).toMatchObject({ shared: false });
+  await expect(library.get("me/tools", other)).rejects.toMatchObject(notFound);
+});
+
+describe("one that was stored before names had namespaces", () => {
+  beforeEach(async () => {
+    await library.take(sandboxId, name, testUser);
+    for (const key of await stored()) {
+      const { data } = (await store.get(key)) ?? { data: Buffer.alloc(0) };
+      const { namespace: _, ...manifest } = key.endsWith(".json") ? JSON.parse(data.toString()) : {};
+      const old = JSON.stringify(manifest).replace("snapshots/@me/", "snapshots/");
+      await store.put(key.replace("@me/", ""), key.endsWith(".json") ? Buffer.from(old) : data);
+      await store.remove(key);
+    }
+  });
+
+  test("is its owner's by its name, and that of keys that see everything", async () => {
+    for (const [user, ref] of [
+      [testUser, name],
+      [testUser, "me/tools"],
+      [admin, name],
+      [admin, "me/tools"],
+    ] as const) {
+      expect(await library.get(ref, user)).toMatchObject({ name, ref: "me/tools", owner: "me", shared: false });
+    }
+    const archive = await library.use(name, testUser, async ({ files }) => readFile(await files.archive()));
+    expect(testFiles.equals(archive)).toBe(true);
+    for (const ref of [name, "me/tools", "other/tools", "admin/tools"]) {
+      await expect(library.get(ref, other)).rejects.toMatchObject(notFound);
+    }
+    await expect(library.take(sandboxId, name, testUser)).rejects.toMatchObject({ code: "already_exists" });
+    await expect(library.take(sandboxId, name, admin)).rejects.toMatchObject({ code: "already_exists" });
+    expect(await library.take(sandboxId, name, other)).toMatchObject({ ref: "other/tools" });
+  });
+
+  test("can be shared and removed", async () => {
+    await library.share(name, testUser, true);
+    expect(await library.get("me/tools", other)).toMatchObject({ shared: true });
+    await library.remove(name, admin);
+    expect(await stored()).toEqual([]);
+  });
+
+  test("keeps no key from its name where it cannot be read, but for those that see everything", async () => {
+    await store.put("snapshots/tools/manifest.json", Buffer.from("of others"));
+    await expect(library.get(name, testUser)).rejects.toMatchObject(notFound);
+    expect(await library.take(sandboxId, name, testUser)).toMatchObject({ ref: "me/tools" });
+    await expect(library.get(name, admin)).rejects.toMatchObject({ code: "unrestorable" });
+    await expect(library.take(sandboxId, name, admin)).rejects.toMatchObject({ code: "already_exists" });
+  });
 });
 
 test("of many that want a name one gets it, and nothing is left of the others", async () => {
-  const taking = Array.from({ length: 8 }, () => library.take(sandboxId, name, "me"));
+  const taking = Array.from({ length: 8 }, () => library.take(sandboxId, name, testUser));
   const results = await Promise.allSettled(taking);
   expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
   for (const result of results) {
     if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "already_exists" });
   }
   expect(await stored()).toHaveLength(2);
-  await library.remove(name, everybody);
+  await library.remove(name, testUser);
   expect(await stored()).toEqual([]);
 });
 
@@ -103,7 +175,7 @@ describe("a file to import", () => {
     ["with another header", (file) => changed(file, 100)],
     ["of text", () => Buffer.from("any text\n")],
   ])("%s is refused, and nothing is left of it", async ([, change]) => {
-    await library.take(sandboxId, name, "me");
+    await library.take(sandboxId, name, testUser);
     const before = await stored();
     await expect(importing(change(await exported()))).rejects.toMatchObject({ code: "invalid_argument" });
     expect(await stored()).toEqual(before);
@@ -111,7 +183,7 @@ describe("a file to import", () => {
   });
 
   test("whose archive would harm whoever unpacks it is refused", async () => {
-    await library.take(sandboxId, name, "me");
+    await library.take(sandboxId, name, testUser);
     const file = await exported();
     const wary = await open({
       engine: {
@@ -126,10 +198,10 @@ describe("a file to import", () => {
   });
 
   test("that is larger than this server takes is refused before it is read", async () => {
-    await library.take(sandboxId, name, "me");
+    await library.take(sandboxId, name, testUser);
     const small = await open({ maxBytes: 1024 });
     await expect(importing(await exported(), "copy", small)).rejects.toMatchObject({ code: "limit_reached" });
-    await expect(small.take(sandboxId, SnapshotName.parse("x"), "me")).rejects.toMatchObject({
+    await expect(small.take(sandboxId, SnapshotName.parse("x"), testUser)).rejects.toMatchObject({
       code: "limit_reached",
     });
   });
@@ -139,19 +211,22 @@ test("without a store everything is refused, and the setting named", async () =>
   const none = await open({ store: undefined });
   none.start();
   const refusal = { code: "unsupported", details: { setting: "snapshotStore" } };
-  await expect(none.take(sandboxId, name, "me")).rejects.toMatchObject(refusal);
-  await expect(none.list(everybody)).rejects.toMatchObject(refusal);
-  await expect(none.get(name, everybody)).rejects.toMatchObject(refusal);
+  await expect(none.take(sandboxId, name, testUser)).rejects.toMatchObject(refusal);
+  await expect(none.list(testUser)).rejects.toMatchObject(refusal);
+  await expect(none.get(name, testUser)).rejects.toMatchObject(refusal);
   await expect(importing(Buffer.alloc(0), "copy", none)).rejects.toMatchObject(refusal);
 });
 
 test("a manifest that was changed by hand is not followed", async () => {
-  await library.take(sandboxId, name, "me");
-  const got = await store.get("snapshots/tools/manifest.json");
+  await library.take(sandboxId, name, testUser);
+  const got = await store.get("snapshots/@me/tools/manifest.json");
   const manifest = JSON.parse(got?.data.toString() ?? "") as object;
-  await store.put("snapshots/tools/manifest.json", Buffer.from(JSON.stringify({ ...manifest, key: "sandboxes/x" })));
-  await expect(library.get(name, everybody)).rejects.toMatchObject({ code: "unrestorable" });
-  expect(await library.list(everybody)).toEqual([]);
+  await store.put(
+    "snapshots/@me/tools/manifest.json",
+    Buffer.from(JSON.stringify({ ...manifest, key: "sandboxes/x" })),
+  );
+  await expect(library.get(name, testUser)).rejects.toMatchObject({ code: "unrestorable" });
+  expect(await library.list(testUser)).toEqual([]);
 });
 
 describe("an archive in the store", () => {
@@ -170,28 +245,28 @@ describe("an archive in the store", () => {
     ["that is empty", () => changed(() => Buffer.alloc(0))],
     ["that is missing", async () => store.remove(await archiveKey())],
   ])("%s makes no sandbox and no whole file, and can be removed", async ([, change]) => {
-    await library.take(sandboxId, name, "me");
+    await library.take(sandboxId, name, testUser);
     const whole = await exported();
     await change();
-    const using = library.use(name, everybody, async ({ files }) => files.archive());
+    const using = library.use(name, testUser, async ({ files }) => files.archive());
     await expect(using).rejects.toMatchObject({ code: "unrestorable" });
     let bytes = 0;
     const exporting = async (): Promise<number> => {
-      const { sizeBytes, pieces } = await library.export(name, everybody, new AbortController().signal);
+      const { sizeBytes, pieces } = await library.export(name, testUser, new AbortController().signal);
       for await (const piece of pieces) bytes += piece.byteLength;
       return sizeBytes;
     };
     await expect(exporting()).rejects.toMatchObject({ code: "unrestorable" });
     expect(bytes).toBeLessThan(whole.byteLength);
-    await library.remove(name, everybody);
+    await library.remove(name, testUser);
     expect(await stored()).toEqual([]);
     expect(await readdir(join(dir, "scratch"))).toEqual([]);
   });
 
   test("that goes with its snapshot while it is used is that of one that is not there", async () => {
-    await library.take(sandboxId, name, "me");
-    const using = library.use(name, everybody, async ({ files }) => {
-      await library.remove(name, everybody);
+    await library.take(sandboxId, name, testUser);
+    const using = library.use(name, testUser, async ({ files }) => {
+      await library.remove(name, testUser);
       return files.archive();
     });
     await expect(using).rejects.toMatchObject({ code: "not_found", details: { name } });
@@ -213,7 +288,7 @@ test("a server that stops calls off what is under way, and nothing is left of it
         }),
     },
   });
-  const taking = slow.take(sandboxId, name, "me").catch((error: unknown) => error);
+  const taking = slow.take(sandboxId, name, testUser).catch((error: unknown) => error);
   await saving;
   await slow.close();
   expect(await taking).toMatchObject({ code: "unavailable" });

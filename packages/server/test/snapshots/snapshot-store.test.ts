@@ -6,7 +6,7 @@ import { SandboxId, SnapshotName } from "@atoll/protocol";
 import { FileObjectStore, maxSmallObjectBytes, type ObjectStore } from "@atoll/storage";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { SnapshotStore } from "../../src/snapshots/snapshot-store.ts";
-import { openTestLibrary } from "../support/test-library.ts";
+import { openTestLibrary, testUser } from "../support/test-library.ts";
 
 const day = 24 * 3_600_000;
 let dir: string;
@@ -34,7 +34,7 @@ async function look(times: number): Promise<void> {
 
 async function take(name: string): Promise<void> {
   const library = await openTestLibrary(dir, store);
-  await library.take(SandboxId.parse("s".repeat(20)), SnapshotName.parse(name), "me");
+  await library.take(SandboxId.parse("s".repeat(20)), SnapshotName.parse(name), testUser);
   await library.close();
 }
 
@@ -49,12 +49,20 @@ test("what others keep below the same names stays, and archives without a manife
     "snapshots/2026/01/manifest.json",
     "snapshots/tools/notes.txt",
     "snapshots/tools/files-old",
+    "snapshots/@me/tools/files-old",
+    `snapshots/@Me/tools/files-${randomUUID()}`,
+    `snapshots/@me/tools/sub/files-${randomUUID()}`,
+    `snapshots/me/tools/files-${randomUUID()}`,
     `snapshots/tools/sub/files-${randomUUID()}`,
     `snapshots/tools/files-${randomUUID()}.gz`,
     `snapshots/Tools/files-${randomUUID()}`,
   ];
   for (const key of foreign) await store.put(key, Buffer.from("of others"));
-  const left = [`snapshots/tools/files-${randomUUID()}`, `snapshots/gone/files-${randomUUID()}`];
+  const left = [
+    `snapshots/@me/tools/files-${randomUUID()}`,
+    `snapshots/tools/files-${randomUUID()}`,
+    `snapshots/gone/files-${randomUUID()}`,
+  ];
   for (const key of left) await store.put(key, Buffer.from("left by a server that died"));
   await look(3);
   expect(await keys()).toEqual([...ours, ...foreign, "snapshot-notes/condemned.json"].toSorted());

@@ -5,9 +5,13 @@ import { SandboxError, TemplateName } from "@atoll/protocol";
 import type { ObjectStore } from "@atoll/storage";
 import { pino } from "pino";
 import { SnapshotLibrary, type SnapshotLibraryOptions } from "../../src/snapshots/snapshot-library.ts";
+import type { SnapshotUser } from "../../src/snapshots/snapshot-user.ts";
 
 /** What every sandbox of the engine below has. */
 export const testFiles: Buffer = Buffer.from("all files of a sandbox ".repeat(1_000));
+
+/** A key that sees its own only. */
+export const testUser: SnapshotUser = { keyId: "me", namespace: "me", seesAll: false };
 
 /** Its archives are bytes as any others. */
 export const testEngine: SnapshotLibraryOptions["engine"] = {

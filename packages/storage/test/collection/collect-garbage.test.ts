@@ -1,6 +1,7 @@
 import { randomInt } from "node:crypto";
 import * as fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import { collectGarbage, type CollectOptions } from "../../src/collection/collect-garbage.ts";
 import { retireManifest } from "../../src/collection/retired-manifests.ts";
 import { CollectionWorld, graceMs, type Deed } from "../support/collection-world.ts";
@@ -9,7 +10,7 @@ import { MemoryObjectStore } from "../support/memory-object-store.ts";
 /** Printed with the test's name. Given again, it plays the same plans, and makes the one that fails as small as it can. */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
-const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? 12);
+const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? thorough(12, 300));
 
 const deed: fc.Arbitrary<Deed> = fc.oneof(
   {

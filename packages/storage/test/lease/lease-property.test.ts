@@ -1,13 +1,14 @@
 import { randomInt } from "node:crypto";
 import * as fc from "fast-check";
 import { expect, test } from "vitest";
+import { thorough } from "../../../../tools/thoroughness.mjs";
 import { lawlessPlan, sharpPlan, troubleMs, wildPlan } from "../support/lease/plans.ts";
 import { Simulation, type SimulationPlan } from "../support/lease/simulation.ts";
 
 /** Printed with each test's name. Given again, it plays the same plans, and makes the one that fails as small as it can. */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
-const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? 12);
+const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? thorough(12, 300));
 
 /** Of everybody's time to live and rest, by clocks that run at a tenth of the speed. */
 const longestWaitMs = 40_000;

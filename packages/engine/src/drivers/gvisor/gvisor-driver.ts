@@ -8,6 +8,7 @@ import type { ContainerRuns } from "../container-runs.ts";
 import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { ociSpec } from "./oci-spec.ts";
 import { RunscFreezer } from "./runsc-freezer.ts";
+import { misreadsLinkAttributes } from "./runsc-quirks.ts";
 import { readState } from "./runsc-state.ts";
 import { SentrySlack } from "./sentry-slack.ts";
 
@@ -40,7 +41,7 @@ export class GvisorDriver implements Driver {
   }
 
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container> {
-    const { runs, runscPath, shownFeatures } = this.#options;
+    const { runs, runscPath, runscVersion, shownFeatures } = this.#options;
     const platform = spec.from?.platform ?? this.#options.platform;
     return runs.launch(
       spec,
@@ -57,6 +58,7 @@ export class GvisorDriver implements Driver {
         return {
           prepare: () => writeFile(run.specFile, JSON.stringify(content)),
           batch: true,
+          noAttributes: misreadsLinkAttributes(runscVersion),
           program: [
             runscPath,
             "--root",

@@ -1,0 +1,37 @@
+import { toGuest, type ToGuestType } from "./frames.ts";
+import type { Counted, FileHolder, GuestMessage } from "./messages.ts";
+import { encodeCount } from "./requests.ts";
+import { wrongAnswer } from "./violation.ts";
+import { PayloadWriter } from "./wire.ts";
+
+/** What a guest is asked that it answers with one message. */
+export abstract class GuestQuestions {
+  protected abstract request(type: ToGuestType, payload: Buffer, signal: AbortSignal): Promise<GuestMessage>;
+
+  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<Counted> {
+    const message = await this.request(toGuest.COUNT, encodeCount(without), signal);
+    return message.type === "counted" ? message : wrongAnswer(message);
+  }
+
+  /** Caps the size of every file that a process inside may write; `undefined` lifts the cap. */
+  async capFileSize(bytes: number | undefined, signal: AbortSignal): Promise<void> {
+    await this.request(toGuest.CAP, new PayloadWriter().u64(bytes ?? 0xffff_ffff_ffff_ffffn).finish(), signal);
+  }
+
+  /** Starts the proxy inside, on 127.0.0.1. */
+  async startProxy(port: number, signal: AbortSignal): Promise<void> {
+    await this.request(toGuest.PROXY, new PayloadWriter().u16(port).finish(), signal);
+  }
+
+  /** The processes inside that have what was deleted at `path`; with `END_HOLDERS` they are being killed. */
+  async findHolders(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
+    const message = await this.request(toGuest[end ?? "HOLDERS"], new PayloadWriter().str(path).finish(), signal);
+    return message.type === "heldBy" ? message.holders : wrongAnswer(message);
+  }
+
+  /** As `encodeNodes` asks for them. Rejects with `E2BIG` where that would take long, and with `ENOSYS` if the guest is older than this request. */
+  async findNodes(question: Buffer, signal: AbortSignal): Promise<Buffer[]> {
+    const message = await this.request(toGuest.NODES, question, signal);
+    return message.type === "nodes" ? message.entries : wrongAnswer(message);
+  }
+}

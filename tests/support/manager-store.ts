@@ -1,0 +1,41 @@
+import { join } from "node:path";
+import { createLog, type SandboxManagerOptions } from "@atoll/server";
+import { FileObjectStore, Leases, type LeaseParty } from "@atoll/storage";
+import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
+import type { HandleHome } from "../../packages/server/src/persistence/sandbox-handle.ts";
+
+/** A directory in which several managers keep persistent sandboxes, each with its own data directory and name. */
+export interface ManagerStore {
+  home: HandleHome;
+  /** For `SandboxManager.open`. */
+  persistence: NonNullable<SandboxManagerOptions["persistence"]>;
+  close: () => Promise<void>;
+}
+
+/** `name`: one that a manager before it had is that one, started again. */
+export async function openManagerStore(
+  directory: string,
+  { name, dataDir, ttlMs }: { name: string; dataDir: string; ttlMs?: number },
+): Promise<ManagerStore> {
+  const store = await FileObjectStore.open(directory);
+  const self: LeaseParty = { id: name, url: `test://${name}` };
+  const leases = new Leases({
+    store,
+    self,
+    ...(ttlMs === undefined ? {} : { timing: { ttlMs } }),
+    isPredecessor: (owner) => owner.id === name,
+  });
+  const home = { metadataStore: store, checkpointStore: store, leases };
+  return {
+    home,
+    persistence: {
+      home,
+      self: () => self,
+      wasSelf: () => false,
+      sendNudge: () => undefined,
+      openArchive: (engine) =>
+        CheckpointArchive.open({ store, engine, scratchDir: join(dataDir, "transfers"), log: createLog("error") }),
+    },
+    close: async () => store.close(),
+  };
+}
