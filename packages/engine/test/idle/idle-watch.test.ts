@@ -20,6 +20,7 @@ function quietSlack(): TimerSlack & { now: number; reads: number } {
     remove(): void {
       this.now = 0;
     },
+    [Symbol.dispose]: () => undefined,
     readRuns(): RunTally {
       this.reads += 1;
       return { runs: 0, ms: 0, waitMs: 0 };
