@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import type { GuestProcess } from "@atoll/engine";
 import {
@@ -49,7 +50,7 @@ export class Command {
   /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
   #letGo = new AbortController();
   /** Aborts when those who wait are to wait no longer; there is a new one then. */
-  #patience = new AbortController();
+  #patience = forManyWaiters();
   /** Everybody who keeps account of the command knows of its end. */
   #isOver: boolean;
   /** Set when this server goes: nobody here learns the end any more. */
@@ -177,7 +178,7 @@ export class Command {
   /** It should have ended and its guest is silent: whoever waits is told so and may ask again. The command is what it was. */
   leaveWaiting(because: SandboxError): void {
     const patience = this.#patience;
-    this.#patience = new AbortController();
+    this.#patience = forManyWaiters();
     patience.abort(because);
   }
 
@@ -397,4 +398,11 @@ function endOf({
   "state" | "exitCode" | "signal" | "timedOut" | "outOfMemory"
 > {
   return { state: "exited", exitCode, signal, timedOut, outOfMemory };
+}
+
+/** Any number of clients may wait for one command, each with a listener of its own. */
+function forManyWaiters(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
 }
