@@ -1,5 +1,6 @@
 #include "launch.h"
 #include "launch_deadline.h"
+#include "launch_slack.h"
 #include "no_attributes.h"
 
 #include <errno.h>
@@ -92,6 +93,8 @@ static void make_fifos(void) {
     if (err_fd < 0)
         fail("fifos", errno, "stderr");
     const char *failed = deadline_open(plan.directory, plan.freezer);
+    if (failed == NULL)
+        failed = slack_open(plan.directory, plan.cgroup_count > 0 ? plan.cgroups[0] : NULL);
     if (failed != NULL)
         fail("fifos", errno, failed);
     tell("fifos\n");
@@ -228,12 +231,14 @@ static int wait_for(pid_t pid, const sigset_t *signals) {
             return status;
         if (ended > 0)
             continue;
-        struct pollfd fds[3];
+        struct pollfd fds[4];
         deadline_poll(fds);
-        fds[2] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
-        if (poll(fds, 3, deadline_patience()) < 0)
+        slack_poll(&fds[2]);
+        fds[3] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
+        if (poll(fds, 4, deadline_patience()) < 0)
             continue;
         deadline_answer(fds);
+        slack_answer(&fds[2]);
         struct signalfd_siginfo info;
         while (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
             if (info.ssi_signo != SIGCHLD)

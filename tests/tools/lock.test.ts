@@ -36,7 +36,10 @@ test("the work of one begins after the work of the other has ended", async () =>
 });
 
 test("who waits says for whom", async () => {
-  await Promise.all([withLock(path, options, async () => {}), withLock(path, options, async () => {})]);
+  const untilSaid = async (): Promise<void> => {
+    await expect.poll(() => said.length).toBeGreaterThan(0);
+  };
+  await Promise.all([withLock(path, options, untilSaid), withLock(path, options, untilSaid)]);
   expect(said).toEqual([expect.stringContaining(String(process.pid))]);
 });
 

@@ -71,12 +71,13 @@ export class IdleSandbox implements TrafficListener {
     this.#options.onWatched(this);
   }
 
-  /** Lets go of the container, whose slack stays as it is. */
+  /** Removes the slack and lets go of the container. */
   leave(): void {
+    this.removeSlack();
     this.#find = undefined;
+    this.#slack?.[Symbol.dispose]();
     this.#slack = undefined;
     this.#sample = undefined;
-    this.#isRelaxed = false;
     this.#dueMs = Infinity;
   }
 

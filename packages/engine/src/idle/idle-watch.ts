@@ -1,3 +1,4 @@
+import { hasErrno } from "../support/errno.ts";
 import { warn } from "../support/warn.ts";
 import { IdleSandbox } from "./idle-sandbox.ts";
 
@@ -49,9 +50,12 @@ export class IdleWatch {
     this.#timer = undefined;
   }
 
-  /** What the kernel refuses for one container it refuses for all: this process may not change the slack of others. */
+  /**
+   * A permission that the kernel refuses for one container it refuses for all: this process may not change the slack of
+   * others. Any other error, such as too many open files, concerns one sandbox, which stays as it is.
+   */
   #giveUp(error: unknown): void {
-    if (this.#slackMs === 0) return;
+    if (this.#slackMs === 0 || !hasErrno(error, "EPERM", "EACCES")) return;
     this.#slackMs = 0;
     for (const sandbox of this.#watched) sandbox.leave();
     warn(new Error("Cannot let timers of idle sandboxes be late: each costs about 2 % of a core", { cause: error }));

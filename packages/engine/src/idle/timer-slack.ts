@@ -10,9 +10,10 @@ export interface RunTally {
 
 /**
  * The timer slack of one container: by how much the kernel may delay its timers to wake it less often. Synchronous, because a request
- * waits for `remove`; each takes less than a millisecond. A container that is gone is no error.
+ * waits for `remove`; each takes less than a millisecond. A container that is gone is no error. To be disposed of after the last `remove`.
  */
-export interface TimerSlack {
+export interface TimerSlack extends Disposable {
+  /** If this process dies, the slack is removed by the container's launcher. */
   allow(ms: number): void;
   /** The kernel's ordinary slack again, for every thread that the container has. */
   remove(): void;

@@ -95,10 +95,10 @@ export class SandboxLife {
     if (this.record.state === "pausing" || this.record.state === "resuming") await this.#starting;
   }
 
-  /** It is about to be frozen: nothing is asked of it any more. */
+  /** Nothing is asked of its container by routine any more, and its timers are punctual. */
   stopMonitor(): void {
-    this.#options.idle.removeSlack();
-    this.#stopMonitor();
+    this.usage.stop();
+    this.#options.idle.leave();
   }
 
   /** Kills all that is in the container of a sandbox that was saved, and leaves the waiting to `leaveContainer`. */
@@ -157,7 +157,7 @@ export class SandboxLife {
     this.#container = await driver.adopt(record.container, layout);
     if (this.#container === undefined) return false;
     await this.deadline.inherit(this.#container.deadline);
-    // The server before this one may have died while it was idle.
+    // The server before this one may have died while it was idle, and a launcher of an older build leaves the slack as it is.
     (await driver.findTimerSlack?.(this.#container, layout).catch(() => undefined))?.remove();
     return true;
   }
@@ -378,17 +378,12 @@ export class SandboxLife {
   }
 
   #stopWatching(): void {
-    this.#stopMonitor();
+    this.stopMonitor();
     this.#stopLifetime();
   }
 
-  #stopMonitor(): void {
-    this.usage.stop();
-    this.#options.idle.leave();
-  }
-
   #hangUp(): void {
-    this.#stopMonitor();
+    this.stopMonitor();
     this.#takeBackStreams();
     this.#channel?.leave();
   }

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { isSandboxError } from "@atoll/protocol";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DeadlineFile } from "../../src/drivers/deadline-file.ts";
+import { SentrySlack } from "../../src/drivers/gvisor/sentry-slack.ts";
 import { RunLayout } from "../../src/store/layout.ts";
 import { pollUntil } from "../../src/support/poll-until.ts";
 import { uptimeMs } from "../../src/support/uptime.ts";
@@ -137,6 +138,27 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
       writeFileSync(run.deadlineFile, "until tomorrow", { flag: "r+" });
       writeFileSync(run.wakeFifo, "\n");
       expect(await freezer.until(true)).toBe(true);
+    });
+  });
+
+  test("timer slack of the program is removed when its server is gone, unless the launcher is of an older build", async () => {
+    await withLauncher(async (freezer, launcherPid) => {
+      const pid = Number(freezer.members.find((member) => member !== String(launcherPid)));
+      const slackNs = (): number => Number(readFileSync(`/proc/${pid}/timerslack_ns`, "latin1"));
+      const giveSlack = (): SentrySlack => {
+        const slack = new SentrySlack({ pid, cgroupDir: freezer.group, fifo: run.slackFifo });
+        slack.allow(250);
+        expect(slackNs()).toBe(250_000_000);
+        return slack;
+      };
+      for (let server = 0; server < 2; server += 1) {
+        // What the kernel does for a server that dies: it closes the FIFO.
+        giveSlack()[Symbol.dispose]();
+        expect(await pollUntil(() => slackNs() === 50_000, { deadlineMs: patienceMs })).toBe(true);
+      }
+      rmSync(run.slackFifo);
+      giveSlack()[Symbol.dispose]();
+      expect(slackNs()).toBe(250_000_000);
     });
   });
 

@@ -43,7 +43,8 @@ describe("requests", { timeout: testTimeoutMs }, () => {
   test("COUNT tells processes, streams and what is held for them", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    const id = guest.spawn(["/bin/sh", "-c", "head -c 1000000 /dev/zero; sleep 60"], { windowBytes: 262_144 });
+    // More than the window and the pipe together hold, so that both processes are there for as long as nothing is acknowledged.
+    const id = guest.spawn(["/bin/sh", "-c", "head -c 10000000 /dev/zero; exit 0"], { windowBytes: 262_144 });
     await guest.until(() => guest.stream(id).at === 262_144);
     const counted = await guest.ask("COUNT");
     expect(counted).toMatchObject({ processes: 2, streams: 1 });
@@ -82,9 +83,14 @@ describe("requests", { timeout: testTimeoutMs }, () => {
 
   test("COUNT passes over what such a process has not reaped", async () => {
     await using guest = await NativeGuest.start();
-    const id = guest.spawn(["/bin/sh", "-c", "true & echo up $!; exec sleep 60"]);
-    await guest.until(() => guest.stream(id).stdout.includes("\n"));
-    const pid = /up (\d+)/.exec(guest.stream(id).stdout.toString())?.[1];
+    // A shell would reap it: it ends when the shell has become another program.
+    const script = "exec 3<&0; head -c 1 <&3 >/dev/null & echo up $!; exec sleep 60";
+    const id = guest.spawn(["/bin/sh", "-c", script], { stdin: true });
+    const stream = guest.stream(id);
+    await guest.until(() => stream.stdout.includes("\n") && stream.pid !== undefined);
+    await expect.poll(() => readFileSync(`/proc/${stream.pid}/comm`, "utf8")).toBe("sleep\n");
+    guest.stdin(id, 0, "x");
+    const pid = /up (\d+)/.exec(stream.stdout.toString())?.[1];
     await expect.poll(() => readFileSync(`/proc/${pid}/stat`, "utf8")).toContain(") Z ");
     expect(await guest.ask("COUNT")).toMatchObject({ processes: 2 });
     expect(await guest.ask("COUNT", encodeCount([id]))).toMatchObject({ processes: 0 });

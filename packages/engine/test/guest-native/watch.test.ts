@@ -259,7 +259,8 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     renameSync(outside, `${dir}/long`);
     await watch.until(() => losses(watch) === 1);
     await guest.run(["python3", "-c", down + write], { cwd: `${dir}/long` });
-    await watch.until(() => losses(watch) === 2);
+    // Once for all that is found in one look: on a busy machine opening and closing the file are two.
+    await watch.until(() => losses(watch) >= 2);
     // Others cannot remove what has no path.
     await guest.run(["remove", `${dir}/long`, "recursive"], { tool: true });
   });

@@ -16,6 +16,8 @@ class FakeSandbox {
   isRefused = false;
   slackMs = ordinary;
   runsAsked = 0;
+  /** The slack that the container had then. */
+  disposedAt: number | undefined;
   readonly errors: unknown[] = [];
   #tally: RunTally = { runs: 1_000, ms: 100, waitMs: 10 };
   readonly idle = new IdleSandbox({
@@ -36,6 +38,9 @@ class FakeSandbox {
     },
     remove: (): void => {
       this.slackMs = ordinary;
+    },
+    [Symbol.dispose]: (): void => {
+      this.disposedAt = this.slackMs;
     },
     readRuns: (): RunTally | undefined => {
       this.runsAsked += 1;
@@ -158,9 +163,12 @@ test("a container that needs none is asked about once", async () => {
   expect(sandbox.idle.isWatched).toBe(false);
 });
 
-test("one that was left is not touched any more, until it is watched in its next container", async () => {
+test("one that is left has no slack and is not touched any more, until it is watched in its next container", async () => {
   await sandbox.pass(3);
+  expect(sandbox.slackMs).toBe(slackMs);
   sandbox.idle.leave();
+  expect(sandbox.slackMs).toBe(ordinary);
+  expect(sandbox.disposedAt).toBe(ordinary);
   sandbox.slackMs = 77;
   sandbox.idle.onSend(false);
   await sandbox.pass(10);
@@ -180,6 +188,7 @@ test("one that is left while its container is looked for stays left", async () =
     return {
       allow: () => expect.unreachable(),
       remove: () => undefined,
+      [Symbol.dispose]: () => undefined,
       readRuns: () => ({ runs: 0, ms: 0, waitMs: 0 }),
     };
   });

@@ -20,6 +20,7 @@ function quietSlack(): TimerSlack & { now: number; reads: number } {
     remove(): void {
       this.now = 0;
     },
+    [Symbol.dispose]: () => undefined,
     readRuns(): RunTally {
       this.reads += 1;
       return { runs: 0, ms: 0, waitMs: 0 };
@@ -58,7 +59,7 @@ test("a kernel that does not allow it is told once, and sandboxes stay as they a
   process.on("warning", listen);
   const watch = new IdleWatch({ slackMs: 250 });
   const refused = vi.fn<() => void>(() => {
-    throw new Error("EPERM");
+    throw Object.assign(new Error("refused"), { code: "EPERM" });
   });
   const slacks = [quietSlack(), quietSlack()].map((slack) => ({ ...slack, allow: refused }));
   for (const slack of slacks) watch.add().watch(async () => slack);
@@ -68,4 +69,18 @@ test("a kernel that does not allow it is told once, and sandboxes stay as they a
   );
   expect(refused).toHaveBeenCalledOnce();
   process.off("warning", listen);
+});
+
+test("an error that concerns one sandbox leaves the others their slack", async () => {
+  const watch = new IdleWatch({ slackMs: 250 });
+  const failed = vi.fn<() => void>(() => {
+    throw Object.assign(new Error("too many open files"), { code: "EMFILE" });
+  });
+  const other = quietSlack();
+  const allowed = vi.spyOn(other, "allow");
+  watch.add().watch(async () => ({ ...quietSlack(), allow: failed }));
+  watch.add().watch(async () => other);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(failed).toHaveBeenCalledOnce();
+  expect(allowed).toHaveBeenCalled();
 });

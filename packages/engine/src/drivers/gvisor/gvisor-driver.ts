@@ -103,7 +103,7 @@ export class GvisorDriver implements Driver {
     const [cgroupDir] = cgroup.directories;
     if (platform !== "systrap" || this.#options.idlesForFree || cgroupDir === undefined) return undefined;
     const { sandbox } = await readState(ref, layout);
-    return new SentrySlack({ pid: sandbox.pid, cgroupDir });
+    return new SentrySlack({ pid: sandbox.pid, cgroupDir, fifo: layout.run(ref.id).slackFifo });
   }
 
   end(id: ContainerId): Promise<void> {

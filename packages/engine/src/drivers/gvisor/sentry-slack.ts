@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { closeSync, constants, openSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { RunTally, TimerSlack } from "../../idle/timer-slack.ts";
 import { parseProcessStat } from "../../process/proc-table.ts";
 import { hasErrno } from "../../support/errno.ts";
@@ -18,17 +18,21 @@ export class SentrySlack implements TimerSlack {
   readonly #pid: number;
   readonly #startTicks: number | undefined;
   readonly #cgroupDir: string;
+  readonly #fifo: string;
+  #fifoFd: number | undefined;
 
-  /** `cgroupDir` has all processes of the container, and no others. */
-  constructor({ pid, cgroupDir }: { pid: number; cgroupDir: string }) {
+  /** `cgroupDir` has all processes of the container, and no others. `fifo`: the `slackFifo` of its launch. */
+  constructor({ pid, cgroupDir, fifo }: { pid: number; cgroupDir: string; fifo: string }) {
     this.#pid = pid;
     this.#cgroupDir = cgroupDir;
+    this.#fifo = fifo;
     this.#startTicks = this.#readStartTicks();
   }
 
   allow(ms: number): void {
     // The number may be another process's by now, which is none of ours.
     if (this.#startTicks === undefined || this.#readStartTicks() !== this.#startTicks) return;
+    this.#fifoFd ??= openFifo(this.#fifo);
     this.#set(ms * 1_000_000);
   }
 
@@ -51,6 +55,11 @@ export class SentrySlack implements TimerSlack {
     return tally;
   }
 
+  [Symbol.dispose](): void {
+    if (this.#fifoFd !== undefined) closeSync(this.#fifoFd);
+    this.#fifoFd = undefined;
+  }
+
   #set(ns: number): void {
     const done = new Set<string>();
     for (let round = 0; round < mostRounds; round += 1) {
@@ -67,6 +76,16 @@ export class SentrySlack implements TimerSlack {
   #readStartTicks(): number | undefined {
     const line = orGone(() => readFileSync(`/proc/${this.#pid}/stat`, "latin1"));
     return line === undefined ? undefined : parseProcessStat(line)?.startTicks;
+  }
+}
+
+/** Undefined: the launcher is of an older build and has no such FIFO, or it is gone. */
+function openFifo(path: string): number | undefined {
+  try {
+    return openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    if (hasErrno(error, "ENOENT", "ENXIO")) return undefined;
+    throw error;
   }
 }
 
