@@ -14,8 +14,8 @@ const deadlines = {
 } as const;
 
 /**
- * Half of the time of a test with real sandboxes is waiting, so there are more workers than cores. A worker runs one file after the other in the
- * same process: what a file imports is loaded once, which takes longer than most files do.
+ * Half of the time of a test with real sandboxes is waiting, so there are more workers than cores. A worker runs one
+ * file after the other in the same process: what a file imports is loaded once, which takes longer than most files do.
  */
 const sharedWorkers = {
   pool: "forks",

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Checks what the formatter and lint do not look at: the width of comments, strings and Markdown, retired words, and comments
- * without a subject. With `--fix` it wraps comments first.
+ * Checks what the formatter and lint do not look at: the width of comments, strings and Markdown, retired words, and
+ * comments without a subject. With `--fix` it wraps comments first.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Runs the tests of limits on a kernel that has cgroups of version 2 and nothing else, in a machine that is made for it and removed. Arguments go to
- * vitest; files among them are tested instead of ours.
+ * Runs the tests of limits on a kernel that has cgroups of version 2 and nothing else, in a machine that is made for it
+ * and removed. Arguments go to vitest; files among them are tested instead of ours.
  */
 import { createReport } from "./setup/report.mjs";
 import { countLine, isSuccess, skippedLines } from "./test-summary.mjs";

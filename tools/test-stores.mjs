@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Runs the contract of object stores over servers from outside: Ceph's gateway, which is set up, started and removed here, and
- * whatever `ATOLL_TEST_S3_*` or `ATOLL_TEST_GCS_*` name. Arguments go to vitest.
+ * Runs the contract of object stores over servers from outside: Ceph's gateway, which is set up, started and removed
+ * here, and whatever `ATOLL_TEST_S3_*` or `ATOLL_TEST_GCS_*` name. Arguments go to vitest.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,6 +1,7 @@
 /*
- * The host's side: directory trees as one stream of bytes, the same bytes for the same files whenever and wherever they are read. docs/transfer.md has
- * the format. A tree is nested in the stream as it is on disk, so there are no paths that could lead out of it.
+ * The host's side: directory trees as one stream of bytes, the same bytes for the same files whenever and wherever they
+ * are read. docs/transfer.md has the format. A tree is nested in the stream as it is on disk, so there are no paths
+ * that could lead out of it.
  */
 #ifndef ATOLL_ARCHIVE_H
 #define ATOLL_ARCHIVE_H
@@ -53,7 +54,8 @@ int unpack_main(int argc, char **argv);
 
 /* One component: neither empty nor `.` nor `..`, without slashes and NULs. */
 bool archive_name_ok(const char *name, size_t length);
-/* Extended attributes that belong to the files. All others are notes of this machine, and neither written nor accepted. */
+/* Extended attributes that belong to the files. All others are notes of this machine, and neither written nor
+ * accepted. */
 bool archive_keeps_xattr(const char *name);
 /* For `qsort`: by bytes. */
 int archive_compare_names(const void *a, const void *b);

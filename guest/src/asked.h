@@ -23,8 +23,8 @@ struct asked {
 };
 
 /*
- * Makes a stream of the client's connection and asks the host. `early` is what the client has sent for the other end. 0, and `fd` belongs
- * to the stream; or an errno.
+ * Makes a stream of the client's connection and asks the host. `early` is what the client has sent for the other end.
+ * 0, and `fd` belongs to the stream; or an errno.
  */
 int asked_new(int fd, const struct asked *wanted, const void *early, size_t length);
 void asked_emit(struct stream *s, struct batch *b);

@@ -7,7 +7,8 @@
 #include "stream.h"
 #include "wire.h"
 
-/* Acknowledging input in small steps would cost a frame per step; the host waits for more only when the buffer is empty. */
+/* Acknowledging input in small steps would cost a frame per step; the host waits for more only when the buffer is
+ * empty. */
 #define INPUT_ACK_STEP 65536
 
 /* The most scratch and pieces that one stream adds. */
@@ -72,14 +73,14 @@ static void emit_position(struct batch *b, uint8_t type, uint32_t id, uint64_t p
 }
 
 static void emit_input(struct stream *s, struct batch *b) {
-    uint64_t untold = s->in_handed - s->in_told;
+    uint64_t untold = s->in_handed - s->in_sent;
     if (untold >= INPUT_ACK_STEP || (untold > 0 && s->in.length == 0)) {
         emit_position(b, ATOLL_FRAME_STDIN_ACK, s->id, s->in_handed);
-        s->in_told = s->in_handed;
+        s->in_sent = s->in_handed;
     }
-    if (s->input == INPUT_CLOSED && !s->closed_told) {
+    if (s->input == INPUT_CLOSED && !s->closed_sent) {
         emit_position(b, ATOLL_FRAME_STDIN_CLOSED, s->id, s->in_handed);
-        s->closed_told = true;
+        s->closed_sent = true;
     }
 }
 
@@ -96,12 +97,12 @@ void stream_emit(struct stream *s, struct batch *b) {
         batch_output(b, s->id, &chunk);
         ring_advance(&s->out, &chunk);
     }
-    if (s->process.exited && !s->exit_told && s->out.sent >= s->process.exit_at) {
+    if (s->process.exited && !s->exit_sent && s->out.sent >= s->process.exit_at) {
         batch_frame(b, ATOLL_FRAME_EXIT, s->id, s->process.exit, ATOLL_EXIT_SIZE);
-        s->exit_told = true;
+        s->exit_sent = true;
     }
-    if (!s->end_told && stream_output_ended(s) && s->out.sent == s->out.produced) {
+    if (!s->end_sent && stream_output_ended(s) && s->out.sent == s->out.produced) {
         emit_position(b, ATOLL_FRAME_END, s->id, s->out.produced);
-        s->end_told = true;
+        s->end_sent = true;
     }
 }

@@ -6,7 +6,8 @@
 #include "procfs.h"
 #include "stream.h"
 
-/* Processes that are born while the others are visited inherit the old limit, so visits are repeated until all is quiet. */
+/* Processes that are born while the others are visited inherit the old limit, so visits are repeated until all is
+ * quiet. */
 #define ROUNDS 16
 #define LOOK_MS 1000
 

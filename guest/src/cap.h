@@ -1,7 +1,8 @@
 /*
- * The largest file that processes inside may write, set by the host while the disk runs short. It is a soft limit, because no kernel that
- * matters lets a hard one of another process be raised again. A process may raise its own soft limit; once one is seen to have
- * done that, everything that runs gets a hard limit, which some of it may then have to keep.
+ * The largest file that processes inside may write, set by the host while the disk runs short. It is a soft limit,
+ * because no kernel that matters lets a hard one of another process be raised again. A process may raise its own soft
+ * limit; once one is seen to have done that, everything that runs gets a hard limit, which some of it may then have to
+ * keep.
  */
 #ifndef ATOLL_CAP_H
 #define ATOLL_CAP_H

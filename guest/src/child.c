@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /*
- * The child runs on the parent's memory while the parent stands still. Sanitizers instrument stack frames that the child
- * leaves with _exit and the parent would then trip over, so they are kept out of these functions.
+ * The child runs on the parent's memory while the parent stands still. Sanitizers instrument stack frames that the
+ * child leaves with _exit and the parent would then trip over, so they are kept out of these functions.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #define IN_CHILD __attribute__((no_sanitize("address", "undefined"), noinline))
@@ -110,9 +110,9 @@ IN_CHILD static void become(struct child_plan *plan) {
 }
 
 /*
- * gVisor does not wake a process for a signal that came while it stood still in vfork, and drops the ones after it as pending
- * already: the end of one child during the start of another would leave the guest asleep for ever. Taking SIGCHLD out of
- * the mask makes the kernel look again.
+ * gVisor does not wake a process for a signal that came while it stood still in vfork, and drops the ones after it as
+ * pending already: the end of one child during the start of another would leave the guest asleep for ever. Taking
+ * SIGCHLD out of the mask makes the kernel look again.
  */
 static void notice_children(void) {
     sigset_t child, before;

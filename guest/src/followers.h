@@ -7,8 +7,8 @@
 #include <sys/types.h>
 
 /*
- * Sends `signal` (0: none) to every follower outside the group, and SIGKILL also to those that are born meanwhile. The number that
- * live, in the group or not, zombies left out.
+ * Sends `signal` (0: none) to every follower outside the group, and SIGKILL also to those that are born meanwhile. The
+ * number that live, in the group or not, zombies left out.
  */
 int followers_signal(uint32_t stream, pid_t leader, int signal);
 /* Whether a process of the group lives that is not a zombie. */

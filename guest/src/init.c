@@ -29,7 +29,8 @@
 #define MORE_ROUNDS 4
 #define BROKEN_MS 1000
 #define LONGEST_MS 60000
-/* Ended children are looked for that often even if no signal told of them: a process whose end nobody noticed would seem to run for ever. */
+/* Ended children are looked for that often even if no signal told of them: a process whose end nobody noticed would
+ * seem to run for ever. */
 #define LOST_SIGNAL_MS 10000
 
 enum { ROLE_OUTPUT_1, ROLE_OUTPUT_2, ROLE_INPUT, ROLE_CONNECTING };

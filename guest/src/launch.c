@@ -34,7 +34,7 @@ struct message {
 static struct launch_plan plan;
 static int in_fd, out_fd, err_fd;
 
-__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void report_step(const char *format, ...) {
     char line[512];
     va_list arguments;
     va_start(arguments, format);
@@ -48,11 +48,12 @@ __attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) 
 }
 
 __attribute__((noreturn)) static void fail(const char *step, int error, const char *what) {
-    tell("error %s %d %s: %s\n", step, error, what, strerror(error));
+    report_step("error %s %d %s: %s\n", step, error, what, strerror(error));
     exit(FAILURE);
 }
 
-/* Descriptors 0 to 3 are always taken, so that nothing opened later is mistaken for one of them. Others are not passed on. */
+/* Descriptors 0 to 3 are always taken, so that nothing opened later is mistaken for one of them. Others are not
+ * passed on. */
 static void tidy_descriptors(void) {
     int fd;
     syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0);
@@ -97,7 +98,7 @@ static void make_fifos(void) {
         failed = slack_open(plan.directory, plan.cgroup_count > 0 ? plan.cgroups[0] : NULL);
     if (failed != NULL)
         fail("fifos", errno, failed);
-    tell("fifos\n");
+    report_step("fifos\n");
 }
 
 static bool join_cgroup(const char *directory) {
@@ -115,11 +116,11 @@ static void join_cgroups(void) {
     for (int i = 0; i < plan.cgroup_count; i++)
         if (!join_cgroup(plan.cgroups[i]))
             fail("cgroup", errno, plan.cgroups[i]);
-    tell("cgroup\n");
+    report_step("cgroup\n");
 }
 
 /* What is started from here on never runs without it. */
-static void heed_deadline(void) {
+static void apply_deadline(void) {
     bool is_over;
     const char *failed = deadline_heed(&is_over);
     if (failed == NULL && is_over) {
@@ -131,7 +132,7 @@ static void heed_deadline(void) {
 }
 
 /* Whoever holds this back and dies has not said yes. */
-static void wait_for_word(void) {
+static void wait_for_start(void) {
     char word;
     ssize_t n;
     while ((n = read(STDIN_FILENO, &word, 1)) < 0 && errno == EINTR)
@@ -185,7 +186,7 @@ static void follow_start(int report) {
         if (message.error != 0)
             fail(message.entering ? "enter" : "program", message.error, message.what);
         if (message.entering)
-            tell("enter\n");
+            report_step("enter\n");
     }
     close(report);
 }
@@ -206,11 +207,12 @@ static pid_t start_program(void) {
     }
     close(report[1]);
     follow_start(report[0]);
-    tell("program %d\n", pid);
+    report_step("program %d\n", pid);
     return pid;
 }
 
-/* The FIFO `out` must have its end of file when the container is gone, and no one should wait for this process's own stdio. */
+/* The FIFO `out` must have its end of file when the container is gone, and no one should wait for this process's own
+ * stdio. */
 static void let_go(void) {
     close(in_fd);
     close(out_fd);
@@ -276,12 +278,12 @@ int launch_main(int argc, char **argv) {
     make_fifos();
     join_cgroups();
     if (plan.held)
-        wait_for_word();
+        wait_for_start();
     const char *failed = launch_mounts(&plan);
     if (failed != NULL)
         fail("mounts", errno, failed);
-    tell("mounts\n");
-    heed_deadline();
+    report_step("mounts\n");
+    apply_deadline();
     pid_t pid = start_program();
     let_go();
     int status = wait_for(pid, &signals);

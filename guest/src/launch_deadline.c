@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* docs/guest-protocol.md: one order, written twice in one go, so that one that is just being written is known by its halves. */
+/* docs/guest-protocol.md: one order, written twice in one go, so that one that is just being written is known by its
+ * halves. */
 #define ORDER 26
 #define RECORD (2 * ORDER)
 #define SEEN_AT 64
@@ -100,7 +101,8 @@ static enum order read_order(char *record, uint64_t *until) {
     return UNREADABLE;
 }
 
-/* Whoever freezes a group must not be in it; and must come to its turn also when the group uses up its processor time and memory. */
+/* Whoever freezes a group must not be in it; and must come to its turn also when the group uses up its processor
+ * time and memory. */
 static bool step_outside(void) {
     int procs;
     if (outside)
@@ -129,7 +131,7 @@ static bool step_outside(void) {
     return outside;
 }
 
-static void tell_freezer(const char *word) {
+static void write_freezer(const char *word) {
     if (pwrite(state_fd, word, strlen(word), 0) < 0)
         errno = 0;
 }
@@ -145,13 +147,13 @@ static bool is_frozen(void) {
 /* In the older hierarchy a process that forks meanwhile leaves the group half frozen: told again until it is done. */
 static void freeze(void) {
     frozen = true;
-    tell_freezer(unified ? "1" : "FROZEN");
+    write_freezer(unified ? "1" : "FROZEN");
     freezing = !is_frozen();
 }
 
 static void thaw(void) {
     if (frozen)
-        tell_freezer(unified ? "0" : "THAWED");
+        write_freezer(unified ? "0" : "THAWED");
     frozen = freezing = false;
 }
 

@@ -11,8 +11,8 @@
 #include "launch.h"
 
 /*
- * A target may lie in a tree that a sandbox has written to. If a link were followed there, the sandbox could have its own files
- * mounted over the host's, in the namespace from which the program is then started.
+ * A target may lie in a tree that a sandbox has written to. If a link were followed there, the sandbox could have its
+ * own files mounted over the host's, in the namespace from which the program is then started.
  */
 static int open_target(const char *path) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};

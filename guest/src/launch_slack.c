@@ -13,14 +13,16 @@
 
 /* What the kernel gives to every thread whose slack has never been changed. */
 #define ORDINARY "50000"
-/* A thread that starts another one passes its slack on, so the threads are read again until all of them are ordinary. */
+/* A thread that starts another one passes its slack on, so the threads are read again until all of them are
+ * ordinary. */
 #define ROUNDS_MOST 10
 
 static const char *group;
 static char path[PATH_MAX];
 static int fd = -1;
 
-/* Read-only, because a hang-up is seen only by a process that has no writing end; non-blocking, because there may be no writer yet. */
+/* Read-only, because a hang-up is seen only by a process that has no writing end; non-blocking, because there may be
+ * no writer yet. */
 static int open_fifo(void) {
     struct stat info;
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
@@ -92,7 +94,8 @@ void slack_poll(struct pollfd *polled) {
 void slack_answer(const struct pollfd *polled) {
     if (polled->revents == 0)
         return;
-    /* Opened anew before the slack is removed, and before the old end is closed: no server that comes and goes meanwhile is missed, and none finds the FIFO without a reader. */
+    /* Opened anew before the slack is removed, and before the old end is closed: no server that comes and goes
+     * meanwhile is missed, and none finds the FIFO without a reader. */
     int again = open_fifo();
     close(fd);
     fd = again;

@@ -5,8 +5,9 @@
 #include <poll.h>
 
 /*
- * Opens the FIFO DIR/slack, which the server has open for writing for as long as threads of the container may have slack. `group`: a cgroup directory with all processes of the
- * container, or NULL. Returns NULL, or with errno set what could not be done.
+ * Opens the FIFO DIR/slack, which the server has open for writing for as long as threads of the container may have
+ * slack. `group`: a cgroup directory with all processes of the container, or NULL. Returns NULL, or with errno set what
+ * could not be done.
  */
 const char *slack_open(const char *directory, const char *group);
 

@@ -12,8 +12,8 @@ bool merge_is_opaque(int fd);
 bool merge_set_opaque(int fd);
 
 /*
- * Copies what is no directory, with owner, mode, times and extended attributes. Further names of a file become links to its first copy, which
- * is kept in directory `links` meanwhile. False with errno.
+ * Copies what is no directory, with owner, mode, times and extended attributes. Further names of a file become links to
+ * its first copy, which is kept in directory `links` meanwhile. False with errno.
  */
 bool merge_copy_node(int from, const char *name, const struct stat *info, int to, int links);
 /* The same of a directory that is there already; after its contents, which change its times. */

@@ -26,7 +26,8 @@ bool merge_set_opaque(int fd) {
     return fsetxattr(fd, OPAQUE, "y", 1, 0) == 0;
 }
 
-/* What overlayfs notes for itself is about the layers that a file was in; only opaqueness is about the file, and for the caller to decide. */
+/* What overlayfs notes for itself is about the layers that a file was in; only opaqueness is about the file, and for
+ * the caller to decide. */
 static bool copy_xattrs(int from, int to) {
     static char names[XATTR_MOST], value[XATTR_MOST];
     ssize_t length = flistxattr(from, names, sizeof names);

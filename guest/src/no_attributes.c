@@ -16,7 +16,8 @@
 
 void no_attributes(void) {
 #ifdef OUR_ARCH
-    /* Nothing but the number of the call is looked at, so the kernel remembers the answer and runs no filter for the calls that are allowed. */
+    /* Nothing but the number of the call is looked at, so the kernel remembers the answer and runs no filter for the
+     * calls that are allowed. */
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 0, 3),

@@ -2,8 +2,8 @@
 #define ATOLL_NO_ATTRIBUTES_H
 
 /*
- * From now on this process and all that it starts are told EOPNOTSUPP when they read an extended attribute of an open file. Where the kernel has no
- * such filters, nothing changes.
+ * From now on this process and all that it starts are told EOPNOTSUPP when they read an extended attribute of an open
+ * file. Where the kernel has no such filters, nothing changes.
  */
 void no_attributes(void);
 

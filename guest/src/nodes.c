@@ -30,7 +30,8 @@ static bool is_node(int directory, const struct walk_entry *entry, struct stat *
            (S_ISFIFO(info->st_mode) || S_ISSOCK(info->st_mode));
 }
 
-/* gVisor notes the change of a directory that got a pipe in memory; a time that is set is told to the host, even if it is the same. */
+/* gVisor notes the change of a directory that got a pipe in memory; a time that is set is told to the host, even if
+ * it is the same. */
 static int sync_times(int root, const char *directory) {
     struct stat info;
     if (fstatat(root, directory, &info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -60,7 +61,7 @@ int nodes_in(struct nodes_search *search, const char *directory, int64_t changed
             error = E2BIG;
         } else if (whole <= ENTRY_NAME_MOST && is_node(level->fd, &entry, &info)) {
             memcpy(path + length, entry.name, whole - length);
-            error = search->tell(&info, path, whole);
+            error = search->report(&info, path, whole);
             has_some = true;
         }
     }
@@ -101,7 +102,7 @@ void nodes_answer(uint32_t id, struct reader *request) {
     uint32_t flags = read_u32(request);
     uint32_t count = read_u32(request);
     struct nodes_search search = {
-        .is_synced = (flags & FLAG_SYNCED) != 0, .left = FILES_MOST, .tell = put_in_answer};
+        .is_synced = (flags & FLAG_SYNCED) != 0, .left = FILES_MOST, .report = put_in_answer};
     answer_count = 0;
     answer_next = put_u32(answer, 0);
     search.root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -14,7 +14,8 @@
 #include "stream.h"
 #include "wire.h"
 
-/* Beyond THROTTLE no input is taken, so what one more frame and all connections being dialled can answer has to fit as well. */
+/* Beyond THROTTLE no input is taken, so what one more frame and all connections being dialled can answer has to fit
+ * as well. */
 #define THROTTLE ((size_t)256 << 10)
 #define QUEUE_SIZE ((size_t)640 << 10)
 #define QUEUE_SLICE 65536

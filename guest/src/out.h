@@ -24,7 +24,8 @@ void out_mute(void);
 bool out_throttled(void);
 /* Writes as much as the other end takes, up to a bound. */
 void out_pump(void);
-/* What out_pump left undone: POLLOUT will tell, or the clock when the other end is broken, or only fairness made it stop. */
+/* What out_pump left undone: POLLOUT will tell, or the clock when the other end is broken, or only fairness made it
+ * stop. */
 bool out_wants_poll(uint64_t now_ms);
 bool out_broken(uint64_t now_ms);
 bool out_unfinished(void);

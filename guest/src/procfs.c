@@ -21,7 +21,8 @@ int procfs_fd(void) {
     return proc_fd;
 }
 
-/* A guest that is not PID 1 shares /proc with others, and only its own offspring is its business; as their subreaper it keeps them all. */
+/* A guest that is not PID 1 shares /proc with others, and only its own offspring is its business; as their subreaper
+ * it keeps them all. */
 static bool concerns_guest(pid_t pid, pid_t self) {
     struct proc_info info;
     if (self == 1)
@@ -75,7 +76,8 @@ bool procfs_info(pid_t pid, struct proc_info *info) {
     if (length <= 0)
         return false;
     text[length] = 0;
-    /* The command stands in parentheses and may hold any character, so the fields are found from its end: ") S 1 2 3 ". */
+    /* The command stands in parentheses and may hold any character, so the fields are found from its end: ") S 1 2 3
+     * ". */
     char *next = strrchr(text, ')');
     if (next == NULL || strlen(next) < 4)
         return false;

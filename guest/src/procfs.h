@@ -13,7 +13,7 @@ struct proc_info {
     bool zombie;
 };
 
-/* Holds /proc open, so that nothing that is later mounted over it is looked at. */
+/* Pins /proc open, so that nothing that is later mounted over it is looked at. */
 void procfs_init(void);
 int procfs_fd(void);
 /* Calls `visit` for every process but the guest, until it returns false. */

@@ -1,4 +1,5 @@
-/* The proxy on 127.0.0.1 inside, through which alone the outside can be reached: its clients until what they want is known. */
+/* The proxy on 127.0.0.1 inside, through which alone the outside can be reached: its clients until what they want is
+ * known. */
 #ifndef ATOLL_PROXY_H
 #define ATOLL_PROXY_H
 

@@ -94,7 +94,8 @@ void stream_read(struct stream *s, int output) {
     note_read(s, output, n, wanted);
 }
 
-/* A terminal has no end of file but the character that means it: one at the start of a line, two within it. False when it is full. */
+/* A terminal has no end of file but the character that means it: one at the start of a line, two within it. False
+ * when it is full. */
 static bool type_end(struct stream *s) {
     struct termios mode;
     char end = 4;

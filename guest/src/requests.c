@@ -8,7 +8,7 @@
 
 #include "boot_id.h"
 #include "cap.h"
-#include "holders.h"
+#include "deleted_files.h"
 #include "nodes.h"
 #include "out.h"
 #include "proxy.h"
@@ -57,7 +57,8 @@ static int on_restored(const uint8_t *entropy, struct text hostname) {
         return 0;
     if (sethostname(hostname.at, hostname.length) != 0)
         return errno;
-    /* Only a copy of a sandbox is called otherwise. A kernel that shows the old boot id is no reason to be without the copy. */
+    /* Only a copy of a sandbox is called otherwise. A kernel that shows the old boot id is no reason to be without
+     * the copy. */
     boot_id_renew();
     return 0;
 }
@@ -94,7 +95,7 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
     case ATOLL_FRAME_END_HOLDERS: {
         struct text path = read_text(r);
         if (whole(r)) {
-            holders_answer(id, path, type == ATOLL_FRAME_END_HOLDERS);
+            deleted_files_answer(id, path, type == ATOLL_FRAME_END_HOLDERS);
             return true;
         }
         break;

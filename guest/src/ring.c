@@ -187,7 +187,8 @@ void ring_advance(struct ring *r, const struct chunk *chunk) {
     r->sent_of[chunk->output - 1] += chunk->length;
 }
 
-/* Counts the bytes between `from` and `to` by output, walking from segment `number`; returns the segment that `to` ends in. */
+/* Counts the bytes between `from` and `to` by output, walking from segment `number`; returns the segment that `to`
+ * ends in. */
 static uint32_t count_outputs(const struct ring *r, uint32_t number, uint64_t from, uint64_t to, uint64_t counts[2]) {
     while (from < to) {
         uint64_t end = segment_end(r, number);

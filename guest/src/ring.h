@@ -1,6 +1,6 @@
 /*
- * The output side of a stream: the bytes that the host has not acknowledged, in the order they were read, and which output
- * each of them came from. Positions (`acked`, `sent`, `produced`) count from the start of the stream.
+ * The output side of a stream: the bytes that the host has not acknowledged, in the order they were read, and which
+ * output each of them came from. Positions (`acked`, `sent`, `produced`) count from the start of the stream.
  */
 #ifndef ATOLL_RING_H
 #define ATOLL_RING_H
@@ -24,7 +24,8 @@ struct ring {
     /* Each segment is its end position, shifted left by one, and its output less one in the lowest bit. */
     uint64_t *segments;
     uint32_t segment_capacity;
-    /* Sequence numbers; a segment's place is its number modulo `segment_capacity`. `cursor` holds the byte at `sent`. */
+    /* Sequence numbers; a segment's place is its number modulo `segment_capacity`. `cursor` holds the byte at
+     * `sent`. */
     uint32_t head, cursor, tail;
     /* Bytes of each output below `acked` and below `sent`. */
     uint64_t acked_of[2], sent_of[2];

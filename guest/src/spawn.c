@@ -227,7 +227,7 @@ static bool start(struct stream *s, const struct request *request) {
     }
     if (!(request->flags & ATOLL_SPAWN_STDIN)) {
         s->input = INPUT_CLOSED;
-        s->closed_told = true;
+        s->closed_sent = true;
     }
     pid_t pid = child_start(&plan);
     error = errno;

@@ -140,15 +140,15 @@ bool stream_keep_terminal(struct stream *s) {
 
 void stream_detach(struct stream *s) {
     s->attached = false;
-    s->in_told = s->in_handed;
-    s->closed_told = s->input == INPUT_CLOSED;
+    s->in_sent = s->in_handed;
+    s->closed_sent = s->input == INPUT_CLOSED;
 }
 
 bool stream_attach(struct stream *s, uint64_t at) {
     if (!ring_rewind(&s->out, at))
         return false;
     s->attached = true;
-    s->exit_told = s->end_told = false;
+    s->exit_sent = s->end_sent = false;
     if (s->asked != NULL)
         s->asked->told = false;
     return true;
@@ -165,7 +165,7 @@ void stream_release(struct stream *s) {
 }
 
 /* Whoever does not care ignores it, so all of the session may hear it. */
-static bool tell_new_size(pid_t pid, void *session) {
+static bool signal_new_size(pid_t pid, void *session) {
     if (getsid(pid) == *(pid_t *)session)
         kill(pid, SIGWINCH);
     return true;
@@ -175,7 +175,7 @@ void stream_resize(struct stream *s, uint16_t rows, uint16_t columns) {
     if (!s->process.pty || s->out_fd[0] < 0)
         return;
     if (!pty_resize(s->out_fd[0], rows, columns) && !s->process.exited)
-        procfs_each(tell_new_size, &s->process.pid);
+        procfs_each(signal_new_size, &s->process.pid);
 }
 
 /* A connection has exited when both of its sides are done. */

@@ -1,6 +1,7 @@
 /*
- * A stream: a process, a dialled connection or an asked connection. This file knows the record, its table, and how bytes and the
- * frames that follow from its state pass through it; how each kind begins and ends stands in process.c, dial.c and asked.c.
+ * A stream: a process, a dialled connection or an asked connection. This file knows the record, its table, and how
+ * bytes and the frames that follow from its state pass through it; how each kind begins and ends stands in process.c,
+ * dial.c and asked.c.
  */
 #ifndef ATOLL_STREAM_H
 #define ATOLL_STREAM_H
@@ -60,16 +61,17 @@ struct stream {
     bool attached, released;
     /* A dialled connection that is not connected yet. */
     bool connecting;
-    /* Outputs 1 and 2; -1 when ended or absent. A connection and a pty have one, and a second descriptor of it as `in_fd`. */
+    /* Outputs 1 and 2; -1 when ended or absent. A connection and a pty have one, and a second descriptor of it as
+     * `in_fd`. */
     int out_fd[2];
     int in_fd;
     /* The output is known to have bytes. Those of the other that were there before, and are to be read first. */
     bool readable[2];
     uint64_t owed[2];
     enum input_state input;
-    uint64_t in_received, in_handed, in_told;
+    uint64_t in_received, in_handed, in_sent;
     uint8_t in_last;
-    bool closed_told, exit_told, end_told;
+    bool closed_sent, exit_sent, end_sent;
     struct process process;
     /* Only of an asked connection that waits for its verdict. */
     struct asked *asked;
@@ -94,14 +96,15 @@ bool stream_over(const struct stream *s);
 void stream_close_output(struct stream *s, int output);
 void stream_close_input(struct stream *s);
 /*
- * The other side of a terminal is closed. While the process lives the terminal is kept: to close it would kill, by SIGHUP, a process that is
- * just about to end by itself, and it may be opened again. False when there is no reason to keep it.
+ * The other side of a terminal is closed. While the process lives the terminal is kept: to close it would kill, by
+ * SIGHUP, a process that is just about to end by itself, and it may be opened again. False when there is no reason to
+ * keep it.
  */
 bool stream_keep_terminal(struct stream *s);
 
 /*
- * Output 0 or 1 has something to read. A process that writes to both writes in some order; it is kept as well as two pipes allow: what was
- * in the one when the other was found to have bytes is read before those.
+ * Output 0 or 1 has something to read. A process that writes to both writes in some order; it is kept as well as two
+ * pipes allow: what was in the one when the other was found to have bytes is read before those.
  */
 void stream_ready(struct stream *s, int output);
 /* Whether it is this output's turn, if it is known to have bytes. */

@@ -10,7 +10,7 @@
 #include "procfs.h"
 
 /* The kernel's own count is of this sandbox alone, as gVisor's is; that of a host is of all that it runs. */
-static bool is_told_by_kernel;
+static bool is_reported_by_kernel;
 
 /* Users that are told apart. All further ones count as one, which has no fewer than any of them. */
 #define MOST_USERS 64
@@ -79,17 +79,18 @@ static struct task_counts count_all(struct reader without) {
 }
 
 /* The guest included; 0 when it cannot be had. */
-static uint32_t told_by_kernel(void) {
+static uint32_t reported_by_kernel(void) {
     struct sysinfo info;
     return sysinfo(&info) == 0 ? info.procs : 0;
 }
 
 void tasks_init(void) {
-    is_told_by_kernel = getpid() == 1 && told_by_kernel() == 1;
+    is_reported_by_kernel = getpid() == 1 && reported_by_kernel() == 1;
 }
 
 struct task_counts tasks_count(struct reader without) {
-    uint32_t told = is_told_by_kernel && reader_left(&without) == 0 ? told_by_kernel() : 0;
-    /* What gVisor keeps of every process that was looked at makes each checkpoint larger and slower: none is looked at without need. */
+    uint32_t told = is_reported_by_kernel && reader_left(&without) == 0 ? reported_by_kernel() : 0;
+    /* What gVisor keeps of every process that was looked at makes each checkpoint larger and slower: none is looked
+     * at without need. */
     return told == 0 ? count_all(without) : (struct task_counts){.all = told - 1, .most_of_one_user = told};
 }

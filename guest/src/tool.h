@@ -1,6 +1,6 @@
 /*
- * File operations as programs of their own: started by init as the user who asks, so they may block and be killed, and the kernel
- * checks what they do. Each returns its exit code: 0 or an errno.
+ * File operations as programs of their own: started by init as the user who asks, so they may block and be killed, and
+ * the kernel checks what they do. Each returns its exit code: 0 or an errno.
  */
 #ifndef ATOLL_TOOL_H
 #define ATOLL_TOOL_H
@@ -32,7 +32,8 @@ bool tool_number(const char *text, int base, int64_t *number);
 /* Makes the missing directories above `path`. 0 or an errno. */
 int tool_make_parents(const char *path);
 
-/* Records on stdout, gathered into large writes. `record_start` returns `size` bytes to fill, all of which are then part of the stream. */
+/* Records on stdout, gathered into large writes. `record_start` returns `size` bytes to fill, all of which are then
+ * part of the stream. */
 uint8_t *record_start(size_t size);
 /* 0 or an errno. */
 int record_flush(void);

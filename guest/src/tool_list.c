@@ -50,7 +50,7 @@ struct listing {
 };
 
 /* Tells of a pipe or a socket and of nothing else. 0 or an errno. */
-static int tell_node(struct listing *l, const struct walk_entry *entry, size_t length, struct stat *info) {
+static int write_node(struct listing *l, const struct walk_entry *entry, size_t length, struct stat *info) {
     if (entry->type != DT_DIR && entry->type != DT_FIFO && entry->type != DT_SOCK && entry->type != DT_UNKNOWN)
         return ENOTDIR;
     if (fstatat(l->level->fd, entry->name, info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -60,7 +60,8 @@ static int tell_node(struct listing *l, const struct walk_entry *entry, size_t l
     return 0;
 }
 
-/* Tells one entry and goes into it if it is a directory. One that cannot be read, or goes away meanwhile, has no contents. */
+/* Tells one entry and goes into it if it is a directory. One that cannot be read, or goes away meanwhile, has no
+ * contents. */
 static int list_entry(struct listing *l, const struct walk_entry *entry) {
     struct level *level = l->level;
     struct stat info;
@@ -69,7 +70,7 @@ static int list_entry(struct listing *l, const struct walk_entry *entry) {
     if (length + 1 > ENTRY_NAME_MOST)
         return l->only_nodes ? 0 : ENAMETOOLONG;
     memcpy(l->path + level->path_length, name, length - level->path_length);
-    int error = l->only_nodes ? tell_node(l, entry, length, &info) : tell(level->fd, name, l->path, length, &info);
+    int error = l->only_nodes ? write_node(l, entry, length, &info) : tell(level->fd, name, l->path, length, &info);
     if (error != 0 || !S_ISDIR(info.st_mode) || l->here >= l->depth)
         return 0;
     struct level *below = walk_into(level, level->fd, name, false);
@@ -148,7 +149,7 @@ static int next_directory(char **line, size_t *room, const char **directory, int
 
 /* In the directories that stdin names. 0 or an errno. */
 static int list_nodes_in(int root, bool is_synced) {
-    struct nodes_search search = {.root = root, .is_synced = is_synced, .left = SIZE_MAX, .tell = put_node};
+    struct nodes_search search = {.root = root, .is_synced = is_synced, .left = SIZE_MAX, .report = put_node};
     const char *directory;
     char *line = NULL;
     size_t room = 0;

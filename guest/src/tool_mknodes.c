@@ -1,4 +1,5 @@
-/* mknodes: makes the pipes and sockets that entries describe. By descriptor, for what an entry says may be anybody's: no link is followed, and nothing else is made. */
+/* mknodes: makes the pipes and sockets that entries describe. By descriptor, for what an entry says may be
+ * anybody's: no link is followed, and nothing else is made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -51,7 +52,8 @@ static bool parse_node(const uint8_t *record, size_t length, struct node *node) 
     return true;
 }
 
-/* The directory that a node is in, and in `*name` what it is called there. -1 with errno: EINVAL for a path that leads out or nowhere. */
+/* The directory that a node is in, and in `*name` what it is called there. -1 with errno: EINVAL for a path that
+ * leads out or nowhere. */
 static int open_parent(int root, char *path, char **name) {
     int at = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (char *slash; at >= 0 && (slash = strchr(path, '/')) != NULL; path = slash + 1) {
@@ -72,7 +74,8 @@ static int open_parent(int root, char *path, char **name) {
     return at;
 }
 
-/* Whether the node is to be made. With `is_anew` it is if there is one of its kind, as that is; otherwise if nothing is there, which a whiteout stands for too. */
+/* Whether the node is to be made. With `is_anew` it is if there is one of its kind, as that is; otherwise if nothing
+ * is there, which a whiteout stands for too. */
 static bool is_wanted(int at, const char *name, struct node *node, bool is_anew, bool *is_there) {
     struct stat info;
     *is_there = fstatat(at, name, &info, AT_SYMLINK_NOFOLLOW) == 0;

@@ -65,7 +65,8 @@ static int remove_emptied(const struct level *level, const char *path) {
     return remove_one(level->above->fd, level->name, DT_DIR);
 }
 
-/* Does one thing to the directory on top of `*level` and moves it down or up. 0 or an errno with `culprit` filled in. */
+/* Does one thing to the directory on top of `*level` and moves it down or up. 0 or an errno with `culprit` filled
+ * in. */
 static int remove_step(struct level **level, const char *path, int *tries, char culprit[256]) {
     struct walk_entry entry = {(*level)->name, DT_DIR};
     int error, found = walk_next(*level, &entry);

@@ -50,7 +50,7 @@ static void tell(enum kind kind, bool directory, uint32_t cookie, const char *pa
 }
 
 /* The reader has to look for itself, once it has been told that watching has begun. */
-static void tell_lost(void) {
+static void write_lost(void) {
     if (begun && !lost)
         tell(LOST, false, 0, "");
     lost = true;
@@ -60,7 +60,7 @@ static void tell_lost(void) {
 static void cannot_watch(const char *path, int error) {
     if (!lost)
         tool_fail(error, "watch %s and what else is too much", path);
-    tell_lost();
+    write_lost();
 }
 
 /* Gone again, or not for this user: neither is a loss that looking again would make good. */
@@ -122,7 +122,7 @@ static struct level *look_into(struct level *above, int parent, const char *name
     return level;
 }
 
-static void tell_found(uint32_t node, const struct walk_entry *entry, bool directory) {
+static void write_found(uint32_t node, const struct walk_entry *entry, bool directory) {
     char path[PATH_MAX];
     if (!nodes_path(node, entry->name, path, sizeof path)) {
         cannot_watch(entry->name, ENAMETOOLONG);
@@ -152,7 +152,7 @@ static void scan(uint32_t top, bool telling) {
         }
         bool directory = is_directory(level->fd, &entry);
         if (telling)
-            tell_found(node, &entry, directory);
+            write_found(node, &entry, directory);
         uint32_t child = directory ? add_directory(node, entry.name) : NODE_NONE;
         struct level *below = child == NODE_NONE ? NULL : look_into(level, level->fd, entry.name, child);
         if (below != NULL)
@@ -186,7 +186,7 @@ static void start_over(void) {
         over = true;
         return;
     }
-    tell_lost();
+    write_lost();
 }
 
 static void directory_came(uint32_t parent, const char *name, uint32_t cookie) {

@@ -31,7 +31,8 @@ static int replace_last(char path[PATH_MAX], const char *name) {
     return 0;
 }
 
-/* Goes through links at the end of the path, to where an ordinary program would write. The kernel sees to those before it. */
+/* Goes through links at the end of the path, to where an ordinary program would write. The kernel sees to those
+ * before it. */
 static int resolve(struct target *t) {
     for (int i = 0; i < MOST_LINKS; i++) {
         char link[PATH_MAX];
@@ -89,7 +90,7 @@ static int append(struct target *t) {
 }
 
 /* With its directory: whoever removes it is at work in another. */
-static int tell_temporary(const char *path) {
+static int write_temporary(const char *path) {
     char whole[PATH_MAX];
     bool is_relative = path[0] != '/';
     if (is_relative && getcwd(whole, sizeof whole) == NULL)
@@ -115,7 +116,7 @@ static int open_temporary(struct target *t, int *fd) {
     int error = replace_last(t->temporary, name);
     if (error != 0)
         return error;
-    error = tell_temporary(t->temporary);
+    error = write_temporary(t->temporary);
     if (error != 0)
         return error;
     *fd = open(t->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -1,6 +1,7 @@
 /*
- * What a killed tool leaves behind. `write` tells the path of its temporary file on a pipe before it makes it; when the tool does not
- * come to its own end, init removes that file with the rights of the tool's user, who could have told any path.
+ * What a killed tool leaves behind. `write` tells the path of its temporary file on a pipe before it makes it; when the
+ * tool does not come to its own end, init removes that file with the rights of the tool's user, who could have told any
+ * path.
  */
 #ifndef ATOLL_UNDO_H
 #define ATOLL_UNDO_H

@@ -1,6 +1,6 @@
 /*
- * What `watch` found by looking into a new directory, until the kernel's own news of it has passed by: nothing is told as created
- * twice. A set that is full forgets, and then something may be.
+ * What `watch` found by looking into a new directory, until the kernel's own news of it has passed by: nothing is told
+ * as created twice. A set that is full forgets, and then something may be.
  */
 #ifndef ATOLL_WATCH_SEEN_H
 #define ATOLL_WATCH_SEEN_H

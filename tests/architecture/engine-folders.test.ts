@@ -2,7 +2,10 @@ import { posix } from "node:path";
 import { expect, test } from "vitest";
 import { listFiles, readText } from "./repository.ts";
 
-/** The folders of the engine, the lowest first: what is in one uses what is below it. Files beside the folders bind them together. */
+/**
+ * The folders of the engine, the lowest first: what is in one uses what is below it. Files beside the folders bind them
+ * together.
+ */
 const floors = [
   ["support"],
   ["process"],

@@ -6,7 +6,7 @@ import { listFiles, readText } from "./repository.ts";
 /** Cells of the table behind a heading's line; the first is a name in backquotes. */
 function tableUnder(page: string, heading: string): Map<string, string[]> {
   const section = readText(page).split(`\n## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
-  const rows = [...section.matchAll(/^\| `([^`]+)` \|(.*)\|$/gm)];
+  const rows = [...section.matchAll(/^\| `([^`]+)` +\|(.*)\|$/gm)];
   return new Map(rows.map(([, name = "", rest = ""]) => [name, rest.split(" | ").map((cell) => cell.trim())]));
 }
 

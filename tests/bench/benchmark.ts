@@ -48,9 +48,10 @@ export interface Trial extends Description {
 export type Benchmark = Comparison | Trial;
 
 /**
- * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before and is not counted: page cache and lazily made things are warm for both.
- * Every turn begins on a machine that has been quiet for a moment, if others ever are: after an idle moment everything takes longer, and a turn right after the other side's
- * would be spared that.
+ * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before
+ * and is not counted: page cache and lazily made things are warm for both. Every turn begins on a machine that has been
+ * quiet for a moment, if others ever are: after an idle moment everything takes longer, and a turn right after the
+ * other side's would be spared that.
  */
 export async function takeTurns(
   lab: Lab,
@@ -61,7 +62,7 @@ export async function takeTurns(
   await sides.ours();
   await sides.rival();
   for (let round = 1; round <= rounds; round++) {
-    lab.progress.tell(`round ${round} of ${rounds}`);
+    lab.progress.report(`round ${round} of ${rounds}`);
     for (const side of ["ours", "rival"] as const) {
       lab.signal.throwIfAborted();
       await lab.quiet.wait();
@@ -75,8 +76,9 @@ export async function takeTurns(
 const series = 5;
 
 /**
- * Several short series instead of a long one, each with sandboxes of its own. systrap settles in the first moments of a sandbox's life on how its threads wait for each other, and stays with it: some sandboxes are a
- * quarter slower than others for as long as they live, and with one pair alone the ratio would be a matter of luck.
+ * Several short series instead of a long one, each with sandboxes of its own. systrap settles in the first moments of a
+ * sandbox's life on how its threads wait for each other, and stays with it: some sandboxes are a quarter slower than
+ * others for as long as they live, and with one pair alone the ratio would be a matter of luck.
  */
 export async function takeSeries(rounds: number, measure: (rounds: number) => Promise<Samples>): Promise<Samples> {
   const all: Samples = { ours: [], rival: [] };

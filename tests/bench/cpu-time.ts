@@ -9,7 +9,10 @@ export interface CpuGroup {
   readMs(): Promise<number>;
 }
 
-/** The group of the container with this launcher, or with `up` the one so many levels above it: 1 has all containers of one engine. */
+/**
+ * The group of the container with this launcher, or with `up` the one so many levels above it: 1 has all containers of
+ * one engine.
+ */
 export async function cpuGroupOf(launcher: { pid: number; id: string }, { up = 0 } = {}): Promise<CpuGroup> {
   const lines = (await readFile(`/proc/${launcher.pid}/cgroup`, "latin1")).trim().split("\n");
   const mounts = await readFile("/proc/self/mounts", "latin1");

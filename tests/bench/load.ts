@@ -12,7 +12,10 @@ const patienceMs = 120_000;
 export interface Load {
   /** Over one, five and fifteen minutes; our own work is in it. */
   average: number[];
-  /** Share of all processors' time that was spent while we did nothing, 0 to 1: the mean of the readings before each round. */
+  /**
+   * Share of all processors' time that was spent while we did nothing, 0 to 1: the mean of the readings before each
+   * round.
+   */
   busyShare: number;
   isQuiet: boolean;
 }
@@ -20,13 +23,13 @@ export interface Load {
 /** Sees that rounds begin while the machine is quiet, as far as patience goes, and remembers how it was. */
 export class QuietWatch {
   #signal: AbortSignal;
-  #tell: (text: string) => void;
+  #emit: (text: string) => void;
   #leftMs = patienceMs;
   #shares: number[] = [];
 
-  constructor(signal: AbortSignal, tell: (text: string) => void) {
+  constructor(signal: AbortSignal, emit: (text: string) => void) {
     this.#signal = signal;
-    this.#tell = tell;
+    this.#emit = emit;
   }
 
   /** To be called while nothing of ours is at work. */
@@ -38,7 +41,7 @@ export class QuietWatch {
         return;
       }
       this.#leftMs -= watchMs;
-      this.#tell(`waiting for a quiet machine (${Math.round(share * 100)} % busy)`);
+      this.#emit(`waiting for a quiet machine (${Math.round(share * 100)} % busy)`);
     }
   }
 

@@ -1,7 +1,10 @@
 /** Short enough to see what a burst of output piles up. */
 const sampleMs = 20;
 
-/** Watches how far the resident memory of this process, buffers outside of the heap included, rises above where it began. */
+/**
+ * Watches how far the resident memory of this process, buffers outside of the heap included, rises above where it
+ * began.
+ */
 export class MemoryWatch implements Disposable {
   #baseBytes = process.memoryUsage.rss();
   #peakBytes = this.#baseBytes;

@@ -10,10 +10,10 @@ export class Progress {
   start(topic: string): void {
     this.#topic = topic;
     this.#toldAtMs = 0;
-    this.tell("setting up");
+    this.report("setting up");
   }
 
-  tell(text: string): void {
+  report(text: string): void {
     if (this.#isTerminal) {
       process.stderr.write(`\r\u001B[K${this.#topic}: ${text}`);
       return;

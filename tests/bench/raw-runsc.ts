@@ -19,8 +19,9 @@ interface OciSpec {
 }
 
 /**
- * The rival: `runsc` by hand. Everything that it is given is copied from a living sandbox of ours: the program and its flags, the trees of the root
- * filesystem, the specification. What it does without is ours: guest, channel, records, cgroups, launcher.
+ * The rival: `runsc` by hand. Everything that it is given is copied from a living sandbox of ours: the program and its
+ * flags, the trees of the root filesystem, the specification. What it does without is ours: guest, channel, records,
+ * cgroups, launcher.
  */
 export class RawRunsc {
   readonly user: UserIds;
@@ -111,7 +112,10 @@ export class RawBundle implements AsyncDisposable {
     await outputOf("mkfifo", [this.#fifo("stdin"), this.#fifo("stdout")]);
   }
 
-  /** Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. With `onChunk` it is read at once; a chunk is good until that returns. */
+  /**
+   * Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. With `onChunk` it is
+   * read at once; a chunk is good until that returns.
+   */
   start(onChunk?: (chunk: Buffer) => void): Socket {
     return this.#open(["run"], onChunk);
   }

@@ -13,7 +13,7 @@ export async function runBenchmark(benchmark: Benchmark, options: RunOptions): P
   const { name, unit, better, bar } = benchmark;
   const { progress, signal, isQuick } = options;
   progress.start(name);
-  const quiet = new QuietWatch(signal, (text) => progress.tell(text));
+  const quiet = new QuietWatch(signal, (text) => progress.report(text));
   // Whether something is right does not depend on what others do.
   if (!("attempt" in benchmark) || options.driver === "gvisor") await quiet.wait();
   const result: Result = {

@@ -10,7 +10,10 @@ export interface Summary {
   mean: number;
 }
 
-/** By nearest rank: always a value that was measured, never one between two of them. `fraction` is above 0 and at most 1. */
+/**
+ * By nearest rank: always a value that was measured, never one between two of them. `fraction` is above 0 and at most
+ * 1.
+ */
 export function percentile(samples: readonly number[], fraction: number): number {
   const sorted = samples.toSorted((a, b) => a - b);
   const value = sorted[Math.max(0, Math.ceil(fraction * sorted.length) - 1)];

@@ -8,8 +8,8 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
 import { createLog } from "../../packages/server/src/telemetry/log.ts";
 import { watchStore, type StoreCall } from "../../packages/server/test/persistence/watch-store.ts";
-import { collect } from "../support/archive-deed.ts";
-import { DoomedArchive } from "../support/doomed-server.ts";
+import { collect } from "../support/archive-action.ts";
+import { CrashingArchive } from "../support/crashing-server.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
 import { openS3Place, type S3Place } from "../support/object-servers/s3-place.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
@@ -158,7 +158,7 @@ describe("a server that is killed without mercy", () => {
 
     s3.server.calm();
     const isUploading = holdUp(({ operation, key }) => operation === "PutObject" && key.includes("layers/"));
-    const publisher = new DoomedArchive(dataDirs[0], config(), { do: "publish", id, n: 1 });
+    const publisher = new CrashingArchive(dataDirs[0], config(), { do: "publish", id, n: 1 });
     await during(publisher, async () => {
       expect(isUploading()).toBe(true);
       expect(await keysOf("/memory/")).toHaveLength(1);
@@ -175,28 +175,29 @@ describe("a server that is killed without mercy", () => {
     expect(sentImages()).toBe(2);
 
     const isFetching = holdUp(({ operation, key }) => operation === "GetObject" && key.includes("/memory/"));
-    const fetcher = new DoomedArchive(dataDirs[1], config(), { do: "fetch", record, n: 3 });
+    const fetcher = new CrashingArchive(dataDirs[1], config(), { do: "fetch", record, n: 3 });
     await during(fetcher, () => expect(isFetching()).toBe(true));
     await fetcher.killHard();
     s3.server.calm();
 
-    // The first look retires two checkpoints, the next condemns their images, and the last is killed when it has removed one of them.
+    // The first look retires two checkpoints, the next condemns their images, and the last is killed when it has
+    // removed one of them.
     const graceMs = 1_000;
     const startMs = Date.now();
-    const deed = (look: number) =>
+    const action = (look: number) =>
       ({ do: "collect", keepLast: 1, nowMs: startMs + look * 2 * graceMs, graceMs }) as const;
-    await collect(store, deed(0));
-    await collect(store, deed(1));
+    await collect(store, action(0));
+    await collect(store, action(1));
     expect(await keysOf("/memory/")).toHaveLength(3);
     let removals = 0;
     const isRemoving = holdUp(
       ({ operation, key }) => operation === "DeleteObject" && key.includes("/memory/") && ++removals > 1,
     );
-    const collector = new DoomedArchive(dataDirs[0], config(), deed(2));
+    const collector = new CrashingArchive(dataDirs[0], config(), action(2));
     await during(collector, () => expect(isRemoving()).toBe(true));
     await collector.killHard();
     s3.server.calm();
-    await collect(store, deed(3));
+    await collect(store, action(3));
     expect(await keysOf("/memory/")).toHaveLength(1);
 
     const there = await openEngine(dataDirs[1]);
@@ -211,7 +212,7 @@ describe("a server that is killed without mercy", () => {
 });
 
 /** Waits until it is so while the worker is at its work, and fails at once when the worker ends before. */
-async function during(worker: DoomedArchive, isSo: () => void | Promise<void>): Promise<void> {
+async function during(worker: CrashingArchive, isSo: () => void | Promise<void>): Promise<void> {
   const ended = worker.until(() => false);
   await Promise.race([vi.waitFor(isSo, generous), ended]);
   ended.catch(() => undefined);

@@ -12,7 +12,7 @@ import { sharedDirectory } from "../support/shared-store.ts";
 import { makeDataDir } from "../support/test-root.ts";
 import { startTestServer } from "../support/test-server.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 /** A lease has to run out. */
 const unhurried = { timeout: 120_000 };
 
@@ -30,7 +30,7 @@ test(
     const first = await startTestServer({ flags });
     onTestFinished(() => first.dispose());
     const api = new ApiClient(first.url, first.key);
-    const { sandbox } = await api.create(lasting);
+    const { sandbox } = await api.create(persistent);
     const { id } = sandbox;
     await api.run(id, { shell: "echo kept >/dev/shm/note" });
 
@@ -56,7 +56,7 @@ test(
     const flags = await storeFlags("--lease-ttl-ms", "3000");
     const first = await startTestServer({ flags });
     const { dataDir, key } = first;
-    const { sandbox } = await new ApiClient(first.url, key).create(lasting);
+    const { sandbox } = await new ApiClient(first.url, key).create(persistent);
     await new ApiClient(first.url, key).run(sandbox.id, { shell: "echo kept >/dev/shm/note" });
     await first.stop();
 
@@ -78,7 +78,7 @@ test(
 test("a data directory that is renamed while its sandboxes run has them, and ends all of one that is killed", async () => {
   const flags = await storeFlags();
   const first = await startTestServer({ flags });
-  const { sandbox } = await new ApiClient(first.url, first.key).create(lasting);
+  const { sandbox } = await new ApiClient(first.url, first.key).create(persistent);
   const { id } = sandbox;
   await new ApiClient(first.url, first.key).run(id, { shell: "echo kept >/dev/shm/note" });
   await first.stop();

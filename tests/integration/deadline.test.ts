@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { pollUntil, uptimeMs, type Sandbox } from "@atoll/engine";
 import { SandboxId } from "@atoll/protocol";
 import { afterEach, describe, expect, test } from "vitest";
-import { DoomedServer } from "../support/doomed-server.ts";
+import { CrashingServer } from "../support/crashing-server.ts";
 import { describeDrivers } from "../support/drivers.ts";
 import { freezerOf, isFrozen, untilFrozen } from "../support/freezer.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
@@ -30,7 +30,7 @@ function count(dataDir: string, id: string): number {
 describeDrivers("a sandbox of driver %s with a deadline", (driver) => {
   test("stands still by itself when its server is dead, and goes on where it was when it may", async () => {
     const dataDir = await makeDataDir();
-    const server = new DoomedServer(dataDir, "deadline", driver, String(soonMs));
+    const server = new CrashingServer(dataDir, "deadline", driver, String(soonMs));
     const { sandboxId = "", streamId = 0, until } = await server.until((fact) => fact.streamId !== undefined);
     await server.killHard();
     await untilFrozen(dataDir, { id: sandboxId });
@@ -55,7 +55,7 @@ describeDrivers("a sandbox of driver %s with a deadline", (driver) => {
 
   test("is taken over with it by the next server, and can be killed while it stands still", async () => {
     const dataDir = await makeDataDir();
-    const server = new DoomedServer(dataDir, "deadline", driver, String(laterMs));
+    const server = new CrashingServer(dataDir, "deadline", driver, String(laterMs));
     const { sandboxId = "", until } = await server.until((fact) => fact.streamId !== undefined);
     await server.killHard();
     host = await openTestEngine({ dataDir });
@@ -128,7 +128,7 @@ describe("a pause whose deadline passes meanwhile", { tags: "gvisor" }, () => {
 
   test("leaves the deadline in force for the next server when its own dies", async () => {
     const dataDir = await makeDataDir();
-    const server = new DoomedServer(dataDir, "deadline", "gvisor", String(laterMs), "pause: saving");
+    const server = new CrashingServer(dataDir, "deadline", "gvisor", String(laterMs), "pause: saving");
     const { sandboxId = "", until } = await server.until((fact) => fact.streamId !== undefined);
     await server.until((fact) => fact.step !== undefined);
     await server.killHard();

@@ -2,7 +2,7 @@ import { access, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId } from "@atoll/protocol";
 import { expect, test } from "vitest";
-import { DoomedServer } from "../support/doomed-server.ts";
+import { CrashingServer } from "../support/crashing-server.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -20,7 +20,7 @@ const steps: [step: string, copies: number][] = [
 
 test.for(steps)("a server that dies at %s of a fork leaves a parent that runs on", async ([step, copies]) => {
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "fork", join(dataDir, "output.log"), step);
+  const server = new CrashingServer(dataDir, "fork", join(dataDir, "output.log"), step);
   const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
   const id = SandboxId.parse(sandboxId);
   await server.until((fact) => fact.step === step);

@@ -3,14 +3,15 @@ import type { CommandResult, SandboxInfo } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { thorough } from "../../tools/thoroughness.mjs";
 import { ApiClient } from "../support/api-client.ts";
-import { startDoomedServers } from "../support/doomed-servers.ts";
-import { makeNotedSandbox } from "../support/noted-sandbox.ts";
+import { startCrashingServers } from "../support/crashing-servers.ts";
+import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import type { TestServer } from "../support/test-server.ts";
 
 /**
- * Each of these steps of a hand-over stops another sandbox. Twenty are more than a hand-over has: one that has no such step gets through. The first list
- * has a step of each part: the pause at the owner, what it stores, the claim, what the next one fetches and the resume. `npm run test:long` has them all.
+ * Each of these steps of a hand-over stops another sandbox. Twenty are more than a hand-over has: one that has no such
+ * step gets through. The first list has a step of each part: the pause at the owner, what it stores, the claim, what
+ * the next one fetches and the resume. `npm run test:long` has them all.
  */
 const rounds = thorough(
   [[1, 4, 7, 10, 13]],
@@ -22,7 +23,10 @@ const rounds = thorough(
 
 const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => new ApiClient(url, key);
 
-/** Keeps back what the hand-over of a sandbox asks of the store, from its n-th step on: whoever is at it gets no further until they are cleared away. */
+/**
+ * Keeps back what the hand-over of a sandbox asks of the store, from its n-th step on: whoever is at it gets no further
+ * until they are cleared away.
+ */
 class Obstacles {
   readonly #held = new Map<string, () => void>();
   readonly #left = new Map<string, number>();
@@ -64,7 +68,10 @@ function isStep(operation: string, name: string): boolean {
 
 const busy = new Set(["in_use", "unavailable"]);
 
-/** A server that waited for the sandbox keeps its place until that has run out: whoever comes meanwhile is told so, and to try again. */
+/**
+ * A server that waited for the sandbox keeps its place until that has run out: whoever comes meanwhile is told so, and
+ * to try again.
+ */
 async function readNote(api: ApiClient, id: string): Promise<string> {
   let answer = await api.ask<CommandResult>("POST", `/sandboxes/${id}/commands`, { shell: "cat note" });
   const isSettled = async (): Promise<boolean> => {
@@ -103,7 +110,7 @@ test.for(deaths)(
 async function dieInHandOvers({ dies, goesOn, mayLose }: (typeof deaths)[number], steps: number[]): Promise<string[]> {
   const store = await sharedBucket();
   onTestFinished(() => store[Symbol.asyncDispose]());
-  const { a, b, c } = await startDoomedServers(store);
+  const { a, b, c } = await startCrashingServers(store);
   for (const server of [a, b, c]) onTestFinished(() => server.dispose());
   const [atA, atB] = [clientOf(a), clientOf(b)];
   const ids = await Promise.all(steps.map(() => makeNotedSandbox(atA)));

@@ -4,13 +4,13 @@ import { openStore, type StoreConfig } from "@atoll/storage";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
-import { startDoomedServers } from "../support/doomed-servers.ts";
-import { makeNotedSandbox } from "../support/noted-sandbox.ts";
+import { startCrashingServers } from "../support/crashing-servers.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
+import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 
 const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => new ApiClient(url, key);
 
@@ -49,7 +49,7 @@ test(
   async () => {
     const store = await sharedBucket();
     onTestFinished(() => store[Symbol.asyncDispose]());
-    const { flags, a, b, c } = await startDoomedServers(store);
+    const { flags, a, b, c } = await startCrashingServers(store);
     onTestFinished(() => c.dispose());
     onTestFinished(() => b.dispose());
     const last: { server: TestServer } = { server: a };
@@ -111,7 +111,7 @@ test(
     const last: { server: TestServer } = { server: first };
     onTestFinished(() => last.server.dispose());
     const api = clientOf(first);
-    const { sandbox } = await api.create(lasting);
+    const { sandbox } = await api.create(persistent);
     const command = await api.start(sandbox.id, { shell: "read line; echo got $line", stdin: true });
     await first.signal("SIGKILL");
     const next = await startTestServer({ flags, dataDir: first.dataDir });
@@ -156,7 +156,7 @@ test("a server that is killed while it creates a sandbox leaves nothing of it in
     return { do: "hold", until: new Promise(() => undefined) };
   });
   const creating = clientOf(first)
-    .create(lasting)
+    .create(persistent)
     .catch(() => undefined);
   await arrived;
   await first.signal("SIGKILL");

@@ -3,7 +3,7 @@ import type { SandboxInfo, SandboxResumed } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import type { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
-import { makeNotedSandbox } from "../support/noted-sandbox.ts";
+import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
 import { ServerPair } from "../support/server-pair.ts";
 import { sharedDirectory } from "../support/shared-store.ts";
 

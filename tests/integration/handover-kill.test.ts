@@ -9,7 +9,7 @@ import { ServerPair } from "../support/server-pair.ts";
 import { sharedBucket } from "../support/shared-store.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 const unhurried = { timeout: 180_000 };
 
 const servers = new ServerPair(sharedBucket);
@@ -35,7 +35,7 @@ const memory = /checkpoints\/.*\/memory\//;
 
 test("what is asked of a sandbox while its pause is stored wakes it", unhurried, async () => {
   const [atA] = servers.clients;
-  const { sandbox } = await atA.create(lasting);
+  const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
   await atA.run(sandbox.id, { shell: "echo kept >note" });
   const { held, release } = hold("PutObject", manifests);
@@ -56,7 +56,7 @@ test("what is asked of a sandbox while its pause is stored wakes it", unhurried,
 
 test("what is asked of a sandbox while its pause is stored is done afterwards", unhurried, async () => {
   const [atA, atB] = servers.clients;
-  const { sandbox } = await atA.create(lasting);
+  const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
   const whilePausing = async <T>(ask: () => Promise<T>): Promise<T> => {
     const { held, release } = hold("PutObject", manifests);
@@ -93,7 +93,7 @@ test("what is asked of a sandbox while its pause is stored is done afterwards", 
 
 test("a kill does not wait for a checkpoint to be stored, and who paused is told", unhurried, async () => {
   const [atA, atB] = servers.clients;
-  const { sandbox } = await atA.create(lasting);
+  const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
   const { held, release } = hold("PutObject", manifests);
   const pausing = atA.ask("POST", `${at}/pause`, {});
@@ -109,7 +109,7 @@ test(
   unhurried,
   async () => {
     const [atA, atB] = servers.clients;
-    const { sandbox } = await atA.create(lasting);
+    const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
     await atA.ask("POST", `${at}/pause`, {});
     const { held, release } = hold("GetObject", memory);
@@ -122,11 +122,11 @@ test(
   },
 );
 
-test("only servers with the same store may nudge, and what is not persistent runs on", unhurried, async () => {
+test("only servers with the same store may notify, and what is not persistent runs on", unhurried, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create({ driver: "gvisor" });
-  const { sandbox: asked } = await atA.create(lasting);
-  const path = `/leases/${sandbox.id}/nudge`;
+  const { sandbox: asked } = await atA.create(persistent);
+  const path = `/leases/${sandbox.id}/notify`;
   const proof = async (store: ObjectStore, of = path): Promise<Record<string, string>> => ({
     [serverProofHeader]: await new SharedSecret(store).prove("POST", of),
   });
@@ -141,18 +141,18 @@ test("only servers with the same store may nudge, and what is not persistent run
     [atA.as(""), path, {}],
     [atA, path, {}],
     [atA, path, await proof(other)],
-    [atA, path, await proof(ours, `/leases/${asked.id}/nudge`)],
-    [atA.as(""), `/leases/${"x".repeat(20)}/nudge`, {}],
-    [atA.as(""), "/leases/no-id/nudge", {}],
+    [atA, path, await proof(ours, `/leases/${asked.id}/notify`)],
+    [atA.as(""), `/leases/${"x".repeat(20)}/notify`, {}],
+    [atA.as(""), "/leases/no-id/notify", {}],
   ];
   for (const [api, at, headers] of strangers) {
     const { status, body } = await api.ask("POST", at, undefined, headers);
     expect([status, body.error?.message]).toEqual([
       403,
-      "Cannot nudge lease: only a server with the same metadata store may ask for it",
+      "Cannot notify lease: only a server with the same metadata store may ask for it",
     ]);
   }
-  // What a nudge could cause comes a little after its answer.
+  // What a notify could cause comes a little after its answer.
   for (let count = 0; count < 5; count += 1) {
     expect((await atA.as("").ask("POST", path, undefined, await proof(ours))).status).toBe(204);
     expect((await atA.run(sandbox.id, { shell: "echo on" })).stdout).toBe("on\n");

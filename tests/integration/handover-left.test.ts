@@ -7,11 +7,14 @@ import type { FaultPlan } from "../support/object-servers/faults.ts";
 import { sharedBucket } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 const unhurried = { timeout: 120_000 };
 const soon = { timeout: 60_000 };
 
-/** Keeps back what a hand-over asks of the store: of the first sandbox when its checkpoint is all but there, of the second when it is stored and only the lease is to be given back. */
+/**
+ * Keeps back what a hand-over asks of the store: of the first sandbox when its checkpoint is all but there, of the
+ * second when it is stored and only the lease is to be given back.
+ */
 function obstruct([unstored, stored]: readonly string[]): { plan: FaultPlan; held: Promise<unknown> } {
   const seen = { manifest: false, metadata: false };
   const reached: (() => void)[] = [];
@@ -41,7 +44,7 @@ test(
     const last: { server: TestServer } = { server: a };
     onTestFinished(() => last.server.dispose());
     const [atA, atB] = [new ApiClient(a.url, a.key), new ApiClient(b.url, b.key)];
-    const ids = await Promise.all([1, 2].map(async () => (await atA.create(lasting)).sandbox.id));
+    const ids = await Promise.all([1, 2].map(async () => (await atA.create(persistent)).sandbox.id));
     await Promise.all(ids.map((id) => atA.run(id, { shell: "echo kept >/dev/shm/note" })));
 
     const { plan, held } = obstruct(ids);

@@ -6,7 +6,7 @@ import { ApiClient } from "../support/api-client.ts";
 import { sharedDirectory } from "../support/shared-store.ts";
 import { startTestServerProcess } from "../support/test-server.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 /** Per client and sandbox. */
 const rounds = 4;
 const deadlineMs = 120_000;
@@ -37,7 +37,7 @@ test(
     await using a = await startTestServerProcess({ flags: store.flags() });
     await using b = await startTestServerProcess({ flags: store.flags() });
     const [atA, atB] = [a, b].map(({ url, key }) => new ApiClient(url, key)) as [ApiClient, ApiClient];
-    const ids = await Promise.all([atA, atB].map(async (api) => (await api.create(lasting)).sandbox.id));
+    const ids = await Promise.all([atA, atB].map(async (api) => (await api.create(persistent)).sandbox.id));
     await Promise.all(ids.map((id) => atA.run(id, { shell: "echo in memory >/dev/shm/note" })));
 
     const written = await Promise.all(

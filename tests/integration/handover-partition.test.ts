@@ -5,11 +5,11 @@ import type { CommandInfo, SandboxInfo } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
-import { openCutLink } from "../support/cut-link.ts";
+import { openCutLink } from "../support/broken-link.ts";
 import { sharedBucket } from "../support/shared-store.ts";
 import { startTestServer } from "../support/test-server.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 const soon = { interval: 200 };
 const leaseTtl = ["--lease-ttl-ms", "15000"];
 /** Writes down the time, in milliseconds, about twenty times a second. */
@@ -41,7 +41,7 @@ test(
     const [atA, atB] = [new ApiClient(a.url, a.key), new ApiClient(b.url, b.key)];
     const [taken, left] = await Promise.all(
       ["taken", "left"].map(async () => {
-        const { sandbox } = await atA.create(lasting);
+        const { sandbox } = await atA.create(persistent);
         await atA.ask("POST", `/sandboxes/${sandbox.id}/pause`, {});
         const command = await atA.start(sandbox.id, { shell: ticking });
         return { id: sandbox.id, path: `/sandboxes/${sandbox.id}/commands/${command.id}` };

@@ -21,7 +21,7 @@ const soon = { interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
 /** Two pauses and two resumes, on a machine that does something else meanwhile. */
 const unhurried = { timeout: 180_000 };
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 
 async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
   return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body;
@@ -70,7 +70,7 @@ describe.for([
     async () => {
       const egress = { allow: ["example.com"], deny: [] };
       const { sandbox, token } = await atA.create({
-        ...lasting,
+        ...persistent,
         labels: { job: "7" },
         egress,
         env: { COLOUR: "blue" },
@@ -158,7 +158,7 @@ describe("servers that share a bucket", () => {
     unhurried,
     async () => {
       const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
-      const { sandbox } = await atA.create(lasting);
+      const { sandbox } = await atA.create(persistent);
       await holdDeletedFile(atA, sandbox.id);
       const { held, release } = holdManifests();
       const running = atB.run(sandbox.id, { shell: "echo here" });
@@ -180,7 +180,7 @@ describe("servers that share a bucket", () => {
 
   test("one whose new server does not want it any more goes on where it was", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(lasting);
+    const { sandbox } = await atA.create(persistent);
     const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
     const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
     const bucket = await openStore(JSON.parse(store.flags()[1] ?? "") as StoreConfig);
@@ -216,7 +216,7 @@ describe("servers that share a bucket", () => {
     unhurried,
     async () => {
       const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-      const { sandbox } = await atA.create(lasting);
+      const { sandbox } = await atA.create(persistent);
       const at = `/sandboxes/${sandbox.id}`;
       await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
       await holdDeletedFile(atA, sandbox.id);
@@ -236,7 +236,7 @@ describe("servers that share a bucket", () => {
 
   test("copies of a persistent sandbox are persistent, and go their own ways", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create({ ...lasting, labels: { job: "1" } });
+    const { sandbox } = await atA.create({ ...persistent, labels: { job: "1" } });
     await atA.run(sandbox.id, { shell: "echo parent >note" });
     const forked = await atA.ask<SandboxForked>("POST", `/sandboxes/${sandbox.id}/fork`, { count: 2 });
     const copies = forked.body.sandboxes.map((copy) => copy.sandbox);
@@ -253,7 +253,7 @@ describe("servers that share a bucket", () => {
 
   test("one that was rolled back goes on elsewhere from there", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(lasting);
+    const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
     await atA.run(sandbox.id, { shell: "echo one >note" });
     await atA.ask("POST", `${at}/pause`, {});
@@ -273,7 +273,7 @@ describe("servers that share a bucket", () => {
   test("the SDK attaches on another server to a command that runs on the first", unhurried, async () => {
     const [atA] = clients() as [ApiClient];
     const [, b] = servers as [TestServer, TestServer, TestServer];
-    const { sandbox } = await atA.create(lasting);
+    const { sandbox } = await atA.create(persistent);
     const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
     const there = await Sandbox.connect(sandbox.id, { baseUrl: b.url, apiKey: b.key });
     const same = await there.commands.connect(command.id);
@@ -287,7 +287,7 @@ describe("servers that share a bucket", () => {
 
   test("a port of a sandbox that is elsewhere is reached through the server that is asked", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(lasting);
+    const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
     await atA.start(sandbox.id, { shell: "echo page >index.html; python3 -m http.server 8080" });
     await atA.ask("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
@@ -305,7 +305,7 @@ describe("servers that share a bucket", () => {
       const [, atB] = clients() as [ApiClient, ApiClient, ApiClient];
       await using leaving = await startTestServerProcess({ flags: [...store.flags(), "--pause-on-exit"] });
       const there = new ApiClient(leaving.url, leaving.key);
-      const { sandbox } = await there.create(lasting);
+      const { sandbox } = await there.create(persistent);
       const command = await there.start(sandbox.id, { shell: counting, stdin: true });
       const path = `/sandboxes/${sandbox.id}/commands/${command.id}`;
       await write(there, path, 0, "a");
@@ -324,23 +324,23 @@ describe("servers that share a bucket", () => {
   test("one that is killed elsewhere is gone where it was paused, copy and all", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const a = servers[0] as TestServer;
-    const { sandbox: met } = await atA.create(lasting);
-    const { sandbox: nudged } = await atA.create(lasting);
-    for (const { id } of [met, nudged]) await atA.ask("POST", `/sandboxes/${id}/pause`, {});
+    const { sandbox: met } = await atA.create(persistent);
+    const { sandbox: notified } = await atA.create(persistent);
+    for (const { id } of [met, notified]) await atA.ask("POST", `/sandboxes/${id}/pause`, {});
     // What is asked of it at the very moment is not found either, whether or not this server was told.
     expect((await atB.ask("DELETE", `/sandboxes/${met.id}`)).body).toEqual({ killed: true });
     await expect.poll(async () => (await atA.ask("GET", `/sandboxes/${met.id}`)).status, soon).toBe(404);
     // Nobody asks for the other one.
-    expect((await atB.ask("DELETE", `/sandboxes/${nudged.id}`)).body).toEqual({ killed: true });
-    await eventOf(a, "sandbox.copy_dropped", nudged.id);
+    expect((await atB.ask("DELETE", `/sandboxes/${notified.id}`)).body).toEqual({ killed: true });
+    await eventOf(a, "sandbox.copy_dropped", notified.id);
     const { body } = await atA.ask<SandboxPage>("GET", "/sandboxes");
-    expect(body.sandboxes.filter(({ id }) => [met.id, nudged.id].includes(id))).toEqual([]);
-    expect((await atA.ask("DELETE", `/sandboxes/${nudged.id}`)).body).toEqual({ killed: false });
+    expect(body.sandboxes.filter(({ id }) => [met.id, notified.id].includes(id))).toEqual([]);
+    expect((await atA.ask("DELETE", `/sandboxes/${notified.id}`)).body).toEqual({ killed: false });
   });
 
   test("a server that could not go on with a sandbox says so, and the sandbox runs on", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(lasting);
+    const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
     const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
     const path = `${at}/commands/${command.id}`;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Sandbox } from "@atoll/engine";
 import { deadlineAfter, SandboxId } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { DoomedServer } from "../support/doomed-server.ts";
+import { CrashingServer } from "../support/crashing-server.ts";
 import { patience } from "../support/patience.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -102,7 +102,7 @@ describe("a sandbox that is idle", () => {
 
 test("a sandbox whose server is gone is punctual at once, and late again with the next one", async () => {
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go; echo went; exit 7");
+  const server = new CrashingServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go; echo went; exit 7");
   const { sandboxId, streamId } = await server.until((fact) => fact.streamId !== undefined);
   const id = SandboxId.parse(sandboxId);
   const isPunctual = async (): Promise<void> => {
@@ -118,7 +118,7 @@ test("a sandbox whose server is gone is punctual at once, and late again with th
   expect(slacksOf(dataDir, { id })).toEqual([ordinarySlackNs]);
 
   // Twice, because the launcher must notice the end of every server.
-  const third = new DoomedServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go");
+  const third = new CrashingServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go");
   await third.until((fact) => fact.streamId !== undefined);
   await untilIdle(dataDir, { id });
   await third.killHard();

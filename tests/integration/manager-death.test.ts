@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { CommandId, CreateSandbox, RunCommand, SandboxId } from "@atoll/protocol";
 import type { Command } from "@atoll/server";
 import { describe, expect, test } from "vitest";
-import { DoomedManager, type Fact } from "../support/doomed-server.ts";
+import { CrashingManager, type Fact } from "../support/crashing-server.ts";
 import { describeDrivers } from "../support/drivers.ts";
 import { hostLeftovers } from "../support/host-leftovers.ts";
 import { openTestManager, readAll, start, type TestManager } from "../support/test-manager.ts";
@@ -25,7 +25,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
     "in the middle of output, at %d of it, loses and doubles nothing",
     async (share) => {
       const dataDir = await makeDataDir();
-      const server = new DoomedManager(dataDir, "follow", driver, JSON.stringify({ shell }));
+      const server = new CrashingManager(dataDir, "follow", driver, JSON.stringify({ shell }));
       const started = await server.until((fact) => fact.commandId !== undefined);
       await server.until((fact) => (fact.bytes ?? 0) >= whole.length * share);
       await server.killHard();
@@ -46,7 +46,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
   test("in the middle of input loses and doubles nothing that was accepted", async () => {
     const total = 3_000_000;
     const dataDir = await makeDataDir();
-    const server = new DoomedManager(dataDir, "feed", driver, String(total));
+    const server = new CrashingManager(dataDir, "feed", driver, String(total));
     const started = await server.until((fact) => fact.commandId !== undefined);
     const { stdinBytes = 0 } = await server.until((fact) => (fact.stdinBytes ?? 0) >= 1_000_000);
     await server.killHard();
@@ -71,7 +71,7 @@ describe("after a crash", () => {
   test("a command that ended while no server lived tells its output and exit code", async () => {
     const dataDir = await makeDataDir();
     const request = { shell: "echo ready; read line; echo got $line; exit 9", stdin: true };
-    const server = new DoomedManager(dataDir, "follow", "local", JSON.stringify(request));
+    const server = new CrashingManager(dataDir, "follow", "local", JSON.stringify(request));
     const started = await server.until((fact) => fact.commandId !== undefined);
     await server.until((fact) => fact.bytes === 6);
     await server.killHard();
@@ -95,7 +95,7 @@ describe("after a crash", () => {
     const request = CreateSandbox.parse({ driver: "local" });
     const { sandbox } = await host.manager.create(request, { keyId: "test" });
     await host.manager.shutdown();
-    await new DoomedManager(dataDir, "die-at-start", sandbox.id, String(turns)).gone();
+    await new CrashingManager(dataDir, "die-at-start", sandbox.id, String(turns)).gone();
     const next = await openTestManager({ dataDir });
     try {
       const retry = RunCommand.parse({ shell: "echo ran >> runs" });
@@ -111,7 +111,7 @@ describe("after a crash", () => {
 
   test("the same creation gives the same sandbox and token, and events go on counting", async () => {
     const dataDir = await makeDataDir();
-    const server = new DoomedManager(dataDir, "create", "local");
+    const server = new CrashingManager(dataDir, "create", "local");
     const { created } = await server.until((fact) => fact.created !== undefined);
     await server.killHard();
     const host = await openTestManager({ dataDir });
@@ -133,7 +133,7 @@ describe("after a crash", () => {
   test("a command whose sandbox died meanwhile is lost, says why, and keeps its output", async () => {
     const dataDir = await makeDataDir();
     const request = { shell: "echo before; sleep 1000" };
-    const server = new DoomedManager(dataDir, "follow", "local", JSON.stringify(request));
+    const server = new CrashingManager(dataDir, "follow", "local", JSON.stringify(request));
     const started = await server.until((fact) => fact.commandId !== undefined);
     await server.until((fact) => fact.bytes === 7);
     await server.killHard();

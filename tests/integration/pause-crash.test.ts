@@ -3,7 +3,7 @@ import { access, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId, SandboxRecord } from "@atoll/protocol";
 import { afterAll, describe, expect, test, vi } from "vitest";
-import { DoomedServer, type Fact } from "../support/doomed-server.ts";
+import { CrashingServer, type Fact } from "../support/crashing-server.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -37,7 +37,7 @@ describe("a server that dies", () => {
   /** All sandboxes of one server, each at another step when it dies; one engine finds them. */
   async function crash(): Promise<Crashed> {
     const dataDir = await makeDataDir();
-    const server = new DoomedServer(dataDir, "move-each", dataDir, ...steps.map(([step]) => step));
+    const server = new CrashingServer(dataDir, "move-each", dataDir, ...steps.map(([step]) => step));
     await server.until((fact) => fact.done === true);
     await server.killHard();
     const started = server.seen.filter(({ streamId }) => streamId !== undefined);
@@ -71,7 +71,7 @@ describe("a server that dies", () => {
 
 test("a server that dies while memory is being written leaves a sandbox that is paused with all of it", async () => {
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "hold", "96");
+  const server = new CrashingServer(dataDir, "hold", "96");
   const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
   const begun = join(dataDir, "sandboxes", sandboxId ?? "", "checkpoints/1/outcome.stderr");
   await vi.waitFor(() => access(begun), { interval: 1, timeout: 60_000 });
@@ -97,7 +97,7 @@ test.for(["pause: saved", "pause: sealed"])(
   "an image that is not in a manifest when the machine goes down at %s is not believed, and the files survive",
   async (step) => {
     const dataDir = await makeDataDir();
-    const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), step);
+    const server = new CrashingServer(dataDir, "move", join(dataDir, "output.log"), step);
     const { sandboxId = "" } = await server.until((fact) => fact.streamId !== undefined);
     await server.until((fact) => fact.step === step);
     await server.killHard();
@@ -122,7 +122,13 @@ test.for(["pause: saved", "pause: sealed"])(
 
 test("a server that dies over bringing a sandbox back makes no checkpoint of old memory and newer files", async () => {
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), "pause: brought back", "pause: sealed");
+  const server = new CrashingServer(
+    dataDir,
+    "move",
+    join(dataDir, "output.log"),
+    "pause: brought back",
+    "pause: sealed",
+  );
   const { sandboxId } = await server.until((fact) => fact.streamId !== undefined);
   await server.until((fact) => fact.step === "pause: brought back");
   await server.killHard();
@@ -140,7 +146,7 @@ test("a server that dies over bringing a sandbox back makes no checkpoint of old
 
 test("a pause that the next server cannot finish at once is finished when it can be", async () => {
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "move", join(dataDir, "output.log"), "pause: saved");
+  const server = new CrashingServer(dataDir, "move", join(dataDir, "output.log"), "pause: saved");
   const { sandboxId } = await server.until((fact) => fact.streamId !== undefined);
   await server.until((fact) => fact.step === "pause: saved");
   await server.killHard();

@@ -13,7 +13,7 @@ afterEach(() => {
 });
 afterAll(() => host.dispose());
 
-/** Holds a file that has no name any more, and repeats what it is told from it. */
+/** Pins a file that has no name any more, and repeats what it is told from it. */
 const holder = "exec 7<>gone; rm gone; echo held; while read word; do echo $word >&7; echo $word; done";
 
 test("a deleted file that is open is refused by name, with its process, and nothing is lost", async () => {

@@ -6,7 +6,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
-/** Answers with the method, the offer and the body that arrived; after a switch to `echo`, with the bytes that follow. */
+/**
+ * Answers with the method, the offer and the body that arrived; after a switch to `echo`, with the bytes that follow.
+ */
 const program = String.raw`
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class H(BaseHTTPRequestHandler):

@@ -1,9 +1,10 @@
 // @module-tag gvisor
 /**
- * What users of such services complain of most is that "paused" was said and something was gone afterwards. Each complaint is a test here, through the
- * server and the SDK. Those that are held elsewhere: changes over twenty pauses (pause-layers), bytes of output, input, terminals, connections and the
- * clock (pause-streams), a server that dies or is replaced (pause-crash, server-pause), parts that are damaged and resumes that fail and leave a sandbox
- * paused (pause-parts, pause-failures), a sandbox that lives on another machine (transfer).
+ * What users of such services complain of most is that "paused" was said and something was gone afterwards. Each
+ * complaint is a test here, through the server and the SDK. Those that are held elsewhere: changes over twenty pauses
+ * (pause-layers), bytes of output, input, terminals, connections and the clock (pause-streams), a server that dies or
+ * is replaced (pause-crash, server-pause), parts that are damaged and resumes that fail and leave a sandbox paused
+ * (pause-parts, pause-failures), a sandbox that lives on another machine (transfer).
  */
 import type { SandboxInfo } from "@atoll/protocol";
 import { Atoll, Sandbox, type CreateOptions } from "@atoll/sdk";

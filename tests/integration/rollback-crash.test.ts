@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { CommandId, SandboxId } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import type { CrashPlan } from "../support/crash-plan.ts";
-import { DoomedManager } from "../support/doomed-server.ts";
+import { CrashingManager } from "../support/crashing-server.ts";
 import { freezerOf, isFrozen } from "../support/freezer.ts";
 import { openManagerStore } from "../support/manager-store.ts";
 import { openTestManager, readAll, start, type TestManager } from "../support/test-manager.ts";
@@ -14,7 +14,10 @@ import { makeDataDir } from "../support/test-root.ts";
 const before = { stdoutBytes: 8, commands: 2, next: "a 1\nb 2\nz 3\n" };
 const after = { stdoutBytes: 4, commands: 1, next: "a 1\nz 2\n" };
 
-/** Each step at which a server can die, and what the next one finds. Where that stands at a step of its own, the disk is full at first. */
+/**
+ * Each step at which a server can die, and what the next one finds. Where that stands at a step of its own, the disk is
+ * full at first.
+ */
 const steps: [step: string, state: "running" | "paused", found: typeof before, fullAt?: string][] = [
   ["pause: saved", "paused", before],
   ["pause: saved", "paused", before, "pause: sealed"],
@@ -28,7 +31,7 @@ test.for(steps)(
   "a server that dies at %s leaves all of before or all of after",
   async ([step, state, found, fullAt]) => {
     const dataDir = await makeDataDir();
-    const server = new DoomedManager(dataDir, "roll-back", step);
+    const server = new CrashingManager(dataDir, "roll-back", step);
     const { sandboxId, commandId } = await server.until((fact) => fact.commandId !== undefined);
     await server.until((fact) => fact.step === step);
     await server.killHard();
@@ -47,7 +50,7 @@ test.for(steps)(
       expect(manager.commands(id)).toHaveLength(found.commands);
       const command = manager.command(id, CommandId.parse(commandId));
       expect(command.info()).toMatchObject({ state: "running", stdoutBytes: found.stdoutBytes });
-      await manager.sleep.wake(id);
+      await manager.pauseResume.wake(id);
       await command.writeStdin(Buffer.from("z\n"), { offset: found.stdoutBytes / 2 });
       await command.closeStdin();
       expect(await command.waitEnd(AbortSignal.timeout(60_000))).toMatchObject({ exitCode: 0 });
@@ -64,7 +67,10 @@ test.for(steps)(
 const ttlMs = 10_000;
 const patient = { timeout: 60_000, interval: 50 };
 
-/** At which steps the server of persistent sandboxes dies, and how they are found by another server when it has started again: `left` is what a rollback left behind, and `stdoutBytes` what the command had said. */
+/**
+ * At which steps the server of persistent sandboxes dies, and how they are found by another server when it has started
+ * again: `left` is what a rollback left behind, and `stdoutBytes` what the command had said.
+ */
 const found = {
   "the pause of a rollback": { move: "rollback", step: "pause: frozen", rollbacks: undefined, stdoutBytes: 8 },
   "before the switch": { move: "rollback", step: "rollback: prepared", rollbacks: undefined, stdoutBytes: 8, left: 2 },
@@ -84,15 +90,15 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
   const [storeDir, dataDir, otherDir] = await Promise.all([makeDataDir(), makeDataDir(), makeDataDir()]);
   onTestFinished(() => rm(storeDir, { recursive: true, force: true }));
   const plan: CrashPlan = { ...found, ...takenOver };
-  const doomed = new DoomedManager(dataDir, "move-persistent", storeDir, String(ttlMs), JSON.stringify(plan));
-  const seen = (fact: "name" | "step"): number => doomed.seen.filter((one) => one[fact] !== undefined).length;
+  const crashing = new CrashingManager(dataDir, "move-persistent", storeDir, String(ttlMs), JSON.stringify(plan));
+  const seen = (fact: "name" | "step"): number => crashing.seen.filter((one) => one[fact] !== undefined).length;
   const count = Object.keys(plan).length;
-  await doomed.until(() => seen("name") === count && seen("step") === count);
+  await crashing.until(() => seen("name") === count && seen("step") === count);
   const idOf = (name: keyof typeof found | keyof typeof takenOver): SandboxId =>
-    SandboxId.parse(doomed.seen.find((fact) => fact.name === name)?.sandboxId);
+    SandboxId.parse(crashing.seen.find((fact) => fact.name === name)?.sandboxId);
   const still = idOf("a pause that stands still for good");
   const group = await freezerOf(dataDir, still);
-  await doomed.killHard();
+  await crashing.killHard();
   const countTicks = (dir: string, id: string): number =>
     readFileSync(join(dir, "sandboxes", id, "layers/0/upper/home/user/ticks"), "utf8").split("\n").length;
   const ticks = countTicks(dataDir, still);
@@ -104,16 +110,16 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
       await host.dispose();
       await store.close();
     });
-    host.manager.lasting.begin();
+    host.manager.persistent.begin();
     return host;
   };
   const bring = async ({ manager }: TestManager, id: SandboxId): Promise<void> => {
-    await manager.access.meet(id);
-    (await manager.access.enter(id, AbortSignal.timeout(patient.timeout)))();
-    await manager.sleep.wake(id);
+    await manager.access.locate(id);
+    (await manager.access.acquire(id, AbortSignal.timeout(patient.timeout)))();
+    await manager.pauseResume.wake(id);
   };
   const storedAt = async ({ manager }: TestManager, id: SandboxId): Promise<number[]> =>
-    (await manager.sleep.checkpoints(id)).filter(({ stored }) => stored).map(({ n }) => n);
+    (await manager.pauseResume.checkpoints(id)).filter(({ stored }) => stored).map(({ n }) => n);
 
   const other = await open("other", otherDir);
   const rolledBack = idOf("a rollback that is over");
@@ -127,7 +133,8 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
     code: "not_found",
     suggestion: expect.stringContaining("doomed"),
   });
-  // No freezer holds the container that was being saved, and nothing in it runs: it stands still by itself until it is saved or ends.
+  // No freezer holds the container that was being saved, and nothing in it runs: it stands still by itself until it is
+  // saved or ends.
   await start(other.manager, still, "while sleep 0.02; do echo tick >>ticks; done");
   await expect.poll(() => countTicks(otherDir, still), patient).toBeGreaterThan(30);
   expect([isFrozen(group), countTicks(dataDir, still)]).toEqual([false, ticks]);
@@ -148,7 +155,7 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
       const { manager } = other;
       const info = manager.get(id);
       expect([name, info.state, info.rollbacks, info.takenOver]).toEqual([name, "running", rollbacks, undefined]);
-      const { commandId } = doomed.seen.find((fact) => fact.name === name) ?? {};
+      const { commandId } = crashing.seen.find((fact) => fact.name === name) ?? {};
       const command = manager.command(id, CommandId.parse(commandId));
       expect([name, command.info()]).toEqual([name, expect.objectContaining({ state: "running", stdoutBytes })]);
       expect((await readAll(await start(manager, id, "cat count"))).text).toBe(stdoutBytes === 4 ? "1\n" : "1\n2\n");

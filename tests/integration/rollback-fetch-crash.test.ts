@@ -4,14 +4,17 @@ import { join } from "node:path";
 import type { ListedCheckpoint, SandboxRolledBack } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
-import { makeNotedSandbox } from "../support/noted-sandbox.ts";
+import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
 import { sharedBucket } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess } from "../support/test-server.ts";
 
 const before = "one\ntwo\n";
 const after = "one\n";
 
-/** What a rollback to a checkpoint that has to be fetched asks of the store when its server dies, and which time is found then. */
+/**
+ * What a rollback to a checkpoint that has to be fetched asks of the store when its server dies, and which time is
+ * found then.
+ */
 const deaths = [
   { at: "laying claim to it", operation: "PutObject", key: /\/1\/manifest\.json$/, found: before },
   { at: "fetching it", operation: "GetObject", key: /\/1\/memory\//, found: before },
@@ -24,17 +27,17 @@ test("a server that is killed over a rollback from the store leaves all of befor
   await using a = await startTestServer({ flags });
   await using b = await startTestServerProcess({ flags });
   const [atA, atB] = [new ApiClient(a.url, a.key), new ApiClient(b.url, b.key)];
-  const doomed = await Promise.all(deaths.map(async (death) => ({ ...death, id: await makeNotedSandbox(atA) })));
-  for (const { id } of doomed) expect((await atB.run(id, { shell: "cat note" })).stdout).toBe(before);
+  const crashing = await Promise.all(deaths.map(async (death) => ({ ...death, id: await makeNotedSandbox(atA) })));
+  for (const { id } of crashing) expect((await atB.run(id, { shell: "cat note" })).stdout).toBe(before);
 
   const { promise: forGood, resolve: clear } = newPromise();
-  const held = doomed.map((death) => ({ ...death, ...newPromise() }));
+  const held = crashing.map((death) => ({ ...death, ...newPromise() }));
   store.setFaults(({ operation, key }) => {
     const death = held.find((one) => key.includes(one.id) && one.operation === operation && one.key.test(key));
     death?.resolve();
     return death === undefined ? undefined : { do: "hold", until: forGood };
   });
-  for (const { id } of doomed)
+  for (const { id } of crashing)
     void atB.ask("POST", `/sandboxes/${id}/rollback`, { checkpoint: 1 }).catch(() => undefined);
   await Promise.all(held.map(({ promise }) => promise));
   await b.signal("SIGKILL");
@@ -44,13 +47,14 @@ test("a server that is killed over a rollback from the store leaves all of befor
   const next = await startTestServer({ dataDir: b.dataDir, flags });
   try {
     const api = new ApiClient(next.url, b.key);
-    for (const { at, id, found } of doomed) {
+    for (const { at, id, found } of crashing) {
       expect({ at, note: (await api.run(id, { shell: "cat note" })).stdout }).toEqual({ at, note: found });
     }
     expect(await readdir(join(b.dataDir, "transfers"))).toEqual([]);
 
-    // What the one that had answered left behind has been stored by now. What it leaves behind while the store takes nothing of that is stored when it is another server's.
-    const id = doomed.at(-1)?.id ?? "";
+    // What the one that had answered left behind has been stored by now. What it leaves behind while the store takes
+    // nothing of that is stored when it is another server's.
+    const id = crashing.at(-1)?.id ?? "";
     const stored = async (): Promise<number[]> => {
       const { body } = await atA.ask<{ checkpoints: ListedCheckpoint[] }>("GET", `/sandboxes/${id}/checkpoints`);
       return body.checkpoints.filter((checkpoint) => checkpoint.stored).map(({ n }) => n);
@@ -66,7 +70,7 @@ test("a server that is killed over a rollback from the store leaves all of befor
     expect([left > 3, await stored()]).toEqual([true, [1, 2, 3, expect.any(Number)]]);
     store.calm();
     await expect.poll(stored, { timeout: 60_000 }).toContain(left);
-    for (const { id } of doomed) await api.ask("DELETE", `/sandboxes/${id}`);
+    for (const { id } of crashing) await api.ask("DELETE", `/sandboxes/${id}`);
   } finally {
     await next.stop();
   }

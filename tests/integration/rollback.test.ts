@@ -43,8 +43,8 @@ test("commands are those of that time: what ran runs on, what came later is gone
   const id = await createIn(manager, { driver: "gvisor" });
   const first = await start(manager, id, { shell: counting, stdin: true });
   await say(first, "a\n");
-  await manager.sleep.pause(id, { force: false });
-  await manager.sleep.wake(id);
+  await manager.pauseResume.pause(id, { force: false });
+  await manager.pauseResume.wake(id);
   await say(first, "b\n");
   const later = await start(manager, id, "echo later; exec sleep 1000");
   await until(later, 6);
@@ -79,7 +79,7 @@ test("commands are those of that time: what ran runs on, what came later is gone
   await expect(manager.rollbacks.removeCheckpoint(id, 2)).rejects.toMatchObject({ code: "in_use" });
   expect(await manager.rollbacks.removeCheckpoint(id, 3)).toBe(true);
   expect(await manager.rollbacks.removeCheckpoint(id, 3)).toBe(false);
-  expect((await manager.sleep.checkpoints(id)).map(({ n }) => n)).toEqual([1, 2]);
+  expect((await manager.pauseResume.checkpoints(id)).map(({ n }) => n)).toEqual([1, 2]);
   const events = await toldSince(cursor, id, "checkpoint.removed");
   expect(events.filter(({ type }) => type !== "sandbox.state" && !type.startsWith("command."))).toMatchObject([
     { type: "sandbox.rolled_back", checkpoint: 1, left: 2 },
@@ -92,7 +92,7 @@ test("commands are those of that time: what ran runs on, what came later is gone
 
 test("one that is refused leaves everything as it is", async () => {
   const id = await createIn(manager, { driver: "gvisor" });
-  await manager.sleep.pause(id, { force: false });
+  await manager.pauseResume.pause(id, { force: false });
   const holding = await start(manager, id, "exec 3>gone; rm gone; echo held; exec sleep 1000");
   await until(holding, 5);
   await expect(manager.rollbacks.rollback(id, { checkpoint: 7, force: false })).rejects.toMatchObject({

@@ -105,7 +105,7 @@ describe("timeouts", () => {
 
   test("a sandbox rests though a command runs that need not keep it, but not while somebody is connected to it", async () => {
     const id = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_000 }) });
-    const connected = manager.access.open(id);
+    const connected = manager.access.retain(id);
     const server = [
       "import socket",
       "s = socket.create_server(('127.0.0.1', 8000))",

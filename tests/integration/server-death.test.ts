@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId } from "@atoll/protocol";
 import { expect, test } from "vitest";
-import { DoomedServer } from "../support/doomed-server.ts";
+import { CrashingServer } from "../support/crashing-server.ts";
 import { describeDrivers } from "../support/drivers.ts";
 import { finish, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -22,7 +22,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
     async (share) => {
       const dataDir = await makeDataDir();
       const logFile = join(dataDir, "output.log");
-      const server = new DoomedServer(dataDir, "follow", driver, logFile, command);
+      const server = new CrashingServer(dataDir, "follow", driver, logFile, command);
       const { sandboxId, streamId } = await server.until((fact) => fact.streamId !== undefined);
       await server.until((fact) => (fact.bytes ?? 0) >= totalBytes * share);
       await server.killHard();
@@ -46,7 +46,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
   test("a process that ended while no server lived still tells its output and its exit code", async () => {
     const dataDir = await makeDataDir();
     const logFile = join(dataDir, "output.log");
-    const server = new DoomedServer(dataDir, "follow", driver, logFile, "read go; echo late; exit 9");
+    const server = new CrashingServer(dataDir, "follow", driver, logFile, "read go; echo late; exit 9");
     const { sandboxId, streamId } = await server.until((fact) => fact.streamId !== undefined);
     await server.killHard();
     const first = await openTestEngine({ dataDir });
@@ -72,7 +72,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
 
   test.for(["creating", "killing"])("one that dies while a sandbox is %s leaves nothing behind", async (state) => {
     const dataDir = await makeDataDir();
-    const server = new DoomedServer(dataDir, "create-and-kill", driver);
+    const server = new CrashingServer(dataDir, "create-and-kill", driver);
     const { sandboxId } = await server.until((fact) => fact.state === state);
     await server.killHard();
     const host = await openTestEngine({ dataDir });

@@ -5,7 +5,7 @@ import { FileObjectStore, type ObjectStore } from "@atoll/storage";
 import { expect, test } from "vitest";
 import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
 import { openTestLibrary, testFiles, testUser } from "../../packages/server/test/support/test-library.ts";
-import { DoomedLibrary, DoomedServer } from "../support/doomed-server.ts";
+import { CrashingLibrary, CrashingServer } from "../support/crashing-server.ts";
 import { needsDriver } from "../support/drivers.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -20,7 +20,7 @@ test.for<[step: string, driver: DriverName]>([
 ])("a server that dies at %s leaves a sandbox of driver %s that goes on", deadline, async ([step, driver], context) => {
   needsDriver(driver, context);
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, "snapshot", join(dataDir, "output.log"), step, driver);
+  const server = new CrashingServer(dataDir, "snapshot", join(dataDir, "output.log"), step, driver);
   const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
   await server.until((fact) => fact.step === step);
   await server.killHard();
@@ -56,9 +56,9 @@ test.for<[what: "take" | "remove", when: "before" | "after", call: string, isThe
   const [what, when, call, isThere] = dies;
   const directory = await makeDataDir();
   await mkdir(join(directory, "store"));
-  const doomed = new DoomedLibrary(directory, what, when, call);
-  await doomed.until((fact) => fact.step === `${when} ${call}`);
-  await doomed.killHard();
+  const crashing = new CrashingLibrary(directory, what, when, call);
+  await crashing.until((fact) => fact.step === `${when} ${call}`);
+  await crashing.killHard();
 
   const store = await FileObjectStore.open(join(directory, "store"));
   const library = await openTestLibrary(directory, store);

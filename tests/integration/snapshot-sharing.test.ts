@@ -80,8 +80,8 @@ test(
     const elsewhere = new ApiClient(there.url, there.key);
     const { sandbox: builder } = await api.create();
     await api.run(builder.id, { shell: "echo built >/srv/tool", user: "root" });
-    await api.ask("POST", `/sandboxes/${builder.id}/snapshots`, { name: "lasting" });
-    const { sandbox } = await api.create({ driver: "gvisor", persistent: true, snapshot: "lasting" });
+    await api.ask("POST", `/sandboxes/${builder.id}/snapshots`, { name: "persistent" });
+    const { sandbox } = await api.create({ driver: "gvisor", persistent: true, snapshot: "persistent" });
     await api.run(sandbox.id, { shell: "echo more >>/srv/tool", user: "root" });
     await api.ask("POST", `/sandboxes/${sandbox.id}/pause`, {});
     const taken = await elsewhere.ask("POST", `/sandboxes/${sandbox.id}/snapshots`, { name: "moved" });

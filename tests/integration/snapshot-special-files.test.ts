@@ -31,7 +31,10 @@ async function save(sandbox: Sandbox, from: TestEngine = host): Promise<FilesSou
   return { archive: async () => archive, ...saved };
 }
 
-/** In directories of both trees of the template, whether or not anything else was written there, and where they took the place of something. */
+/**
+ * In directories of both trees of the template, whether or not anything else was written there, and where they took the
+ * place of something.
+ */
 const makeAsRoot = `
 set -e
 mkfifo /at-the-root /usr/at-the-root /usr/lib/in-the-template
@@ -53,7 +56,10 @@ os.chdir("deep"); socket.socket(socket.AF_UNIX).bind("relative")
 os.mkdir("."+"x"*100); os.mkfifo("."+"x"*100+"/"+"y"*255)'
 `;
 
-/** What there is to see of them and of the directories that they are in, but for the roots of trees, whose times are those of a start. All of `/usr` takes too long. */
+/**
+ * What there is to see of them and of the directories that they are in, but for the roots of trees, whose times are
+ * those of a start. All of `/usr` takes too long.
+ */
 const look = `
 show='|%y|%m|%U|%G|%T+\\n'
 (find / -xdev -path /usr -prune -o \\( -type p -o -type s \\) -printf "%p$show%h\\n"

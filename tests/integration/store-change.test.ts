@@ -6,7 +6,7 @@ import { ApiClient } from "../support/api-client.ts";
 import { makeDataDir } from "../support/test-root.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
-const lasting = { driver: "gvisor", persistent: true } as const;
+const persistent = { driver: "gvisor", persistent: true } as const;
 /** A sandbox that stands still until its lease is had again, on a machine that does something else meanwhile. */
 const unhurried = { timeout: 180_000 };
 
@@ -16,7 +16,10 @@ async function directory(): Promise<string> {
   return path;
 }
 
-/** One data directory, on which servers start with different settings. Whatever the last one was, everything goes at the end. */
+/**
+ * One data directory, on which servers start with different settings. Whatever the last one was, everything goes at the
+ * end.
+ */
 class Restarts {
   readonly dataDir: string;
   #key = "";
@@ -37,7 +40,7 @@ const flagsFor = (path: string): string[] => ["--metadata-store", path, "--check
 /** A sandbox with something in its memory, whose server has stopped. */
 async function leaveBehind(restarts: Restarts, store: string): Promise<string> {
   const { api, server } = await restarts.with(flagsFor(store));
-  const { sandbox } = await api.create(lasting);
+  const { sandbox } = await api.create(persistent);
   await api.run(sandbox.id, { shell: "echo kept >/dev/shm/note" });
   await server.stop();
   return sandbox.id;

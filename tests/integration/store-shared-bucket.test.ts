@@ -52,7 +52,10 @@ const ours = {
 };
 const notes = ["collection/checkpoints/condemned.json", "snapshot-notes/condemned.json"];
 
-/** Three looks, a day and more between them, by the collectors' clock; the store is opened so that everything is old for its sweep. */
+/**
+ * Three looks, a day and more between them, by the collectors' clock; the store is opened so that everything is old for
+ * its sweep.
+ */
 async function collectThrice(store: ObjectStore): Promise<void> {
   let nowMs = Date.now();
   const collector = new CheckpointCollector({

@@ -16,7 +16,9 @@ beforeAll(async () => {
 });
 afterAll(() => rm(base, { recursive: true, force: true }));
 
-/** Runs a script in the template with a writable layer on top. The mounts are in a namespace that ends with the script. */
+/**
+ * Runs a script in the template with a writable layer on top. The mounts are in a namespace that ends with the script.
+ */
 async function inTemplate(script: string): Promise<string> {
   const root = join(base, "root");
   const mounts = await Promise.all(

@@ -3,7 +3,7 @@ import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxId } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { DoomedServer } from "../support/doomed-server.ts";
+import { CrashingServer } from "../support/crashing-server.ts";
 import { packSandbox, readPackage, withCopy } from "../support/sandbox-package.ts";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -24,7 +24,7 @@ afterAll(() => rm(packed, { recursive: true, force: true }));
 /** Lets a server get to this step, ends it, and opens an engine where it was. */
 async function afterDeath(step: string, ...words: string[]): Promise<TestEngine> {
   const dataDir = await makeDataDir();
-  const server = new DoomedServer(dataDir, ...words, step);
+  const server = new CrashingServer(dataDir, ...words, step);
   await server.until((fact) => fact.step === step);
   await server.killHard();
   return openTestEngine({ dataDir });

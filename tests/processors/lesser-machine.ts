@@ -1,4 +1,6 @@
-/** Runs in the machine with the lesser processor: makes a sandbox for the other one, and tries to take in one of its. */
+/**
+ * Runs in the machine with the lesser processor: makes a sandbox for the other one, and tries to take in one of its.
+ */
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Engine } from "@atoll/engine";

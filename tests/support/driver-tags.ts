@@ -11,8 +11,9 @@ declare module "vitest" {
 export const whySkipped = (driver: string): string => `ATOLL_SKIP names the driver ${driver}`;
 
 /**
- * Tests that start sandboxes of gVisor have the tag `gvisor`: a file by the line `// @module-tag gvisor`, a group or a test by `{ tags: "gvisor" }`. They
- * do not run where `ATOLL_SKIP` says so. Nothing else leaves them out: where runsc is merely missing, they fail.
+ * Tests that start sandboxes of gVisor have the tag `gvisor`: a file by the line `// @module-tag gvisor`, a group or a
+ * test by `{ tags: "gvisor" }`. They do not run where `ATOLL_SKIP` says so. Nothing else leaves them out: where runsc
+ * is merely missing, they fail.
  */
 export function driverTags(env: NodeJS.ProcessEnv): TestTagDefinition[] {
   const tag = { name: "gvisor", description: "starts sandboxes of gVisor, so it needs runsc" };

@@ -16,7 +16,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { servePackages } from "./package-server.ts";
 import { openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
-/** The way out as programs inside meet it: through the proxy variables, by name, against servers of this machine that a rule names. */
+/**
+ * The way out as programs inside meet it: through the proxy variables, by name, against servers of this machine that a
+ * rule names.
+ */
 export function egressContract(driver: DriverName): void {
   describe(`egress under ${driver}`, () => {
     let host: TestEngine;

@@ -4,8 +4,8 @@ import { createServer } from "node:net";
 import { hasErrno } from "../../packages/engine/src/support/errno.ts";
 
 /**
- * For a server that has to come back where it was. Below the ports that the kernel gives to outgoing connections: one of those could take it while no
- * server listens, the client's own attempts among them.
+ * For a server that has to come back where it was. Below the ports that the kernel gives to outgoing connections: one
+ * of those could take it while no server listens, the client's own attempts among them.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

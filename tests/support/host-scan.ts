@@ -1,6 +1,7 @@
 /**
- * What the engine finds out about the host's files when it is first started on a data directory takes a second, and is kept there; so does the template
- * that it makes of them, a thousand files. Tests begin with what was made once per run, as an engine does that was started there before.
+ * What the engine finds out about the host's files when it is first started on a data directory takes a second, and is
+ * kept there; so does the template that it makes of them, a thousand files. Tests begin with what was made once per
+ * run, as an engine does that was started there before.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync } from "node:fs";

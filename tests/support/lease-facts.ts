@@ -13,7 +13,10 @@ export const leaseWorkerTiming = {
 /** What a `lease-worker.ts` says. */
 export interface LeaseFact {
   id: string;
-  /** By a clock that all processes of the machine share. For `wrote`: when the lease was asked, before anything was sent. */
+  /**
+   * By a clock that all processes of the machine share. For `wrote`: when the lease was asked, before anything was
+   * sent.
+   */
   atMs: number;
   step: string;
   epoch?: number;

@@ -32,7 +32,7 @@ export async function openManagerStore(
       home,
       self: () => self,
       wasSelf: () => false,
-      sendNudge: () => undefined,
+      notifyServer: () => undefined,
       openArchive: (engine) =>
         CheckpointArchive.open({ store, engine, scratchDir: join(dataDir, "transfers"), log: createLog("error") }),
     },

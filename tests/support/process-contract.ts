@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Sandbox } from "@atoll/engine";
 import { signalNumbers, type DriverName, type SignalName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { withRoomToStart } from "../../packages/engine/test/support/room-to-start.ts";
+import { withRoomToStart } from "../../packages/engine/test/support/disk-space.ts";
 import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
 /** What a process in a sandbox must do under every driver. */

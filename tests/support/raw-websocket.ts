@@ -10,7 +10,10 @@ export interface OutputFrame {
   bytes: Buffer;
 }
 
-/** A WebSocket as it is, without what the SDK does about windows and reconnecting. Messages and frames wait to be read, in order. */
+/**
+ * A WebSocket as it is, without what the SDK does about windows and reconnecting. Messages and frames wait to be read,
+ * in order.
+ */
 export class RawWebSocket {
   readonly socket: WebSocket;
   #received: (ServerMessage | OutputFrame)[] = [];

@@ -2,8 +2,9 @@ import { basename } from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /**
- * Files that take long while one after the other of their tests waits, the longest first. What is started last decides when the run is over, and a
- * fresh clone has no durations of an earlier run. A name that is missing costs seconds, no more.
+ * Files that take long while one after the other of their tests waits, the longest first. What is started last decides
+ * when the run is over, and a fresh clone has no durations of an earlier run. A name that is missing costs seconds, no
+ * more.
  */
 const slow = [
   "handover-crashes",

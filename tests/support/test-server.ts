@@ -18,7 +18,9 @@ export interface TestServerOptions {
   flags?: readonly string[];
 }
 
-/** A server on a data directory of its own and on a free port. `dispose` kills every sandbox and removes the directory. */
+/**
+ * A server on a data directory of its own and on a free port. `dispose` kills every sandbox and removes the directory.
+ */
 export interface TestServer extends AsyncDisposable {
   url: string;
   /** The admin key; empty where an earlier server on the same directory was told. */

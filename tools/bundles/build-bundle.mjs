@@ -9,7 +9,8 @@ import { bundleRoot, hashOf, manifestPath } from "./fresh-bundle.mjs";
 /** @typedef {import("esbuild").Plugin} Plugin */
 
 /**
- * `hasPackages`: packages from npm are inside too. The server's stay outside: it starts once, and some of them look for files beside their own.
+ * `hasPackages`: packages from npm are inside too. The server's stay outside: it starts once, and some of them look for
+ * files beside their own.
  *
  * @type {Readonly<Record<ProgramName, { hasPackages: boolean }>>}
  */
@@ -65,7 +66,8 @@ async function tryBuild(name, checkout) {
     outdir,
     outExtension: { ".js": ".mjs" },
     bundle: true,
-    // What is imported when it is needed stays out of the way until then: clients of buckets are bigger than all of Atoll.
+    // What is imported when it is needed stays out of the way until then: clients of buckets are bigger than all of
+    // Atoll.
     splitting: true,
     // What the server logs of an error names the line of the source.
     sourcemap: hasPackages ? false : "linked",
@@ -73,7 +75,8 @@ async function tryBuild(name, checkout) {
     platform: "node",
     target: "node20.19",
     conditions: ["source"],
-    // Packages that are not modules ask for `require`. The other name is nobody else's: what the banner declares, esbuild does not see.
+    // Packages that are not modules ask for `require`. The other name is nobody else's: what the banner declares,
+    // esbuild does not see.
     ...(hasPackages ? { banner: { js: requireBanner } } : {}),
     plugins: [ourSources(checkout, read), ...(hasPackages ? [] : [packagesOutside])],
     metafile: true,
@@ -95,7 +98,8 @@ async function tryBuild(name, checkout) {
 /**
  * @param {ReadonlyMap<string, string>} read
  * @param {string} checkout
- * @returns {Promise<import("./fresh-bundle.mjs").Manifest["inputs"] | undefined>} undefined when something is no longer what was read
+ * @returns {Promise<import("./fresh-bundle.mjs").Manifest["inputs"] | undefined>} undefined when something is no longer
+ * what was read
  */
 async function stampAll(read, checkout) {
   /** @type {import("./fresh-bundle.mjs").Manifest["inputs"]} */

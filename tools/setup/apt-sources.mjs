@@ -12,7 +12,8 @@
 /**
  * @param {readonly SourceFile[]} files
  * @param {{ from: string, to: string }} suites
- * @returns {{ extension: "sources" | "list", text: string } | undefined} undefined when no enabled entry has suite `from`
+ * @returns {{ extension: "sources" | "list", text: string } | undefined} undefined when no enabled entry has suite
+ * `from`
  */
 export function deriveSource(files, { from, to }) {
   for (const file of files) {

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
  * @typedef {object} RunResult
  * @property {number | null} exitCode null when the program could not start or was killed
  * @property {string} stdout
- * @property {string} output both streams, in the order of arrival
+ * @property {string} output both streams, in the order of acquisition
  */
 
 /**

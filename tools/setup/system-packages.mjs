@@ -106,7 +106,8 @@ async function findApt(report, { mayAskPassword }) {
   return {
     asRoot,
     update: () => {
-      // A list that does not load, perhaps of a source that has nothing to do with us, shows when a package is wanted from it.
+      // A list that does not load, perhaps of a source that has nothing to do with us, shows when a package is wanted
+      // from it.
       updated ??= asRoot("Reading the package lists", "apt-get", ["update", "-q"]).then(() => undefined);
       return updated;
     },

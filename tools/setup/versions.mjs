@@ -1,4 +1,7 @@
-/** What the tools of this checkout run on, in the form of `engines`: releases with long support, from where they can load modules of both kinds. */
+/**
+ * What the tools of this checkout run on, in the form of `engines`: releases with long support, from where they can
+ * load modules of both kinds.
+ */
 export const supportedNode = "^20.19 || ^22.12 || >=24";
 
 export const supportedNodeInWords = "Node 20 from 20.19 on, 22 from 22.12 on, or 24 and newer";

@@ -15,8 +15,8 @@ const access = { keyId: "atoll-test", secret: "atoll-test-secret", bucket: "atol
 /** @typedef {{ endpoint: string, bucket: string, keyId: string, secret: string, stop: () => Promise<void> }} Radosgw */
 
 /**
- * Starts a monitor, an object server that keeps everything in memory, and the gateway, on loopback, in a directory of their
- * own. `stop` ends them and removes it.
+ * Starts a monitor, an object server that keeps everything in memory, and the gateway, on loopback, in a directory of
+ * their own. `stop` ends them and removes it.
  *
  * @returns {Promise<Radosgw>}
  */

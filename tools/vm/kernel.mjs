@@ -6,10 +6,14 @@ import { presentPackage, unpackPackage } from "./packages.mjs";
 /** What the machine's devices and file systems need. What these stand on is found in the modules themselves. */
 const wanted = ["virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "crc32c_generic", "ext4", "overlay"];
 
-/** @typedef {{ image: string, busybox: string, modules: string[] }} Kernel paths; the modules in the order in which they are loaded */
+/**
+ * @typedef {{ image: string, busybox: string, modules: string[] }} Kernel paths; the modules in the order in which they
+ * are loaded
+ */
 
 /**
- * Debian's kernel, and a static program to start with, taken out of their packages: nothing of them is installed on the host.
+ * Debian's kernel, and a static program to start with, taken out of their packages: nothing of them is installed on the
+ * host.
  *
  * @param {import("../setup/report.mjs").Report} report
  * @returns {Promise<Kernel>}

@@ -15,7 +15,8 @@ const diskBytes = 16 * 1024 ** 3;
 
 /**
  * @typedef {object} Session
- * @property {string} script for a shell in the machine. The host's files are there under their own paths; what it changes in them is gone with the machine
+ * @property {string} script for a shell in the machine. The host's files are there under their own paths; what it
+ * changes in them is gone with the machine
  * @property {string} kernelArguments
  * @property {string} [processor] for qemu; all that it can emulate if not given
  * @property {number} deadlineMs for everything from the start of the machine to its end
@@ -23,8 +24,8 @@ const diskBytes = 16 * 1024 ** 3;
  */
 
 /**
- * Boots a machine on this host's own files, runs a script in it with its output on ours, and removes the machine. Needs no support by the processor: all
- * of it is emulated, and everything in it takes several times as long.
+ * Boots a machine on this host's own files, runs a script in it with its output on ours, and removes the machine. Needs
+ * no support by the processor: all of it is emulated, and everything in it takes several times as long.
  *
  * @template T
  * @param {import("./kernel.mjs").Kernel} kernel
@@ -97,7 +98,8 @@ async function boot(directory, image, { kernelArguments, processor = "max", dead
   ].flat();
   const timeout = AbortSignal.timeout(deadlineMs);
   signal.throwIfAborted();
-  // Gone with us, also when we are killed; behind whatever else runs on this host. In a group of its own: an interrupt of the terminal reaches it through us only.
+  // Gone with us, also when we are killed; behind whatever else runs on this host. In a group of its own: an interrupt
+  // of the terminal reaches it through us only.
   const child = spawn("/usr/bin/setpriv", ["--pdeathsig", "KILL", "nice", "-n", "10", "qemu-system-x86_64", ...args], {
     stdio: ["ignore", "inherit", "inherit"],
     detached: true,

@@ -29,7 +29,10 @@ export class Cli {
   readonly stdout: NodeJS.WriteStream;
   readonly stderr: NodeJS.WriteStream;
   readonly environment: Environment;
-  /** Aborts with an `Interruption` at Ctrl-C or SIGTERM and when nobody reads stdout any more, and with an error when stdout fails. */
+  /**
+   * Aborts with an `Interruption` at Ctrl-C or SIGTERM and when nobody reads stdout any more, and with an error when
+   * stdout fails.
+   */
   readonly signal: AbortSignal;
   readonly style: Style;
   exitCode: number = exitCodes.ok;
@@ -65,7 +68,10 @@ export class Cli {
     this.#stop.abort(new Interruption(reason));
   }
 
-  /** Stdout does not take what is written to it. A reader that left wants no more; anything else, such as a full disk, is a loss. */
+  /**
+   * Stdout does not take what is written to it. A reader that left wants no more; anything else, such as a full disk,
+   * is a loss.
+   */
   loseOutput(cause: NodeJS.ErrnoException): void {
     if (cause.code === "EPIPE" || cause.code === "ECONNRESET") return this.interrupt("SIGPIPE");
     this.#lost ??= new Error(`Cannot write the output: ${cause.message}`, { cause });
@@ -151,7 +157,10 @@ export class Cli {
     if (!this.isJson) this.stderr.write(`${text}\n`);
   }
 
-  /** Tells on stderr what is waited for, once that takes more than a second. There is one line: what waits for more than one thing tells the first. */
+  /**
+   * Tells on stderr what is waited for, once that takes more than a second. There is one line: what waits for more than
+   * one thing tells the first.
+   */
   async during<Value>(what: string, work: Promise<Value> | ((progress: Progress) => Promise<Value>)): Promise<Value> {
     const isFirst = !this.#isWaiting;
     const progress = new Progress(this.stderr, what, isFirst && !this.isJson && this.stderr.isTTY);

@@ -45,13 +45,13 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
 };
 
 /** These tell of all the others. */
-const tellsOfAll: ReadonlySet<string> = new Set(["completion"]);
+const coversAllCommands: ReadonlySet<string> = new Set(["completion"]);
 
 /** The program for one command line, with just the command that it names, where one is enough. */
 export async function programFor(cli: Cli, argv: readonly string[]): Promise<Command> {
   const [first = ""] = operands(argv);
   const isKnown = Object.values(groups).some((commands) => Object.hasOwn(commands, first));
-  if (isKnown && !tellsOfAll.has(first)) return buildProgram(cli, first);
+  if (isKnown && !coversAllCommands.has(first)) return buildProgram(cli, first);
   return buildProgram(cli);
 }
 

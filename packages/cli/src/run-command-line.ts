@@ -39,7 +39,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<void> {
   } catch (error) {
     const failure = failureOf(error, cli, argv);
     process.exitCode = failure.exitCode;
-    if (failure.message !== "") tell(failure, cli, argv);
+    if (failure.message !== "") printFailure(failure, cli, argv);
   }
 }
 
@@ -62,8 +62,8 @@ function failureOf(error: unknown, cli: Cli, argv: readonly string[]): Failure {
 }
 
 /**
- * Help and version come as errors too, with their text already written. Whoever names no command is shown what there is, which is no failure; whoever
- * asks for the help of a command that there is not has made a mistake.
+ * Help and version come as errors too, with their text already written. Whoever names no command is shown what there
+ * is, which is no failure; whoever asks for the help of a command that there is not has made a mistake.
  */
 function commandLineFailure(error: CommanderError, cli: Cli, argv: readonly string[]): Failure {
   if (error.exitCode === 0 || error.code === "commander.help") {
@@ -94,7 +94,7 @@ function suggestionFor({ code, suggestion, details }: SandboxError): string | un
   return suggestion;
 }
 
-function tell(failure: Failure, cli: Cli, argv: readonly string[]): void {
+function printFailure(failure: Failure, cli: Cli, argv: readonly string[]): void {
   const { code, message, suggestion } = failure;
   const isJson = cli.isJson || argv.slice(0, endOfOptions(argv)).includes("--json");
   if (isJson) {

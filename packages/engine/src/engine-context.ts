@@ -1,6 +1,6 @@
 import { SandboxError, type DriverName, type SandboxId } from "@atoll/protocol";
-import { Holds } from "./checkpoints/holds.ts";
 import type { LayerLibrary } from "./checkpoints/layer-library.ts";
+import { Pins } from "./checkpoints/pins.ts";
 import type { TreePacker } from "./checkpoints/tree-packer.ts";
 import type { ContainerRuns } from "./drivers/container-runs.ts";
 import type { Driver } from "./drivers/driver.ts";
@@ -38,7 +38,9 @@ export interface EngineParts {
   atStep: StepListener;
 }
 
-/** Told of each step of a pause, resume, fork, rollback, import or release when it is done; the next one waits for it. */
+/**
+ * Told of each step of a pause, resume, fork, rollback, import or release when it is done; the next one waits for it.
+ */
 export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void> | void;
 
 /** What the operations share: the parts of one engine, and its living sandboxes. */
@@ -58,7 +60,7 @@ export class EngineContext {
   readonly readCpuFeatures: () => Promise<string[]>;
   readonly policy: CheckpointPolicy | undefined;
   /** The directories of checkpoints that copies are being made of. */
-  readonly held = new Holds();
+  readonly held = new Pins();
   /** What this engine would begin by itself is left to the next one. */
   isClosing = false;
   #parts: EngineParts;

@@ -34,7 +34,7 @@ import { retireAllExpired } from "./operations/retire-checkpoints.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
 import { wakeMarked } from "./operations/wake-mark.ts";
 import { Sandbox } from "./sandbox.ts";
-import { checkFiles, type CheckFilesOptions, type FilesArchive } from "./snapshots/lay-files.ts";
+import { checkFiles, type CheckFilesOptions, type FilesArchive } from "./snapshots/restore-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
 import type { DirectoryMark } from "./store/directory-mark.ts";
 import { EngineLock } from "./store/engine-lock.ts";
@@ -63,13 +63,14 @@ export interface EngineOptions extends ReconcileOptions {
   /** Where runsc is, if not on the PATH. */
   runscPath?: string;
   /**
-   * How gVisor catches system calls; the best that runsc offers if not given. `systrap` is several times as fast at them. What an idle sandbox
-   * costs under it is up to `idleTimerSlackMs`; under `ptrace` it costs nothing.
+   * How gVisor catches system calls; the best that runsc offers if not given. `systrap` is several times as fast at
+   * them. What an idle sandbox costs under it is up to `idleTimerSlackMs`; under `ptrace` it costs nothing.
    */
   platform?: "systrap" | "ptrace" | undefined;
   /**
-   * What all sandboxes of this machine together weigh against everything else on it while there is less CPU time than is wanted: 1 to 10,000, where an ordinary group of processes has 100.
-   * Less keeps the program that owns them quick, however many of them are busy. All engines of a machine share it; not given, it is left as it is.
+   * What all sandboxes of this machine together weigh against everything else on it while there is less CPU time than
+   * is wanted: 1 to 10,000, where an ordinary group of processes has 100. Less keeps the program that owns them quick,
+   * however many of them are busy. All engines of a machine share it; not given, it is left as it is.
    */
   cpuWeight?: number | undefined;
   /** How long a sandbox may take to come up. */
@@ -77,15 +78,15 @@ export interface EngineOptions extends ReconcileOptions {
   /** How long the guest of a sandbox may leave a question unanswered before it counts as silent. */
   guestTimeoutMs?: number | undefined;
   /**
-   * By how much timers inside a sandbox may be late while it is idle, so that gVisor's own do not wake it all the time: 250 if not given. 0 keeps timers
-   * punctual, and an idle sandbox costs about 2 % of a core.
+   * By how much timers inside a sandbox may be late while it is idle, so that gVisor's own do not wake it all the time:
+   * 250 if not given. 0 keeps timers punctual, and an idle sandbox costs about 2 % of a core.
    */
   idleTimerSlackMs?: number | undefined;
   /** The flags of this machine's processors, if not as the kernel tells. */
   readCpuFlags?: () => Promise<string[]>;
   /**
-   * What sandboxes may see of the processor, by the names of `/proc/cpuinfo`: what all machines have that one may move to. From the first sandbox on, or not at all. Opening rejects with
-   * `unsupported` where the rest cannot be hidden.
+   * What sandboxes may see of the processor, by the names of `/proc/cpuinfo`: what all machines have that one may move
+   * to. From the first sandbox on, or not at all. Opening rejects with `unsupported` where the rest cannot be hidden.
    */
   cpuFeatures?: readonly string[] | undefined;
   /** How many checkpoints of each sandbox stay, the newest; all if not given. The one that it stands on always does. */
@@ -95,7 +96,9 @@ export interface EngineOptions extends ReconcileOptions {
   atStep?: StepListener;
 }
 
-/** Runs the sandboxes of one data directory on this machine. Binds the operations to their parts; the work is theirs. */
+/**
+ * Runs the sandboxes of one data directory on this machine. Binds the operations to their parts; the work is theirs.
+ */
 export class Engine {
   /** What was found and done when this engine started. */
   readonly repairs: readonly Repair[];
@@ -155,7 +158,10 @@ export class Engine {
     return true;
   }
 
-  /** Saves its memory and files and ends its container. Rejects with `unsaveable`, and it runs on, if something cannot be saved. */
+  /**
+   * Saves its memory and files and ends its container. Rejects with `unsaveable`, and it runs on, if something cannot
+   * be saved.
+   */
   async pause(id: SandboxId, options: PauseOptions = {}): Promise<PauseResult> {
     return pauseSandbox(this.#context, this.#life(id), options);
   }
@@ -195,7 +201,10 @@ export class Engine {
     return findCheckpointFiles(this.#life(id).parts.layout, checkpoint);
   }
 
-  /** Writes the archive of a layer; its size and digest are those of the part. Rejects with `unrestorable` if the layer is not here, whole. */
+  /**
+   * Writes the archive of a layer; its size and digest are those of the part. Rejects with `unrestorable` if the layer
+   * is not here, whole.
+   */
   async packLayer(part: LayerPart, toPath: string, options: { signal: AbortSignal }): Promise<void> {
     await this.#context.layers.pack(part, toPath, options.signal);
   }
@@ -205,12 +214,18 @@ export class Engine {
     return this.#context.layers.has(part);
   }
 
-  /** What a machine must have to go on with the memory of this sandbox, once it runs here. Undefined: its memory cannot be saved. */
+  /**
+   * What a machine must have to go on with the memory of this sandbox, once it runs here. Undefined: its memory cannot
+   * be saved.
+   */
   async machineNeeds(id: SandboxId, options: NeedsOptions = {}): Promise<MachineNeeds | undefined> {
     return findMachineNeeds(this.#context, this.#life(id), options);
   }
 
-  /** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox of another one, or go back to that checkpoint of it. */
+  /**
+   * Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox of another
+   * one, or go back to that checkpoint of it.
+   */
   async assertCouldRun(
     record: Pick<ImportedRecord, "id" | "driver" | "template">,
     needs: MachineNeeds,
@@ -220,16 +235,17 @@ export class Engine {
   }
 
   /**
-   * A sandbox from elsewhere, `paused` at this checkpoint. All parts are verified, and nothing is left when it rejects. One that was cut off by a crash is
-   * swept when an engine opens the data directory, and can then be made again.
+   * A sandbox from elsewhere, `paused` at this checkpoint. All parts are verified, and nothing is left when it rejects.
+   * One that was cut off by a crash is swept when an engine opens the data directory, and can then be made again.
    */
   async importSandbox(from: SandboxImport, options: ImportOptions = {}): Promise<Sandbox> {
     return importSandbox(this.#context, from, options);
   }
 
   /**
-   * Adds a checkpoint of a sandbox that is here, for `rollback`, whatever the sandbox is doing. All parts are verified, and nothing is left when it rejects or is cut off. Rejects with
-   * `already_exists` when it is here, and with `unrestorable` when this machine could not go on with it.
+   * Adds a checkpoint of a sandbox that is here, for `rollback`, whatever the sandbox is doing. All parts are verified,
+   * and nothing is left when it rejects or is cut off. Rejects with `already_exists` when it is here, and with
+   * `unrestorable` when this machine could not go on with it.
    */
   async importCheckpoint(
     id: SandboxId,
@@ -240,8 +256,8 @@ export class Engine {
   }
 
   /**
-   * Fills an empty directory with what was in the sandbox's `ownerDir` at that checkpoint. False: nothing was kept. Rejects with `unrestorable` when it is
-   * damaged.
+   * Fills an empty directory with what was in the sandbox's `ownerDir` at that checkpoint. False: nothing was kept.
+   * Rejects with `unrestorable` when it is damaged.
    */
   async unpackOwner(
     id: SandboxId,
@@ -254,8 +270,8 @@ export class Engine {
   }
 
   /**
-   * Lets go of a sandbox that lives elsewhere from now on, in any state: its container ends and everything of it here is removed. Told as `released`, not as
-   * `killed`. Idempotent.
+   * Lets go of a sandbox that lives elsewhere from now on, in any state: its container ends and everything of it here
+   * is removed. Told as `released`, not as `killed`. Idempotent.
    */
   async release(id: SandboxId): Promise<void> {
     await this.#context.lives.get(id)?.release();
@@ -266,7 +282,10 @@ export class Engine {
     return saveFiles(this.#context, this.#life(id), toPath, options);
   }
 
-  /** Rejects with `unrestorable` unless a sandbox can begin with these files, and with `limit_reached` when they take more than `maxBytes`. */
+  /**
+   * Rejects with `unrestorable` unless a sandbox can begin with these files, and with `limit_reached` when they take
+   * more than `maxBytes`.
+   */
   async checkFiles(files: FilesArchive, options: CheckFilesOptions): Promise<void> {
     return checkFiles(this.#context, files, options);
   }

@@ -1,4 +1,4 @@
-export { standsOn } from "./checkpoints/based.ts";
+export { standsOn } from "./checkpoints/dependents.ts";
 export { addUp, PhaseClock, type Timed } from "./checkpoints/phase-clock.ts";
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";
@@ -14,7 +14,7 @@ export type { CreateOptions } from "./operations/create.ts";
 export type { ForkOptions, ForkResult } from "./operations/fork.ts";
 export type { PauseOptions, PauseResult } from "./operations/pause.ts";
 export type { ResumeOptions, ResumeResult } from "./operations/resume.ts";
-export type { FilesSource } from "./snapshots/lay-files.ts";
+export type { FilesSource } from "./snapshots/restore-files.ts";
 export type { SavedFiles, SaveFilesOptions } from "./snapshots/save-files.ts";
 export type { RollbackOptions, RollbackResult } from "./operations/rollback.ts";
 export { startHostProcess, type HostProcess, type HostProcessOptions } from "./process/host-process.ts";

@@ -48,7 +48,10 @@ export class Sandbox {
     return this.#life.parts.layout.ownerDir;
   }
 
-  /** Whether it runs and its guest does not answer: whoever wants something of the inside is refused with `guest_silent`. */
+  /**
+   * Whether it runs and its guest does not answer: whoever wants something of the inside is refused with
+   * `guest_silent`.
+   */
   get isSilent(): boolean {
     return this.#life.silence !== undefined;
   }
@@ -110,9 +113,10 @@ export class Sandbox {
   }
 
   /**
-   * Lets it run until then, on the clock of `uptimeMs()`; undefined: for as long as it lives. At that moment everything in it stands still by itself, also when this
-   * process is dead or stopped, and goes on where it was with a later one. It stays with the sandbox through pause and resume, and with a container through
-   * the change of servers; a paused sandbox that a new engine finds has none. Resolves when it is in force, and the sandbox answers if it may run.
+   * Lets it run until then, on the clock of `uptimeMs()`; undefined: for as long as it lives. At that moment everything
+   * in it stands still by itself, also when this process is dead or stopped, and goes on where it was with a later one.
+   * It stays with the sandbox through pause and resume, and with a container through the change of servers; a paused
+   * sandbox that a new engine finds has none. Resolves when it is in force, and the sandbox answers if it may run.
    */
   async allowUntil(untilUptimeMs: number | undefined): Promise<void> {
     if (untilUptimeMs !== undefined && !(Number.isFinite(untilUptimeMs) && untilUptimeMs >= 0)) {

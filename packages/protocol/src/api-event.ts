@@ -14,7 +14,10 @@ const limitFields = {
   allowed: z.number(),
 };
 
-/** One ordered stream; `cursor` grows by one with every event and never starts again, also after a restart of the server. Only a machine that lost its power may have forgotten the last ones. */
+/**
+ * One ordered stream; `cursor` grows by one with every event and never starts again, also after a restart of the
+ * server. Only a machine that lost its power may have forgotten the last ones.
+ */
 export const ApiEvent = z.discriminatedUnion("type", [
   z.strictObject({
     ...onSandbox,
@@ -91,7 +94,10 @@ export const ApiEvent = z.discriminatedUnion("type", [
     because: z.string(),
     key: z.string().optional(),
   }),
-  /** Events before this cursor are no longer kept, or could not be. `cursor` is where it goes on, and lower than before if the server has forgotten some. */
+  /**
+   * Events before this cursor are no longer kept, or could not be. `cursor` is where it goes on, and lower than before
+   * if the server has forgotten some.
+   */
   z.strictObject({ ...base, type: z.literal("events.lost"), before: z.int() }),
 ]);
 export type ApiEvent = z.infer<typeof ApiEvent>;

@@ -29,8 +29,8 @@ export const CreateKey = z.strictObject({
   /** Sees and touches only the sandboxes that it created. */
   ownOnly: z.boolean().default(true),
   /**
-   * What its sandboxes may be given. Left out, `drivers` are the isolating ones and `egress` is the internet; with the verb `admin`, both are
-   * what the server offers.
+   * What its sandboxes may be given. Left out, `drivers` are the isolating ones and `egress` is the internet; with the
+   * verb `admin`, both are what the server offers.
    */
   policy: AccessPolicy.prefault({}),
   requestsPerMinute: z.int().min(1).max(10_000_000).optional(),

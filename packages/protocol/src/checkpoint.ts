@@ -3,7 +3,8 @@ import { SandboxId, TemplateName } from "./ids.ts";
 import { DriverName } from "./sandbox.ts";
 
 /**
- * A frozen layer: the sandbox that wrote it and the checkpoint it came with, or the digest of saved files that sandboxes begin with. It never changes, and sandboxes share it.
+ * A frozen layer: the sandbox that wrote it and the checkpoint it came with, or the digest of saved files that
+ * sandboxes begin with. It never changes, and sandboxes share it.
  */
 export const LayerId = z
   .string()
@@ -46,7 +47,8 @@ export const MachineNeeds = z.strictObject({
 export type MachineNeeds = z.infer<typeof MachineNeeds>;
 
 /**
- * What one checkpoint is made of. Written last, when all of its parts are on disk and were read back: a checkpoint without a manifest is none.
+ * What one checkpoint is made of. Written last, when all of its parts are on disk and were read back: a checkpoint
+ * without a manifest is none.
  */
 export const CheckpointManifest = z.strictObject({
   version: z.literal(1),
@@ -66,7 +68,10 @@ export const CheckpointManifest = z.strictObject({
   layers: z.array(LayerPart).min(1),
   /** Absent: nothing was kept. */
   owner: OwnerPart.optional(),
-  /** The pipes and sockets that are in its memory and not in its layers, for whoever goes on with its files alone: records of the guest, in base64. Absent: they are not known. */
+  /**
+   * The pipes and sockets that are in its memory and not in its layers, for whoever goes on with its files alone:
+   * records of the guest, in base64. Absent: they are not known.
+   */
   nodes: z.array(z.base64().max(16_384)).max(32_768).optional(),
   phases: PhaseTimes,
 });

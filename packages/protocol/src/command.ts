@@ -28,7 +28,10 @@ export const RunCommand = z
     stdin: z.boolean().default(false),
     /** Answer as soon as it has started; otherwise the answer comes with its end. */
     background: z.boolean().default(false),
-    /** The sandbox is not idle while this command runs, or anything that it left behind, whatever they do. False: it is, as with a server that waits for connections. */
+    /**
+     * The sandbox is not idle while this command runs, or anything that it left behind, whatever they do. False: it is,
+     * as with a server that waits for connections.
+     */
     keepAlive: z.boolean().default(true),
     tags: z.record(z.string().min(1).max(63), z.string().max(255)).default({}),
     /** Bytes of output that are kept: a quarter of them from the beginning, the rest from the end. */
@@ -106,7 +109,10 @@ export const CommandLine = z.discriminatedUnion("type", [
   /** The server goes away: ask again, from where this stream ends. */
   z.strictObject({ type: z.literal("shutdown") }),
   z.strictObject({ type: z.literal("ended"), command: CommandInfo }),
-  /** Whoever reads may not read on, because its key was revoked; or the command should have ended, and its guest does not answer. */
+  /**
+   * Whoever reads may not read on, because its key was revoked; or the command should have ended, and its guest does
+   * not answer.
+   */
   z.strictObject({ type: z.literal("refused"), error: WireError }),
 ]);
 export type CommandLine = z.infer<typeof CommandLine>;
@@ -118,7 +124,10 @@ export const SendSignal = z.strictObject({
 });
 export const ResizeTerminal = z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) });
 
-/** Who writes input, by a name that nobody else has, such as a random one. It tells a writer that sends again from another who writes. */
+/**
+ * Who writes input, by a name that nobody else has, such as a random one. It tells a writer that sends again from
+ * another who writes.
+ */
 export const InputWriter = z
   .string()
   .regex(/^[\w-]{1,64}$/, "a writer is 1 to 64 characters of a-z, A-Z, 0-9, _ and -");

@@ -2,8 +2,9 @@
 const longestTimerMs = 2 ** 31 - 1;
 
 /**
- * Aborts with a `TimeoutError` when so much time has passed; no program is kept alive for it. In place of `AbortSignal.timeout`, whose timer Node forgets when
- * the garbage collector runs while an `AbortSignal.any` is all that has it: what it should have ended waits for ever then.
+ * Aborts with a `TimeoutError` when so much time has passed; no program is kept alive for it. In place of
+ * `AbortSignal.timeout`, whose timer Node forgets when the garbage collector runs while an `AbortSignal.any` is all
+ * that has it: what it should have ended waits for ever then.
  */
 export function deadlineAfter(ms: number): AbortSignal {
   const controller = new AbortController();

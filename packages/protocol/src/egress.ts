@@ -1,8 +1,8 @@
 import { z } from "zod";
 
 /**
- * `example.com`, `*.example.com` (any depth, not the name itself), an address, a CIDR, `*`; each optionally with `:port` or `:from-to`. IPv6 in
- * brackets when a port follows.
+ * `example.com`, `*.example.com` (any depth, not the name itself), an address, a CIDR, `*`; each optionally with
+ * `:port` or `:from-to`. IPv6 in brackets when a port follows.
  */
 const EgressRule = z.string().min(1).max(300);
 

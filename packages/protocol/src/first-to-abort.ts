@@ -2,8 +2,10 @@
 const waiting = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Aborts with the reason of the first of these that does. Lets go of all of them then, and at the latest when it is disposed of, so that something that lasts can be combined
- * with what is over in a moment as often as one likes. In place of `AbortSignal.any`, which on Node 20 leaves something behind on each of its signals for as long as that one lives.
+ * Aborts with the reason of the first of these that does. Lets go of all of them then, and at the latest when it is
+ * disposed of, so that something that lasts can be combined with what is over in a moment as often as one likes. In
+ * place of `AbortSignal.any`, which on Node 20 leaves something behind on each of its signals for as long as that one
+ * lives.
  *
  *     using stop = firstToAbort(signal, deadlineAfter(ms));
  */
@@ -33,10 +35,10 @@ function whenAborted(signal: AbortSignal, abort: () => void): () => void {
   const all = waiting.get(signal) ?? new Set();
   if (!waiting.has(signal)) {
     waiting.set(signal, all);
-    const tellAll = (): void => {
+    const abortAll = (): void => {
       for (const each of all) each();
     };
-    signal.addEventListener("abort", tellAll, { once: true });
+    signal.addEventListener("abort", abortAll, { once: true });
   }
   all.add(abort);
   return () => all.delete(abort);

@@ -14,7 +14,10 @@ export const sandboxStates = [
 ] as const;
 export type SandboxState = (typeof sandboxStates)[number];
 
-/** Of one that is `running`: whether the guest in it, through which everything goes, answers. It is no state: the sandbox is what it was, and goes on by itself when its guest does. */
+/**
+ * Of one that is `running`: whether the guest in it, through which everything goes, answers. It is no state: the
+ * sandbox is what it was, and goes on by itself when its guest does.
+ */
 export const guestConditions = ["responsive", "unresponsive"] as const;
 export type GuestCondition = (typeof guestConditions)[number];
 
@@ -54,7 +57,10 @@ export function nextState(state: SandboxState, event: SandboxEvent): SandboxStat
   return next;
 }
 
-/** What a client may ask of a sandbox, and in which states. `kill` is accepted everywhere: ending what has ended is a success. */
+/**
+ * What a client may ask of a sandbox, and in which states. `kill` is accepted everywhere: ending what has ended is a
+ * success.
+ */
 export const actions = {
   "start a process in": ["running"],
   "use files of": ["running"],

@@ -52,8 +52,9 @@ export interface ProcessExit {
   /** The process was ended because its time limit was reached. */
   timedOut: boolean;
   /**
-   * It did not end well, and while it ran the host's kernel killed something in its sandbox because the memory was used up. Under gVisor the one
-   * that was killed may then be told as exit code 1: that code is gVisor's, and this is the reason.
+   * It did not end well, and while it ran the host's kernel killed something in its sandbox because the memory was used
+   * up. Under gVisor the one that was killed may then be told as exit code 1: that code is gVisor's, and this is the
+   * reason.
    */
   outOfMemory: boolean;
   cpuUserMs: number;

@@ -11,7 +11,10 @@ const longestMs = 365 * 24 * 3_600_000;
 
 /** When a sandbox ends by itself. */
 export const SandboxTimeouts = z.strictObject({
-  /** Idle: no request, no open connection to a port, and no process inside but those of commands with `keepAlive: false`. Absent: it may be idle for ever. */
+  /**
+   * Idle: no request, no open connection to a port, and no process inside but those of commands with `keepAlive:
+   * false`. Absent: it may be idle for ever.
+   */
   idleMs: z.int().min(1_000).max(longestMs).optional(),
   /** From creation or the last resume on, whatever it does. A paused sandbox does not age. */
   lifetimeMs: z.int().min(1_000).max(longestMs).optional(),
@@ -35,7 +38,10 @@ export const CreateSandbox = z.strictObject({
   egress: EgressPolicy.prefault({}),
   /** In the environment of every command. */
   env: z.record(z.string().regex(/^[^=\0]+$/), z.string()).default({}),
-  /** It outlives its server: what a pause saves goes to the server's stores, and any server that shares them can go on with it. */
+  /**
+   * It outlives its server: what a pause saves goes to the server's stores, and any server that shares them can go on
+   * with it.
+   */
   persistent: z.boolean().default(false),
 });
 export type CreateSandbox = z.output<typeof CreateSandbox>;
@@ -85,11 +91,17 @@ export const SandboxInfo = z.strictObject({
   /** Set while one client has it for itself. */
   heldBy: z.string().optional(),
   reason: EndReason.optional(),
-  /** Set while it runs and what is inside cannot be reached: requests are refused with `guest_silent`. It can be killed, and a snapshot of its files be taken. */
+  /**
+   * Set while it runs and what is inside cannot be reached: requests are refused with `guest_silent`. It can be killed,
+   * and a snapshot of its files be taken.
+   */
   guest: z.literal("unresponsive").optional(),
   /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
   runningCommands: z.int(),
-  /** The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs, only the server that has it tells. */
+  /**
+   * The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs,
+   * only the server that has it tells.
+   */
   checkpoint: z.int().optional(),
   /** How often it was rolled back; absent: never. */
   rollbacks: z.int().optional(),

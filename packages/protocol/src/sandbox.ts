@@ -5,7 +5,10 @@ import { SandboxLimits } from "./limits.ts";
 export const DriverName = z.enum(["gvisor", "local"]);
 export type DriverName = z.infer<typeof DriverName>;
 
-/** What a dead server leaves for the next one to find a container by. Process ids are reused; with the start time they are not. */
+/**
+ * What a dead server leaves for the next one to find a container by. Process ids are reused; with the start time they
+ * are not.
+ */
 export const ContainerRef = z.strictObject({
   id: ContainerId,
   pid: z.int().min(1),

@@ -42,7 +42,10 @@ export const ClientMessage = z.discriminatedUnion("type", [
     from: z.int().min(0).default(0),
     /** As the command said when the bytes before `from` were read; see `CommandInfo`. */
     rollbacks: z.int().min(0).optional(),
-    /** Whose the input on this channel is. Its offsets then count this writer's bytes only, so that many can write at once. */
+    /**
+     * Whose the input on this channel is. Its offsets then count this writer's bytes only, so that many can write at
+     * once.
+     */
     writer: InputWriter.optional(),
   }),
   z.strictObject({ type: z.literal("ack"), channel, at: z.int().min(0) }),
@@ -82,7 +85,10 @@ export type ClientMessageInput = z.input<typeof ClientMessage>;
 
 export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("welcome"), version: z.literal(1), serverId: z.string() }),
-  /** `writerBytes`: where the input of this channel's writer goes on; absent while nobody knows, as of a sandbox that sleeps: from the last byte that was accepted. */
+  /**
+   * `writerBytes`: where the input of this channel's writer goes on; absent while nobody knows, as of a sandbox that
+   * sleeps: from the last byte that was accepted.
+   */
   z.strictObject({
     type: z.literal("following"),
     channel,
@@ -91,7 +97,10 @@ export const ServerMessage = z.discriminatedUnion("type", [
   }),
   /** The log no longer has these bytes; output goes on behind them. */
   z.strictObject({ type: z.literal("dropped"), channel, at: z.int(), bytes: z.int() }),
-  /** Input below this is on its way to the process for good: the client may forget it. Without a writer it is told of input of other clients too, which the next goes behind. `isEnd` answers `stdin_end`. */
+  /**
+   * Input below this is on its way to the process for good: the client may forget it. Without a writer it is told of
+   * input of other clients too, which the next goes behind. `isEnd` answers `stdin_end`.
+   */
   z.strictObject({
     type: z.literal("stdin_accepted"),
     channel,
@@ -103,8 +112,9 @@ export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("changed"), channel, event: WatchMessage }),
   z.strictObject({ type: z.literal("event"), channel, event: z.looseObject({ cursor: z.int(), type: z.string() }) }),
   /**
-   * Of `events`: everything up to this cursor is told, or not for this follower, who comes back with it. First on the channel, unless
-   * `events.lost` is, so that one without a cursor knows where it began; then now and then among events that are not for it.
+   * Of `events`: everything up to this cursor is told, or not for this follower, who comes back with it. First on the
+   * channel, unless `events.lost` is, so that one without a cursor knows where it began; then now and then among events
+   * that are not for it.
    */
   z.strictObject({ type: z.literal("passed"), channel, cursor: z.int().min(0) }),
   z.strictObject({ type: z.literal("error"), channel: channel.optional(), error: WireError }),

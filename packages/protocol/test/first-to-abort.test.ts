@@ -25,19 +25,19 @@ test("of those that have aborted before, the first that was named counts", () =>
 });
 
 test("all that wait for a signal are told, through one listener", () => {
-  const lasting = new AbortController();
-  const all = Array.from({ length: 100 }, () => firstToAbort(lasting.signal, new AbortController().signal));
-  expect(getEventListeners(lasting.signal, "abort")).toHaveLength(1);
-  lasting.abort("over");
+  const persistent = new AbortController();
+  const all = Array.from({ length: 100 }, () => firstToAbort(persistent.signal, new AbortController().signal));
+  expect(getEventListeners(persistent.signal, "abort")).toHaveLength(1);
+  persistent.abort("over");
   expect(all.map(({ reason }) => reason as unknown)).toEqual(all.map(() => "over"));
 });
 
 test("nothing is left on a signal that lasts, when another has aborted or it is disposed of", () => {
-  const lasting = new AbortController();
+  const persistent = new AbortController();
   const round = (): void => {
-    using disposed = firstToAbort(lasting.signal, new AbortController().signal);
+    using disposed = firstToAbort(persistent.signal, new AbortController().signal);
     const over = new AbortController();
-    const aborted = firstToAbort(lasting.signal, over.signal);
+    const aborted = firstToAbort(persistent.signal, over.signal);
     over.abort();
     expect([disposed.aborted, aborted.aborted]).toEqual([false, true]);
   };
@@ -51,10 +51,10 @@ test("nothing is left on a signal that lasts, when another has aborted or it is 
 });
 
 test("what was disposed of hears of nothing any more", () => {
-  const lasting = new AbortController();
-  const first = firstToAbort(lasting.signal);
+  const persistent = new AbortController();
+  const first = firstToAbort(persistent.signal);
   first[Symbol.dispose]();
-  lasting.abort();
+  persistent.abort();
   expect(first.aborted).toBe(false);
 });
 

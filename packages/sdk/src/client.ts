@@ -36,7 +36,8 @@ export interface ListOptions extends SignalOption {
 
 /**
  * A connection to one server, with what concerns the server as a whole. `Sandbox.create` and its like make one by
- * themselves; make it yourself for keys, templates, snapshots and events, or to close its socket at a time of your choice.
+ * themselves; make it yourself for keys, templates, snapshots and events, or to close its socket at a time of your
+ * choice.
  *
  * @example
  * await using atoll = new Atoll();
@@ -80,8 +81,8 @@ export class Atoll {
   }
 
   /**
-   * What happens on the server, in order. It goes on until the loop is left or the signal aborts; behind a `cursor` nothing
-   * is missing.
+   * What happens on the server, in order. It goes on until the loop is left or the signal aborts; behind a `cursor`
+   * nothing is missing.
    *
    * @example
    * const sandbox = await Sandbox.create();

@@ -13,7 +13,10 @@ export interface ConnectionOptions {
   baseUrl?: string | undefined;
   /** The name under which this client holds sandboxes. */
   holder?: string | undefined;
-  /** How long one request may take; of a stream or a large file, how long nothing may come before it begins. A sandbox or a background command that is made after that, within two minutes, is removed again. */
+  /**
+   * How long one request may take; of a stream or a large file, how long nothing may come before it begins. A sandbox
+   * or a background command that is made after that, within two minutes, is removed again.
+   */
   requestTimeoutMs?: number | undefined;
   /** How long a server that has answered before is waited for when it is gone. */
   reconnectForMs?: number | undefined;
@@ -53,7 +56,10 @@ export function resolveConnection(options: ConnectionOptions): Connection {
   };
 }
 
-/** What comes from a file often ends in a line break, which no header can hold. The value itself is a secret: it is not told. */
+/**
+ * What comes from a file often ends in a line break, which no header can hold. The value itself is a secret: it is not
+ * told.
+ */
 function headerValue(name: "apiKey" | "sandboxToken" | "holder", value: string | undefined): string | undefined {
   const trimmed = value?.trim();
   if (trimmed === undefined || trimmed === "") return undefined;

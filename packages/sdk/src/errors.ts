@@ -52,7 +52,7 @@ export function errorFromWire(wire: unknown, where: string): SandboxError {
 }
 
 /** After which time the server takes what it refused for now. */
-export function putOffMs({ details }: SandboxError): number | undefined {
+export function retryAfterMs({ details }: SandboxError): number | undefined {
   const { retryAfterMs } = details;
   return typeof retryAfterMs === "number" && retryAfterMs >= 0 ? retryAfterMs : undefined;
 }

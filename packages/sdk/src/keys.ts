@@ -14,7 +14,8 @@ export class Keys {
   }
 
   /**
-   * Makes a key. Its secret is told here and never again. `policy` bounds what its sandboxes may be given: drivers, egress, limits and their number.
+   * Makes a key. Its secret is told here and never again. `policy` bounds what its sandboxes may be given: drivers,
+   * egress, limits and their number.
    *
    * @example
    * const limits = { memoryBytes: 512 * 1024 ** 2, sandboxes: 3 };

@@ -12,7 +12,10 @@ export interface PtyOptions extends Given {
   argv?: readonly string[] | undefined;
   /** What the terminal shows, as bytes. */
   onData?: ((data: Uint8Array) => void | Promise<void>) | undefined;
-  /** Ends the call, and the calls of `onData`. The terminal is ended too if its handle is not there yet, else it goes on. */
+  /**
+   * Ends the call, and the calls of `onData`. The terminal is ended too if its handle is not there yet, else it goes
+   * on.
+   */
   signal?: AbortSignal | undefined;
 }
 

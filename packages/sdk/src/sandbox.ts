@@ -27,7 +27,8 @@ import {
 } from "./sandbox-options.ts";
 
 /**
- * A sandbox on the server. It lives there: dropping this object does not end it. With `await using` it ends with the block.
+ * A sandbox on the server. It lives there: dropping this object does not end it. With `await using` it ends with the
+ * block.
  *
  * @example
  * await using sandbox = await Sandbox.create();
@@ -98,7 +99,8 @@ export class Sandbox {
   }
 
   /**
-   * Ends a sandbox by its id and removes everything of it. `false`: it was gone already. Rejects with `not_found` when the server knows of none that the key may see.
+   * Ends a sandbox by its id and removes everything of it. `false`: it was gone already. Rejects with `not_found` when
+   * the server knows of none that the key may see.
    *
    * @example
    * const { id } = await Sandbox.create();
@@ -145,9 +147,9 @@ export class Sandbox {
   }
 
   /**
-   * Saves its memory and files and frees everything else. Every process goes on where it was when the sandbox is resumed, which the first
-   * request for a command, a file or a port does too. Rejects with `unsaveable`, and it runs on, if something has no place in a
-   * checkpoint; with `force` the processes that stand in the way are ended.
+   * Saves its memory and files and frees everything else. Every process goes on where it was when the sandbox is
+   * resumed, which the first request for a command, a file or a port does too. Rejects with `unsaveable`, and it runs
+   * on, if something has no place in a checkpoint; with `force` the processes that stand in the way are ended.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -161,7 +163,8 @@ export class Sandbox {
   }
 
   /**
-   * Brings it back. `memory: false` starts it afresh on its files: those that were saved, or all that one that has failed has written.
+   * Brings it back. `memory: false` starts it afresh on its files: those that were saved, or all that one that has
+   * failed has written.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -213,7 +216,8 @@ export class Sandbox {
   }
 
   /**
-   * What was saved of it, the oldest first. Of a persistent one that has moved some may be in the store only (`local: false`): a rollback fetches them.
+   * What was saved of it, the oldest first. Of a persistent one that has moved some may be in the store only (`local:
+   * false`): a rollback fetches them.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -227,8 +231,9 @@ export class Sandbox {
   }
 
   /**
-   * Goes back to an earlier checkpoint: memory, files and commands are as they were, and what was running then runs on. What is left behind becomes a checkpoint first, if it
-   * ran. Labels, timeouts and the token stay as they are now. Whoever follows a command is told `rolled_back`.
+   * Goes back to an earlier checkpoint: memory, files and commands are as they were, and what was running then runs on.
+   * What is left behind becomes a checkpoint first, if it ran. Labels, timeouts and the token stay as they are now.
+   * Whoever follows a command is told `rolled_back`.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -249,7 +254,8 @@ export class Sandbox {
   }
 
   /**
-   * Removes one checkpoint, and what no other one needs. True if it was there; the one that the sandbox stands on is refused with `in_use`.
+   * Removes one checkpoint, and what no other one needs. True if it was there; the one that the sandbox stands on is
+   * refused with `in_use`.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -277,8 +283,8 @@ export class Sandbox {
   }
 
   /**
-   * The URL under which a port inside is reached over HTTP and WebSocket. It is guarded by the `token` of the answer unless
-   * made public.
+   * The URL under which a port inside is reached over HTTP and WebSocket. It is guarded by the `token` of the answer
+   * unless made public.
    *
    * @example
    * const { url } = await sandbox.getUrl(8000);
@@ -357,7 +363,8 @@ export class Sandbox {
   }
 
   /**
-   * Ends it and removes everything of it. Resolves also when it is gone already, with `false`; so it does when the answer was lost on the way and is asked for again.
+   * Ends it and removes everything of it. Resolves also when it is gone already, with `false`; so it does when the
+   * answer was lost on the way and is asked for again.
    *
    * @example
    * const sandbox = await Sandbox.create();

@@ -8,8 +8,9 @@ interface SignalOption {
 }
 
 /**
- * The snapshots of the server: `atoll.snapshots`. `sandbox.snapshot(name)` takes one, `Sandbox.create({ snapshot })` uses one. Names are the key's own; another key's snapshot
- * that it may see is meant by its `ref`, `<namespace>/<name>`.
+ * The snapshots of the server: `atoll.snapshots`. `sandbox.snapshot(name)` takes one, `Sandbox.create({ snapshot })`
+ * uses one. Names are the key's own; another key's snapshot that it may see is meant by its `ref`,
+ * `<namespace>/<name>`.
  */
 export class Snapshots {
   readonly #http: Http;

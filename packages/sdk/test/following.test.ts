@@ -5,7 +5,9 @@ import { faulty } from "./support/faulty-connection.ts";
 
 const reason = new Error("seen enough");
 
-/** A sandbox whose commands say "ready" and end with their input, and the types of what its client sent over the socket. */
+/**
+ * A sandbox whose commands say "ready" and end with their input, and the types of what its client sent over the socket.
+ */
 async function makeSandbox(): Promise<{ mock: MockServer; sandbox: Sandbox; sent: string[]; client: Atoll }> {
   const mock = new MockServer();
   mock.onCommand("talk", async ({ stdin, stdout }) => {

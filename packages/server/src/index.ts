@@ -11,7 +11,7 @@ export { commandResult } from "./commands/command-result.ts";
 export type { Command } from "./commands/command.ts";
 export type { LogPiece } from "./commands/follow-log.ts";
 export { EventJournal, type NewEvent } from "./events/event-journal.ts";
-export type { Requester, SandboxManagerOptions } from "./manager/manager-options.ts";
+export type { Caller, SandboxManagerOptions } from "./manager/manager-options.ts";
 export type { OneOffRun } from "./manager/one-off-run.ts";
 export { SandboxManager } from "./manager/sandbox-manager.ts";
 export { settingNames, type Config } from "./config/config.ts";

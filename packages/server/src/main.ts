@@ -73,8 +73,8 @@ function say(text: string): void {
 try {
   await main();
 } catch (error) {
-  const told = isSandboxError(error) ? `${error.message}\n${error.suggestion ?? ""}` : String((error as Error).stack);
-  process.stderr.write(`${told.trim()}\n`);
+  const text = isSandboxError(error) ? `${error.message}\n${error.suggestion ?? ""}` : String((error as Error).stack);
+  process.stderr.write(`${text.trim()}\n`);
   // Of a command line that is wrong, as everywhere.
   process.exitCode = isSandboxError(error, "invalid_argument") ? 2 : 1;
 }

@@ -31,7 +31,7 @@ import { ServerSecret } from "./signing/server-secret.ts";
 import { SignedFiles } from "./signing/signed-files.ts";
 import { UrlSigner } from "./signing/url-signer.ts";
 import { SnapshotLibrary } from "./snapshots/snapshot-library.ts";
-import { unlessGone } from "./support/unless-gone.ts";
+import { undefinedIfNotFound } from "./support/undefined-if-not-found.ts";
 import { EventSpans } from "./telemetry/event-spans.ts";
 import type { Log } from "./telemetry/log.ts";
 import { Metrics } from "./telemetry/metrics.ts";
@@ -120,8 +120,8 @@ export class Server {
       const ports = new PortProxy({
         dial: (id, port, options) => manager.dial(id, port, options),
         tokens: new PortTokens(secret.keyFor("port tokens")),
-        meet: (id) => manager.access.meet(id),
-        isPublic: (id, port) => unlessGone(() => manager.isPortPublic(id, port)) ?? false,
+        locate: (id) => manager.access.locate(id),
+        isPublic: (id, port) => undefinedIfNotFound(() => manager.isPortPublic(id, port)) ?? false,
         baseUrl,
         domains: config.portDomains,
       });
@@ -130,11 +130,11 @@ export class Server {
         signer,
         untilRevoked: (keyId) => keys.untilRevoked(keyId),
         bodyTimeoutMs: config.bodyTimeoutMs,
-        enter: async ({ sandboxId: id, by }) => {
-          const leave = await manager.access.enter(id, stopping.signal);
+        acquire: async ({ sandboxId: id, by }) => {
+          const leave = await manager.access.acquire(id, stopping.signal);
           try {
             manager.access.assertFree(id, by ?? { who: "signed URL", holder: undefined });
-            await manager.sleep.wake(id);
+            await manager.pauseResume.wake(id);
             return { files: manager.files(id), leave };
           } catch (error) {
             leave();
@@ -142,7 +142,7 @@ export class Server {
           }
         },
         onUse: ({ grant, bytes, error }) =>
-          manager.audit.tell({
+          manager.audit.record({
             who: "signed URL",
             what: grant.method === "PUT" ? "writeFile" : "readFile",
             sandboxId: grant.sandboxId,
@@ -155,7 +155,7 @@ export class Server {
         engine: manager.engine,
         scratchDir: join(config.dataDir, "snapshots"),
         maxBytes: config.maxSnapshotBytes,
-        tell: (event) => manager.events.tell(event),
+        emit: (event) => manager.events.emit(event),
         log,
       });
       const uploads = await TemplateUploads.open(join(config.dataDir, "uploads"), config.maxTemplateBytes);
@@ -171,7 +171,7 @@ export class Server {
           (await persistence.sharedSecret?.isProven(proof, method, path)) ?? false,
         onRefused: ({ what, because }) => {
           metrics.refused();
-          manager.events.tell({ type: "security.refused", what, because });
+          manager.events.emit({ type: "security.refused", what, because });
         },
       });
       const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
@@ -200,16 +200,16 @@ export class Server {
         handlers: createHandlers(parts),
         gate,
         sandboxes: {
-          meet: (id) => manager.access.meet(id),
+          locate: (id) => manager.access.locate(id),
           isHere: (id) => manager.access.isHere(id),
-          isSame: (id) => manager.lasting.isSame(id),
-          enter: (id, signal) => manager.access.enter(id, signal),
-          open: (id) => manager.access.open(id),
+          isSame: (id) => manager.persistent.isSame(id),
+          acquire: (id, signal) => manager.access.acquire(id, signal),
+          retain: (id) => manager.access.retain(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),
           assertFree: (id, by) => manager.access.assertFree(id, by),
-          wake: (id) => manager.sleep.wake(id),
+          wake: (id) => manager.pauseResume.wake(id),
         },
-        audit: (entry) => manager.audit.tell(entry),
+        audit: (entry) => manager.audit.record(entry),
         log,
         metrics,
         tracing,
@@ -223,21 +223,21 @@ export class Server {
       const webSockets = new WebSockets({
         gate,
         assertSees: (principal, id) => manager.access.assertSees(principal, id),
-        meet: (id) => manager.access.meet(id),
+        locate: (id) => manager.access.locate(id),
         sources: {
           command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
           assertNotHeld: (id, by) => manager.access.assertFree(id, by),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),
-          enter: (id, signal) => manager.access.enter(id, signal),
-          open: (id) => manager.access.open(id),
-          wake: (id) => manager.sleep.wake(id),
+          acquire: (id, signal) => manager.access.acquire(id, signal),
+          retain: (id) => manager.access.retain(id),
+          wake: (id) => manager.pauseResume.wake(id),
           watches,
           events: (principal, options) => visibleEvents(manager, principal, options),
         },
         corsOrigins: config.corsOrigins,
         heartbeatMs: config.heartbeatMs,
-        audit: (entry) => manager.audit.tell(entry),
+        audit: (entry) => manager.audit.record(entry),
         log,
         metrics,
         stopping: stopping.signal,
@@ -252,14 +252,15 @@ export class Server {
           if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
           else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
         } catch (error) {
-          // Nobody is above this listener: what it throws ends the server. An upgrade that does not wait for the answer before it comes here.
+          // Nobody is above this listener: what it throws ends the server. An upgrade that does not wait for the answer
+          // before it comes here.
           log.warn({ err: error }, "upgrade refused");
           socket.destroy();
         }
       });
       url = await listen(app, config);
       snapshots.start();
-      manager.lasting.begin();
+      manager.persistent.begin();
       persistence.start();
       return new Server({
         url,
@@ -289,7 +290,10 @@ export class Server {
     return this.#manager.counts().sandboxes;
   }
 
-  /** Takes no more work, tells clients, lets short work finish, and goes. Sandboxes stay for the next server unless they are to be killed. */
+  /**
+   * Takes no more work, tells clients, lets short work finish, and goes. Sandboxes stay for the next server unless they
+   * are to be killed.
+   */
   close(options: { killAll?: boolean } = {}): Promise<void> {
     this.#closing ??= this.#close(options.killAll ?? this.#config.killOnExit);
     return this.#closing;
@@ -364,7 +368,7 @@ async function openManager({
     keptLogBytes: config.keptLogBytes,
     pool: pooledShapes(config.pool, policy),
     log,
-    journal: { onTell: (event) => spans.tell(event) },
+    journal: { onEmit: (event) => spans.record(event) },
   });
   const egress = serverEgress(manager, policy.egress);
   resolveManager(manager);
@@ -379,7 +383,7 @@ function metricsOf(manager: SandboxManager): Metrics {
       return counts;
     },
     runningCommands: () => manager.counts().runningCommands,
-    moves: () => manager.lasting.moves,
+    moves: () => manager.persistent.moves,
     pooled: () => manager.counts().pooled,
     unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,

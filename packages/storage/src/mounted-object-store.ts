@@ -19,9 +19,10 @@ import type {
 } from "./object-store.ts";
 
 /**
- * A bucket that is also mounted as a directory. Big objects are fetched through the mount, where caches and other disks make it
- * worth while; a checksum tells a mount that is behind, and then the bucket itself is asked. Everything else goes to the bucket: no
- * mount keeps conditions or lets an object appear whole, so that the mount may as well be read-only.
+ * A bucket that is also mounted as a directory. Big objects are fetched through the mount, where caches and other disks
+ * make it worth while; a checksum tells a mount that is behind, and then the bucket itself is asked. Everything else
+ * goes to the bucket: no mount keeps conditions or lets an object appear whole, so that the mount may as well be
+ * read-only.
  */
 export class MountedObjectStore implements ObjectStore {
   readonly place: string;

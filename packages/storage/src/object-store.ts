@@ -1,6 +1,6 @@
 /**
- * What one version of an object is called by its store: a generation, an ETag, a name. Opaque. Every write gives a new one,
- * also one of the same bytes.
+ * What one version of an object is called by its store: a generation, an ETag, a name. Opaque. Every write gives a new
+ * one, also one of the same bytes.
  */
 export type ObjectVersion = string & { readonly __brand: "ObjectVersion" };
 
@@ -30,8 +30,8 @@ export interface Checksum {
 
 export interface SweepOptions extends CallOptions {
   /**
-   * Whether the users of this store upload to such a key. Uploads to a bucket do not say whose they are: one that nobody ends is given up only where
-   * its key does. Without it none is.
+   * Whether the users of this store upload to such a key. Uploads to a bucket do not say whose they are: one that
+   * nobody ends is given up only where its key does. Without it none is.
    */
   isOurs?: (key: string) => boolean;
 }
@@ -47,9 +47,9 @@ export interface ByteRange {
 }
 
 /**
- * Keys are `/`-separated, without empty, `.` or `..` parts. A write is visible completely or not at all, and once it has
- * resolved it survives a loss of power as far as the store can promise it. An object that is not there reads as `undefined`
- * and removes without complaint.
+ * Keys are `/`-separated, without empty, `.` or `..` parts. A write is visible completely or not at all, and once it
+ * has resolved it survives a loss of power as far as the store can promise it. An object that is not there reads as
+ * `undefined` and removes without complaint.
  *
  * Rejects with
  * - `conflict` when a condition does not hold; never because of the very write that was asked for;
@@ -69,8 +69,8 @@ export interface ObjectStore {
   /** True when an object was there. Under a condition an object that is not there is a conflict. */
   remove(key: string, options?: CallOptions & { if?: ObjectVersion }): Promise<boolean>;
   /**
-   * All whose key starts with these characters, in order of the bytes of keys, however many there are. What others put there under names that
-   * no key can have is passed over.
+   * All whose key starts with these characters, in order of the bytes of keys, however many there are. What others put
+   * there under names that no key can have is passed over.
    */
   list(prefix: string, options?: CallOptions): AsyncIterable<ObjectInfo>;
   /** Big objects, from a file: in parallel pieces, each tried again, and never whole in memory. */
@@ -78,15 +78,15 @@ export interface ObjectStore {
   /** Big objects, to a file that does not exist yet (else `already_exists`); it appears when its checksum is right. */
   download(key: string, path: string, options: CallOptions & Checksum): Promise<void>;
   /**
-   * A piece of an object as a stream, all of it of one version. Past the end there are no bytes, and that is no error. Whoever
-   * asks must iterate, to the end or out of the loop.
+   * A piece of an object as a stream, all of it of one version. Past the end there are no bytes, and that is no error.
+   * Whoever asks must iterate, to the end or out of the loop.
    */
   read(key: string, range: ByteRange, options?: CallOptions): Promise<AsyncIterable<Buffer>>;
   /** Proves by trying that conditions hold here. Rejects with `unsupported` and what was seen when they do not. */
   probe(options?: CallOptions): Promise<void>;
   /**
-   * Removes what writers that died left behind, and nothing that a living one is at or that is not known to be of a store like this. Tells
-   * how many things went.
+   * Removes what writers that died left behind, and nothing that a living one is at or that is not known to be of a
+   * store like this. Tells how many things went.
    */
   sweep(options?: SweepOptions): Promise<number>;
   /** Lets go of connections and the like. Not while operations are under way. */

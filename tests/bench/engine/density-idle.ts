@@ -33,13 +33,13 @@ export const densityIdle: Trial = {
     const first = await Sandbox.create({ client, signal });
     const alone = await timeExecs(bench, first, execs);
     await startMany(bench, client, rounds - 1);
-    progress.tell("sandboxes become idle");
+    progress.report("sandboxes become idle");
     await sleep(settleMs, undefined, { signal });
     const sandboxes = await groupOfAll(server.dataDir, first.id);
     const readers = [() => processCpuMs(server.pid), () => sandboxes.readMs(), machineCpuMs];
     const shares: { server: number; sandboxes: number; machine: number }[] = [];
     while (shares.length < windows) {
-      progress.tell(`watching ${rounds} sandboxes, ${shares.length + 1} of ${windows}`);
+      progress.report(`watching ${rounds} sandboxes, ${shares.length + 1} of ${windows}`);
       const [ofServer = 0, ofSandboxes = 0, machine = 0] = await watchShares(readers, { forMs: windowMs, signal });
       shares.push({ server: ofServer, sandboxes: ofSandboxes, machine });
     }
@@ -71,7 +71,7 @@ async function startMany({ signal, progress }: Workbench, client: Atoll, count: 
   const startSome = async (): Promise<void> => {
     while (begun < count) {
       begun += 1;
-      progress.tell(`${begun} of ${count} start`);
+      progress.report(`${begun} of ${count} start`);
       await Sandbox.create({ client, signal });
     }
   };
@@ -81,7 +81,7 @@ async function startMany({ signal, progress }: Workbench, client: Atoll, count: 
 async function timeExecs(bench: Workbench, sandbox: Sandbox, count: number): Promise<number[]> {
   const times: number[] = [];
   while (times.length < count) {
-    bench.progress.tell(`${times.length + 1} of ${count} commands`);
+    bench.progress.report(`${times.length + 1} of ${count} commands`);
     const startMs = performance.now();
     const { exitCode } = await bench.until(sandbox.commands.run(["/bin/true"]), "end of /bin/true");
     if (exitCode !== 0) throw new Error(`/bin/true ended with ${exitCode}`);

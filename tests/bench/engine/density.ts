@@ -9,7 +9,9 @@ const MiB = 1024 * 1024;
 const crowd = 100;
 /** Started at one time: more would only wait for each other. */
 const atOnce = 4;
-/** What a start has used and does not need any more is given back in this time; what is spent in it is spent on nothing. */
+/**
+ * What a start has used and does not need any more is given back in this time; what is spent in it is spent on nothing.
+ */
 const idleMs = 5_000;
 const ticksPerSecond = 100;
 
@@ -106,7 +108,10 @@ async function weigh(lab: Lab, roots: readonly number[]): Promise<Crowd> {
   };
 }
 
-/** A few at a time; results in order. After a failure or an interrupt no more are begun, and what is left is the lab's to remove. */
+/**
+ * A few at a time; results in order. After a failure or an interrupt no more are begun, and what is left is the lab's
+ * to remove.
+ */
 async function inTurns<T>(lab: Lab, count: number, what: string, work: (index: number) => Promise<T>): Promise<T[]> {
   const results: T[] = [];
   const failures: unknown[] = [];
@@ -120,7 +125,7 @@ async function inTurns<T>(lab: Lab, count: number, what: string, work: (index: n
       } catch (error) {
         failures.push(error);
       }
-      lab.progress.tell(`${++done} of ${count} ${what}`);
+      lab.progress.report(`${++done} of ${count} ${what}`);
     }
   };
   await Promise.all(Array.from({ length: atOnce }, takeTurn));

@@ -16,7 +16,10 @@ const allowedLaterMs = 2;
 /** After this long without a request a sandbox counts as idle, whatever was done in it before. */
 const settleMs = 10_000;
 const idleMs = 5_000;
-/** Each command begins after a moment in which the machine did nothing, also in a sandbox that is in use: right after another one it would find everything awake. */
+/**
+ * Each command begins after a moment in which the machine did nothing, also in a sandbox that is in use: right after
+ * another one it would find everything awake.
+ */
 const pauseMs = 300;
 const full = { forMs: 30_000, latencyRounds: 5 };
 const quick = { forMs: 10_000, latencyRounds: 1 };
@@ -37,11 +40,11 @@ export const idle: Trial = {
       const empty = await createAll(bench, engine, rounds);
       const serving = await createAll(bench, engine, rounds);
       for (const sandbox of serving) await serve(bench, sandbox);
-      bench.progress.tell("sandboxes become idle");
+      bench.progress.report("sandboxes become idle");
       await sleep(settleMs, undefined, { signal: bench.signal });
       const all = [...empty, ...serving];
       const groups = await Promise.all(all.map((sandbox) => cpuGroupOf(containerOf(sandbox))));
-      bench.progress.tell(`watching ${all.length} sandboxes for ${forMs / 1000} s`);
+      bench.progress.report(`watching ${all.length} sandboxes for ${forMs / 1000} s`);
       const ownMs = async (): Promise<number> => {
         const { user, system } = process.cpuUsage();
         return (user + system) / 1000;
@@ -91,7 +94,10 @@ async function serve(bench: Workbench, sandbox: Sandbox): Promise<void> {
   server.discardOutput();
 }
 
-/** All sandboxes idle at the same time, and are asked one after the other: once after it, and once more when they are in use. */
+/**
+ * All sandboxes idle at the same time, and are asked one after the other: once after it, and once more when they are in
+ * use.
+ */
 async function timeAll(
   bench: Workbench,
   sandboxes: readonly Sandbox[],
@@ -101,7 +107,7 @@ async function timeAll(
   const busyTimes: number[] = [];
   for (const sandbox of sandboxes) await time(bench, sandbox);
   for (let round = 1; round <= rounds; round += 1) {
-    bench.progress.tell(`latency, round ${round} of ${rounds}`);
+    bench.progress.report(`latency, round ${round} of ${rounds}`);
     await sleep(idleMs, undefined, { signal: bench.signal });
     for (const sandbox of sandboxes) {
       for (const times of [idleTimes, busyTimes]) {

@@ -10,7 +10,10 @@ const allowedGrowthBytes = 32 * MiB;
 
 /** Costs next to nothing to make. */
 const fastArgv = ["/usr/bin/head", "-c", String(totalBytes), "/dev/zero"];
-/** As many bytes, no two lines alike, so that a block that is lost, doubled or moved changes the checksum. A line has 16 bytes. */
+/**
+ * As many bytes, no two lines alike, so that a block that is lost, doubled or moved changes the checksum. A line has 16
+ * bytes.
+ */
 const firstLine = 100_000_000_000_000;
 const distinctArgv = ["/usr/bin/seq", String(firstLine), String(firstLine + totalBytes / 16 - 1)];
 

@@ -25,21 +25,21 @@ async function measure(lab: Lab, rounds: number, kind: StoreKind): ReturnType<Co
   await using pair = await ServerPair.open(`${lab.dir}/pair`, kind);
   const [first, second] = pair.places;
   await using local = await Sandbox.create({ client: first.client });
-  await using lasting = await Sandbox.create({ client: first.client, persistent: true });
+  await using persistent = await Sandbox.create({ client: first.client, persistent: true });
   const tally = new PhaseTally();
   let from = first;
   const samples = await takeTurns(lab, rounds, {
     ours: async () => {
       const to = from === first ? second : first;
-      const handle = await to.handle(lasting.id);
+      const handle = await to.handle(persistent.id);
       const atMs = Date.now();
       const startMs = performance.now();
       await greet(lab, handle);
       const tookMs = performance.now() - startMs;
       const [left, arrived] = await lab.until(
         Promise.all([
-          firstPhases(from, lasting.id, (event) => event.type === "sandbox.handed_over" && event.atMs >= atMs),
-          firstPhases(to, lasting.id, (event) => isResumed(event) && event.atMs >= atMs),
+          firstPhases(from, persistent.id, (event) => event.type === "sandbox.handed_over" && event.atMs >= atMs),
+          firstPhases(to, persistent.id, (event) => isResumed(event) && event.atMs >= atMs),
         ]),
         "events of a hand-over",
       );

@@ -30,11 +30,11 @@ export const burst: Trial = {
         return performance.now() - startMs;
       }
     };
-    bench.progress.tell(`${rounds} at once`);
+    bench.progress.report(`${rounds} at once`);
     const ours = await Promise.all(Array.from({ length: rounds }, (_, index) => createOne(index)));
     const alive: string[] = [];
     for await (const { id } of client.sandboxes({ state: "running" })) alive.push(id);
-    bench.progress.tell("removing them");
+    bench.progress.report("removing them");
     await Promise.all(alive.map((id) => Sandbox.kill(id, { client })));
     return {
       ours,

@@ -16,7 +16,10 @@ export interface ServerProcessOptions {
   flags?: readonly string[];
 }
 
-/** A server as `npm start` makes one, in a process of its own and on a data directory of its own. It can be killed and started again. */
+/**
+ * A server as `npm start` makes one, in a process of its own and on a data directory of its own. It can be killed and
+ * started again.
+ */
 export class ServerProcess implements AsyncDisposable {
   readonly dataDir: string;
   readonly logFile: string;

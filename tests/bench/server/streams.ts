@@ -9,18 +9,26 @@ import { ServerProcess } from "./server-process.ts";
 const MiB = 1024 * 1024;
 const full = { sandboxes: 100, forMs: 600_000, startAtOnce: 4 };
 const quick = { sandboxes: 5, forMs: 20_000, startAtOnce: 2 };
-/** The server is asked this often for the delays since the last time: if p99 of every minute is below the bar, so is that of all of them. */
+/**
+ * The server is asked this often for the delays since the last time: if p99 of every minute is below the bar, so is
+ * that of all of them.
+ */
 const minuteMs = 60_000;
 /** Its memory is looked at this often. */
 const lookMs = 5_000;
 const allowedDelayMs = 100;
-/** Of the lowest, from one half to the other of what follows the first quarter, in which everything is still warming up. */
+/**
+ * Of the lowest, from one half to the other of what follows the first quarter, in which everything is still warming up.
+ */
 const allowedGrowthBytes = 32 * MiB;
 
 /** What the clock that gVisor's systrap keeps running takes of a core, in every sandbox. */
 const clockShare = 0.05;
 
-/** Ten lines a second, numbered, so that a lost or doubled one shows. One process: it is the server that is to be busy, not the sandboxes. */
+/**
+ * Ten lines a second, numbered, so that a lost or doubled one shows. One process: it is the server that is to be busy,
+ * not the sandboxes.
+ */
 const script = `
 import itertools, time
 for i in itertools.count():
@@ -97,13 +105,13 @@ async function startAll(bench: Workbench, client: Atoll, count: number, atOnce: 
   const { driver, signal, progress } = bench;
   const sandboxes = await someAtOnce(atOnce, count, async (index) => {
     const sandbox = await Sandbox.create({ client, driver, signal });
-    progress.tell(`${index + 1} of ${count} start`);
+    progress.report(`${index + 1} of ${count} start`);
     return sandbox;
   });
   return someAtOnce(atOnce, count, async (index) => {
     const command = await sandboxes[index]?.commands.run(["python3", "-c", script], { background: true, signal });
     if (command === undefined) throw new Error(`There is no sandbox ${index}`);
-    progress.tell(`${index + 1} of ${count} stream`);
+    progress.report(`${index + 1} of ${count} stream`);
     return command;
   });
 }
@@ -150,7 +158,7 @@ async function watch({ progress, signal }: Workbench, server: ServerProcess, for
     readings.memoryBytes.push(await server.memoryBytes());
     if (lookedMs % minuteMs === 0 || lookedMs === forMs) readings.delaysMs.push(await readDelay(server));
     const [delayMs = 0, bytes = 0] = [readings.delaysMs.at(-1), readings.memoryBytes.at(-1)];
-    progress.tell(`p99 ${delayMs.toFixed(0)} ms, ${(bytes / MiB).toFixed(0)} MiB`);
+    progress.report(`p99 ${delayMs.toFixed(0)} ms, ${(bytes / MiB).toFixed(0)} MiB`);
   }
   return readings;
 }
@@ -164,7 +172,10 @@ function range(bytes: readonly number[]): string {
   return [Math.min(...bytes), Math.max(...bytes)].map((end) => (end / MiB).toFixed(0)).join(" and ");
 }
 
-/** Memory goes up and down by a hundred mebibytes as garbage gathers and is collected, every few minutes; what is never let go of shows in how low it gets. */
+/**
+ * Memory goes up and down by a hundred mebibytes as garbage gathers and is collected, every few minutes; what is never
+ * let go of shows in how low it gets.
+ */
 function growth(bytes: readonly number[]): number {
   const warm = bytes.slice(Math.ceil(bytes.length / 4));
   const half = Math.ceil(warm.length / 2);

@@ -109,8 +109,8 @@ export class GcsBucket {
   }
 
   /**
-   * Takes the next bytes of a session, or only tells how far it is. Resolves to how many bytes there are, or to the object when
-   * all of them are.
+   * Takes the next bytes of a session, or only tells how far it is. Resolves to how many bytes there are, or to the
+   * object when all of them are.
    */
   proceed(id: string, contentRange: string, data: Buffer): { receivedBytes: number } | Record<string, unknown> {
     const session = this.sessions.get(id);

@@ -1,6 +1,6 @@
 /**
- * A server to be killed while it moves or collects checkpoints: run as `archive-worker.ts <dataDir> <store as JSON> <deed as JSON>`. Says `done` on stdout when it
- * is.
+ * A server to be killed while it moves or collects checkpoints: run as `archive-worker.ts <dataDir> <store as JSON>
+ * <action as JSON>`. Says `done` on stdout when it is.
  */
 import { writeSync } from "node:fs";
 import { join } from "node:path";
@@ -9,14 +9,14 @@ import { openStore, type StoreConfig } from "@atoll/storage";
 import { CheckpointArchive } from "../../../packages/server/src/persistence/checkpoint-archive.ts";
 import { createLog } from "../../../packages/server/src/telemetry/log.ts";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
-import { collect, type ArchiveDeed } from "../archive-deed.ts";
+import { collect, type ArchiveAction } from "../archive-action.ts";
 
-const [dataDir = "", storeText = "", deedText = ""] = process.argv.slice(2);
-const deed = JSON.parse(deedText) as ArchiveDeed;
+const [dataDir = "", storeText = "", actionText = ""] = process.argv.slice(2);
+const action = JSON.parse(actionText) as ArchiveAction;
 const store = await openStore(JSON.parse(storeText) as StoreConfig);
 const log = createLog("silent");
 
-async function move(moving: Exclude<ArchiveDeed, { do: "collect" }>): Promise<void> {
+async function move(moving: Exclude<ArchiveAction, { do: "collect" }>): Promise<void> {
   const engine = await Engine.open({ dataDir, guestPath: guestBinaryPath() });
   const archive = await CheckpointArchive.open({ store, engine, scratchDir: join(dataDir, "transfers"), log });
   const { signal } = new AbortController();
@@ -25,6 +25,6 @@ async function move(moving: Exclude<ArchiveDeed, { do: "collect" }>): Promise<vo
   await engine.close();
 }
 
-await (deed.do === "collect" ? collect(store, deed) : move(deed));
+await (action.do === "collect" ? collect(store, action) : move(action));
 writeSync(1, `${JSON.stringify({ done: true })}\n`);
 await store.close();

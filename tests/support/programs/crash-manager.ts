@@ -1,6 +1,6 @@
 /**
- * A server to be killed, without its network side: does one thing and says on stdout how far it is, a JSON line each. Run as
- * `crash-manager.ts <dataDir> <what> [argument…]`.
+ * A server to be killed, without its network side: does one thing and says on stdout how far it is, a JSON line each.
+ * Run as `crash-manager.ts <dataDir> <what> [argument…]`.
  */
 import { readdirSync, writeSync } from "node:fs";
 import { join } from "node:path";
@@ -77,7 +77,10 @@ const atStep = async (step: string, sandboxId: string): Promise<void> => {
   await new Promise(() => undefined);
 };
 
-/** Starts a command that counts the lines that it reads; the sandbox has a checkpoint from when it had counted to one, and now it has counted to two. */
+/**
+ * Starts a command that counts the lines that it reads; the sandbox has a checkpoint from when it had counted to one,
+ * and now it has counted to two.
+ */
 async function countTwice(manager: SandboxManager, id: SandboxId): Promise<Command> {
   const shell = "i=0; while read line; do i=$((i+1)); echo $i >>count; echo $line $i; done";
   const command = await manager.run(id, RunCommand.parse({ shell, stdin: true }));
@@ -87,9 +90,9 @@ async function countTwice(manager: SandboxManager, id: SandboxId): Promise<Comma
   };
   await command.writeStdin(Buffer.from("a\n"), { offset: 0 });
   await until(4);
-  await manager.sleep.pause(id, { force: false });
-  await manager.access.enter(id, new AbortController().signal);
-  await manager.sleep.wake(id);
+  await manager.pauseResume.pause(id, { force: false });
+  await manager.access.acquire(id, new AbortController().signal);
+  await manager.pauseResume.wake(id);
   await command.writeStdin(Buffer.from("b\n"), { offset: 2 });
   await until(8);
   return command;
@@ -118,7 +121,7 @@ async function movePersistent(manager: SandboxManager, plan: CrashPlan): Promise
     for await (const piece of ticking.follow()) if (piece.type === "output") break;
     say({ sandboxId: id, commandId, name });
     lastSteps.set(id, step);
-    if (move === "pause") await manager.sleep.pause(id, { force: false });
+    if (move === "pause") await manager.pauseResume.pause(id, { force: false });
     else await manager.rollbacks.rollback(id, { checkpoint: 1, force: false });
   });
   await Promise.all(moves);

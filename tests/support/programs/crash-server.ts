@@ -16,7 +16,10 @@ function say(fact: Record<string, unknown>): void {
   writeSync(1, `${JSON.stringify(fact)}\n`);
 }
 
-/** Starts a process and keeps its output in a file, event by event, before it asks for the next: what is acknowledged is kept. */
+/**
+ * Starts a process and keeps its output in a file, event by event, before it asks for the next: what is acknowledged is
+ * kept.
+ */
 async function follow(engine: Engine, driver: DriverName, logFile: string, command: string): Promise<void> {
   const sandbox = await engine.create({ driver });
   const started = await sandbox.spawn(
@@ -80,7 +83,9 @@ async function moveEachUntil(engine: Engine, logDir: string, steps: string[]): P
   }
 }
 
-/** Pauses a sandbox whose process holds so much in memory that it takes a while, and can tell whether it still has it. */
+/**
+ * Pauses a sandbox whose process holds so much in memory that it takes a while, and can tell whether it still has it.
+ */
 async function pauseLarge(engine: Engine, megabytes: string): Promise<void> {
   const sandbox = await engine.create({});
   const script = `

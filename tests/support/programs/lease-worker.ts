@@ -1,6 +1,7 @@
 /**
- * A server that wants one sandbox: takes its lease, counts up under it, gives it to whoever waits, and wants it again. Says on stdout what it
- * does, a JSON line each. Run as `lease-worker.ts <store directory> <id> [keep]`; with `keep` it gives nothing away.
+ * A server that wants one sandbox: takes its lease, counts up under it, gives it to whoever waits, and wants it again.
+ * Says on stdout what it does, a JSON line each. Run as `lease-worker.ts <store directory> <id> [keep]`; with `keep` it
+ * gives nothing away.
  */
 import { writeSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";

@@ -1,4 +1,7 @@
-/** Finds out about the host's files as an engine does when it is first started on a data directory. Run as `scan-host.ts <dataDir>`. */
+/**
+ * Finds out about the host's files as an engine does when it is first started on a data directory. Run as `scan-host.ts
+ * <dataDir>`.
+ */
 import { Engine } from "@atoll/engine";
 import { TemplateName } from "@atoll/protocol";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";

@@ -1,6 +1,6 @@
 /**
- * A library of snapshots to be killed: takes one or removes it, and stops for ever before or after one of the calls to its store. Run as
- * `snapshot-worker.ts <directory> take|remove before|after <call>`.
+ * A library of snapshots to be killed: takes one or removes it, and stops for ever before or after one of the calls to
+ * its store. Run as `snapshot-worker.ts <directory> take|remove before|after <call>`.
  */
 import { writeSync } from "node:fs";
 import { join } from "node:path";

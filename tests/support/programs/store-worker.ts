@@ -3,7 +3,10 @@ import { FileObjectStore } from "@atoll/storage";
 import type { Task } from "../store-process/store-process.ts";
 import { type DiskStep, watchCalls } from "../store-process/watch-calls.ts";
 
-/** A process that uses a store in a directory: told by its arguments what to do, tells by lines of JSON what it has done. */
+/**
+ * A process that uses a store in a directory: told by its arguments what to do, tells by lines of JSON what it has
+ * done.
+ */
 const [directory = "", task = "{}"] = process.argv.slice(2);
 const store = await FileObjectStore.open(directory);
 

@@ -1,6 +1,6 @@
 /**
- * Programs that tests start again and again and kill, each made one file before the first test: dozens of processes start in the time that the
- * loader of sources takes for one.
+ * Programs that tests start again and again and kill, each made one file before the first test: dozens of processes
+ * start in the time that the loader of sources takes for one.
  */
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";

@@ -8,8 +8,9 @@ export type Tree = ReadonlyMap<string, Buffer | undefined>;
 const torn = Buffer.from("torn");
 
 /**
- * Every tree that may be on disk when the power goes after the first `done` steps. A change of names is certain to last when its
- * directory was flushed after it, and the content of a file when the file was; of everything else any part may have lasted.
+ * Every tree that may be on disk when the power goes after the first `done` steps. A change of names is certain to last
+ * when its directory was flushed after it, and the content of a file when the file was; of everything else any part may
+ * have lasted.
  */
 export function treesAfterPowerLoss(before: Tree, steps: readonly DiskStep[], done: number): Tree[] {
   const past = steps.slice(0, done);
@@ -19,10 +20,10 @@ export function treesAfterPowerLoss(before: Tree, steps: readonly DiskStep[], do
   const uncertain = changes.filter(({ step, index }) => !wasFlushed(dirname(step.path), index));
   if (uncertain.length > 12) throw new Error("Too many steps without a flush to try all that may become of them");
 
-  return Array.from({ length: 2 ** uncertain.length }, (_, lasting) => {
+  return Array.from({ length: 2 ** uncertain.length }, (_, persistent) => {
     const isLost = (index: number) => {
       const place = uncertain.findIndex((change) => change.index === index);
-      return place >= 0 && (lasting & (1 << place)) === 0;
+      return place >= 0 && (persistent & (1 << place)) === 0;
     };
     const tree = new Map(before);
     for (const { step, index } of changes) {

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { deeds, planCycle } from "../../bench/persist/soak/plan.ts";
+import { actions, planCycle } from "../../bench/persist/soak/plan.ts";
 
 test("the same seed plans the same cycle, another seed another", () => {
   expect(planCycle(17)).toEqual(planCycle(17));
   expect(planCycle(17)).not.toEqual(planCycle(18));
 });
 
-test("three hundred cycles have every deed on both servers", () => {
+test("three hundred cycles have every action on both servers", () => {
   const plans = Array.from({ length: 300 }, (_, index) => planCycle(index));
-  expect(new Set(plans.map(({ deed, at }) => `${deed} ${at}`)).size).toBe(2 * deeds.length);
+  expect(new Set(plans.map(({ action, at }) => `${action} ${at}`)).size).toBe(2 * actions.length);
 });

@@ -17,8 +17,9 @@ export interface UnpackOptions {
 const largestExtraBytes = 1024 * 1024;
 
 /**
- * Unpacks an archive that a stranger made into a directory, and into nothing outside of it: names that climb are refused, no link is
- * followed on the way, and a link that would lead out is left out. Whatever is left out is told. Set-user-id bits are dropped.
+ * Unpacks an archive that a stranger made into a directory, and into nothing outside of it: names that climb are
+ * refused, no link is followed on the way, and a link that would lead out is left out. Whatever is left out is told.
+ * Set-user-id bits are dropped.
  */
 export async function unpack(
   archive: AsyncIterable<Uint8Array>,
@@ -230,7 +231,10 @@ async function makeRealDirectory(path: string): Promise<void> {
   else if (!stats.isDirectory()) throw new Error(`Cannot unpack into ${path}: it is not a directory`);
 }
 
-/** Also by way of other links: every one goes up only at its beginning, from a real directory, and so never above the top. */
+/**
+ * Also by way of other links: every one goes up only at its beginning, from a real directory, and so never above the
+ * top.
+ */
 function staysInside({ path, target = "" }: Entry): boolean {
   if (posix.isAbsolute(target) || /(^|\/)(?!\.\.\/)[^/]+\/(.*\/)?\.\.(\/|$)/.test(target)) return false;
   const led = posix.normalize(posix.join(posix.dirname(path), target));

@@ -73,10 +73,10 @@ export function createCommand(cli: Cli): Command {
 
 /** What is created while somebody gives up would run on, and nobody would know its id. */
 async function untilThereOrGone(cli: Cli, creating: Promise<Sandbox>): Promise<Sandbox> {
-  const tell = (): void => cli.note("Interrupted: what was being created is removed. Ctrl-C again leaves it.");
-  cli.signal.addEventListener("abort", tell, { once: true });
+  const printHint = (): void => cli.note("Interrupted: what was being created is removed. Ctrl-C again leaves it.");
+  cli.signal.addEventListener("abort", printHint, { once: true });
   const sandbox = await creating;
-  cli.signal.removeEventListener("abort", tell);
+  cli.signal.removeEventListener("abort", printHint);
   if (cli.signal.aborted) await sandbox.kill();
   cli.signal.throwIfAborted();
   return sandbox;

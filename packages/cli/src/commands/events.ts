@@ -43,7 +43,7 @@ export function eventsCommand(cli: Cli): Command {
 function lineOf(cli: Cli, event: ApiEvent): string {
   const { cursor: _cursor, atMs, type, ...rest } = event;
   const { sandboxId, ...facts } = { sandboxId: "-", ...rest };
-  const told = Object.entries(facts)
+  const text = Object.entries(facts)
     .filter(([, value]) => value !== undefined && value !== null)
     .map(([name, value]) => `${name}=${printable(typeof value === "string" ? value : JSON.stringify(value))}`);
   const separator = cli.isTerminal ? "  " : "\t";
@@ -51,7 +51,7 @@ function lineOf(cli: Cli, event: ApiEvent): string {
     cli.style("quiet", formatTime(atMs)),
     cli.style(toneOf(type), printable(type)),
     printable(sandboxId),
-    told.join(" "),
+    text.join(" "),
   ].join(separator);
 }
 

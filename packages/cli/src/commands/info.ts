@@ -15,11 +15,11 @@ export function infoCommand(cli: Cli): Command {
       const sandbox = await findSandbox(cli, id);
       const info = await cli.during("Asking", sandbox.getInfo({ signal: cli.signal }));
       if (cli.isJson) await cli.printJson(info);
-      else await printFacts(cli, factsOf(info, Date.now()));
+      else await printFacts(cli, settingsOf(info, Date.now()));
     });
 }
 
-function factsOf(info: SandboxInfo, nowMs: number): Fact[] {
+function settingsOf(info: SandboxInfo, nowMs: number): Fact[] {
   const { limits, timeouts, egress, takenOver } = info;
   const end = timeouts.onTimeout === "pause" ? "paused" : "killed";
   const idle = timeouts.idleMs === undefined ? "it stays" : `${end} after ${formatDuration(timeouts.idleMs)}`;

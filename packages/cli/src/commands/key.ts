@@ -160,8 +160,8 @@ function egressCell({ egress }: AccessPolicy): string {
 }
 
 function limitsCell({ limits }: AccessPolicy): string {
-  const told = Object.entries(limits).map(([name, value = 0]) =>
+  const text = Object.entries(limits).map(([name, value = 0]) =>
     name.endsWith("Bytes") ? `${name.slice(0, -"Bytes".length)}=${formatBytes(value)}` : `${name}=${value}`,
   );
-  return told.join(",") || asServer;
+  return text.join(",") || asServer;
 }

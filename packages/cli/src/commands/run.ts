@@ -9,7 +9,7 @@ import { parseDuration } from "../input/duration.ts";
 import { collect, collectPairs, type Pairs } from "../input/pair.ts";
 import { readFile, readStdin } from "../input/read-within.ts";
 import { UsageError } from "../input/usage-error.ts";
-import { tellEnd } from "../session/finish.ts";
+import { printEnd } from "../session/finish.ts";
 import { relayEvent } from "../session/relay-output.ts";
 import { verb } from "./verb.ts";
 
@@ -91,7 +91,7 @@ export function runCommand(cli: Cli): Command {
       // The server would keep it for a while, for whoever asks again. Nobody will: the answer is here.
       await Sandbox.kill(command.sandboxId, { client: atoll, signal: cli.signal }).catch(() => undefined);
       await relayEvent(cli, { type: "ended", command });
-      tellEnd(cli, command);
+      printEnd(cli, command);
       cli.exitCode = exitCodeOf(command);
     });
 }

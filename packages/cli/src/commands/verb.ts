@@ -67,7 +67,10 @@ export function outputOf(cli: Cli) {
   };
 }
 
-/** Ends in the words of another program: with `--` options may stand anywhere before it, without it only before the first word. */
+/**
+ * Ends in the words of another program: with `--` options may stand anywhere before it, without it only before the
+ * first word.
+ */
 class WordsCommand extends Command {
   #endsInWords = false;
 

@@ -13,7 +13,10 @@ export function flagsOf(command: CommandDescription): string[] {
   return [...command.options.flatMap(({ flags }) => flags), "--help"];
 }
 
-/** Where a value is expected: the command and the flag before it as a pattern of the shell's `case`, and what it may be, if that is a fixed list. */
+/**
+ * Where a value is expected: the command and the flag before it as a pattern of the shell's `case`, and what it may be,
+ * if that is a fixed list.
+ */
 export function valuesOf(commands: readonly CommandDescription[]): { pattern: string; choices: readonly string[] }[] {
   return commands.flatMap(({ path, options }) =>
     options

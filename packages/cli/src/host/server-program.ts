@@ -37,8 +37,8 @@ export interface ServerProcess {
 }
 
 /**
- * Starts it on our terminal, in a process group of its own: Ctrl-C reaches it once, through `stop`, and not a second time from the terminal,
- * which it would take for impatience.
+ * Starts it on our terminal, in a process group of its own: Ctrl-C reaches it once, through `stop`, and not a second
+ * time from the terminal, which it would take for impatience.
  */
 export function startServer(flags: readonly string[]): ServerProcess {
   const { file, args } = serverProgram(flags);

@@ -5,7 +5,10 @@ export interface Place {
   path: string;
 }
 
-/** `<sandbox>:<path>` is inside, without a path its home directory. A path here that has a colon is written with a slash before it: `./a:b`. */
+/**
+ * `<sandbox>:<path>` is inside, without a path its home directory. A path here that has a colon is written with a slash
+ * before it: `./a:b`.
+ */
 export function parsePlace(text: string): Place {
   const [, sandbox, path] = /^([a-z0-9]+):(.*)$/s.exec(text) ?? [];
   if (sandbox === undefined) return { sandbox: undefined, path: text };

@@ -3,7 +3,9 @@ import { Sandbox } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { resolvePrefix } from "../input/resolve-prefix.ts";
 
-/** A sandbox by its id or the beginning of it. A whole id is not looked for: whoever uses it is told when there is none. */
+/**
+ * A sandbox by its id or the beginning of it. A whole id is not looked for: whoever uses it is told when there is none.
+ */
 export async function findSandbox(cli: Cli, idOrPrefix: string): Promise<Sandbox> {
   return new Sandbox(await cli.atoll(), await findSandboxId(cli, idOrPrefix));
 }

@@ -1,4 +1,7 @@
-/** Text on a terminal that is replaced by the next. The cursor is hidden meanwhile, and back at the end whatever happens. */
+/**
+ * Text on a terminal that is replaced by the next. The cursor is hidden meanwhile, and back at the end whatever
+ * happens.
+ */
 export class LiveScreen implements Disposable {
   readonly #stream: NodeJS.WriteStream;
   readonly #restore = (): void => this[Symbol.dispose]();

@@ -3,9 +3,9 @@ import type { CommandHandle } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { Interruption } from "../interruption.ts";
 import { RawTerminal, terminalSize, watchSize } from "../terminal/raw-terminal.ts";
+import { printReattachHint } from "./print-reattach-hint.ts";
 import { pumpStdin } from "./pump-stdin.ts";
 import { relayOutput } from "./relay-output.ts";
-import { tellHowToReturn } from "./tell-how-to-return.ts";
 
 export interface AttachOptions {
   /** Bytes of its output that are not wanted. */
@@ -23,8 +23,8 @@ export type Parting = { how: "ended"; command: CommandInfo } | { how: "detached"
 const interruptsToLeave = 3;
 
 /**
- * Connects this terminal, or these pipes, with a command until it ends or the user leaves it. With a terminal on both sides every key goes
- * inside; without one, Ctrl-C and SIGTERM are sent on as signals.
+ * Connects this terminal, or these pipes, with a command until it ends or the user leaves it. With a terminal on both
+ * sides every key goes inside; without one, Ctrl-C and SIGTERM are sent on as signals.
  */
 export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachOptions): Promise<Parting> {
   const { hasPty } = handle.command;
@@ -68,7 +68,7 @@ async function leave(cli: Cli, handle: CommandHandle, options: AttachOptions): P
   // Anything but a signal: what takes our output has failed.
   const isReaderGone = !(cli.signal.reason instanceof Interruption) || cli.signal.reason.signal === "SIGPIPE";
   if (isReaderGone && options.isGuest !== true) await handle.kill("SIGPIPE").catch(() => undefined);
-  else tellHowToReturn(cli, handle.command);
+  else printReattachHint(cli, handle.command);
 }
 
 /** Ours would end us and leave the command alone. */

@@ -4,19 +4,19 @@ import type { Cli } from "../cli.ts";
 import { exitCodeOf } from "../exit-code.ts";
 import { formatDuration } from "../output/amount.ts";
 import type { Parting } from "./attach-to.ts";
-import { tellHowToReturn } from "./tell-how-to-return.ts";
+import { printReattachHint } from "./print-reattach-hint.ts";
 
 /** Our exit code is the command's; what the code alone does not tell goes to stderr. */
 export async function finish(cli: Cli, handle: CommandHandle, parting: Parting): Promise<void> {
   if (parting.how === "detached") {
-    tellHowToReturn(cli, handle.command);
+    printReattachHint(cli, handle.command);
     return;
   }
-  tellEnd(cli, parting.command);
+  printEnd(cli, parting.command);
   cli.exitCode = exitCodeOf(parting.command);
 }
 
-export function tellEnd(cli: Cli, command: CommandInfo): void {
+export function printEnd(cli: Cli, command: CommandInfo): void {
   if (command.state === "lost") {
     cli.note(`atoll: how the command ended cannot be known: ${command.lostBecause ?? "no reason was given"}`);
   } else if (command.timedOut) {

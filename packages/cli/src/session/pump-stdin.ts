@@ -10,8 +10,8 @@ export interface PumpOptions {
 }
 
 /**
- * Sends our input inside until it ends, the command does, or the user leaves. A reader that is slow inside makes the writer here wait.
- * Resolves with whether the user left.
+ * Sends our input inside until it ends, the command does, or the user leaves. A reader that is slow inside makes the
+ * writer here wait. Resolves with whether the user left.
  */
 export async function pumpStdin(
   stdin: NodeJS.ReadStream,

@@ -4,7 +4,8 @@ const tilde = 0x7e;
 const dot = 0x2e;
 
 /**
- * Finds Enter, then `~.`, in what is typed, as ssh does: it leaves a command without ending it. `~~` at the start of a line is one tilde.
+ * Finds Enter, then `~.`, in what is typed, as ssh does: it leaves a command without ending it. `~~` at the start of a
+ * line is one tilde.
  */
 export class DetachKeys {
   #isLineStart = true;

@@ -5,7 +5,10 @@ export interface TerminalSize {
   cols: number;
 }
 
-/** Modes that a full-screen program inside may leave on when it is cut off: other screen, hidden cursor, mouse, paste, colour. */
+/**
+ * Modes that a full-screen program inside may leave on when it is cut off: other screen, hidden cursor, mouse, paste,
+ * colour.
+ */
 const calmDown =
   "\u001B[?1047l\u001B[?25h\u001B[?1000l\u001B[?1002l\u001B[?1003l\u001B[?1006l\u001B[?2004l\u001B[?1l\u001B>\u001B[0m";
 
@@ -52,11 +55,13 @@ export function terminalSize(stdout: NodeJS.WriteStream, stderr: NodeJS.WriteStr
   return { rows: terminal?.rows ?? 24, cols: terminal?.columns ?? 80 };
 }
 
-/** Calls with the newest size after each change; changes that come during a call are told as one. Returns what ends it. */
+/**
+ * Calls with the newest size after each change; changes that come during a call are told as one. Returns what ends it.
+ */
 export function watchSize(
   stdout: NodeJS.WriteStream,
   stderr: NodeJS.WriteStream,
-  tell: (size: TerminalSize) => Promise<void>,
+  onSize: (size: TerminalSize) => Promise<void>,
 ): () => void {
   let isTelling = false;
   let isStale = false;
@@ -67,7 +72,7 @@ export function watchSize(
     while (isStale) {
       isStale = false;
       // A size that cannot be told is of no consequence: the next one may be, and the stream tells of its own end.
-      await tell(terminalSize(stdout, stderr)).catch(() => undefined);
+      await onSize(terminalSize(stdout, stderr)).catch(() => undefined);
     }
     isTelling = false;
   };

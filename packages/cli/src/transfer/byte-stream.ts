@@ -4,8 +4,8 @@ import { stdinPieces } from "../input/stdin-pieces.ts";
 type Source = AsyncIterable<Uint8Array> & { destroy?(): unknown };
 
 /**
- * Asks for the next piece when the reader wants it, so that memory holds one piece, however slow the reader is. A source that can be
- * closed is closed when the reader leaves.
+ * Asks for the next piece when the reader wants it, so that memory holds one piece, however slow the reader is. A
+ * source that can be closed is closed when the reader leaves.
  */
 export function byteStream(source: Source, onBytes?: (bytes: number) => void): ReadableStream<Uint8Array> {
   const pieces = source[Symbol.asyncIterator]();

@@ -13,7 +13,10 @@ export interface SaveOptions {
   onBytes: (bytes: number) => void;
 }
 
-/** To a file, which is there whole or not at all; a device or a pipe gets the bytes as they come. Tells how many they were. */
+/**
+ * To a file, which is there whole or not at all; a device or a pipe gets the bytes as they come. Tells how many they
+ * were.
+ */
 export async function saveStream(
   body: ReadableStream<Uint8Array>,
   target: string,
@@ -43,8 +46,8 @@ export async function saveStream(
 }
 
 /**
- * The file that a path means, so that a link to it stays a link. Undefined where something else than a file is there, which a new file must
- * not take the place of: a device, a pipe, or an open file that has no name any more.
+ * The file that a path means, so that a link to it stays a link. Undefined where something else than a file is there,
+ * which a new file must not take the place of: a device, a pipe, or an open file that has no name any more.
  */
 async function placeOf(target: string): Promise<string | undefined> {
   const stats = await unlessMissing(stat(target));

@@ -40,7 +40,9 @@ export class CheckpointStore {
       .toSorted((a, b) => a - b);
   }
 
-  /** The number of the next one; that of one that was removed is not given again, since forks may still have its layer. */
+  /**
+   * The number of the next one; that of one that was removed is not given again, since forks may still have its layer.
+   */
   async next(): Promise<number> {
     const used = (await this.#names()).map((name) => Number.parseInt(name, 10)).filter((n) => n > 0);
     return Math.max(0, ...used) + 1;
@@ -112,7 +114,10 @@ export class CheckpointStore {
     return parts;
   }
 
-  /** Takes over a memory image that was made elsewhere, into the directory of its checkpoint. Rejects with `unrestorable` unless it is the one of this manifest, no more and no less. */
+  /**
+   * Takes over a memory image that was made elsewhere, into the directory of its checkpoint. Rejects with
+   * `unrestorable` unless it is the one of this manifest, no more and no less.
+   */
   async adoptMemory(
     from: string,
     manifest: CheckpointManifest,
@@ -176,7 +181,9 @@ export class CheckpointStore {
     await rm(this.#sandbox.checkpoint(n).manifestFile, { force: true });
   }
 
-  /** Its image must not be used again once what it belongs to has gone on. A crash of the machine, too, leaves it so. */
+  /**
+   * Its image must not be used again once what it belongs to has gone on. A crash of the machine, too, leaves it so.
+   */
   async spoil(n: number): Promise<void> {
     await writeDurably(this.#sandbox.checkpoint(n).outcomeFile, "1\n");
   }
@@ -196,8 +203,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Removes what is left of those that were given up or did not arrive, also by a server that died over it. The mark of the last number stays, so that it is not given again. Only for work that has the
-   * sandbox's turn.
+   * Removes what is left of those that were given up or did not arrive, also by a server that died over it. The mark of
+   * the last number stays, so that it is not given again. Only for work that has the sandbox's turn.
    */
   async sweep(): Promise<void> {
     const names = await this.#names();

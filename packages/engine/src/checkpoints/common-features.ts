@@ -11,8 +11,10 @@ interface Machine {
 }
 
 /**
- * For machines whose processors differ: sandboxes see the wanted features and no others, so that each can go on on any of them. Resolves with what runsc has to be told to show, or with nothing where it
- * need not be told. Rejects with `unsupported`, naming what is missing, unless this processor has all of them and the rest can be hidden from programs. Where there is no rest, any runsc will do.
+ * For machines whose processors differ: sandboxes see the wanted features and no others, so that each can go on on any
+ * of them. Resolves with what runsc has to be told to show, or with nothing where it need not be told. Rejects with
+ * `unsupported`, naming what is missing, unless this processor has all of them and the rest can be hidden from
+ * programs. Where there is no rest, any runsc will do.
  */
 export async function limitFeatures(
   wanted: readonly string[],
@@ -53,7 +55,8 @@ export async function limitFeatures(
       details: { ...details, unknown },
     });
   }
-  // Not just what is wanted: runsc also has names for what the kernel does not show, and programs look for some of it before they use the rest.
+  // Not just what is wanted: runsc also has names for what the kernel does not show, and programs look for some of it
+  // before they use the rest.
   return known.filter((feature) => !hidden.includes(feature));
 }
 

@@ -1,6 +1,9 @@
 import { readFile } from "node:fs/promises";
 
-/** What the kernel says of this machine's processors, in alphabetical order; more than their features (`processorFeatures`). */
+/**
+ * What the kernel says of this machine's processors, in alphabetical order; more than their features
+ * (`processorFeatures`).
+ */
 export async function readCpuFlags(): Promise<string[]> {
   return parseCpuFlags(await readFile("/proc/cpuinfo", "utf8"));
 }
@@ -14,17 +17,23 @@ export function parseCpuFlags(cpuinfo: string): string[] {
   return [...first].filter((flag) => others.every((flags) => flags.has(flag))).toSorted();
 }
 
-/** What programs can use of a processor. A memory image needs these, and nothing of what the kernel adds about itself. */
+/**
+ * What programs can use of a processor. A memory image needs these, and nothing of what the kernel adds about itself.
+ */
 export function processorFeatures(flags: readonly string[]): string[] {
   return flags.filter((flag) => !kernelFlags.has(flag));
 }
 
-/** Told for a processor that can be made to trap programs which ask it for its features, so that they can be told something else. */
+/**
+ * Told for a processor that can be made to trap programs which ask it for its features, so that they can be told
+ * something else.
+ */
 export const trapsCpuid = "cpuid_fault";
 
 /**
- * Words that Linux makes up or keeps for itself: how it counts time, which of its own defences are on, what only it and hypervisors use. They come and go with its releases, its
- * command line and its configuration, on the same processor. From `arch/x86/include/asm/cpufeatures.h` of 6.1 and 6.12, the words of Linux itself among those that are shown, but
+ * Words that Linux makes up or keeps for itself: how it counts time, which of its own defences are on, what only it and
+ * hypervisors use. They come and go with its releases, its command line and its configuration, on the same processor.
+ * From `arch/x86/include/asm/cpufeatures.h` of 6.1 and 6.12, the words of Linux itself among those that are shown, but
  * for those that stand for bits of the processor.
  */
 const kernelFlags: ReadonlySet<string> = new Set(

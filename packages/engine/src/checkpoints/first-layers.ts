@@ -7,7 +7,10 @@ import { hasErrno } from "../support/errno.ts";
 
 const FirstLayers = z.array(LayerPart);
 
-/** The frozen layers that a sandbox began with, the topmost first: those of saved files, or none. They are its until its end. */
+/**
+ * The frozen layers that a sandbox began with, the topmost first: those of saved files, or none. They are its until its
+ * end.
+ */
 export async function readFirstLayers({ firstLayersFile }: SandboxLayout): Promise<LayerPart[]> {
   try {
     return FirstLayers.parse(JSON.parse(await readFile(firstLayersFile, "utf8")));

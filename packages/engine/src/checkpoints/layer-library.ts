@@ -11,8 +11,8 @@ import { settleAll } from "../support/settle-all.ts";
 import { warn } from "../support/warn.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";
 import { readFirstLayers } from "./first-layers.ts";
-import { Holds } from "./holds.ts";
 import { mergeLayers } from "./merge-layers.ts";
+import { Pins } from "./pins.ts";
 import type { TreePacker, UnpackOptions } from "./tree-packer.ts";
 
 const readTimeoutMs = 30 * 60_000;
@@ -25,8 +25,8 @@ const Sealed = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z
 type Sealed = z.infer<typeof Sealed>;
 
 /**
- * The frozen layers of one data directory. A layer belongs to every checkpoint whose manifest names it and goes with the last of them, whichever
- * sandboxes these are.
+ * The frozen layers of one data directory. A layer belongs to every checkpoint whose manifest names it and goes with
+ * the last of them, whichever sandboxes these are.
  */
 export class LayerLibrary {
   #layout: DataLayout;
@@ -35,7 +35,7 @@ export class LayerLibrary {
   /** Made, and not in a manifest yet. */
   #unpublished = new Set<string>();
   /** Layers that somebody needs and that may not be in a manifest yet. */
-  #held = new Holds();
+  #held = new Pins();
   #turn: Promise<unknown> = Promise.resolve();
   #isCollectionDue = false;
 
@@ -56,8 +56,8 @@ export class LayerLibrary {
   }
 
   /**
-   * Takes what a sandbox wrote out of its reach, in one step and for good, and says what it is. Nothing may write to it any more; it may still be mounted. Goes
-   * on where one that was cut off has stopped.
+   * Takes what a sandbox wrote out of its reach, in one step and for good, and says what it is. Nothing may write to it
+   * any more; it may still be mounted. Goes on where one that was cut off has stopped.
    */
   async freeze(id: LayerId, sandbox: SandboxLayout, signal: AbortSignal): Promise<LayerPart> {
     this.#unpublished.add(id);
@@ -109,8 +109,8 @@ export class LayerLibrary {
   }
 
   /**
-   * One layer that is to those below it what two of them, the upper first, are together. For a stack that grows too deep; the two are not
-   * changed, others may need them. `below`: per tree, all that lies under the two.
+   * One layer that is to those below it what two of them, the upper first, are together. For a stack that grows too
+   * deep; the two are not changed, others may need them. `below`: per tree, all that lies under the two.
    */
   async merge(
     id: LayerId,
@@ -174,7 +174,9 @@ export class LayerLibrary {
     throw refused(part.id, "its files are not what was saved");
   }
 
-  /** Keeps these layers from being collected, also those that are yet to come, until the returned function is called. */
+  /**
+   * Keeps these layers from being collected, also those that are yet to come, until the returned function is called.
+   */
   hold(ids: readonly string[]): () => void {
     return this.#held.hold(ids);
   }
@@ -203,7 +205,10 @@ export class LayerLibrary {
     }
   }
 
-  /** Another may have brought the same one meanwhile. What is there under its name and is damaged gives way, unless somebody here needs it as it is. */
+  /**
+   * Another may have brought the same one meanwhile. What is there under its name and is damaged gives way, unless
+   * somebody here needs it as it is.
+   */
   async #place(part: LayerPart, dir: string): Promise<void> {
     const place = this.#dir(part.id);
     if (await exists(place)) {
@@ -233,14 +238,17 @@ export class LayerLibrary {
   }
 
   /**
-   * Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is removed. One that cannot be removed
-   * does not keep the others; it is told when they are gone.
+   * Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is
+   * removed. One that cannot be removed does not keep the others; it is told when they are gone.
    */
   collect(): Promise<string[]> {
     return this.#inTurn(() => this.#collect());
   }
 
-  /** The same for those who need not wait: it reads every manifest. Asked for again before it has begun, it is the same one. */
+  /**
+   * The same for those who need not wait: it reads every manifest. Asked for again before it has begun, it is the same
+   * one.
+   */
   collectSoon(): void {
     if (this.#isCollectionDue) return;
     this.#isCollectionDue = true;

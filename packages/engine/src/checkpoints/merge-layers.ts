@@ -17,7 +17,10 @@ export interface MergeOrder {
   below: readonly string[];
 }
 
-/** One directory that is to those below it what two of them are together. `mergerPath`: the guest's binary. Rejects with `no_space` or `storage_failed`. */
+/**
+ * One directory that is to those below it what two of them are together. `mergerPath`: the guest's binary. Rejects with
+ * `no_space` or `storage_failed`.
+ */
 export async function mergeLayers(mergerPath: string, order: MergeOrder, signal: AbortSignal): Promise<void> {
   const { lower, upper, target, links, below } = order;
   const words = ["merge", lower, upper, target, links, ...below];

@@ -21,12 +21,18 @@ export interface UnpackOptions {
   seal: Seal;
   /** What it is called in refusals. */
   part: string;
-  /** Rejects with `limit_reached` when it has more names than this: a few bytes of an archive may take a block of the disk. */
+  /**
+   * Rejects with `limit_reached` when it has more names than this: a few bytes of an archive may take a block of the
+   * disk.
+   */
   mostEntries?: number;
   signal: AbortSignal;
 }
 
-/** Makes archives of directory trees and trees of archives, with the guest's binary: the same files give the same bytes, whenever and wherever they are read. */
+/**
+ * Makes archives of directory trees and trees of archives, with the guest's binary: the same files give the same bytes,
+ * whenever and wherever they are read.
+ */
 export class TreePacker {
   readonly #guestPath: string;
 
@@ -59,8 +65,9 @@ export class TreePacker {
   }
 
   /**
-   * Tells quickly whether anything in these directories was touched since the last time: the kernel sets the time of change of a file whenever its contents,
-   * attributes or names change, and offers no way to set it back. Means something only on the machine where it was taken.
+   * Tells quickly whether anything in these directories was touched since the last time: the kernel sets the time of
+   * change of a file whenever its contents, attributes or names change, and offers no way to set it back. Means
+   * something only on the machine where it was taken.
    */
   async stamp(trees: readonly string[], signal: AbortSignal): Promise<string> {
     const [stamp = ""] = await this.stamps([trees], signal);
@@ -85,14 +92,17 @@ export class TreePacker {
     return this.#write(trees, toPath, signal);
   }
 
-  /** The same of a directory that others write to: each file is in it as it was at some moment, and what goes away meanwhile is not. */
+  /**
+   * The same of a directory that others write to: each file is in it as it was at some moment, and what goes away
+   * meanwhile is not.
+   */
   writeLiving(tree: string, toPath: string, signal: AbortSignal): Promise<Seal> {
     return this.#write(["--living", tree], toPath, signal);
   }
 
   /**
-   * Fills these empty directories from an archive. Rejects with `unrestorable` when it is not what it should be; what was made of it by then is for the caller to
-   * remove.
+   * Fills these empty directories from an archive. Rejects with `unrestorable` when it is not what it should be; what
+   * was made of it by then is for the caller to remove.
    */
   async unpack(archive: string, into: readonly string[], options: UnpackOptions): Promise<void> {
     const { seal, part, mostEntries, signal } = options;

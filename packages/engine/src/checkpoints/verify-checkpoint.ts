@@ -24,7 +24,10 @@ export async function verifyCheckpoint(
   return manifest;
 }
 
-/** Rejects with `unrestorable` unless there is such a checkpoint and this machine can run it. Its parts are not looked at. */
+/**
+ * Rejects with `unrestorable` unless there is such a checkpoint and this machine can run it. Its parts are not looked
+ * at.
+ */
 export async function readCheckpoint(
   context: EngineContext,
   life: SandboxLife,
@@ -52,13 +55,13 @@ export async function verifyParts(
 /** What is asked of a machine, for whoever is told that it cannot. */
 export interface Asked {
   /** As in "Cannot restore checkpoint 1 on this machine". */
-  deed: string;
+  action: string;
   details: Record<string, unknown>;
   /** What helps, if it is not a resume that is asked for. */
   suggestion?: string;
 }
 
-export const ofCheckpoint = (n: number): Asked => ({ deed: `restore checkpoint ${n}`, details: { checkpoint: n } });
+export const ofCheckpoint = (n: number): Asked => ({ action: `restore checkpoint ${n}`, details: { checkpoint: n } });
 
 /** Rejects with `unrestorable`, naming what this machine lacks for going on with that memory. */
 export async function assertMachineFits(
@@ -68,7 +71,7 @@ export async function assertMachineFits(
   asked: Asked,
 ): Promise<void> {
   const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
-    new SandboxError("unrestorable", `Cannot ${asked.deed} on this machine: ${because}`, {
+    new SandboxError("unrestorable", `Cannot ${asked.action} on this machine: ${because}`, {
       suggestion:
         asked.suggestion ??
         "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",

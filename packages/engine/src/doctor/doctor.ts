@@ -1,4 +1,5 @@
 import { deadlineAfter, firstToAbort } from "@atoll/protocol";
+import type { Finding } from "./finding.ts";
 import {
   checkCgroups,
   checkDisk,
@@ -7,8 +8,7 @@ import {
   checkRunsc,
   checkStart,
   kernelChecks,
-} from "./ask-machine.ts";
-import type { Finding } from "./finding.ts";
+} from "./machine-facts.ts";
 
 export type { Finding } from "./finding.ts";
 
@@ -18,7 +18,9 @@ export interface DoctorOptions {
   guestPath: string;
   /** Where runsc is, if not on the usual paths. */
   runscPath?: string;
-  /** Starts a sandbox and ends it: what no look at the machine can replace. Not asked when something is missing already. */
+  /**
+   * Starts a sandbox and ends it: what no look at the machine can replace. Not asked when something is missing already.
+   */
   probeStart?: () => Promise<void>;
   signal?: AbortSignal;
 }
@@ -29,7 +31,9 @@ export interface DoctorReport {
 
 const mostMs = 120_000;
 
-/** Looks at everything that sandboxes need of the machine and says what to do about what is not there. Changes nothing. */
+/**
+ * Looks at everything that sandboxes need of the machine and says what to do about what is not there. Changes nothing.
+ */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
   const deadline = deadlineAfter(mostMs);
   using signal = firstToAbort(options.signal, deadline);

@@ -4,13 +4,22 @@ import { run } from "../process/run.ts";
 import { hasErrno } from "../support/errno.ts";
 import { findProgram } from "./find-program.ts";
 
-/** The first release with the systrap platform, a working statx and checkpoints of a container whose root is an overlay of the host. */
+/**
+ * The first release with the systrap platform, a working statx and checkpoints of a container whose root is an overlay
+ * of the host.
+ */
 export const minimumRunscDate = 20_240_729;
 
-/** From this release on systrap looks at its latencies ten times a second while nothing runs, and no longer every 400 µs. */
+/**
+ * From this release on systrap looks at its latencies ten times a second while nothing runs, and no longer every 400
+ * µs.
+ */
 const idleForFreeDate = 20_260_622;
 
-/** The better first. KVM is left out: it hangs where virtual machines cannot be nested, and cannot be told from working without a start. */
+/**
+ * The better first. KVM is left out: it hangs where virtual machines cannot be nested, and cannot be told from working
+ * without a start.
+ */
 const usablePlatforms = ["systrap", "ptrace"] as const;
 type RunscPlatform = (typeof usablePlatforms)[number];
 
@@ -33,8 +42,8 @@ export interface Runsc {
 const known = new Map<string, { stamp: string; runsc: Promise<Runsc> }>();
 
 /**
- * Finds runsc, on the usual paths unless one is given, and asks it for its features; once for each program, until that changes. Rejects with `unsupported`, saying what
- * to do, when there is none or one that cannot do what we need.
+ * Finds runsc, on the usual paths unless one is given, and asks it for its features; once for each program, until that
+ * changes. Rejects with `unsupported`, saying what to do, when there is none or one that cannot do what we need.
  */
 export async function detectRunsc(path?: string): Promise<Runsc> {
   const found = path ?? (await findProgram("runsc"));
@@ -69,7 +78,10 @@ async function ask(path: string): Promise<Runsc> {
   return parseRunsc(path, { version, flags, platforms, help });
 }
 
-/** Whether an idle sandbox leaves the processors alone. A build without a release is taken for one that does not, which costs nothing if it does. */
+/**
+ * Whether an idle sandbox leaves the processors alone. A build without a release is taken for one that does not, which
+ * costs nothing if it does.
+ */
 export function idlesForFree({ date }: Pick<Runsc, "date">): boolean {
   return date !== undefined && date >= idleForFreeDate;
 }

@@ -32,7 +32,10 @@ export interface RunPlan extends Pick<LauncherCommand, "program" | "enter" | "ba
   prepare?: () => Promise<void>;
 }
 
-/** What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers only differ in what is launched. */
+/**
+ * What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers only differ in what is
+ * launched.
+ */
 export class ContainerRuns {
   #options: ContainerRunsOptions;
   /** Of containers that were started when the data directory had another path, and so another namespace. */
@@ -166,8 +169,8 @@ export class ContainerRuns {
 }
 
 /**
- * Whether this launcher is the one of this very directory: it has the file of its deadline open for as long as it lives. The same id stands in a copy of the data directory, whose
- * container runs in the first one and is none of ours.
+ * Whether this launcher is the one of this very directory: it has the file of its deadline open for as long as it
+ * lives. The same id stands in a copy of the data directory, whose container runs in the first one and is none of ours.
  */
 async function isLaunchedIn(run: RunLayout, pid: number): Promise<boolean> {
   const file = await identify(run.deadlineFile);

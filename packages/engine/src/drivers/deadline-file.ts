@@ -6,8 +6,8 @@ import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
 
 /**
- * Until when a container may run, on the clock of `uptimeMs`. `still`: not in force for now, because everything in the container has been stopped by other means
- * and does not go on before the next order.
+ * Until when a container may run, on the clock of `uptimeMs`. `still`: not in force for now, because everything in the
+ * container has been stopped by other means and does not go on before the next order.
  */
 export type DeadlineOrder = { kind: "until" | "still"; uptimeMs: number } | { kind: "never" };
 
@@ -18,7 +18,10 @@ const fileBytes = 128;
 /** A launcher whose container uses up its processor time gets its own once per period of the quota. */
 const heedDeadlineMs = 20_000;
 
-/** What a server and the launcher of a container tell each other about the container's deadline. It outlives both servers and sandboxes that stand still. */
+/**
+ * What a server and the launcher of a container tell each other about the container's deadline. It outlives both
+ * servers and sandboxes that stand still.
+ */
 export class DeadlineFile {
   readonly #run: RunLayout;
 

@@ -36,7 +36,10 @@ export interface DriverLaunchOptions {
   signal: AbortSignal;
   /** Nothing runs in the container before this has resolved: the intent to start it is being stored. */
   mayStart?: Promise<void>;
-  /** The container's deadline, in force from its first moment and as it is then. Rejects with `start_failed` if it has passed. */
+  /**
+   * The container's deadline, in force from its first moment and as it is then. Rejects with `start_failed` if it has
+   * passed.
+   */
   allowedUntil?: () => number | undefined;
 }
 
@@ -56,11 +59,14 @@ export interface Container {
   readonly cgroup: Cgroup;
   readonly deadline: DeadlineFile;
   /**
-   * How it ended; asked when it has, or is about to: waits for the runtime's parent to write down the exit status. Before `remove`, which takes the
-   * evidence along.
+   * How it ended; asked when it has, or is about to: waits for the runtime's parent to write down the exit status.
+   * Before `remove`, which takes the evidence along.
    */
   findExit(): Promise<ContainerExit>;
-  /** Settles when the runtime's parent, started by this server, is gone. Never for an adopted container: its channel tells. */
+  /**
+   * Settles when the runtime's parent, started by this server, is gone. Never for an adopted container: its channel
+   * tells.
+   */
   readonly launcherGone: Promise<void>;
 }
 
@@ -86,7 +92,10 @@ export interface Freezer {
   inspect(ref: ContainerRef, layout: SandboxLayout): Promise<FrozenContents>;
   /** For a container that will be frozen. */
   saver(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Saver;
-  /** Whether a `save` has ever run to its end for this target, and how. Waits for one that a server before this one has begun. */
+  /**
+   * Whether a `save` has ever run to its end for this target, and how. Waits for one that a server before this one has
+   * begun.
+   */
   findOutcome(ref: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun">;
   findNeeds(ref: ContainerRef, layout: SandboxLayout): Promise<ImageNeeds>;
 }
@@ -95,7 +104,10 @@ export interface Freezer {
 export interface Saver extends AsyncDisposable {
   /** Does what can be done beforehand, which keeps this process busy for a moment. */
   getReady(): void;
-  /** Writes the image of the container, which is frozen by now and then has to be removed, whether or not this succeeds. The image must not be there yet. */
+  /**
+   * Writes the image of the container, which is frozen by now and then has to be removed, whether or not this succeeds.
+   * The image must not be there yet.
+   */
   save(): Promise<void>;
 }
 
@@ -108,23 +120,23 @@ export interface ImageNeeds {
 }
 
 /**
- * How containers are run. A driver keeps nothing in memory about its containers: all that it needs to find, adopt or remove one is on the host and in the
- * arguments, so that the next server can do it as well.
+ * How containers are run. A driver keeps nothing in memory about its containers: all that it needs to find, adopt or
+ * remove one is on the host and in the arguments, so that the next server can do it as well.
  */
 export interface Driver {
   readonly name: DriverName;
   /** Undefined: its containers cannot be saved. */
   readonly freezer?: Freezer;
   /**
-   * Starts a container up to the point where its FIFOs can be opened; whether the guest comes up is seen there. Rejects with `start_failed`, naming the
-   * phase, and leaves nothing behind.
+   * Starts a container up to the point where its FIFOs can be opened; whether the guest comes up is seen there. Rejects
+   * with `start_failed`, naming the phase, and leaves nothing behind.
    */
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container>;
   /** The container of a dead server, or undefined if it does not run any more. */
   adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined>;
   /**
-   * Directories inside, without the `/` before them, among them every one with a pipe or a socket that the container has in memory only. Absent: all of its files are on disk, and pipes and sockets that are
-   * found there can be used.
+   * Directories inside, without the `/` before them, among them every one with a pipe or a socket that the container
+   * has in memory only. Absent: all of its files are on disk, and pipes and sockets that are found there can be used.
    */
   findDirectories?(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]>;
   /** Stops every process of a container where it is. */
@@ -135,6 +147,9 @@ export interface Driver {
   findTimerSlack?(container: Pick<Container, "ref" | "cgroup">, layout: SandboxLayout): Promise<TimerSlack | undefined>;
   /** Begins its end and does not wait for it: that is for `remove`. */
   end(id: ContainerId): Promise<void>;
-  /** Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether or not they were there. */
+  /**
+   * Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether
+   * or not they were there.
+   */
   remove(id: ContainerId, layout: SandboxLayout): Promise<void>;
 }

@@ -6,8 +6,8 @@ import { hasErrno } from "../support/errno.ts";
 import { guestInside } from "./gvisor/oci-spec.ts";
 
 /**
- * Makes the read-only layer with the guest in it, once per guest: sandboxes that were started with an older guest keep theirs. Resolves to its
- * directory.
+ * Makes the read-only layer with the guest in it, once per guest: sandboxes that were started with an older guest keep
+ * theirs. Resolves to its directory.
  */
 export async function installGuest(guestPath: string, guestsDir: string): Promise<string> {
   const binary = await readFile(guestPath).catch((cause: unknown) => {

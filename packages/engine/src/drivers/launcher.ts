@@ -23,7 +23,10 @@ export interface LauncherCommand {
 
 export interface LaunchOptions {
   signal: AbortSignal;
-  /** What the container needs before anything of it is mounted or started, done meanwhile: entering a cgroup takes the kernel a while. */
+  /**
+   * What the container needs before anything of it is mounted or started, done meanwhile: entering a cgroup takes the
+   * kernel a while.
+   */
   ready?: Promise<unknown>;
 }
 
@@ -68,7 +71,8 @@ export async function launch(
   );
   try {
     await Promise.all([followSteps(parent, signal), ready.then(() => letGo(parent))]);
-    // A launcher that is gone already has written down how its program ended; whoever opens the FIFOs finds out. No living process started at 0.
+    // A launcher that is gone already has written down how its program ended; whoever opens the FIFOs finds out. No
+    // living process started at 0.
     const startTicks = (await readStartTicks(parent.pid)) ?? 0;
     return { ref: { pid: parent.pid, startTicks, bootId: await bootId() }, gone };
   } catch (error) {

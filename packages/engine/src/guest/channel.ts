@@ -28,8 +28,8 @@ import { MalformedPayload } from "./wire.ts";
 const greetingId = 0;
 
 /**
- * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the sandbox: closing
- * it leaves everything inside running, and a new channel on the same FIFOs carries on.
+ * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the
+ * sandbox: closing it leaves everything inside running, and a new channel on the same FIFOs carries on.
  */
 export class GuestChannel extends GuestQuestions {
   /** Settles when the channel is over: with the reason if it ended by itself, with `undefined` after `close`. */
@@ -44,7 +44,10 @@ export class GuestChannel extends GuestQuestions {
   #watch: GuestWatch | undefined;
   #lastId = greetingId;
   #isGreeting = false;
-  /** The guest is in a new container that may not be kept: an end there is not the sandbox's, which may go on in another. */
+  /**
+   * The guest is in a new container that may not be kept: an end there is not the sandbox's, which may go on in
+   * another.
+   */
   #move: { end?: { cause: Error | undefined } } | undefined;
   #end: { reason: SandboxError | undefined } | undefined;
   #onClosed!: (reason: SandboxError | undefined) => void;
@@ -187,7 +190,10 @@ export class GuestChannel extends GuestQuestions {
     this.#move = undefined;
   }
 
-  /** Goes on with the same guest in another container. Until `arrive`, it can be left again as if it had never been there. */
+  /**
+   * Goes on with the same guest in another container. Until `arrive`, it can be left again as if it had never been
+   * there.
+   */
   async moveTo(options: Pick<ChannelOptions, "paths" | "signal" | "explainEnd">): Promise<void> {
     this.#assertOpen();
     this.#explainEnd = options.explainEnd;
@@ -203,7 +209,7 @@ export class GuestChannel extends GuestQuestions {
     if (end !== undefined) this.#takeEnd(end.cause);
   }
 
-  async tellRestored(hostname: string, signal: AbortSignal): Promise<void> {
+  async sendRestored(hostname: string, signal: AbortSignal): Promise<void> {
     const id = this.#nextId();
     await this.#ask(id, encodeRestored(id, randomBytes(32), hostname), signal);
   }
@@ -227,7 +233,10 @@ export class GuestChannel extends GuestQuestions {
     return answer;
   }
 
-  /** Waits for the guest to start what `ask` asks for. After an abort nothing is left of it, whether or not the guest answers. */
+  /**
+   * Waits for the guest to start what `ask` asks for. After an abort nothing is left of it, whether or not the guest
+   * answers.
+   */
   async #start(
     signal: AbortSignal | undefined,
     ask: () => GuestStream,

@@ -14,7 +14,7 @@ import { MalformedPayload } from "./wire.ts";
 const nonceOffset = headerBytes + 4;
 
 /**
- * Turns the byte stream of a sandbox, which may be hostile, into frames. Holds at most one incomplete frame. Throws
+ * Turns the byte stream of a sandbox, which may be hostile, into frames. Pins at most one incomplete frame. Throws
  * `MalformedPayload` on the first byte that breaks the form; it cannot be used any further then.
  *
  * It begins by hunting: everything before the `WELCOME` with the expected nonce was meant for a host that is gone.
@@ -43,7 +43,10 @@ export class FrameDecoder {
     this.#filled = 0;
   }
 
-  /** The frames that `chunk` completes. Each payload is a view, of the chunk or of memory that is used again: good until the next frame is asked for. */
+  /**
+   * The frames that `chunk` completes. Each payload is a view, of the chunk or of memory that is used again: good until
+   * the next frame is asked for.
+   */
   *push(chunk: Buffer): Generator<Frame, void, void> {
     let rest = chunk;
     while (rest.byteLength > 0) {

@@ -21,8 +21,9 @@ export type EgressHandler = (ask: EgressAsk) => Promise<EgressAnswer>;
 const verdicts = { allowed: 0, refused: 1, unknown_name: 2, unreachable: 3, timed_out: 4 } as const;
 
 /**
- * Answers the guest's wishes for the outside: each is asked of the handler by name; an allowed one is relayed. No more wait for an answer at one time than a guest can have streams; a
- * handler that wants fewer refuses the others, and knows of each.
+ * Answers the guest's wishes for the outside: each is asked of the handler by name; an allowed one is relayed. No more
+ * wait for an answer at one time than a guest can have streams; a handler that wants fewer refuses the others, and
+ * knows of each.
  */
 export class EgressRelay {
   #handler: EgressHandler | undefined;
@@ -113,8 +114,8 @@ function joinStreams(from: Duplex, to: Duplex): void {
     if (!from.readableEnded) to.destroy();
   });
   from.pipe(to);
-  // Who has hung up in both directions hears no more. What is still said is thrown away, so that its end is noticed; after `pipe`, whose
-  // own listener makes `from` stand still.
+  // Who has hung up in both directions hears no more. What is still said is thrown away, so that its end is noticed;
+  // after `pipe`, whose own listener makes `from` stand still.
   to.on("close", () => {
     from.resume();
   });

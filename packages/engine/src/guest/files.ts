@@ -15,8 +15,8 @@ const maxListingBytes = 64 * 1024 * 1024;
 const entryOverheadBytes = 256;
 
 /**
- * Files of one sandbox. A relative path begins at the user's home. Everything happens inside, by a tool of the guest that runs as the given user: no path that a sandbox prepares can make
- * the host touch a file of its own.
+ * Files of one sandbox. A relative path begins at the user's home. Everything happens inside, by a tool of the guest
+ * that runs as the given user: no path that a sandbox prepares can make the host touch a file of its own.
  */
 export class GuestFiles {
   #channel: () => GuestChannel;
@@ -84,8 +84,8 @@ export class GuestFiles {
   }
 
   /**
-   * Writes a file and makes missing directories above it. `replace` and `create` are atomic: others see the old file or the whole new one, and
-   * nothing is left when the source fails half-way. `create` refuses to replace.
+   * Writes a file and makes missing directories above it. `replace` and `create` are atomic: others see the old file or
+   * the whole new one, and nothing is left when the source fails half-way. `create` refuses to replace.
    */
   async write(
     path: string,

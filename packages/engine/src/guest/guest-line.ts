@@ -13,11 +13,15 @@ const idOffset = 12;
 const replies: ReadonlySet<number> = new Set([toGuest.ACK, toGuest.VERDICT, toGuest.RELEASE]);
 
 /**
- * A guest that goes on talking and leaves this much of our replies unread wants our memory. Windows bound everything else that waits to be sent.
+ * A guest that goes on talking and leaves this much of our replies unread wants our memory. Windows bound everything
+ * else that waits to be sent.
  */
 const mostUnreadReplyBytes = 1024 * 1024;
 
-/** Told of what passes. `isRoutine`: a question of the host's own, or its answer, which says nothing about whether the sandbox is in use. */
+/**
+ * Told of what passes. `isRoutine`: a question of the host's own, or its answer, which says nothing about whether the
+ * sandbox is in use.
+ */
 export interface TrafficListener {
   /** Before a frame leaves. */
   onSend(isRoutine: boolean): void;
@@ -34,8 +38,8 @@ export interface GuestLineOptions {
 }
 
 /**
- * A channel's way to its guest: one pair of FIFOs after another, as the sandbox moves from container to container. While it is being
- * moved, frames wait here; they would be lost in FIFOs that nobody reads any more.
+ * A channel's way to its guest: one pair of FIFOs after another, as the sandbox moves from container to container.
+ * While it is being moved, frames wait here; they would be lost in FIFOs that nobody reads any more.
  */
 export class GuestLine {
   #fifos: FifoTransport | undefined;
@@ -83,7 +87,10 @@ export class GuestLine {
     this.#held ??= [];
   }
 
-  /** Sends what was held, in order. Input may come twice, before and after the greeting asked for it; the guest takes it once. */
+  /**
+   * Sends what was held, in order. Input may come twice, before and after the greeting asked for it; the guest takes it
+   * once.
+   */
   release(): void {
     const held = this.#held ?? [];
     this.#held = undefined;

@@ -5,7 +5,10 @@ import { encodeNodes } from "./requests.ts";
 import { badAnswer, ToolRun } from "./tool-run.ts";
 import { MalformedPayload, PayloadReader } from "./wire.ts";
 
-/** Of the entries of one list. Nobody has so many pipes and sockets; more of them would be held in memory, here and wherever they are sent. */
+/**
+ * Of the entries of one list. Nobody has so many pipes and sockets; more of them would be held in memory, here and
+ * wherever they are sent.
+ */
 const maxNodesBytes = 1024 * 1024;
 
 /** Mode, owner, group and links, then size, inode and time. */
@@ -27,7 +30,10 @@ export interface NodesOrder {
   /** The directory that their names begin in. */
   at: string;
   nodes: Nodes;
-  /** `anew`: each in the place of one that the sandbox sees and cannot use, and as that is. `missing`: each where nothing is. */
+  /**
+   * `anew`: each in the place of one that the sandbox sees and cannot use, and as that is. `missing`: each where
+   * nothing is.
+   */
   how: "anew" | "missing";
 }
 
@@ -45,7 +51,10 @@ export interface NodesQuestion {
   where: "in" | "synced";
 }
 
-/** Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if they are too many, and with `guest_violation` for what is none. */
+/**
+ * Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if they are too many, and
+ * with `guest_violation` for what is none.
+ */
 export async function listNodes(
   channel: GuestChannel,
   { places, where }: NodesQuestion,
@@ -72,7 +81,10 @@ export async function listNodes(
   return list.nodes;
 }
 
-/** By the guest itself, in a tenth of the time that a tool takes. Asks at once. Undefined: that is not for it, because there is much to look at or it is of an older version. */
+/**
+ * By the guest itself, in a tenth of the time that a tool takes. Asks at once. Undefined: that is not for it, because
+ * there is much to look at or it is of an older version.
+ */
 export async function listFewNodes(
   channel: GuestChannel,
   { places, where }: NodesQuestion,
@@ -126,7 +138,10 @@ export class NodeList {
   }
 }
 
-/** Whoever wrote it is not trusted: what is kept in a manifest, and made again elsewhere, is nothing but a pipe or a socket below the root. */
+/**
+ * Whoever wrote it is not trusted: what is kept in a manifest, and made again elsewhere, is nothing but a pipe or a
+ * socket below the root.
+ */
 function asNode(record: Buffer): Buffer {
   try {
     assertNode(new PayloadReader(record));

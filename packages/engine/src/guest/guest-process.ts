@@ -7,7 +7,10 @@ import { PayloadWriter } from "./wire.ts";
 export interface GuestProcessOptions {
   pid: number;
   send: (frame: Buffer) => void;
-  /** The guest keeps the record of the end until `release` is called, for a server that stores it first; otherwise it goes at the end. */
+  /**
+   * The guest keeps the record of the end until `release` is called, for a server that stores it first; otherwise it
+   * goes at the end.
+   */
   keep: boolean;
   signal?: AbortSignal | undefined;
   /** Whether the sandbox ran out of memory since the process was started; asked when it did not end well. */
@@ -57,7 +60,10 @@ export class GuestProcess implements Process {
     return this.#stream.input.sentOffset;
   }
 
-  /** Resolves when all that was written reaches the guest even if this server dies; rejects with `invalid_state` if it cannot any more. */
+  /**
+   * Resolves when all that was written reaches the guest even if this server dies; rejects with `invalid_state` if it
+   * cannot any more.
+   */
   async flushStdin(): Promise<void> {
     await this.#stream.input.flush();
   }
@@ -89,9 +95,9 @@ export class GuestProcess implements Process {
   }
 
   /**
-   * Another way to read the output, for whoever hands it on at once: each piece is good until `take` has settled, and counts as taken then. Iterating gives
-   * pieces that belong to the reader, and leaves as much memory to the garbage collector as there was output. If `take` fails, so does this, and the guest
-   * keeps what was not taken.
+   * Another way to read the output, for whoever hands it on at once: each piece is good until `take` has settled, and
+   * counts as taken then. Iterating gives pieces that belong to the reader, and leaves as much memory to the garbage
+   * collector as there was output. If `take` fails, so does this, and the guest keeps what was not taken.
    */
   async consume(take: (event: OutputEvent) => void | Promise<void>): Promise<void> {
     await this.#stream.output.consume(take);

@@ -1,5 +1,5 @@
 import { toGuest, type ToGuestType } from "./frames.ts";
-import type { Counted, FileHolder, GuestMessage } from "./messages.ts";
+import type { Counted, DeletedFileUser, GuestMessage } from "./messages.ts";
 import { encodeCount } from "./requests.ts";
 import { wrongAnswer } from "./violation.ts";
 import { PayloadWriter } from "./wire.ts";
@@ -24,12 +24,15 @@ export abstract class GuestQuestions {
   }
 
   /** The processes inside that have what was deleted at `path`; with `END_HOLDERS` they are being killed. */
-  async findHolders(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<FileHolder[]> {
+  async findDeletedFileUsers(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<DeletedFileUser[]> {
     const message = await this.request(toGuest[end ?? "HOLDERS"], new PayloadWriter().str(path).finish(), signal);
     return message.type === "heldBy" ? message.holders : wrongAnswer(message);
   }
 
-  /** As `encodeNodes` asks for them. Rejects with `E2BIG` where that would take long, and with `ENOSYS` if the guest is older than this request. */
+  /**
+   * As `encodeNodes` asks for them. Rejects with `E2BIG` where that would take long, and with `ENOSYS` if the guest is
+   * older than this request.
+   */
   async findNodes(question: Buffer, signal: AbortSignal): Promise<Buffer[]> {
     const message = await this.request(toGuest.NODES, question, signal);
     return message.type === "nodes" ? message.entries : wrongAnswer(message);

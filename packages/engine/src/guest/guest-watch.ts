@@ -22,8 +22,9 @@ export interface Expectation {
 }
 
 /**
- * Notices a guest that does not answer: code inside can stop it, and a machine can be too busy for it. It is asked nothing as long as nobody waits for it, so that a sandbox at rest stays at rest;
- * when something has been expected for too long it is pinged.
+ * Notices a guest that does not answer: code inside can stop it, and a machine can be too busy for it. It is asked
+ * nothing as long as nobody waits for it, so that a sandbox at rest stays at rest; when something has been expected for
+ * too long it is pinged.
  */
 export class GuestWatch {
   readonly #options: GuestWatchOptions;

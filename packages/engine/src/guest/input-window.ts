@@ -11,9 +11,10 @@ export interface InputPosition {
 }
 
 /**
- * The input side of one stream. Keeps what the guest has not acknowledged, so that it can be sent again after a greeting, and makes
- * writers wait while a whole window is on its way. What has not left this process counts as on its way, whatever the guest says: a guest that acknowledges
- * and does not read would otherwise have all input wait in our memory.
+ * The input side of one stream. Keeps what the guest has not acknowledged, so that it can be sent again after a
+ * greeting, and makes writers wait while a whole window is on its way. What has not left this process counts as on its
+ * way, whatever the guest says: a guest that acknowledges and does not read would otherwise have all input wait in our
+ * memory.
  */
 export class InputWindow {
   #id: number;
@@ -70,8 +71,8 @@ export class InputWindow {
   }
 
   /**
-   * Resolves when everything that was asked for before has left this process: from then on it reaches the guest, also if this process dies.
-   * Rejects with `invalid_state` if that cannot happen any more.
+   * Resolves when everything that was asked for before has left this process: from then on it reaches the guest, also
+   * if this process dies. Rejects with `invalid_state` if that cannot happen any more.
    */
   async flush(): Promise<void> {
     await this.#turn;

@@ -24,7 +24,7 @@ export interface ExitReport extends Omit<ProcessExit, "outOfMemory"> {
   at: number;
 }
 
-export interface FileHolder {
+export interface DeletedFileUser {
   pid: number;
   /** 0 if no process of ours started it. */
   streamId: number;
@@ -54,14 +54,14 @@ export type GuestMessage =
   | { type: "connect"; id: number; protocol: "http-connect" | "http" | "socks5"; host: string; port: number }
   | { type: "done"; id: number }
   | Counted
-  | { type: "heldBy"; id: number; holders: FileHolder[] }
+  | { type: "heldBy"; id: number; holders: DeletedFileUser[] }
   | { type: "nodes"; id: number; entries: Buffer[] }
   | { type: "ready"; id: number }
   | { type: "pong"; id: number; payload: Buffer };
 
 /**
- * Reads one frame of a guest, strictly: `MalformedPayload` for anything that the protocol page does not allow. The data of output is a view of the
- * frame; everything else is the receiver's.
+ * Reads one frame of a guest, strictly: `MalformedPayload` for anything that the protocol page does not allow. The data
+ * of output is a view of the frame; everything else is the receiver's.
  */
 export function parseGuestFrame(frame: Frame): GuestMessage {
   const reader = new PayloadReader(frame.payload);
@@ -205,7 +205,7 @@ function readExit(reader: PayloadReader): ExitReport {
   };
 }
 
-function readHolder(reader: PayloadReader): FileHolder {
+function readHolder(reader: PayloadReader): DeletedFileUser {
   return { pid: reader.u32(), streamId: reader.u32(), command: reader.str(4096) };
 }
 

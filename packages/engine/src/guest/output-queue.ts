@@ -3,8 +3,8 @@ import { protocolConstants } from "./frames.ts";
 import { OutputRing } from "./output-ring.ts";
 
 /**
- * A reader that waits acknowledges from here on. Less than the smallest window, so that a stream whose window is not known, because a
- * predecessor chose it, cannot come to a stand.
+ * A reader that waits acknowledges from here on. Less than the smallest window, so that a stream whose window is not
+ * known, because a predecessor chose it, cannot come to a stand.
  */
 const idleAckBytes = 1024;
 
@@ -12,8 +12,8 @@ const idleAckBytes = 1024;
 const mostPieceBytes = protocolConstants.MAX_DATA;
 
 /**
- * The output of one stream between the channel and its one reader. Holds no more than the guest's window, because the guest
- * sends no more before it is acknowledged.
+ * The output of one stream between the channel and its one reader. Pins no more than the guest's window, because the
+ * guest sends no more before it is acknowledged.
  */
 export class OutputQueue implements AsyncIterable<OutputEvent> {
   #ring = new OutputRing();
@@ -27,7 +27,10 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   #error: unknown;
   #hasReader = false;
 
-  /** `acknowledge` is called with the offset below which everything was taken, now and then: once per quarter of the window and when the reader waits. */
+  /**
+   * `acknowledge` is called with the offset below which everything was taken, now and then: once per quarter of the
+   * window and when the reader waits.
+   */
   constructor(startAt: number, windowBytes: number, acknowledge: (at: number) => void) {
     this.#receivedAt = startAt;
     this.#takenAt = startAt;
@@ -115,8 +118,9 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Hands every piece to `take`, in memory that is used again: a piece is good, and not taken, until `take` has settled. Resolves at the end. If `take`
-   * fails, so does this; neither that piece nor anything behind it is taken then.
+   * Hands every piece to `take`, in memory that is used again: a piece is good, and not taken, until `take` has
+   * settled. Resolves at the end. If `take` fails, so does this; neither that piece nor anything behind it is taken
+   * then.
    */
   async consume(take: (event: OutputEvent) => void | Promise<void>): Promise<void> {
     this.#admitReader();

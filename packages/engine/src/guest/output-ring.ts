@@ -6,8 +6,9 @@ const leastBytes = 4096;
 type Piece = Pick<OutputEvent, "stream" | "offset" | "at"> & { bytes: number };
 
 /**
- * Output that waits for its reader, in memory that is used again. What is pushed is copied, so that one byte does not keep the chunk that it came
- * in; what one stream wrote in a row is one piece. Grows to what ever waited at once and keeps that.
+ * Output that waits for its reader, in memory that is used again. What is pushed is copied, so that one byte does not
+ * keep the chunk that it came in; what one stream wrote in a row is one piece. Grows to what ever waited at once and
+ * keeps that.
  */
 export class OutputRing {
   #memory = Buffer.alloc(0);
@@ -35,7 +36,9 @@ export class OutputRing {
     else this.#pieces.push({ stream, offset, at, bytes: data.byteLength });
   }
 
-  /** The oldest bytes of one stream that lie in a row, up to `most` of them: a view that is good until they are dropped. */
+  /**
+   * The oldest bytes of one stream that lie in a row, up to `most` of them: a view that is good until they are dropped.
+   */
   first(most: number): OutputEvent | undefined {
     const [piece] = this.#pieces;
     if (piece === undefined) return undefined;

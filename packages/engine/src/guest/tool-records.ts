@@ -32,8 +32,8 @@ const eventKinds = {
 } as const;
 
 /**
- * A change under a watched path. `lost`: more happened than could be told, look again. `watching`: what happens from here on is told.
- * `gone`: the watched path itself is no more.
+ * A change under a watched path. `lost`: more happened than could be told, look again. `watching`: what happens from
+ * here on is told. `gone`: the watched path itself is no more.
  */
 export interface WatchEvent {
   /** Counts from 1 within one watch. */
@@ -62,7 +62,7 @@ const maxRecordBytes = 3 * maxPathBytes;
 /** The tool ended in the middle of a record: how it ended may say why. */
 export class RecordCutOff extends MalformedPayload {}
 
-/** Cuts the output of a tool, which runs inside and may lie, into records. Holds at most one of them. */
+/** Cuts the output of a tool, which runs inside and may lie, into records. Pins at most one of them. */
 export async function* readRecords(chunks: AsyncIterable<{ data: Buffer }>): AsyncGenerator<Buffer, void, void> {
   let held: Buffer = Buffer.alloc(0);
   for await (const { data } of chunks) {

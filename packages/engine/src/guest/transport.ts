@@ -1,7 +1,10 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { Socket, type ConnectOpts, type SocketConstructorOpts } from "node:net";
 
-/** One piece of memory takes everything that is read: a flood of output would otherwise leave a heap of buffers to the garbage collector. */
+/**
+ * One piece of memory takes everything that is read: a flood of output would otherwise leave a heap of buffers to the
+ * garbage collector.
+ */
 const readBytes = 64 * 1024;
 
 export interface FifoPaths {
@@ -12,8 +15,9 @@ export interface FifoPaths {
 }
 
 /**
- * The host's end of a pair of FIFOs. The sandbox's side holds both open for reading and writing, so this end may come and go; opened one way
- * each, it sees an end of file, or a broken pipe, exactly when the sandbox's last process is gone.
+ * The host's end of a pair of FIFOs. The sandbox's side holds both open for reading and writing, so this end may come
+ * and go; opened one way each, it sees an end of file, or a broken pipe, exactly when the sandbox's last process is
+ * gone.
  */
 export class FifoTransport {
   #reader: Socket;
@@ -68,7 +72,9 @@ export class FifoTransport {
     this.#writer.on("error", () => undefined);
   }
 
-  /** Never blocks. What the FIFO has no room for waits in memory; `onTaken` is called when it has gone into the FIFO. */
+  /**
+   * Never blocks. What the FIFO has no room for waits in memory; `onTaken` is called when it has gone into the FIFO.
+   */
   write(bytes: Uint8Array, onTaken?: () => void): void {
     if (this.#writer.destroyed) return;
     this.#writer.write(bytes, (error) => {

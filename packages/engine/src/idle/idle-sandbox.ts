@@ -3,7 +3,10 @@ import type { RunTally, TimerSlack } from "./timer-slack.ts";
 
 /** Without a frame in either direction for this long, a sandbox may be idle. */
 const quietMs = 1_000;
-/** What runs inside is then counted for this long. Shorter than the time between two questions of the usage monitor, which make the guest run. */
+/**
+ * What runs inside is then counted for this long. Shorter than the time between two questions of the usage monitor,
+ * which make the guest run.
+ */
 const windowMs = 600;
 /** The guest has answered a routine question by then, as a rule. */
 const settleMs = 100;
@@ -13,8 +16,8 @@ const busyRestMs = 2_000;
 const relaxedLookMs = 3_000;
 
 /**
- * What may run inside an idle sandbox, in turns on a processor per second. A timer that fires takes one to three, so this is a server that polls twice a second, or less. Late timers fire less often, so less is
- * allowed then.
+ * What may run inside an idle sandbox, in turns on a processor per second. A timer that fires takes one to three, so
+ * this is a server that polls twice a second, or less. Late timers fire less often, so less is allowed then.
  */
 const mostRuns = { punctual: 8, relaxed: 6 };
 /** And in milliseconds per second. */
@@ -35,8 +38,8 @@ export interface IdleSandboxOptions {
 type FindSlack = () => Promise<TimerSlack | undefined>;
 
 /**
- * Decides when one sandbox is idle, gives its container timer slack then, and removes it before anything is asked of the sandbox. Idle means: no frame passes between host and
- * guest, and next to nothing runs inside.
+ * Decides when one sandbox is idle, gives its container timer slack then, and removes it before anything is asked of
+ * the sandbox. Idle means: no frame passes between host and guest, and next to nothing runs inside.
  */
 export class IdleSandbox implements TrafficListener {
   #options: IdleSandboxOptions;

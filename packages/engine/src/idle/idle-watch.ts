@@ -6,7 +6,10 @@ const tickMs = 100;
 /** Each look takes a tenth of a millisecond, and requests wait meanwhile. */
 const mostPerTick = 16;
 
-/** Looks at all sandboxes of an engine from time to time, with one timer, so that those that are idle cost next to nothing. */
+/**
+ * Looks at all sandboxes of an engine from time to time, with one timer, so that those that are idle cost next to
+ * nothing.
+ */
 export class IdleWatch {
   #slackMs: number;
   readonly #watched = new Set<IdleSandbox>();

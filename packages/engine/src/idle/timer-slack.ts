@@ -9,8 +9,9 @@ export interface RunTally {
 }
 
 /**
- * The timer slack of one container: by how much the kernel may delay its timers to wake it less often. Synchronous, because a request
- * waits for `remove`; each takes less than a millisecond. A container that is gone is no error. To be disposed of after the last `remove`.
+ * The timer slack of one container: by how much the kernel may delay its timers to wake it less often. Synchronous,
+ * because a request waits for `remove`; each takes less than a millisecond. A container that is gone is no error. To be
+ * disposed of after the last `remove`.
  */
 export interface TimerSlack extends Disposable {
   /** If this process dies, the slack is removed by the container's launcher. */

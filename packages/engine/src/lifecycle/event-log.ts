@@ -8,7 +8,7 @@ export class EventLog {
   #listeners = new Set<(event: SandboxEventMessage) => void>();
   #recent: SandboxEventMessage[] = [];
 
-  tell = (event: SandboxEventMessage): void => {
+  emit = (event: SandboxEventMessage): void => {
     this.#recent.push(event);
     if (this.#recent.length > keptEvents) this.#recent.shift();
     for (const listener of this.#listeners) {

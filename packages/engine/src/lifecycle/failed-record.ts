@@ -1,5 +1,5 @@
 import type { EndReason, SandboxRecord } from "@atoll/protocol";
-import { based, standsOn } from "../checkpoints/based.ts";
+import { based, standsOn } from "../checkpoints/dependents.ts";
 import type { CommonRecord } from "./record-keeper.ts";
 
 /** The record of a sandbox that has failed now. The checkpoint of one that is being paused is not there yet. */
@@ -10,7 +10,7 @@ export function failedNow(common: CommonRecord, record: SandboxRecord, reason: E
 }
 
 /** The record of a failed sandbox whose restart without memory failed: the first failure stays. */
-export function failedAgain(
+export function failedRestart(
   common: CommonRecord,
   { failure, base }: Extract<SandboxRecord, { failure: unknown }>,
 ): SandboxRecord {

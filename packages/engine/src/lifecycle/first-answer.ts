@@ -13,7 +13,10 @@ export interface FirstAnswerOptions {
   onFailed: (error: unknown) => void;
 }
 
-/** The first answer of a guest that a server before this one started. The sandbox runs meanwhile, and whoever asks something of it is refused. */
+/**
+ * The first answer of a guest that a server before this one started. The sandbox runs meanwhile, and whoever asks
+ * something of it is refused.
+ */
 export class FirstAnswer {
   #silence: SandboxError | undefined;
   #coming: Promise<void> = Promise.resolve();

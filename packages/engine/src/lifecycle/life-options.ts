@@ -44,7 +44,10 @@ export interface TakeOverOptions {
 
 export interface MoveOptions {
   signal: AbortSignal;
-  /** Nothing runs before this resolves; what is made ready meanwhile goes when it rejects. The guest's time to answer begins with it. */
+  /**
+   * Nothing runs before this resolves; what is made ready meanwhile goes when it rejects. The guest's time to answer
+   * begins with it.
+   */
   mayStart?: Promise<void>;
   /** The memory is that of the last container at its end: whoever reads or writes a stream goes on. */
   keepsStreams: boolean;

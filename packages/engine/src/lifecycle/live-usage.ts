@@ -9,7 +9,7 @@ export class LiveUsage {
   watch(
     { id, limits }: Pick<SandboxRecord, "id" | "limits">,
     { layout, template }: Pick<SandboxLifeOptions, "layout" | "template">,
-    options: Pick<UsageMonitorOptions, "cgroup" | "channel" | "frozenBytes" | "tell"> & {
+    options: Pick<UsageMonitorOptions, "cgroup" | "channel" | "frozenBytes" | "emit"> & {
       onOverrun: (message: string) => void;
     },
   ): void {

@@ -13,14 +13,17 @@ import { removeTree } from "../store/remove-tree.ts";
 import { Cleanup } from "../support/cleanup.ts";
 import { hasErrno } from "../support/errno.ts";
 import type { Template } from "../templates/template.ts";
-import { failedAgain } from "./failed-record.ts";
+import { failedRestart } from "./failed-record.ts";
 import { RecordKeeper } from "./record-keeper.ts";
 import { repairPause } from "./repair-pause.ts";
 import { repairPlan } from "./repair-plan.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 import { findStrayGroups, findStrayLaunchers, findStrayMounts, type Stray } from "./strays.ts";
 
-/** The server does not wait longer than this for living sandboxes to answer; those that have not are served when they do. */
+/**
+ * The server does not wait longer than this for living sandboxes to answer; those that have not are served when they
+ * do.
+ */
 const adoptWaitMs = 3_000;
 
 /** What was found at start and what was done about it, one line each. */
@@ -36,9 +39,9 @@ export interface ReconcileOptions {
 }
 
 /**
- * Puts a data directory in order after the server before this one, however it ended: living sandboxes are taken over, half-done ones are finished or
- * undone, and whatever belongs to no sandbox is removed. What may be somebody's files is never removed on suspicion, only reported, and so is what cannot be
- * removed. When it rejects, no sandbox is held.
+ * Puts a data directory in order after the server before this one, however it ended: living sandboxes are taken over,
+ * half-done ones are finished or undone, and whatever belongs to no sandbox is removed. What may be somebody's files is
+ * never removed on suspicion, only reported, and so is what cannot be removed. When it rejects, no sandbox is held.
  */
 export async function reconcile(context: EngineContext, options: ReconcileOptions = {}): Promise<Repair[]> {
   await using undo = new Cleanup();
@@ -111,7 +114,7 @@ async function collectLayers({ layers, layout }: EngineContext): Promise<Repair[
 async function carryOut(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
   const plan = repairPlan(record);
   const what = `sandbox ${record.id}`;
-  const keeper = new RecordKeeper(record, context.store, context.events.tell);
+  const keeper = new RecordKeeper(record, context.store, context.events.emit);
   const life = await revive(context, keeper, options);
   switch (plan.do) {
     case "adopt":
@@ -140,7 +143,7 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
       if (record.state !== "resuming" || !("failure" in record))
         throw new Error(`A ${record.state} sandbox was not started afresh`);
       await removeContainers(context, record.id, undefined);
-      await keeper.apply("fault", (common) => failedAgain(common, record));
+      await keeper.apply("fault", (common) => failedRestart(common, record));
       return { what, done: "kept", because: plan.because };
     case "keep":
       await removeContainers(context, record.id, undefined);
@@ -257,7 +260,9 @@ async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
-/** What is left on the host with our mark and belongs neither to a living sandbox nor to one of the `spared` containers. */
+/**
+ * What is left on the host with our mark and belongs neither to a living sandbox nor to one of the `spared` containers.
+ */
 async function removeStrays({ cgroups, layout, lives }: EngineContext, spared: readonly string[]): Promise<Repair[]> {
   const living = new Set(spared);
   for (const { record } of lives.values()) {

@@ -23,22 +23,25 @@ export type CommonRecord = Pick<
 export class RecordKeeper {
   #record: SandboxRecord;
   #store: SandboxStore;
-  #tell: (event: SandboxEventMessage) => void;
+  #emit: (event: SandboxEventMessage) => void;
   #turn: Promise<void> = Promise.resolve();
 
-  constructor(record: SandboxRecord, store: SandboxStore, tell: (event: SandboxEventMessage) => void) {
+  constructor(record: SandboxRecord, store: SandboxStore, emit: (event: SandboxEventMessage) => void) {
     this.#record = record;
     this.#store = store;
-    this.#tell = tell;
+    this.#emit = emit;
   }
 
-  /** For a new sandbox: its intent is stored before anything is done for it. One from elsewhere begins as `paused`, when all of it is here. */
+  /**
+   * For a new sandbox: its intent is stored before anything is done for it. One from elsewhere begins as `paused`, when
+   * all of it is here.
+   */
   begin(): Promise<void> {
     return this.#inTurn(async () => {
       const { id, state } = this.#record;
       if (state !== "creating" && state !== "paused") throw new Error(`A sandbox does not begin as ${state}`);
       await this.#store.save(this.#record);
-      this.#tell({ type: "state", sandboxId: id, atMs: Date.now(), from: null, to: state });
+      this.#emit({ type: "state", sandboxId: id, atMs: Date.now(), from: null, to: state });
     });
   }
 
@@ -78,7 +81,7 @@ export class RecordKeeper {
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
       const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state, ...told } as const;
-      this.#tell(reason === undefined ? message : { ...message, reason });
+      this.#emit(reason === undefined ? message : { ...message, reason });
     });
   }
 
@@ -89,7 +92,7 @@ export class RecordKeeper {
       if (nextState(from, "removed") !== "killed") throw new Error(`${from} is not the state before the end`);
       await this.#store.remove(this.#record.id);
       this.#record = { ...this.common, state: "killed", reason, endedAtMs: Date.now() };
-      this.#tell({ type: "state", sandboxId: this.#record.id, atMs: Date.now(), from, to: "killed", reason });
+      this.#emit({ type: "state", sandboxId: this.#record.id, atMs: Date.now(), from, to: "killed", reason });
     });
   }
 

@@ -13,8 +13,9 @@ const firstRetryMs = 1_000;
 const longestRetryMs = 60_000;
 
 /**
- * Settles a pause that its server did not live to finish. Whatever was saved is used: once the memory image is complete the container can only die, so the
- * pause is finished; before that it is called off. One that cannot be finished now is tried again while this server lives.
+ * Settles a pause that its server did not live to finish. Whatever was saved is used: once the memory image is complete
+ * the container can only die, so the pause is finished; before that it is called off. One that cannot be finished now
+ * is tried again while this server lives.
  */
 export async function repairPause(
   context: EngineContext,

@@ -3,8 +3,8 @@ import type { DeadlineFile, DeadlineOrder } from "../drivers/deadline-file.ts";
 import { uptimeMs } from "../support/uptime.ts";
 
 /**
- * Until when a sandbox may run, in whichever container it is. The launcher of the container enforces it, so that it holds also when this server is dead or stopped; here is what was asked
- * for, and what the container is told.
+ * Until when a sandbox may run, in whichever container it is. The launcher of the container enforces it, so that it
+ * holds also when this server is dead or stopped; here is what was asked for, and what the container is told.
  */
 export class SandboxDeadline {
   readonly #sandboxId: SandboxId;
@@ -33,7 +33,7 @@ export class SandboxDeadline {
   async set(untilMs: number | undefined): Promise<void> {
     this.#untilMs = untilMs;
     this.#wasEverSet ||= untilMs !== undefined;
-    await this.#tell();
+    await this.#write();
     for (const look of this.#waiting) look();
     if (this.hasPassed) return;
     const work = this.#postponed;
@@ -61,7 +61,7 @@ export class SandboxDeadline {
     if (!this.#wasEverSet) return;
     const order = await file.read();
     const isSame = order.kind === "until" ? order.uptimeMs === this.#untilMs : this.#untilMs === undefined;
-    if (!isSame) await this.#tell();
+    if (!isSame) await this.#write();
   }
 
   /** That of a container which a server before this one started is in force again, or still. */
@@ -71,7 +71,7 @@ export class SandboxDeadline {
     this.#wasEverSet = this.#untilMs !== undefined;
     this.#file = file;
     this.#isSuspended = false;
-    if (order.kind === "still") await this.#tell();
+    if (order.kind === "still") await this.#write();
   }
 
   leave(): void {
@@ -83,13 +83,13 @@ export class SandboxDeadline {
   async suspend(): Promise<void> {
     if (this.#untilMs === undefined) return;
     this.#isSuspended = true;
-    await this.#tell();
+    await this.#write();
   }
 
   async enforce(): Promise<void> {
     if (!this.#isSuspended) return;
     this.#isSuspended = false;
-    await this.#tell();
+    await this.#write();
   }
 
   /** Resolves when it has not passed: at once, or with a later one. */
@@ -119,7 +119,7 @@ export class SandboxDeadline {
   }
 
   /** The last word counts, however many are said at once. */
-  #tell(): Promise<void> {
+  #write(): Promise<void> {
     const turn = this.#turn.then(async () => this.#file?.give(this.#order));
     this.#turn = turn.catch(() => undefined);
     return turn;

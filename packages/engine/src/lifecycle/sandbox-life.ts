@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
-import { based } from "../checkpoints/based.ts";
+import { based } from "../checkpoints/dependents.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
@@ -16,12 +16,15 @@ import { lifetimeHit, watchLifetime } from "./lifetime.ts";
 import { LiveUsage } from "./live-usage.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
-/** A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it settles. */
+/**
+ * A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it
+ * settles.
+ */
 const abandonStartMs = 5_000;
 
 /**
- * The running half of one sandbox: its container, its channel, its clock. Start, adoption, death and kill all pass through here, so that
- * whichever comes first wins and each is undone completely.
+ * The running half of one sandbox: its container, its channel, its clock. Start, adoption, death and kill all pass
+ * through here, so that whichever comes first wins and each is undone completely.
  */
 export class SandboxLife {
   readonly deadline: SandboxDeadline;
@@ -82,7 +85,10 @@ export class SandboxLife {
     return turn;
   }
 
-  /** From `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of the container is left. */
+  /**
+   * From `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of the container is
+   * left.
+   */
   start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     return this.inTurn(async (killed) => {
       using signal = firstToAbort(options.signal, killed);
@@ -90,7 +96,9 @@ export class SandboxLife {
     });
   }
 
-  /** When it is not on its way from one state to another. One that is being created is not waited for: nobody has it. */
+  /**
+   * When it is not on its way from one state to another. One that is being created is not waited for: nobody has it.
+   */
   async settled(): Promise<void> {
     if (this.record.state === "pausing" || this.record.state === "resuming") await this.#starting;
   }
@@ -121,8 +129,8 @@ export class SandboxLife {
   }
 
   /**
-   * Starts another container, and the same streams go on in it if it has the same memory; otherwise they wait until they are dropped. When it rejects, nothing of the container is
-   * left, and the streams wait for the next one.
+   * Starts another container, and the same streams go on in it if it has the same memory; otherwise they wait until
+   * they are dropped. When it rejects, nothing of the container is left, and the streams wait for the next one.
    */
   async moveTo(containerId: ContainerId, from: LaunchSource, options: MoveOptions): Promise<Container> {
     const { mayStart = Promise.resolve() } = options;
@@ -148,7 +156,10 @@ export class SandboxLife {
     if (this.#container !== undefined) this.#live(this.#container, this.channel, frozenBytes);
   }
 
-  /** Finds the container that a server before this one started, and until when it may run. False: it does not run any more. */
+  /**
+   * Finds the container that a server before this one started, and until when it may run. False: it does not run any
+   * more.
+   */
   async findContainer(): Promise<boolean> {
     const { driver, layout } = this.#options;
     const { record } = this;
@@ -157,12 +168,16 @@ export class SandboxLife {
     this.#container = await driver.adopt(record.container, layout);
     if (this.#container === undefined) return false;
     await this.deadline.inherit(this.#container.deadline);
-    // The server before this one may have died while it was idle, and a launcher of an older build leaves the slack as it is.
+    // The server before this one may have died while it was idle, and a launcher of an older build leaves the slack as
+    // it is.
     (await driver.findTimerSlack?.(this.#container, layout).catch(() => undefined))?.remove();
     return true;
   }
 
-  /** Takes over the container that was found. False: its guest has not answered yet. The sandbox runs, and whoever asks something of it is refused until it does. */
+  /**
+   * Takes over the container that was found. False: its guest has not answered yet. The sandbox runs, and whoever asks
+   * something of it is refused until it does.
+   */
   async takeOver({ withinMs, onReached }: TakeOverOptions): Promise<boolean> {
     const container = this.#container;
     if (container === undefined) throw new Error(`No container of sandbox ${this.record.id} was found`);
@@ -179,7 +194,7 @@ export class SandboxLife {
     return this.firstAnswer.wait(record.id, answer, {
       withinMs,
       onReached,
-      onChange: this.#tellGuest,
+      onChange: this.#emitGuest,
       onFailed: (error) => {
         if (!signal.aborted) this.#failInBackground({ kind: "server", message: messageOf(error) });
       },
@@ -252,10 +267,13 @@ export class SandboxLife {
     return container;
   }
 
-  /** Says hello to the guest of a new container; to one that was restored also where it is now, to others what they lack. */
+  /**
+   * Says hello to the guest of a new container; to one that was restored also where it is now, to others what they
+   * lack.
+   */
   async #greet(container: Container, from: LaunchSource | undefined, signal: AbortSignal): Promise<void> {
     await this.#openChannel(container, { isFirstHost: true, signal });
-    if (from?.memoryDir !== undefined) await this.channel.tellRestored(this.record.id, signal);
+    if (from?.memoryDir !== undefined) await this.channel.sendRestored(this.record.id, signal);
     for (const order of (await from?.nodes) ?? []) await makeNodes(this.channel, order, signal);
   }
 
@@ -271,7 +289,7 @@ export class SandboxLife {
         sandboxId: this.record.id,
         timeoutMs: this.#options.guestTimeoutMs,
         mayBeStill: () => this.record.state !== "running" || this.isFrozen || this.deadline.hasPassed,
-        onChange: this.#tellGuest,
+        onChange: this.#emitGuest,
       },
     };
     try {
@@ -292,7 +310,7 @@ export class SandboxLife {
       cgroup: container.cgroup,
       channel,
       frozenBytes,
-      tell: this.#options.events.tell,
+      emit: this.#options.events.emit,
       onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
     idle.watch(async () => driver.findTimerSlack?.(container, layout));
@@ -312,7 +330,7 @@ export class SandboxLife {
     this.#stopLifetime();
     const { record } = this;
     this.#stopLifetime = watchLifetime(record, () => {
-      this.#options.events.tell(lifetimeHit(record));
+      this.#options.events.emit(lifetimeHit(record));
       this.kill({ kind: "lifetime", message: `it has lived for ${record.limits.lifetimeMs} ms` }).catch(warn);
     });
   }
@@ -368,9 +386,9 @@ export class SandboxLife {
     this.#leftChannel = undefined;
   }
 
-  #tellGuest = (isSilent: boolean): void => {
+  #emitGuest = (isSilent: boolean): void => {
     const guest = isSilent ? "unresponsive" : "responsive";
-    this.#options.events.tell({ type: "guest", sandboxId: this.record.id, atMs: Date.now(), guest });
+    this.#options.events.emit({ type: "guest", sandboxId: this.record.id, atMs: Date.now(), guest });
   };
 
   #failInBackground(reason: EndReason): void {

@@ -36,7 +36,10 @@ export async function findStrayGroups(
     }));
 }
 
-/** Launchers that work in this data directory for no living container: those that died between two of our steps have no cgroup. */
+/**
+ * Launchers that work in this data directory for no living container: those that died between two of our steps have no
+ * cgroup.
+ */
 export async function findStrayLaunchers(layout: DataLayout, living: ReadonlySet<string>): Promise<Stray[]> {
   const found: Stray[] = [];
   for (const name of await readdir("/proc")) {
@@ -51,8 +54,8 @@ export async function findStrayLaunchers(layout: DataLayout, living: ReadonlySet
 }
 
 /**
- * Mounts are made in namespaces of the containers' own; one in ours was made by hand, or by something that went wrong. What lies on another comes before
- * it, and has to go first.
+ * Mounts are made in namespaces of the containers' own; one in ours was made by hand, or by something that went wrong.
+ * What lies on another comes before it, and has to go first.
  */
 export async function findStrayMounts({ sandboxesDir }: DataLayout): Promise<Stray[]> {
   const table = await readFile("/proc/self/mountinfo", "utf8");

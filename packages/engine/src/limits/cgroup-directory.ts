@@ -10,7 +10,10 @@ const removeDeadlineMs = 5_000;
 /** Another engine removes the empty parents of its own groups, which may be ours too: then they are made again. */
 const mostAttempts = 10;
 
-/** Makes the group's directory in a controller's root, with its parents. Resolves to whether the one of all namespaces was made with it. */
+/**
+ * Makes the group's directory in a controller's root, with its parents. Resolves to whether the one of all namespaces
+ * was made with it.
+ */
 export async function makeGroupDirectory(kernel: CgroupKernel, directory: string): Promise<boolean> {
   let isNewTree = false;
   for (let attempt = 1; ; attempt++) {
@@ -37,8 +40,8 @@ async function makeIfAbsent(kernel: CgroupKernel, directory: string): Promise<bo
 }
 
 /**
- * Removes the group's directories and whatever groups were made below them. Idempotent. The parents go too when they are empty: whether they
- * can is for the kernel to say.
+ * Removes the group's directories and whatever groups were made below them. Idempotent. The parents go too when they
+ * are empty: whether they can is for the kernel to say.
  */
 export async function removeGroupDirectories(
   kernel: CgroupKernel,
@@ -128,7 +131,7 @@ const refusals = [
 ];
 
 /** The error of a memory limit below what is in use and cannot be dropped. */
-export function noRoom(name: string, limitBytes: number, usedBytes: number): SandboxError {
+export function noDiskSpace(name: string, limitBytes: number, usedBytes: number): SandboxError {
   return new SandboxError("in_use", `Cannot limit cgroup ${name} to ${limitBytes} bytes: it uses ${usedBytes}`, {
     details: { limitBytes, usedBytes },
   });

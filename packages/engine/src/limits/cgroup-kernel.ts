@@ -18,7 +18,8 @@ export interface CgroupKernel {
 export const hostCgroupKernel: CgroupKernel = {
   async read(path) {
     try {
-      // No disk is behind it: the kernel writes it down in microseconds, where another thread would have to be woken four times.
+      // No disk is behind it: the kernel writes it down in microseconds, where another thread would have to be woken
+      // four times.
       return readFileSync(path, "utf8");
     } catch (error) {
       // ENODEV: the group was removed between open and read.
@@ -56,7 +57,8 @@ export const hostCgroupKernel: CgroupKernel = {
   },
 
   kill(pid) {
-    // The kernel lists a process that is just leaving its PID namespace as 0; a signal to 0 would end ourselves and our whole group.
+    // The kernel lists a process that is just leaving its PID namespace as 0; a signal to 0 would end ourselves and our
+    // whole group.
     if (pid <= 0) return;
     try {
       process.kill(pid, "SIGKILL");

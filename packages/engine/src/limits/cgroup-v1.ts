@@ -6,7 +6,7 @@ import { pollUntil } from "../support/poll-until.ts";
 import {
   cannotCreate,
   makeGroupDirectory,
-  noRoom,
+  noDiskSpace,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -215,8 +215,8 @@ class CgroupV1 implements Cgroup {
   }
 
   /**
-   * True when nobody was left. Who forks faster than we kill is made to stand still from the second round on. A frozen process takes its
-   * SIGKILL when it is thawed, before it runs again.
+   * True when nobody was left. Who forks faster than we kill is made to stand still from the second round on. A frozen
+   * process takes its SIGKILL when it is thawed, before it runs again.
    */
   async #killOnce(round: number): Promise<boolean> {
     if ((await this.pids()).length === 0) return true;
@@ -243,7 +243,7 @@ class CgroupV1 implements Cgroup {
         await this.#write("memory", "memory.limit_in_bytes", String(bytes));
       } catch (error) {
         // Nothing that could be dropped is left.
-        if (hasErrno(error, "EBUSY")) throw noRoom(this.name, bytes, (await this.usage()).memoryBytes);
+        if (hasErrno(error, "EBUSY")) throw noDiskSpace(this.name, bytes, (await this.usage()).memoryBytes);
         throw error;
       }
     };

@@ -5,7 +5,7 @@ import { pollUntil } from "../support/poll-until.ts";
 import {
   cannotCreate,
   makeGroupDirectory,
-  noRoom,
+  noDiskSpace,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -86,8 +86,8 @@ export class CgroupV2Tree implements CgroupTree {
   }
 
   /**
-   * A controller's files are in a group only if every group above hands the controller down. Whoever makes the first group of a namespace has to
-   * see to it.
+   * A controller's files are in a group only if every group above hands the controller down. Whoever makes the first
+   * group of a namespace has to see to it.
    */
   async #enableControllers(directory: string): Promise<void> {
     const offered = ((await this.#kernel.read(join(this.#mount, "cgroup.controllers"))) ?? "").trim().split(" ");
@@ -194,7 +194,7 @@ class CgroupV2 implements Cgroup {
   async #limitMemory(bytes: number): Promise<void> {
     // The kernel would make room by killing.
     const { memoryBytes: usedBytes } = await this.usage();
-    if (bytes < usedBytes) throw noRoom(this.name, bytes, usedBytes);
+    if (bytes < usedBytes) throw noDiskSpace(this.name, bytes, usedBytes);
     await this.#write("memory.max", String(bytes));
     await this.#write("memory.swap.max", "0").catch((error: unknown) => {
       // A kernel without swap accounting has no such file.

@@ -15,17 +15,23 @@ export interface CgroupUsage {
   memoryPeakBytes: number;
   /** Undefined: this host does not account for it. */
   cpuMs: number | undefined;
-  /** Periods of `cpuPeriodMs` at the end of which the group had to wait for the next. Undefined: this host does not tell. */
+  /**
+   * Periods of `cpuPeriodMs` at the end of which the group had to wait for the next. Undefined: this host does not
+   * tell.
+   */
   throttledPeriods: number | undefined;
 }
 
 /** A named group of processes, whether or not it is there: the methods that end things are idempotent. */
 export interface Cgroup {
   readonly name: string;
-  /** Where a process has to write itself into `cgroup.procs` to join: one directory with v2, one per controller with v1. */
+  /**
+   * Where a process has to write itself into `cgroup.procs` to join: one directory with v2, one per controller with v1.
+   */
   readonly directories: string[];
   /**
-   * The one of them that can be frozen with all that is in it, by whoever is outside; the directory above it is the group's too. Undefined: this host has no freezer.
+   * The one of them that can be frozen with all that is in it, by whoever is outside; the directory above it is the
+   * group's too. Undefined: this host has no freezer.
    */
   readonly freezer: string | undefined;
   usage(): Promise<CgroupUsage>;
@@ -34,22 +40,31 @@ export interface Cgroup {
   /** Processes that the kernel killed because the memory was used up. Gone with `remove`. */
   oomKills(): Promise<number>;
   pids(): Promise<number[]>;
-  /** Live. What is absent stays as it is. Rejects with `in_use` when more memory is in use than allowed and cannot be taken back. */
+  /**
+   * Live. What is absent stays as it is. Rejects with `in_use` when more memory is in use than allowed and cannot be
+   * taken back.
+   */
   setLimits(limits: Partial<CgroupLimits>): Promise<void>;
-  /** Resolves when every process stands still. Rejects with `timed_out`, and everything runs again, when that takes too long. */
+  /**
+   * Resolves when every process stands still. Rejects with `timed_out`, and everything runs again, when that takes too
+   * long.
+   */
   freeze(): Promise<void>;
   thaw(): Promise<void>;
   /** Sends everybody SIGKILL, frozen or not, and does not wait for their end. */
   kill(): Promise<void>;
   /** Resolves when nobody is left, frozen or not. Rejects with `timed_out`, naming who is. */
   killAll(options: { deadlineMs: number }): Promise<void>;
-  /** The group itself, and the directories of its namespace when it was the last. Rejects with `in_use` while there are processes. */
+  /**
+   * The group itself, and the directories of its namespace when it was the last. Rejects with `in_use` while there are
+   * processes.
+   */
   remove(): Promise<void>;
 }
 
 /**
- * All groups of ours on this host. A name has two parts, `<namespace>/<group>`: each engine has a namespace of its own and touches no
- * other.
+ * All groups of ours on this host. A name has two parts, `<namespace>/<group>`: each engine has a namespace of its own
+ * and touches no other.
  */
 export interface CgroupTree {
   readonly version: 1 | 2;
@@ -61,8 +76,9 @@ export interface CgroupTree {
   /** The names of all groups of a namespace, of whoever left them. */
   list(namespace: string): Promise<string[]>;
   /**
-   * What the groups of all namespaces together weigh against everything else on the host while there is less CPU time than is wanted: 1 to
-   * 10,000, and an ordinary group has 100. In force at once, and for groups that are made later. All engines of a host share it: the last to say has its way.
+   * What the groups of all namespaces together weigh against everything else on the host while there is less CPU time
+   * than is wanted: 1 to 10,000, and an ordinary group has 100. In force at once, and for groups that are made later.
+   * All engines of a host share it: the last to say has its way.
    */
   setWeight(weight: number): Promise<void>;
 }

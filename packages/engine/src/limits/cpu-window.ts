@@ -11,7 +11,10 @@ type CpuCounters = Pick<CgroupUsage, "cpuMs" | "throttledPeriods">;
 export class CpuWindow {
   #start: { atMs: number; cpuMs: number; throttledPeriods: number } | undefined;
 
-  /** At the end of a stretch the cores that were used on average, and whether it would have used more. Undefined before, and where the host does not count. */
+  /**
+   * At the end of a stretch the cores that were used on average, and whether it would have used more. Undefined before,
+   * and where the host does not count.
+   */
   look({ cpuMs, throttledPeriods }: CpuCounters): { cpus: number; isHit: boolean } | undefined {
     if (cpuMs === undefined || throttledPeriods === undefined) return undefined;
     const atMs = performance.now();

@@ -11,8 +11,8 @@ export async function detectCgroups(): Promise<CgroupTree | undefined> {
 }
 
 /**
- * Decides from the mount table. A host in transition mounts both versions, and a controller belongs to one of them only; memory and CPU
- * have to be on the same side.
+ * Decides from the mount table. A host in transition mounts both versions, and a controller belongs to one of them
+ * only; memory and CPU have to be on the same side.
  */
 export async function chooseCgroups(mountTable: string, kernel: CgroupKernel): Promise<CgroupTree | undefined> {
   const mounts = parseMounts(mountTable);

@@ -8,17 +8,26 @@ import { measureTree } from "./disk-usage.ts";
 const easedShare = 0.95;
 /** A sandbox that grows on although its writes are stopped is ended at this much. */
 export const overrunBytes = (allowedBytes: number): number => allowedBytes * 1.25 + 64 * 1024 * 1024;
-/** One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is written. */
+/**
+ * One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is
+ * written.
+ */
 const mostFailures = 3;
 /** Less CPU time than this since it was measured: nothing worth measuring can have been written. */
 const idleCpuMs = 2;
 /** And gVisor itself takes this share of a core while nothing runs inside. */
 const idleCpuShare = 0.0005;
-/** It is looked at this often whatever it does: the host may allocate what was written when the writer has long been idle. */
+/**
+ * It is looked at this often whatever it does: the host may allocate what was written when the writer has long been
+ * idle.
+ */
 const longestRestMs = 30_000;
 const guestAnswerMs = 5_000;
 
-/** `full`: writes inside fail. `blind`: they fail because nobody can tell how much there is. `overrun`: it grew on all the same. */
+/**
+ * `full`: writes inside fail. `blind`: they fail because nobody can tell how much there is. `overrun`: it grew on all
+ * the same.
+ */
 export type DiskState = "open" | "full" | "blind" | "overrun";
 
 export interface DiskGuardOptions {
@@ -31,12 +40,15 @@ export interface DiskGuardOptions {
   measureTree?: typeof measureTree;
 }
 
-/** Keeps the files of one sandbox within their quota: measures them, stops writes at the quota and allows them when there is room again. */
+/**
+ * Keeps the files of one sandbox within their quota: measures them, stops writes at the quota and allows them when
+ * there is room again.
+ */
 export class DiskGuard {
   #options: DiskGuardOptions;
   /**
-   * What the guest was told. It keeps that through the death of servers, pauses and forks, so at first, and after an answer that did not come, nobody here
-   * knows what is in force.
+   * What the guest was told. It keeps that through the death of servers, pauses and forks, so at first, and after an
+   * answer that did not come, nobody here knows what is in force.
    */
   #state: "unknown" | "open" | "full" | "blind" = "unknown";
   /** In a row. */
@@ -98,7 +110,10 @@ export class DiskGuard {
     this.#durationMs = nowMs - startedMs;
   }
 
-  /** Measures, and sees to it that writes inside fail or succeed as they should. `cpuMs`: what the sandbox had used before. */
+  /**
+   * Measures, and sees to it that writes inside fail or succeed as they should. `cpuMs`: what the sandbox had used
+   * before.
+   */
   async look(allowedBytes: number, cpuMs: number | undefined, signal: AbortSignal): Promise<DiskState> {
     this.#cpuMsAtLook = undefined;
     try {
@@ -111,7 +126,7 @@ export class DiskGuard {
     if (this.#usedBytes > overrunBytes(allowedBytes)) return "overrun";
     const isFull =
       this.#state === "full" ? this.#usedBytes > allowedBytes * easedShare : this.#usedBytes >= allowedBytes;
-    await this.#tell(isFull ? "full" : "open", signal);
+    await this.#sendState(isFull ? "full" : "open", signal);
     this.#cpuMsAtLook = cpuMs;
     this.#lookedAtMs = performance.now();
     return isFull ? "full" : "open";
@@ -122,11 +137,11 @@ export class DiskGuard {
     this.#failures += 1;
     if (this.#failures < mostFailures) throw error;
     if (this.#failures === mostFailures) warn(error);
-    await this.#tell("blind", signal);
+    await this.#sendState("blind", signal);
     return "blind";
   }
 
-  async #tell(state: "open" | "full" | "blind", signal: AbortSignal): Promise<void> {
+  async #sendState(state: "open" | "full" | "blind", signal: AbortSignal): Promise<void> {
     if (this.#state === state) return;
     this.#state = "unknown";
     using inTime = firstToAbort(signal, deadlineAfter(guestAnswerMs));

@@ -13,8 +13,8 @@ export interface DiskPace {
 }
 
 /**
- * When to measure again: at half the time in which the room would be used up at the present growth, so that a sandbox that speeds up
- * is still caught near its limit; not so often that measuring becomes the work.
+ * When to measure again: at half the time in which the room would be used up at the present growth, so that a sandbox
+ * that speeds up is still caught near its limit; not so often that measuring becomes the work.
  */
 export function nextDiskDelay({ usedBytes, allowedBytes, growthBytesPerMs, lastDurationMs }: DiskPace): number {
   const roomBytes = Math.max(0, allowedBytes - usedBytes);

@@ -9,8 +9,8 @@ const concurrency = 8;
 const chunkSize = 256;
 
 /**
- * Files with several names whose inode is remembered, so that they count once. Beyond it every further name counts again: a tree that is made to
- * use up our memory is told as larger than it is, never as smaller.
+ * Files with several names whose inode is remembered, so that they count once. Beyond it every further name counts
+ * again: a tree that is made to use up our memory is told as larger than it is, never as smaller.
  */
 const mostLinkedFiles = 100_000;
 
@@ -18,8 +18,8 @@ const mostLinkedFiles = 100_000;
 const longestPart = 2_000;
 
 /**
- * Names are any bytes, and what is not UTF-8 would not be found again under the string that is made of it. One character per byte loses nothing and
- * takes no more memory than the bytes do.
+ * Names are any bytes, and what is not UTF-8 would not be found again under the string that is made of it. One
+ * character per byte loses nothing and takes no more memory than the bytes do.
  */
 const nameEncoding = "latin1";
 
@@ -30,19 +30,25 @@ interface Directory {
   inode: number;
 }
 
-/** What an entry costs at least. An empty file has no blocks and takes an inode all the same, of which a filesystem has about one for each 16 KiB. */
+/**
+ * What an entry costs at least. An empty file has no blocks and takes an inode all the same, of which a filesystem has
+ * about one for each 16 KiB.
+ */
 export const leastEntryBytes = 4096;
 
 export interface MeasureOptions {
   signal: AbortSignal;
-  /** More than this is as good as any larger result: the walk ends. A tree that grows as fast as it is walked ends it, too. */
+  /**
+   * More than this is as good as any larger result: the walk ends. A tree that grows as fast as it is walked ends it,
+   * too.
+   */
   enoughBytes?: number;
 }
 
 /**
- * Bytes that a directory and everything in it on the same filesystem take on disk; 0 when it is not there. Whoever writes in it meanwhile is
- * taken for hostile: links are never followed, not even one that takes a directory's place, and what disappears does not count. Entries
- * are read as a stream and only the names of directories wait in memory.
+ * Bytes that a directory and everything in it on the same filesystem take on disk; 0 when it is not there. Whoever
+ * writes in it meanwhile is taken for hostile: links are never followed, not even one that takes a directory's place,
+ * and what disappears does not count. Entries are read as a stream and only the names of directories wait in memory.
  */
 export async function measureTree(path: string, options: MeasureOptions): Promise<number> {
   return new TreeWalk(options).measure(path);
@@ -135,7 +141,9 @@ async function statsOf(path: string): Promise<Stats | undefined> {
   }
 }
 
-/** Undefined when it is not any more the directory that was found: a link in the path leads elsewhere, or it is gone. */
+/**
+ * Undefined when it is not any more the directory that was found: a link in the path leads elsewhere, or it is gone.
+ */
 async function openDirectory(directory: Directory): Promise<FileHandle | undefined> {
   let handle: FileHandle | undefined;
   try {

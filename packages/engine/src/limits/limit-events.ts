@@ -14,45 +14,47 @@ export interface LimitReading {
   allowed: number;
 }
 
-/** Tells of one sandbox's limits, of each once when it comes near, once when it is hit and once when it is far again. */
+/**
+ * Tells of one sandbox's limits, of each once when it comes near, once when it is hit and once when it is far again.
+ */
 export class LimitEvents {
   #sandboxId: SandboxId;
-  #tell: (event: SandboxEventMessage) => void;
-  #told = new Map<LimitName, "near" | "hit">();
+  #emit: (event: SandboxEventMessage) => void;
+  #emitted = new Map<LimitName, "near" | "hit">();
 
-  constructor(sandboxId: SandboxId, tell: (event: SandboxEventMessage) => void) {
+  constructor(sandboxId: SandboxId, emit: (event: SandboxEventMessage) => void) {
     this.#sandboxId = sandboxId;
-    this.#tell = tell;
+    this.#emit = emit;
   }
 
   /** Whether no limit is near or hit, as far as anybody was told. */
   get areAllFar(): boolean {
-    return this.#told.size === 0;
+    return this.#emitted.size === 0;
   }
 
   /** Near or far, or hit with this consequence. What was hit stays so until it is far. */
   compare(limit: LimitName, reading: LimitReading, consequence?: string): void {
     if (consequence !== undefined) {
-      if (this.#told.get(limit) !== "hit") this.hit(limit, reading, consequence);
+      if (this.#emitted.get(limit) !== "hit") this.hit(limit, reading, consequence);
     } else if (reading.used < reading.allowed * nearShare) this.ease(limit, reading);
-    else if (!this.#told.has(limit)) {
-      this.#told.set(limit, "near");
+    else if (!this.#emitted.has(limit)) {
+      this.#emitted.set(limit, "near");
       this.#send({ type: "limit.near", limit, ...reading });
     }
   }
 
   /** Each time that it is called. */
   hit(limit: LimitName, reading: LimitReading, consequence: string): void {
-    this.#told.set(limit, "hit");
+    this.#emitted.set(limit, "hit");
     this.#send({ type: "limit.hit", limit, ...reading, consequence });
   }
 
   /** When something was told before. */
   ease(limit: LimitName, reading: LimitReading): void {
-    if (this.#told.delete(limit)) this.#send({ type: "limit.eased", limit, ...reading });
+    if (this.#emitted.delete(limit)) this.#send({ type: "limit.eased", limit, ...reading });
   }
 
   #send(event: LimitEvent): void {
-    this.#tell({ ...event, sandboxId: this.#sandboxId, atMs: Date.now() });
+    this.#emit({ ...event, sandboxId: this.#sandboxId, atMs: Date.now() });
   }
 }

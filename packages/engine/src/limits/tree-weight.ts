@@ -1,7 +1,9 @@
 import { hasErrno } from "../support/errno.ts";
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 
-/** What all groups together weigh. The kernel forgets it with their common directory, which comes and goes with them. */
+/**
+ * What all groups together weigh. The kernel forgets it with their common directory, which comes and goes with them.
+ */
 export class TreeWeight {
   readonly #kernel: CgroupKernel;
   /** In the common directory. */

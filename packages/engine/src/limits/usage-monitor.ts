@@ -33,12 +33,15 @@ export interface UsageMonitorOptions extends DiskGuardOptions {
   channel: Pick<GuestChannel, "capFileSize"> & {
     countProcesses(signal: AbortSignal): Promise<{ processes: number; ofOneUser: number }>;
   };
-  tell: (event: SandboxEventMessage) => void;
+  emit: (event: SandboxEventMessage) => void;
   /** Called once, when stopping its writes did not stop the sandbox from growing. */
   onOverrun: (usedBytes: number) => void;
 }
 
-/** Looks at one sandbox from time to time, as often as its growth asks for: measures, tells, and stops the disk from growing. */
+/**
+ * Looks at one sandbox from time to time, as often as its growth asks for: measures, tells, and stops the disk from
+ * growing.
+ */
 export class UsageMonitor {
   #options: UsageMonitorOptions;
   #disk: DiskGuard;
@@ -53,7 +56,7 @@ export class UsageMonitor {
   constructor(options: UsageMonitorOptions) {
     this.#options = options;
     this.#disk = new DiskGuard(options);
-    this.#events = new LimitEvents(options.sandboxId, options.tell);
+    this.#events = new LimitEvents(options.sandboxId, options.emit);
     this.#schedule();
   }
 

@@ -7,8 +7,9 @@ import type { Pause } from "./pause-work.ts";
 const mergeDeadlineMs = 60 * 60_000;
 
 /**
- * The layers that it stands on, with room for one more on top: those do not change any more, and so can be merged while memory is saved. A stack that cannot be merged is used as
- * it is, for as long as it can be mounted. Those that hold nothing are left out.
+ * The layers that it stands on, with room for one more on top: those do not change any more, and so can be merged while
+ * memory is saved. A stack that cannot be merged is used as it is, for as long as it can be mounted. Those that hold
+ * nothing are left out.
  */
 export async function boundStack(pause: Pause): Promise<LayerPart[]> {
   const { context, life, store, n, killed } = pause;

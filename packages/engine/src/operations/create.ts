@@ -6,8 +6,8 @@ import type { StartOptions } from "../lifecycle/life-options.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { Sandbox } from "../sandbox.ts";
-import { layFiles, type FilesSource } from "../snapshots/lay-files.ts";
 import { withNodes } from "../snapshots/nodes-in-layers.ts";
+import { restoreFilesFromArchive, type FilesSource } from "../snapshots/restore-files.ts";
 import { hasErrno, noSpace } from "../support/errno.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { newRecord } from "./new-record.ts";
@@ -23,13 +23,16 @@ export interface CreateOptions {
   /** As `Sandbox.allowUntil`, in force from its first moment. */
   allowUntil?: number | undefined;
   /**
-   * Stores in `ownerDir` what the caller keeps of the sandbox, while it starts. `create` waits for it and fails with it; a crash before the
-   * sandbox runs removes what was stored.
+   * Stores in `ownerDir` what the caller keeps of the sandbox, while it starts. `create` waits for it and fails with
+   * it; a crash before the sandbox runs removes what was stored.
    */
   alongside?: ((sandbox: { id: SandboxId; ownerDir: string }) => Promise<void>) | undefined;
 }
 
-/** Creates a sandbox and waits until it runs. When it rejects, nothing is left: no process, mount, cgroup, directory or record. */
+/**
+ * Creates a sandbox and waits until it runs. When it rejects, nothing is left: no process, mount, cgroup, directory or
+ * record.
+ */
 export async function createSandbox(
   context: EngineContext,
   request: CreateRequestInput,
@@ -46,7 +49,7 @@ export async function createSandbox(
   const template = await context.templates.get(templateName);
   // The exact template: one that is made anew meanwhile must not change under the sandbox.
   const record = newRecord({ driver: driverName, template: template.name, limits, labels });
-  const keeper = new RecordKeeper(record, context.store, context.events.tell);
+  const keeper = new RecordKeeper(record, context.store, context.events.emit);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
   await life.deadline.set(options.allowUntil);
   const intent = keeper.begin();
@@ -88,7 +91,7 @@ async function beginWith(
   await intent;
   const layers = await life.inTurn(async (killed) => {
     using stop = firstToAbort(signal, killed);
-    return await layFiles(context, life, files, stop);
+    return await restoreFilesFromArchive(context, life, files, stop);
   });
   const from = withNodes(context, life, filesOf(context, life, { layers }), signal);
   return { from, frozenBytes: frozenBytesOf({ layers }) };

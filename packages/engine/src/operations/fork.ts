@@ -35,7 +35,10 @@ export interface ForkOptions {
   /** Ends the processes that stand in the way of a checkpoint. */
   force?: boolean;
   signal?: AbortSignal;
-  /** What the caller keeps about the parent can be copied here: it is as the copies will find it. When it rejects, there are none. */
+  /**
+   * What the caller keeps about the parent can be copied here: it is as the copies will find it. When it rejects, there
+   * are none.
+   */
   whilePaused?: () => Promise<void>;
   /** As for `create`, per copy. */
   onEgress?: (sandboxId: SandboxId) => EgressHandler | undefined;
@@ -54,8 +57,8 @@ export interface ForkResult {
 }
 
 /**
- * Makes running copies of a sandbox, memory and files. A running parent is paused for the checkpoint and goes on together with its copies; a paused one stays
- * paused. All copies or none.
+ * Makes running copies of a sandbox, memory and files. A running parent is paused for the checkpoint and goes on
+ * together with its copies; a paused one stays paused. All copies or none.
  */
 export async function forkSandbox(
   context: EngineContext,
@@ -179,7 +182,7 @@ async function startCopy(
 ): Promise<Sandbox> {
   const { driver, template } = parent.parts;
   const record = newRecord(parent.record);
-  const keeper = new RecordKeeper(record, context.store, context.events.tell);
+  const keeper = new RecordKeeper(record, context.store, context.events.emit);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress?.(record.id) });
   try {
     await life.deadline.set(options.allowUntil);

@@ -6,12 +6,12 @@ import {
   type EndedProcess,
 } from "@atoll/protocol";
 import type { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { endedProcess } from "../checkpoints/deleted-file-users.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
-import { endedProcess } from "../checkpoints/holders.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
-import type { FileHolder } from "../guest/messages.ts";
+import type { DeletedFileUser } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { messageOf } from "../support/message-of.ts";
 
@@ -34,7 +34,7 @@ export interface Pause {
   /** Whether it was asked to stand still: then it has to be woken before it goes on. */
   mayBeFrozen: boolean;
   /** The processes that `force` has ended so far. */
-  ended: FileHolder[];
+  ended: DeletedFileUser[];
 }
 
 /** `base`: the checkpoint that the sandbox stands on. Its time begins to count. */
@@ -59,7 +59,7 @@ export function answerBy(): AbortSignal {
 }
 
 /** Of an event about it. */
-export function toldEnded({ ended }: Pause): { ended?: EndedProcess[] } {
+export function reportedEnded({ ended }: Pause): { ended?: EndedProcess[] } {
   return ended.length === 0 ? {} : { ended: ended.map(endedProcess) };
 }
 

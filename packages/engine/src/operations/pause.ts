@@ -7,21 +7,21 @@ import {
   type LayerPart,
   type PhaseTimes,
 } from "@atoll/protocol";
-import { based } from "../checkpoints/based.ts";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
-import { tellEnded } from "../checkpoints/holders.ts";
+import { reportEnded } from "../checkpoints/deleted-file-users.ts";
+import { based } from "../checkpoints/dependents.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import type { Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
-import type { FileHolder } from "../guest/messages.ts";
+import type { DeletedFileUser } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
-import { bringBack } from "./bring-back.ts";
-import { freezeOrGoOn } from "./freeze-or-go-on.ts";
-import { answerBy, giveUp, newPause, step, toldEnded, type Pause } from "./pause-work.ts";
+import { freezeOrResume } from "./freeze-or-resume.ts";
+import { answerBy, giveUp, newPause, step, reportedEnded, type Pause } from "./pause-work.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
+import { restoreContainer } from "./restore-container.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
 /** For a layer of many gigabytes on a slow disk. */
@@ -41,12 +41,12 @@ export interface PauseResult {
   phases: PhaseTimes;
   totalMs: number;
   /** The processes that `force` has ended. */
-  ended: FileHolder[];
+  ended: DeletedFileUser[];
 }
 
 /**
- * Saves a sandbox and ends its container. Rejects with `unsaveable`, the sandbox running as before, when something has no place in a checkpoint. If anything
- * fails later, the sandbox is brought back from what was just saved.
+ * Saves a sandbox and ends its container. Rejects with `unsaveable`, the sandbox running as before, when something has
+ * no place in a checkpoint. If anything fails later, the sandbox is brought back from what was just saved.
  */
 export function pauseSandbox(
   context: EngineContext,
@@ -111,12 +111,12 @@ export async function pauseInTurn(
   await step(pause, "intent");
   const { ended } = pause;
   try {
-    await freezeOrGoOn(pause, { force: options.force === true, prepared });
+    await freezeOrResume(pause, { force: options.force === true, prepared });
     const manifest = await save(pause, saver);
     const { phases, totalMs } = clock;
     return { checkpoint: manifest.n, phases, totalMs, ended };
   } catch (error) {
-    throw tellEnded(error, ended);
+    throw reportEnded(error, ended);
   }
 }
 
@@ -170,7 +170,7 @@ async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
     killed.throwIfAborted();
     if (life.record.state === "paused") throw error;
     await stopped.catch(() => undefined);
-    await bringBack(pause, error, below);
+    await restoreContainer(pause, error, below);
     throw error;
   }
 }
@@ -223,7 +223,7 @@ export async function finishPause(
   const { phases } = clock;
   await keeper.apply("checkpointed", (common) => ({ ...common, state: "paused", checkpoint: n }), {
     phases,
-    ...toldEnded(pause),
+    ...reportedEnded(pause),
   });
   return manifest;
 }

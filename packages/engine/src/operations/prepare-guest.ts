@@ -14,8 +14,9 @@ export async function findNodePlaces(
 }
 
 /**
- * Makes the guest ready for a checkpoint: it says nothing more until it is greeted. The last it says are the pipes and sockets that are in memory only, for those who go on with the files of the checkpoint alone. If it cannot list them, or what it says is no such list, the
- * checkpoint is made all the same: they are in its memory.
+ * Makes the guest ready for a checkpoint: it says nothing more until it is greeted. The last it says are the pipes and
+ * sockets that are in memory only, for those who go on with the files of the checkpoint alone. If it cannot list them,
+ * or what it says is no such list, the checkpoint is made all the same: they are in its memory.
  */
 export async function prepareGuest(
   { channel }: SandboxLife,

@@ -1,10 +1,13 @@
 import { SandboxError } from "@atoll/protocol";
-import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { standsOn } from "../checkpoints/dependents.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
-/** True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox stands on, or that copies are being made of. */
+/**
+ * True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox
+ * stands on, or that copies are being made of.
+ */
 export function removeCheckpoint(context: EngineContext, life: SandboxLife, n: number): Promise<boolean> {
   return life.inTurn(async () => {
     const { id } = life.record;

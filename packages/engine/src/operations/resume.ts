@@ -7,7 +7,7 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { newContainerId } from "../support/ids.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { startAfresh } from "./start-afresh.ts";
+import { restart } from "./restart.ts";
 
 export interface ResumeOptions {
   /** False: nothing of its memory is used, its files are as they were saved. */
@@ -27,11 +27,17 @@ export interface ResumeResult {
 /** For work that goes back to an earlier checkpoint. */
 interface GoBack {
   checkpoint: number;
-  /** Called when it runs there and that is stored. Until it calls `dropStreams`, whoever has streams of the memory before waits. */
+  /**
+   * Called when it runs there and that is stored. Until it calls `dropStreams`, whoever has streams of the memory
+   * before waits.
+   */
   switched?: ((dropStreams: () => void) => Promise<void>) | undefined;
 }
 
-/** Starts a sandbox that is paused or, without memory, one that has failed. When it rejects, the sandbox is as before and nothing of it runs. */
+/**
+ * Starts a sandbox that is paused or, without memory, one that has failed. When it rejects, the sandbox is as before
+ * and nothing of it runs.
+ */
 export function resumeSandbox(
   context: EngineContext,
   life: SandboxLife,
@@ -39,7 +45,7 @@ export function resumeSandbox(
 ): Promise<ResumeResult> {
   return life.inTurn((killed) =>
     options.memory === false && life.record.state === "failed"
-      ? startAfresh(context, life, options, killed)
+      ? restart(context, life, options, killed)
       : resumeInTurn(context, life, options, killed),
   );
 }

@@ -1,5 +1,5 @@
-import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { standsOn } from "../checkpoints/dependents.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { warn } from "../support/warn.ts";
@@ -13,8 +13,9 @@ export interface CheckpointPolicy {
 }
 
 /**
- * Gives up the checkpoints that the policy does not keep; for work that has the turn. Never the one that the sandbox stands on, nor one that copies are being made of. What fails is tried again with the next
- * checkpoint: nobody's work depends on it.
+ * Gives up the checkpoints that the policy does not keep; for work that has the turn. Never the one that the sandbox
+ * stands on, nor one that copies are being made of. What fails is tried again with the next checkpoint: nobody's work
+ * depends on it.
  */
 export async function retireExpired(context: EngineContext, life: SandboxLife): Promise<void> {
   try {

@@ -13,11 +13,15 @@ export interface RollbackOptions extends ResumeOptions {
   force?: boolean;
   /** The number of the checkpoint of what is left behind, as for a pause. */
   leftAs?: number;
-  /** What the caller keeps about that time can be made ready here. Nothing runs, and nothing was changed: a crash leaves the sandbox paused where it was. */
+  /**
+   * What the caller keeps about that time can be made ready here. Nothing runs, and nothing was changed: a crash leaves
+   * the sandbox paused where it was.
+   */
   prepare?: () => Promise<void>;
   /**
-   * Called when the sandbox runs as it was then, and every later server will find it so. Nobody pauses or forks it before this is done. Whoever has streams of the memory that was left waits until `dropStreams` is
-   * called, and is then told that they are over.
+   * Called when the sandbox runs as it was then, and every later server will find it so. Nobody pauses or forks it
+   * before this is done. Whoever has streams of the memory that was left waits until `dropStreams` is called, and is
+   * then told that they are over.
    */
   switched?: (dropStreams: () => void) => Promise<void>;
 }
@@ -28,8 +32,9 @@ export interface RollbackResult extends ResumeResult {
 }
 
 /**
- * Goes back to an earlier checkpoint, memory and files, in one turn. That checkpoint is verified first. A running sandbox is then paused: what is left behind is a checkpoint too, and can be gone
- * back to. One that has failed leaves nothing behind. When it rejects, the sandbox is as it was, or paused there.
+ * Goes back to an earlier checkpoint, memory and files, in one turn. That checkpoint is verified first. A running
+ * sandbox is then paused: what is left behind is a checkpoint too, and can be gone back to. One that has failed leaves
+ * nothing behind. When it rejects, the sandbox is as it was, or paused there.
  */
 export function rollbackSandbox(
   context: EngineContext,

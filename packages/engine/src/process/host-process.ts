@@ -42,8 +42,8 @@ export interface HostProcessOptions {
 type EndReason = "timeout" | "abort";
 
 /**
- * Starts a program of the host: no shell, a session and a process group of its own. Rejects with `spawn_failed` when it cannot be started
- * and with the signal's reason when that has aborted already.
+ * Starts a program of the host: no shell, a session and a process group of its own. Rejects with `spawn_failed` when it
+ * cannot be started and with the signal's reason when that has aborted already.
  */
 export async function startHostProcess(
   file: string,
@@ -88,8 +88,8 @@ function describe(error: unknown): string {
 }
 
 /**
- * A program of the host; `startHostProcess` makes one. CPU time and memory are not known and told as 0. A death by a real-time signal
- * cannot be seen: Node tells it as exit code 0.
+ * A program of the host; `startHostProcess` makes one. CPU time and memory are not known and told as 0. A death by a
+ * real-time signal cannot be seen: Node tells it as exit code 0.
  */
 export class HostProcess implements Process {
   readonly #child: ChildProcess;
@@ -99,7 +99,10 @@ export class HostProcess implements Process {
   /** Aborts when the process itself is gone: its listeners and timers go with it. */
   readonly #gone = new AbortController();
   #endReason: EndReason | undefined;
-  /** When patience with the process group ends, on the clock of `performance.now()`. Set: the group has to go with the process. */
+  /**
+   * When patience with the process group ends, on the clock of `performance.now()`. Set: the group has to go with the
+   * process.
+   */
   #killAtMs: number | undefined;
   #isOver = false;
 

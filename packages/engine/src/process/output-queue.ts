@@ -2,15 +2,20 @@ import type { Readable } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { OutputEvent } from "./process.ts";
 
-/** More than a pipe or a socket of the default size can hold: who has read this much after an exit has read all from before it. */
+/**
+ * More than a pipe or a socket of the default size can hold: who has read this much after an exit has read all from
+ * before it.
+ */
 const mostLeftBehindBytes = 1024 * 1024;
 
-/** Turns of the event loop; in each of them every readable descriptor is read. The first may only switch the reading on. */
+/**
+ * Turns of the event loop; in each of them every readable descriptor is read. The first may only switch the reading on.
+ */
 const quietTurns = 2;
 
 /**
- * Joins stdout and stderr to one sequence of events for one reader. While `windowBytes` wait for that reader, nothing more is read from the
- * pipes and the writer blocks.
+ * Joins stdout and stderr to one sequence of events for one reader. While `windowBytes` wait for that reader, nothing
+ * more is read from the pipes and the writer blocks.
  */
 export class OutputQueue implements AsyncIterableIterator<OutputEvent> {
   readonly #sources: Readable[] = [];
@@ -42,8 +47,8 @@ export class OutputQueue implements AsyncIterableIterator<OutputEvent> {
   }
 
   /**
-   * Reads what is left after the process has ended, then lets go of the pipes. Something that the process has started may hold
-   * them open for ever and even write to them: its output is not waited for.
+   * Reads what is left after the process has ended, then lets go of the pipes. Something that the process has started
+   * may hold them open for ever and even write to them: its output is not waited for.
    */
   async drain(): Promise<void> {
     const endAt = this.#at + mostLeftBehindBytes;

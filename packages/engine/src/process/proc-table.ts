@@ -19,8 +19,8 @@ export interface ProcessStat {
 }
 
 /**
- * One line of /proc/<pid>/stat. The command stands in parentheses and may hold spaces, parentheses and newlines of its own, so the
- * fields are counted from the last closing parenthesis.
+ * One line of /proc/<pid>/stat. The command stands in parentheses and may hold spaces, parentheses and newlines of its
+ * own, so the fields are counted from the last closing parenthesis.
  */
 export function parseProcessStat(line: string): ProcessStat | undefined {
   const open = line.indexOf("(");

@@ -21,8 +21,8 @@ export function waitForGroupEnd(groupId: number, deadlineMs: number): Promise<bo
 }
 
 /**
- * Kills the group and resolves to whether it is gone within the deadline. A process that hangs in the kernel can outlive its SIGKILL;
- * it is the only thing that can.
+ * Kills the group and resolves to whether it is gone within the deadline. A process that hangs in the kernel can
+ * outlive its SIGKILL; it is the only thing that can.
  */
 export function killGroup(groupId: number, deadlineMs: number): Promise<boolean> {
   return pollUntil(async () => !signalGroup(groupId, "SIGKILL") || (await isGroupGone(groupId)), {
@@ -37,6 +37,7 @@ async function isGroupGone(groupId: number): Promise<boolean> {
     if (hasErrno(error, "ESRCH")) return true;
     if (!hasErrno(error, "EPERM")) throw error;
   }
-  // The signal also reaches those that have ended and that their parent, perhaps an init that does not care, has not reaped.
+  // The signal also reaches those that have ended and that their parent, perhaps an init that does not care, has not
+  // reaped.
   return (await groupMembers(groupId)).length === 0;
 }

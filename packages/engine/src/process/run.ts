@@ -25,9 +25,9 @@ export interface RunResult {
 }
 
 /**
- * Runs a program of the host to its end. A non-zero exit is a result: only the caller knows what the code means. Rejects when the
- * program cannot start (`spawn_failed`), outlives `timeoutMs` (`timed_out`) or `signal` aborts (its reason); then the whole process group is
- * gone.
+ * Runs a program of the host to its end. A non-zero exit is a result: only the caller knows what the code means.
+ * Rejects when the program cannot start (`spawn_failed`), outlives `timeoutMs` (`timed_out`) or `signal` aborts (its
+ * reason); then the whole process group is gone.
  */
 export async function run(file: string, args: readonly string[], options: RunOptions): Promise<RunResult> {
   const { input, maxOutputBytes = 1024 * 1024, ...rest } = options;

@@ -1,8 +1,8 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { assertAccepts, firstToAbort, isSandboxError, type SandboxRecord } from "@atoll/protocol";
-import { standsOn } from "../checkpoints/based.ts";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
+import { standsOn } from "../checkpoints/dependents.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { nodesOf } from "../checkpoints/launch-source.ts";
 import { mergeLayers } from "../checkpoints/merge-layers.ts";
@@ -27,8 +27,10 @@ export interface FilesCopy {
 }
 
 /**
- * Copies what a sandbox wrote over its template, all of one moment, into one layer below `scratch`. A running sandbox stands still while its own layer is
- * copied; those below it do not change. The pipes and sockets that it has in memory only can be listed while it runs and not while it stands still: those count that were there before and after it, unchanged.
+ * Copies what a sandbox wrote over its template, all of one moment, into one layer below `scratch`. A running sandbox
+ * stands still while its own layer is copied; those below it do not change. The pipes and sockets that it has in memory
+ * only can be listed while it runs and not while it stands still: those count that were there before and after it,
+ * unchanged.
  */
 export async function copyFiles(
   context: EngineContext,
@@ -73,7 +75,10 @@ async function unlessSilent(list: () => Promise<Nodes>): Promise<Nodes> {
   }
 }
 
-/** Of the checkpoint that a sandbox stands on or of what it began with: its layers, the topmost first, and the pipes and sockets that were in memory. */
+/**
+ * Of the checkpoint that a sandbox stands on or of what it began with: its layers, the topmost first, and the pipes and
+ * sockets that were in memory.
+ */
 async function readSaved(
   context: EngineContext,
   life: SandboxLife,

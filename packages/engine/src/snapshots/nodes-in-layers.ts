@@ -11,7 +11,10 @@ import type { Template } from "../templates/template.ts";
 
 const lookTimeoutMs = 10 * 60_000;
 
-/** Files to start from, with the pipes and sockets that have to be made inside before it runs. They are looked for while it starts: in the layers, and in what it wrote already. */
+/**
+ * Files to start from, with the pipes and sockets that have to be made inside before it runs. They are looked for while
+ * it starts: in the layers, and in what it wrote already.
+ */
 export function withNodes(
   context: EngineContext,
   life: SandboxLife,
@@ -27,7 +30,10 @@ export function withNodes(
   return { ...files, nodes };
 }
 
-/** The pipes and sockets in layers, per tree the directories, to be made anew by a sandbox that sees those of the host and cannot use them. */
+/**
+ * The pipes and sockets in layers, per tree the directories, to be made anew by a sandbox that sees those of the host
+ * and cannot use them.
+ */
 async function findNodesInLayers(
   guestPath: string,
   template: Template,

@@ -9,13 +9,16 @@ import type { Template } from "../templates/template.ts";
 const listTimeoutMs = 45_000;
 const placeTimeoutMs = 60_000;
 
-/** In an entry with its length before it: type, mode, owner, group, links, size, inode and time come before the length of the name and the name. */
+/**
+ * In an entry with its length before it: type, mode, owner, group, links, size, inode and time come before the length
+ * of the name and the name.
+ */
 const nameLengthOffset = 4 + 1 + 4 * 4 + 3 * 8;
 const nameOffset = nameLengthOffset + 4;
 
 /**
- * The pipes and sockets that a running sandbox has in memory only, with names that begin at its root. The directories that they are in are on disk when they were listed, as those see them. None for a driver that has
- * everything on disk.
+ * The pipes and sockets that a running sandbox has in memory only, with names that begin at its root. The directories
+ * that they are in are on disk when they were listed, as those see them. None for a driver that has everything on disk.
  */
 export async function findNodesInMemory(
   life: SandboxLife,
@@ -47,7 +50,8 @@ function timely(signal: AbortSignal): AbortSignal {
 }
 
 /**
- * Makes them in directories of the host that nobody else writes to, one for each tree of the template, where nothing else is in their place. Rejects with `storage_failed`.
+ * Makes them in directories of the host that nobody else writes to, one for each tree of the template, where nothing
+ * else is in their place. Rejects with `storage_failed`.
  */
 export async function placeNodes(
   guestPath: string,

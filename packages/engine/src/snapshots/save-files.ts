@@ -27,7 +27,10 @@ export interface SavedFiles {
   sha256: string;
 }
 
-/** Writes what a sandbox has written over its template into a new file. The sandbox goes on; when it rejects, there is no file. */
+/**
+ * Writes what a sandbox has written over its template into a new file. The sandbox goes on; when it rejects, there is
+ * no file.
+ */
 export async function saveFiles(
   context: EngineContext,
   life: SandboxLife,

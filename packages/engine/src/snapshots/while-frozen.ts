@@ -4,7 +4,10 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
 const mostThaws = 2;
 
-/** Does `work` while no process of a running sandbox runs. It goes on afterwards whatever comes of it, also if this server dies: the next one sees the mark. */
+/**
+ * Does `work` while no process of a running sandbox runs. It goes on afterwards whatever comes of it, also if this
+ * server dies: the next one sees the mark.
+ */
 export async function whileFrozen<T>(
   life: SandboxLife,
   container: ContainerRef,

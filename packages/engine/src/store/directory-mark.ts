@@ -1,13 +1,17 @@
 import type { BigIntStats } from "node:fs";
 
 /**
- * Which directory it is, wherever it lies and whatever it is called. A copy is another one, and so is what a backup was restored to. No two that are there at the same time have the same device and inode;
- * devices get other numbers when the machine starts again.
+ * Which directory it is, wherever it lies and whatever it is called. A copy is another one, and so is what a backup was
+ * restored to. No two that are there at the same time have the same device and inode; devices get other numbers when
+ * the machine starts again.
  */
 export interface DirectoryMark {
   device: string;
   inode: string;
-  /** When it was made, in nanoseconds: inodes are used again, and the first ones of every disk have the same numbers. Absent where the filesystem does not tell. */
+  /**
+   * When it was made, in nanoseconds: inodes are used again, and the first ones of every disk have the same numbers.
+   * Absent where the filesystem does not tell.
+   */
   bornNs?: string | undefined;
 }
 

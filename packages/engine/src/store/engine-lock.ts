@@ -11,12 +11,16 @@ import { markOf, type DirectoryMark } from "./directory-mark.ts";
 const mostAttempts = 100;
 
 /**
- * One engine per data directory. `lock/holder/` has one name in it at most, and `lock/<name>.sock` is a socket of that name, which listens as long as its holder lives, however he ends. Taking the lock is one
- * rename, which one of many can win: of a directory with a name in it to `holder` where there is none, or of a dead holder's name to one's own. The kernel finds sockets of files from all containers of a
- * machine. `engine.lock` only tells a person who holds it.
+ * One engine per data directory. `lock/holder/` has one name in it at most, and `lock/<name>.sock` is a socket of that
+ * name, which listens as long as its holder lives, however he ends. Taking the lock is one rename, which one of many
+ * can win: of a directory with a name in it to `holder` where there is none, or of a dead holder's name to one's own.
+ * The kernel finds sockets of files from all containers of a machine. `engine.lock` only tells a person who holds it.
  */
 export class EngineLock {
-  /** Of `lock/`. Its holder has it open: while he lives nobody else finds a directory of this device and inode but this one, whose lock is taken. */
+  /**
+   * Of `lock/`. Its holder has it open: while he lives nobody else finds a directory of this device and inode but this
+   * one, whose lock is taken.
+   */
   readonly directory: DirectoryMark;
   readonly #path: string;
   readonly #claim: Claim;

@@ -140,7 +140,10 @@ export class RunLayout {
     return join(this.dir, "wake");
   }
 
-  /** Open for writing in a server that may have given the container timer slack. The launcher removes the slack when the server is gone. */
+  /**
+   * Open for writing in a server that may have given the container timer slack. The launcher removes the slack when the
+   * server is gone.
+   */
   get slackFifo(): string {
     return join(this.dir, "slack");
   }

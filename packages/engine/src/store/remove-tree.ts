@@ -6,8 +6,8 @@ import { hasErrno } from "../support/errno.ts";
 const deadlineMs = 10 * 60_000;
 
 /**
- * Idempotent. Node removes by whole paths, which cannot be longer than the kernel takes; a sandbox can nest directories deeper than that, and
- * `rm` works its way down.
+ * Idempotent. Node removes by whole paths, which cannot be longer than the kernel takes; a sandbox can nest directories
+ * deeper than that, and `rm` works its way down.
  */
 export async function removeTree(path: string): Promise<void> {
   try {

@@ -25,7 +25,10 @@ export class SandboxStore {
     await writeDurably(recordFile, `${JSON.stringify(record, undefined, 2)}\n`);
   }
 
-  /** Idempotent. Removes the sandbox's directory with everything in it, the record first: what is left of a crash here has no owner. */
+  /**
+   * Idempotent. Removes the sandbox's directory with everything in it, the record first: what is left of a crash here
+   * has no owner.
+   */
   async remove(id: Id): Promise<void> {
     const { dir, recordFile } = this.#layout.sandbox(id);
     await rm(recordFile, { force: true });

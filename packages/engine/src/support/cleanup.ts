@@ -1,6 +1,6 @@
 /**
- * Undo steps, run in reverse unless released. Every step runs even if another fails; the failures are thrown together at the end.
- * Node 20 has no AsyncDisposableStack.
+ * Undo steps, run in reverse unless released. Every step runs even if another fails; the failures are thrown together
+ * at the end. Node 20 has no AsyncDisposableStack.
  */
 export class Cleanup implements AsyncDisposable {
   #steps: (() => unknown)[] = [];

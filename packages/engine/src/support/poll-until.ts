@@ -11,11 +11,11 @@ export interface PollUntilOptions {
 }
 
 /**
- * Looks again and again until `check` is true: resolves to true then, to false when the deadline has passed. `check` runs at
- * least once, and once more at the deadline.
+ * Looks again and again until `check` is true: resolves to true then, to false when the deadline has passed. `check`
+ * runs at least once, and once more at the deadline.
  *
- * For what the kernel does not announce: cgroup v1 has no event for "empty", and a process group that is not made of our own children has
- * none either. Whatever has an event, a promise or a file descriptor waits for that and not here.
+ * For what the kernel does not announce: cgroup v1 has no event for "empty", and a process group that is not made of
+ * our own children has none either. Whatever has an event, a promise or a file descriptor waits for that and not here.
  */
 export async function pollUntil(
   check: () => boolean | Promise<boolean>,

@@ -4,9 +4,9 @@ import { hasErrno } from "../support/errno.ts";
 import type { SkeletonEntry } from "./skeleton.ts";
 
 /**
- * What a sandbox gets to see of the host's /etc. A file is on the list when common programs need it and nothing about this host in particular is in it:
- * no tokens (npmrc, pip.conf, gitconfig, environment), no names of machines or people, no keys. Directories come with their
- * contents. Whatever of it not everybody may read stays out all the same.
+ * What a sandbox gets to see of the host's /etc. A file is on the list when common programs need it and nothing about
+ * this host in particular is in it: no tokens (npmrc, pip.conf, gitconfig, environment), no names of machines or
+ * people, no keys. Directories come with their contents. Whatever of it not everybody may read stays out all the same.
  */
 const allowed: readonly string[] = [
   "alternatives",
@@ -50,7 +50,10 @@ const allowedPatterns: readonly RegExp[] = [/^python3(\.\d+)?$/, /^java-\d+-open
 /** Larger ones are not configuration. */
 const mostBytes = 4 * 1024 * 1024;
 
-/** The entries below `etc/` that are taken from the host, parents first. Everything belongs to root, whoever owns it outside. */
+/**
+ * The entries below `etc/` that are taken from the host, parents first. Everything belongs to root, whoever owns it
+ * outside.
+ */
 export async function readAllowedEtc(hostEtc: string): Promise<SkeletonEntry[]> {
   const present = await readdir(hostEtc);
   const versioned = present.filter((name) => allowedPatterns.some((pattern) => pattern.test(name)));

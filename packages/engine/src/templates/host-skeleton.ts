@@ -70,7 +70,8 @@ password required pam_deny.so
 `;
 
 /**
- * Everything of a sandbox's root that does not come from the host. There is no name server on purpose: names are resolved by the proxy, outside.
+ * Everything of a sandbox's root that does not come from the host. There is no name server on purpose: names are
+ * resolved by the proxy, outside.
  */
 export const ownEntries: readonly SkeletonEntry[] = [
   directory(""),

@@ -14,7 +14,10 @@ import type { Template } from "./template.ts";
 /** Where programs and libraries are. Apart from `usr` they are links into it on most hosts. */
 const systemDirectories = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"] as const;
 
-/** Below `usr`; not private by their permissions, but about this host: settings of its own programs, with tokens in them as often as not. */
+/**
+ * Below `usr`; not private by their permissions, but about this host: settings of its own programs, with tokens in them
+ * as often as not.
+ */
 const hidden = ["local/etc"];
 
 const buildTimeoutMs = 600_000;
@@ -33,11 +36,12 @@ interface SystemTree {
 }
 
 /**
- * The template made of this machine's own programs: a root that we write, with the host's /usr in it, and nothing else of the host. It is named after its
- * contents and never changes, so a sandbox keeps the one it was made with.
+ * The template made of this machine's own programs: a root that we write, with the host's /usr in it, and nothing else
+ * of the host. It is named after its contents and never changes, so a sandbox keeps the one it was made with.
  *
- * What remains visible is what everybody on the host may read below /usr. Programs that are setuid there are so in the sandbox. An upgrade of the
- * host's packages shows in running sandboxes, for the files they have not written themselves.
+ * What remains visible is what everybody on the host may read below /usr. Programs that are setuid there are so in the
+ * sandbox. An upgrade of the host's packages shows in running sandboxes, for the files they have not written
+ * themselves.
  */
 export async function makeHostTemplate({ templatesDir, hostRoot }: HostTemplateOptions): Promise<Template> {
   // Shared by all who wait for it: nobody's signal ends it.
@@ -118,7 +122,10 @@ async function planHostTemplate(
   return { skeleton: [...skeleton, ...(await readAllowedEtc(join(hostRoot, "etc")))], trees };
 }
 
-/** A layer that hides paths of the tree below it. Its directories show instead of those they lie on, so they have to look the same. */
+/**
+ * A layer that hides paths of the tree below it. Its directories show instead of those they lie on, so they have to
+ * look the same.
+ */
 async function planMask(tree: string, paths: string[]): Promise<SkeletonEntry[]> {
   const entries = new Map<string, SkeletonEntry>();
   for (const path of paths.toSorted()) {

@@ -9,12 +9,12 @@ import { hasErrno } from "../support/errno.ts";
 const byHand = "local";
 
 /**
- * Files that not everybody on the host may read, in a tree that sandboxes are shown. Root in a sandbox passes every permission check of the files
- * that it sees, so these must not be seen.
+ * Files that not everybody on the host may read, in a tree that sandboxes are shown. Root in a sandbox passes every
+ * permission check of the files that it sees, so these must not be seen.
  *
- * Looking at all of /usr takes seconds on a cold machine. So the result is kept, together with a stamp of what changes when packages are
- * installed or somebody adds a directory near the top. `local`, where administrators put things by hand, is looked at each time, so what changes in it
- * is not in the stamp.
+ * Looking at all of /usr takes seconds on a cold machine. So the result is kept, together with a stamp of what changes
+ * when packages are installed or somebody adds a directory near the top. `local`, where administrators put things by
+ * hand, is looked at each time, so what changes in it is not in the stamp.
  */
 export async function findPrivateFiles(tree: string, cacheFile: string, signal: AbortSignal): Promise<string[]> {
   const stamp = await stampOf(tree);

@@ -11,8 +11,8 @@ export const unfinishedPrefix = ".new-";
 const syncTimeoutMs = 120_000;
 
 /**
- * Makes a directory that exists completely or not at all, also after a crash of the machine: built beside its place, written through to the disk, then
- * renamed. False when somebody else was faster: what is there then is theirs.
+ * Makes a directory that exists completely or not at all, also after a crash of the machine: built beside its place,
+ * written through to the disk, then renamed. False when somebody else was faster: what is there then is theirs.
  */
 export async function publishDirectory(
   path: string,

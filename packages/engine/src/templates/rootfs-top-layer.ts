@@ -18,8 +18,8 @@ const mostBytes = 1024 * 1024;
 const hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 
 /**
- * What a root filesystem lacks to be run as a sandbox: places to mount on, the default user, a name for the loopback address. It goes into a layer of its
- * own, so that the filesystem itself stays as it was given.
+ * What a root filesystem lacks to be run as a sandbox: places to mount on, the default user, a name for the loopback
+ * address. It goes into a layer of its own, so that the filesystem itself stays as it was given.
  */
 export async function planTopLayer(rootfs: string): Promise<SkeletonEntry[]> {
   const layer = new TopLayer(rootfs);

@@ -17,8 +17,8 @@ export interface TemplateLibraryOptions {
 }
 
 /**
- * The templates of one data directory. Each is complete from the moment it has its name, and never changes: whoever has got one can use it for as long
- * as it is not removed. What a crash leaves half done is removed by `sweep`.
+ * The templates of one data directory. Each is complete from the moment it has its name, and never changes: whoever has
+ * got one can use it for as long as it is not removed. What a crash leaves half done is removed by `sweep`.
  */
 export class TemplateLibrary {
   readonly #directory: string;
@@ -31,8 +31,8 @@ export class TemplateLibrary {
   }
 
   /**
-   * `host` is made when it is first asked for, and stays the same until the next start of the engine. The template that comes back says in `name` which
-   * one it is exactly; asking for that name gives the same files again.
+   * `host` is made when it is first asked for, and stays the same until the next start of the engine. The template that
+   * comes back says in `name` which one it is exactly; asking for that name gives the same files again.
    */
   async get(name: TemplateName): Promise<Template> {
     if (name === hostName) return this.#getHost();
@@ -54,7 +54,10 @@ export class TemplateLibrary {
     return parsed.filter((_, index) => templates[index] !== undefined).toSorted();
   }
 
-  /** Rejects with `already_exists` when the name is taken and with `invalid_argument` when the source is not what it should be. */
+  /**
+   * Rejects with `already_exists` when the name is taken and with `invalid_argument` when the source is not what it
+   * should be.
+   */
   async importRootfs(name: TemplateName, source: RootfsSource, options: ImportOptions): Promise<Template> {
     if (name === hostName || isHostTemplateName(name)) {
       throw new SandboxError(
@@ -82,7 +85,10 @@ export class TemplateLibrary {
     await rm(leaving, { recursive: true, force: true });
   }
 
-  /** Removes what a crash has left half done. Only for the one engine that holds the data directory's lock, at its start. */
+  /**
+   * Removes what a crash has left half done. Only for the one engine that holds the data directory's lock, at its
+   * start.
+   */
   async sweep(): Promise<void> {
     const left = (await this.#entries()).filter((name) => name.startsWith(unfinishedPrefix));
     await Promise.all(left.map((name) => rm(join(this.#directory, name), { recursive: true, force: true })));

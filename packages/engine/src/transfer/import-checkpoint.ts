@@ -11,8 +11,9 @@ import { settleAll } from "../support/settle-all.ts";
 import { assertBelongs, bringInLayer, type CheckpointImport } from "./import-sandbox.ts";
 
 /**
- * Adds a checkpoint that was made of this very sandbox, here or elsewhere, to those that it has here. The sandbox is as it was, and runs on if it ran. Everything is verified; when it rejects, nothing
- * is left of it. One that a crash cuts off is swept later.
+ * Adds a checkpoint that was made of this very sandbox, here or elsewhere, to those that it has here. The sandbox is as
+ * it was, and runs on if it ran. Everything is verified; when it rejects, nothing is left of it. One that a crash cuts
+ * off is swept later.
  */
 export function importCheckpoint(
   context: EngineContext,

@@ -16,7 +16,10 @@ import { findTemplate } from "./machine-needs.ts";
 /** A checkpoint from elsewhere, and the files that belong to it. */
 export interface CheckpointImport {
   manifest: CheckpointManifest;
-  /** With the files of the memory image, named as in the manifest. On the same filesystem as the data directory; it is moved from there. */
+  /**
+   * With the files of the memory image, named as in the manifest. On the same filesystem as the data directory; it is
+   * moved from there.
+   */
   memoryDir: string;
   /** The archive that the manifest names, if it does. */
   owner?: string | undefined;
@@ -35,7 +38,7 @@ export interface ImportOptions {
   onEgress?: EgressHandler | undefined;
 }
 
-interface Arrival<From extends CheckpointImport = SandboxImport> {
+interface PendingAcquisition<From extends CheckpointImport = SandboxImport> {
   context: EngineContext;
   from: From;
   template: Template;
@@ -43,8 +46,9 @@ interface Arrival<From extends CheckpointImport = SandboxImport> {
 }
 
 /**
- * Makes a paused sandbox of what comes from another machine. Everything is verified; when it rejects, nothing is left of it here. The record is written last, so
- * that one that is cut off has no owner, and goes when the data directory is opened again.
+ * Makes a paused sandbox of what comes from another machine. Everything is verified; when it rejects, nothing is left
+ * of it here. The record is written last, so that one that is cut off has no owner, and goes when the data directory is
+ * opened again.
  */
 export async function importSandbox(
   context: EngineContext,
@@ -70,7 +74,7 @@ export async function importSandbox(
     await assertMachineFits(context, driver, manifest, ofCheckpoint(manifest.n));
     await bringIn({ context, from, template, signal });
     const stored = { ...record, version: 1, state: "paused", checkpoint: manifest.n } as const;
-    const keeper = new RecordKeeper(stored, context.store, context.events.tell);
+    const keeper = new RecordKeeper(stored, context.store, context.events.emit);
     await keeper.begin();
     const life = context.addLife(keeper, { driver, template, onEgress });
     await context.atStep("import: recorded", id);
@@ -105,7 +109,7 @@ export function assertBelongs({
 }
 
 /** Everything but the record. */
-async function bringIn({ context, from, template, signal }: Arrival): Promise<void> {
+async function bringIn({ context, from, template, signal }: PendingAcquisition): Promise<void> {
   const { sandboxId: id, n } = from.manifest;
   const layout = context.layout.sandbox(id);
   const store = new CheckpointStore(layout);
@@ -137,7 +141,7 @@ async function bringInOwner(
 }
 
 export async function bringInLayer(
-  { context, from, template, signal }: Arrival<CheckpointImport>,
+  { context, from, template, signal }: PendingAcquisition<CheckpointImport>,
   part: LayerPart,
 ): Promise<void> {
   const given = from.layers.find((layer) => layer.part.id === part.id);

@@ -21,7 +21,10 @@ export interface NeedsOptions {
   memory?: boolean | undefined;
 }
 
-/** What a machine will have to have to go on with the memory of a sandbox that runs here, or is about to. Undefined: its memory cannot be saved. */
+/**
+ * What a machine will have to have to go on with the memory of a sandbox that runs here, or is about to. Undefined: its
+ * memory cannot be saved.
+ */
 export async function findMachineNeeds(
   context: EngineContext,
   { parts: { driver, layout }, record }: Pick<SandboxLife, "parts" | "record">,
@@ -34,7 +37,10 @@ export async function findMachineNeeds(
   return { guest, runtime: { version: freezer.version, platform }, cpuFeatures: await context.readCpuFeatures() };
 }
 
-/** Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox, or go back to that checkpoint of it. */
+/**
+ * Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox, or go back
+ * to that checkpoint of it.
+ */
 export async function assertCouldRun(
   context: EngineContext,
   { id, driver, template }: Pick<ImportedRecord, "id" | "driver" | "template">,
@@ -43,9 +49,9 @@ export async function assertCouldRun(
 ): Promise<void> {
   const asked: Asked =
     checkpoint === undefined
-      ? { deed: `go on with sandbox ${id}`, details: { sandboxId: id } }
+      ? { action: `go on with sandbox ${id}`, details: { sandboxId: id } }
       : {
-          deed: `roll back sandbox ${id} to checkpoint ${checkpoint}`,
+          action: `roll back sandbox ${id} to checkpoint ${checkpoint}`,
           details: { sandboxId: id, checkpoint },
           suggestion: "Ask a server that has what it needs, or roll back to another checkpoint.",
         };
@@ -63,7 +69,7 @@ export async function findTemplate(context: EngineContext, name: TemplateName, a
     if (own?.name === name) return own;
     const because = `template ${name} is not there`;
     const here = own === undefined ? "" : `, since the files of this machine are ${own.name}`;
-    throw new SandboxError("unrestorable", `Cannot ${asked.deed} on this machine: ${because}${here}`, {
+    throw new SandboxError("unrestorable", `Cannot ${asked.action} on this machine: ${because}${here}`, {
       suggestion:
         asked.suggestion ?? "Resume the sandbox on a machine that has it, or give this one the same template.",
       details: { ...asked.details, part: "template", template: name },

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { checkStart } from "../../src/doctor/ask-machine.ts";
 import { doctor, type Finding, formatDoctor } from "../../src/doctor/doctor.ts";
+import { checkStart } from "../../src/doctor/machine-facts.ts";
 
 let directory: string;
 beforeEach(async () => {

@@ -21,8 +21,9 @@ export function dyingWithTests(command: readonly string[]): [command: string, ..
 }
 
 /**
- * How to run a guest that may be told anything, also to remove `/`: as root it becomes a user without rights, with a network and a host name of
- * its own. Whoever is not root has nothing to lose by it but his own files, which a random path hardly hits.
+ * How to run a guest that may be told anything, also to remove `/`: as root it becomes a user without rights, with a
+ * network and a host name of its own. Whoever is not root has nothing to lose by it but his own files, which a random
+ * path hardly hits.
  */
 export function jailed(program: string, dir: string): string[] {
   if (process.getuid?.() !== 0) return [program];
@@ -36,8 +37,8 @@ export function jailed(program: string, dir: string): string[] {
 }
 
 /**
- * Where the sanitizers of a guest, its tools and its launcher write what they find: the guest's own stderr is closed, and what a tool says there is a
- * part of its answer.
+ * Where the sanitizers of a guest, its tools and its launcher write what they find: the guest's own stderr is closed,
+ * and what a tool says there is a part of its answer.
  */
 export class SanitizerReports implements Disposable {
   #dir = mkdtempSync(join(tmpdir(), "atoll-sanitizer-"));

@@ -24,8 +24,8 @@ export const ownUser = String(process.getuid?.() ?? 0);
 const untilMs = 120_000;
 
 /**
- * The guest as a plain process of this machine, without a sandbox, and a host that says exactly what a test makes it say. Everything that the
- * guest says is decoded by the engine's own code.
+ * The guest as a plain process of this machine, without a sandbox, and a host that says exactly what a test makes it
+ * say. Everything that the guest says is decoded by the engine's own code.
  */
 export class NativeGuest implements AsyncDisposable {
   readonly streams = new Map<number, StreamLog>();

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { protocolConstants } from "../../src/guest/frames.ts";
 import type { GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
-import { withRoomToStart } from "../support/room-to-start.ts";
+import { withRoomToStart } from "../support/disk-space.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import type { StreamLog } from "./guest-stream-log.ts";
 import { NativeGuest, ownUser } from "./native-guest.ts";

@@ -43,7 +43,8 @@ describe("requests", { timeout: testTimeoutMs }, () => {
   test("COUNT tells processes, streams and what is held for them", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    // More than the window and the pipe together hold, so that both processes are there for as long as nothing is acknowledged.
+    // More than the window and the pipe together hold, so that both processes are there for as long as nothing is
+    // acknowledged.
     const id = guest.spawn(["/bin/sh", "-c", "head -c 10000000 /dev/zero; exit 0"], { windowBytes: 262_144 });
     await guest.until(() => guest.stream(id).at === 262_144);
     const counted = await guest.ask("COUNT");

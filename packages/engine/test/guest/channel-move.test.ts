@@ -109,7 +109,7 @@ test("a guest that ends in its new container before it has arrived can be tried 
   const moved = channel.moveTo({ paths: restored.paths, signal: never });
   await restored.greet({ entries: [{ id, pid: 100 }] });
   await moved;
-  const told = caught(channel.tellRestored("its-name", never));
+  const told = caught(channel.sendRestored("its-name", never));
   await restored.until("RESTORED");
   restored.die();
   expect(await told).toMatchObject({ code: "sandbox_ended" });
@@ -128,7 +128,7 @@ test("a guest that ends in its new container before it has arrived can be tried 
   channel.close();
 });
 
-test.for(["before", "after"])("the end of a container %s the arrival in it is the sandbox's", async (when) => {
+test.for(["before", "after"])("the end of a container %s the acquisition in it is the sandbox's", async (when) => {
   const channel = await openChannel(guest);
   await prepare(channel);
   channel.leave();

@@ -59,7 +59,7 @@ test.for<{
   },
   {
     what: "finding holders",
-    ask: (channel, signal) => channel.findHolders(Buffer.from("/a"), signal),
+    ask: (channel, signal) => channel.findDeletedFileUsers(Buffer.from("/a"), signal),
     name: "HOLDERS",
     payload: [2, 0, 0, 0, 47, 97],
     answer: (id) => guestFrame.heldBy(id, [{ pid: 4, streamId: 2, command: "vi" }]),
@@ -67,7 +67,7 @@ test.for<{
   },
   {
     what: "ending holders",
-    ask: (channel, signal) => channel.findHolders(Buffer.from("/a"), signal, "END_HOLDERS"),
+    ask: (channel, signal) => channel.findDeletedFileUsers(Buffer.from("/a"), signal, "END_HOLDERS"),
     name: "END_HOLDERS",
     payload: [2, 0, 0, 0, 47, 97],
     answer: (id) => guestFrame.heldBy(id, [{ pid: 4, streamId: 2, command: "vi" }]),
@@ -92,7 +92,7 @@ test.for<{
   },
   {
     what: "telling that it was restored",
-    ask: (channel, signal) => channel.tellRestored("box", signal),
+    ask: (channel, signal) => channel.sendRestored("box", signal),
     name: "RESTORED",
     payload: undefined,
     answer: (id) => guestFrame.done(id),

@@ -15,7 +15,10 @@ const short = [
   guestFrame.pong(11, Buffer.from("12345678")),
 ];
 
-/** Copies: what a decoder yields are views, good until the next is asked for. Each chunk lies in the same memory, as it does when it is read. */
+/**
+ * Copies: what a decoder yields are views, good until the next is asked for. Each chunk lies in the same memory, as it
+ * does when it is read.
+ */
 function decode(decoder: FrameDecoder, ...chunks: Buffer[]): Frame[] {
   const memory = Buffer.alloc(Math.max(...chunks.map(({ byteLength }) => byteLength)));
   const frames: Frame[] = [];

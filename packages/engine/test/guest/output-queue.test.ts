@@ -35,7 +35,7 @@ function makeGate(): { opened: Promise<void>; open: () => void } {
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe("reading", () => {
-  test("events come in the order of their arrival, whatever the stream", async () => {
+  test("events come in the order of their acquisition, whatever the stream", async () => {
     const { queue, push } = makeQueue();
     push("a");
     push("b", "stderr");
@@ -172,7 +172,7 @@ describe("acknowledging", () => {
 });
 
 describe("consuming", () => {
-  test("every piece comes once, in the order of its arrival, until the end", async () => {
+  test("every piece comes once, in the order of its acquisition, until the end", async () => {
     const { queue, push } = makeQueue();
     const seen: [string, string, number, number][] = [];
     push("a");

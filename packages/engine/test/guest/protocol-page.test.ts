@@ -96,9 +96,10 @@ describe("the form of a frame", () => {
   });
 
   test("what the page says of sizes holds in the header", () => {
-    const [, exitSize] = /the (\d+) payload bytes of `EXIT`/.exec(page) ?? [];
-    const [, entrySize] = /: (\d+) bytes together/.exec(page) ?? [];
-    const [, pingSize] = /`PING` \| request \| up to (\d+) bytes/.exec(page) ?? [];
+    const text = page.replaceAll(/\s+/g, " ");
+    const [, exitSize] = /the (\d+) payload bytes of `EXIT`/.exec(text) ?? [];
+    const [, entrySize] = /: (\d+) bytes together/.exec(text) ?? [];
+    const [, pingSize] = /`PING` \| request \| up to (\d+) bytes/.exec(text) ?? [];
     expect([exitSize, entrySize, pingSize].map(Number)).toEqual([
       defines.get("EXIT_SIZE"),
       defines.get("WELCOME_ENTRY_SIZE"),
@@ -122,9 +123,10 @@ function readText(path: string): string {
 /** The rows of the table whose first column has this head, after the heading if one is given. */
 function rowsOf(head: string, heading?: string): string[][] {
   const from = heading === undefined ? 0 : page.indexOf(`## ${heading}\n`);
-  const start = page.indexOf(`\n| ${head} |`, from);
-  if (from === -1 || start === -1) throw new Error(`The page has no table of ${head}`);
-  const lines = page.slice(start + 1).split("\n");
+  const rest = from === -1 ? "" : page.slice(from);
+  const start = rest.search(new RegExp(`\\n\\| ${head} +\\|`));
+  if (start === -1) throw new Error(`The page has no table of ${head}`);
+  const lines = rest.slice(start + 1).split("\n");
   const length = lines.findIndex((line) => !line.startsWith("|"));
   return lines.slice(2, length).map((line) =>
     line

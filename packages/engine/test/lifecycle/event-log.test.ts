@@ -9,10 +9,10 @@ const eventAt = (atMs: number): SandboxEventMessage => ({ type: "state", sandbox
 test("listeners hear what happens from then on, in order", () => {
   const log = new EventLog();
   const heard: number[] = [];
-  log.tell(eventAt(1));
+  log.emit(eventAt(1));
   log.listen(({ atMs }) => heard.push(atMs));
-  log.tell(eventAt(2));
-  log.tell(eventAt(3));
+  log.emit(eventAt(2));
+  log.emit(eventAt(3));
   expect(heard).toEqual([2, 3]);
 });
 
@@ -22,7 +22,7 @@ test("who has stopped listening hears nothing more", () => {
   const stop = log.listen(({ atMs }) => heard.push(atMs));
   stop();
   stop();
-  log.tell(eventAt(1));
+  log.emit(eventAt(1));
   expect(heard).toEqual([]);
 });
 
@@ -35,7 +35,7 @@ test("a listener that throws does not keep it from the others, and does not go u
     throw new Error("broken listener");
   });
   log.listen(({ atMs }) => heard.push(atMs));
-  log.tell(eventAt(1));
+  log.emit(eventAt(1));
   expect(heard).toEqual([1]);
   expect((await warned).message).toBe("broken listener");
   write.mockRestore();
@@ -49,14 +49,14 @@ test("one that stops in the middle of an event takes nothing from the others", (
     stop();
   });
   log.listen(() => heard.push("second"));
-  log.tell(eventAt(1));
-  log.tell(eventAt(2));
+  log.emit(eventAt(1));
+  log.emit(eventAt(2));
   expect(heard).toEqual(["first", "second", "second"]);
 });
 
 test("the last thousand or so are kept, and no more", () => {
   const log = new EventLog();
-  for (let atMs = 0; atMs < 5000; atMs += 1) log.tell(eventAt(atMs));
+  for (let atMs = 0; atMs < 5000; atMs += 1) log.emit(eventAt(atMs));
   expect(log.recent.length).toBe(1024);
   expect(log.recent.at(-1)?.atMs).toBe(4999);
 });

@@ -12,7 +12,7 @@ const reason = { kind: "asked", message: "enough" } as const;
 let directory: TemporaryDirectory;
 let store: SandboxStore;
 let told: SandboxEventMessage[];
-const tell = (event: SandboxEventMessage): void => {
+const emit = (event: SandboxEventMessage): void => {
   told.push(event);
 };
 
@@ -42,7 +42,7 @@ describe("a new sandbox", () => {
   });
 
   test("one does not begin in the middle", async () => {
-    await expect(new RecordKeeper(recordIn("running"), store, tell).begin()).rejects.toThrow(
+    await expect(new RecordKeeper(recordIn("running"), store, emit).begin()).rejects.toThrow(
       "does not begin as running",
     );
     expect(await stored()).toEqual([]);
@@ -53,7 +53,7 @@ describe("a change", () => {
   test("it is checked, stored, told, and then the record", async () => {
     const creating = recordIn("creating");
     const { container } = recordIn("running");
-    const keeper = new RecordKeeper(creating, store, tell);
+    const keeper = new RecordKeeper(creating, store, emit);
     await keeper.apply("started", (common) => ({ ...common, state: "running", container }));
     expect(keeper.record).toMatchObject({ state: "running", id: creating.id, container });
     expect(await stored()).toEqual([keeper.record]);
@@ -62,7 +62,7 @@ describe("a change", () => {
   });
 
   test("what exists in the old state alone is gone with it", async () => {
-    const keeper = new RecordKeeper(recordIn("running"), store, tell);
+    const keeper = new RecordKeeper(recordIn("running"), store, emit);
     await keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
     expect(keeper.record).not.toHaveProperty("container");
     expect(told).toMatchObject([{ to: "killing", reason }]);
@@ -70,7 +70,7 @@ describe("a change", () => {
 
   test("one that the table does not know changes nothing", async () => {
     const record = recordIn("paused");
-    const keeper = new RecordKeeper(record, store, tell);
+    const keeper = new RecordKeeper(record, store, emit);
     const { container } = recordIn("running");
     await expect(keeper.apply("started", (common) => ({ ...common, state: "running", container }))).rejects.toThrow(
       "No transition: paused + started",
@@ -80,7 +80,7 @@ describe("a change", () => {
 
   test("one to another state than the table says changes nothing", async () => {
     const record = recordIn("running");
-    const keeper = new RecordKeeper(record, store, tell);
+    const keeper = new RecordKeeper(record, store, emit);
     await expect(keeper.apply("pause", (common) => ({ ...common, state: "paused", checkpoint: 1 }))).rejects.toThrow(
       "running + pause does not lead to paused",
     );
@@ -97,7 +97,7 @@ describe("a change", () => {
       },
     };
     // The keeper uses nothing else of a store here.
-    const keeper = new RecordKeeper(record, failing as unknown as SandboxStore, tell);
+    const keeper = new RecordKeeper(record, failing as unknown as SandboxStore, emit);
     const kill = (): Promise<void> => keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
     await expect(kill()).rejects.toThrow("no space left");
     expect([keeper.record, told]).toEqual([record, []]);
@@ -110,7 +110,7 @@ describe("a change", () => {
     let stateWhenStored: string | undefined;
     const looking = { save: async () => void (stateWhenStored = keeper.record.state) };
     // The keeper uses nothing else of a store here.
-    const keeper = new RecordKeeper(recordIn("running"), looking as unknown as SandboxStore, tell);
+    const keeper = new RecordKeeper(recordIn("running"), looking as unknown as SandboxStore, emit);
     await keeper.apply("fault", (common) => ({
       ...common,
       state: "failed",
@@ -130,7 +130,7 @@ describe("a change", () => {
   const full = refusing("ENOSPC");
 
   test.for(["EDQUOT", "EIO", "EROFS"])("an end does not wait for a disk that says %s", async (code) => {
-    const keeper = new RecordKeeper(recordIn("running"), refusing(code), tell);
+    const keeper = new RecordKeeper(recordIn("running"), refusing(code), emit);
     await keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
     expect(keeper.record.state).toBe("killing");
   });
@@ -150,7 +150,7 @@ describe("a change", () => {
       next: { state: "paused", checkpoint: 3 },
     },
   ] as const)("$what does not fail for want of room", async ({ record, event, next }) => {
-    const keeper = new RecordKeeper(record, full, tell);
+    const keeper = new RecordKeeper(record, full, emit);
     const parts = typeof next === "function" ? next(record) : next;
     await keeper.apply(event, (common) => ({ ...common, ...parts }) as SandboxRecord);
     expect(keeper.record.state).toBe(parts.state);
@@ -159,7 +159,7 @@ describe("a change", () => {
 
   test("a sandbox that was brought back in another container has to be stored: the next server would not find it", async () => {
     const record = recordIn("pausing");
-    const keeper = new RecordKeeper(record, full, tell);
+    const keeper = new RecordKeeper(record, full, emit);
     const { container } = recordIn("running");
     await expect(keeper.apply("refused", (common) => ({ ...common, state: "running", container }))).rejects.toThrow(
       "no space left",
@@ -168,7 +168,7 @@ describe("a change", () => {
   });
 
   test("changes that are asked for at once come one after the other, in order", async () => {
-    const keeper = new RecordKeeper(recordIn("running"), store, tell);
+    const keeper = new RecordKeeper(recordIn("running"), store, emit);
     const { container } = recordIn("running");
     const asked = [
       keeper.apply("pause", (common) => ({ ...common, state: "pausing", container, checkpoint: 1 })),
@@ -193,7 +193,7 @@ describe("the end", () => {
   test("nothing is stored any more, and it is told with its reason", async () => {
     const record = recordIn("killing");
     await store.save(record);
-    const keeper = new RecordKeeper(record, store, tell);
+    const keeper = new RecordKeeper(record, store, emit);
     await keeper.forget(reason);
     expect(await store.load()).toEqual({ records: [], unreadable: [], ownerless: [] });
     expect(keeper.record).toMatchObject({ state: "killed", reason });
@@ -203,7 +203,7 @@ describe("the end", () => {
   test("what is not being killed cannot be forgotten", async () => {
     const record = recordIn("running");
     await store.save(record);
-    await expect(new RecordKeeper(record, store, tell).forget(reason)).rejects.toThrow(
+    await expect(new RecordKeeper(record, store, emit).forget(reason)).rejects.toThrow(
       "No transition: running + removed",
     );
     expect(await stored()).toEqual([record]);

@@ -46,8 +46,8 @@ const v2Files: Record<string, Record<string, string>> = {
 };
 
 /**
- * Plays the kernel's part of cgroups in memory, with the rules that can be broken: files come and go with controllers, limits stand in
- * relation to each other, groups that are in use cannot be removed, the frozen do not die in v1.
+ * Plays the kernel's part of cgroups in memory, with the rules that can be broken: files come and go with controllers,
+ * limits stand in relation to each other, groups that are in use cannot be removed, the frozen do not die in v1.
  */
 export class FakeCgroupKernel implements CgroupKernel {
   /** Process ids that no signal ends. */

@@ -12,7 +12,9 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** A sandbox that uses what a test says. It outlives the monitors that look at it, and its guest keeps what it was told. */
+/**
+ * A sandbox that uses what a test says. It outlives the monitors that look at it, and its guest keeps what it was told.
+ */
 class WatchedSandbox implements Disposable {
   usedBytes = 0;
   cpuMs: number | undefined = 0;
@@ -68,13 +70,16 @@ class WatchedSandbox implements Disposable {
         if (!this.canBeMeasured) throw Object.assign(new Error("EIO: i/o error"), { code: "EIO" });
         return this.usedBytes;
       },
-      tell: (event) => this.#events.push(event),
+      emit: (event) => this.#events.push(event),
       onOverrun: (usedBytes) => this.overruns.push(usedBytes),
     });
     return this.#monitor;
   }
 
-  /** Lets it run for a while, in which it uses this much CPU time per second, and waits for more in so many of ten periods. */
+  /**
+   * Lets it run for a while, in which it uses this much CPU time per second, and waits for more in so many of ten
+   * periods.
+   */
   async run(seconds: number, { cpuMsPerSecond = 100, throttled = 0 } = {}): Promise<void> {
     for (let second = 0; second < seconds; second += 1) {
       if (this.throttledPeriods !== undefined) this.throttledPeriods += throttled;

@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type HostProcess, type HostProcessOptions, startHostProcess } from "../../src/process/host-process.ts";
 import { groupMembers, readProcessStat } from "../../src/process/proc-table.ts";
 import type { OutputEvent } from "../../src/process/process.ts";
-import { withRoomToStart } from "../support/room-to-start.ts";
+import { withRoomToStart } from "../support/disk-space.ts";
 
 const started: HostProcess[] = [];
 afterEach(async () => {

@@ -29,8 +29,8 @@ const names = new Map<number, HostFrameName>(
 );
 
 /**
- * The guest's end of a channel, on real FIFOs, that says what a test makes it say. It reads as the protocol page asks of a guest: after
- * bytes that are no frame it hears nothing but the next HELLO.
+ * The guest's end of a channel, on real FIFOs, that says what a test makes it say. It reads as the protocol page asks
+ * of a guest: after bytes that are no frame it hears nothing but the next HELLO.
  */
 export class FakeGuest implements Disposable {
   readonly paths: { in: string; out: string };

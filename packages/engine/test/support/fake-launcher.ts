@@ -4,7 +4,10 @@ import { TemporaryDirectory } from "./temporary-directory.ts";
 /** The last step, and then nothing more: a container that lives on. */
 export const livesOn = 'echo "program 1" >&3\nexec sleep 1000';
 
-/** A program in the place of `atoll-guest launch` that does what a shell script says; descriptor 3 is where it tells of its steps. */
+/**
+ * A program in the place of `atoll-guest launch` that does what a shell script says; descriptor 3 is where it tells of
+ * its steps.
+ */
 export class FakeLauncher implements Disposable {
   readonly path: string;
   #directory = new TemporaryDirectory();

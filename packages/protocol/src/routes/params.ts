@@ -9,7 +9,10 @@ export const Port = z.strictObject({ id: SandboxId, port: z.coerce.number().int(
 export const From = z.strictObject({
   /** Bytes of the common order that are already there. */
   from: z.coerce.number().int().min(0).default(0),
-  /** As the command said when these bytes were read: if its sandbox was rolled back since, they are refused with `rolled_back`. */
+  /**
+   * As the command said when these bytes were read: if its sandbox was rolled back since, they are refused with
+   * `rolled_back`.
+   */
   rollbacks: z.coerce.number().int().min(0).optional(),
   /** Goes on until the command has ended. */
   follow: z

@@ -8,8 +8,8 @@ export interface Route {
   path: string;
   summary: string;
   /**
-   * The verb that a key needs; a sandbox's own token has `read`, `commands`, `files` and `ports` on that sandbox. `public`: nobody is asked.
-   * `server`: no key, but the proof that another server with the same metadata store asks.
+   * The verb that a key needs; a sandbox's own token has `read`, `commands`, `files` and `ports` on that sandbox.
+   * `public`: nobody is asked. `server`: no key, but the proof that another server with the same metadata store asks.
    */
   verb: KeyVerb | "public" | "server";
   params?: z.ZodObject;
@@ -19,13 +19,18 @@ export interface Route {
   /** A schema for JSON; the others are streams. */
   reply: z.ZodType | "bytes" | "tar" | "ndjson" | "sse" | "text" | "empty";
   status?: 200 | 201 | 202 | 204;
-  /** For those that would otherwise bring a paused sandbox back first, because they are about commands, files or ports. */
+  /**
+   * For those that would otherwise bring a paused sandbox back first, because they are about commands, files or ports.
+   */
   leavesAsleep?: true;
   /** Honours `Idempotency-Key`: the same key and body give the same answer and happen once. */
   isIdempotent?: true;
 }
 
-/** Whether a paused sandbox is brought back before the request: what is about its commands, files or ports wants it running. */
+/**
+ * Whether a paused sandbox is brought back before the request: what is about its commands, files or ports wants it
+ * running.
+ */
 export function wakesSandbox({ method, verb, leavesAsleep }: Route): boolean {
   if (leavesAsleep === true) return false;
   return verb === "files" || verb === "ports" || (verb === "commands" && method !== "GET");

@@ -93,9 +93,9 @@ export const serverRoutes = {
     query: z.strictObject({ cursor: z.coerce.number().int().min(0).optional(), sandboxId: SandboxId.optional() }),
     reply: "sse",
   },
-  nudgeLease: {
+  notifyLease: {
     method: "POST",
-    path: "/leases/:id/nudge",
+    path: "/leases/:id/notify",
     summary: "Between servers that share a metadata store: look at the lease of a sandbox now; it tells nothing",
     verb: "server",
     params: Id,

@@ -1,6 +1,8 @@
 import type { OutputEvent } from "./output-event.ts";
 
-/** Output for a result: both streams, each up to a limit, a quarter of it from the beginning and the rest from the end. */
+/**
+ * Output for a result: both streams, each up to a limit, a quarter of it from the beginning and the rest from the end.
+ */
 export class CollectedOutput {
   readonly #streams: { stdout: BoundedBytes; stderr: BoundedBytes };
   #droppedBytes = 0;

@@ -43,8 +43,8 @@ export interface Wire {
 }
 
 /**
- * A command that runs, or ran, in a sandbox. It lives on the server: dropping the handle, the connection or this program does
- * not end it, and `commands.connect` gives a new handle. A program does not end while it follows one.
+ * A command that runs, or ran, in a sandbox. It lives on the server: dropping the handle, the connection or this
+ * program does not end it, and `commands.connect` gives a new handle. A program does not end while it follows one.
  *
  * @example
  * const command = await sandbox.commands.run("for i in 1 2 3; do printf $i; done", { background: true });
@@ -164,7 +164,8 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Sends input; resolves when the server has it for good. Input goes in once and in order, whatever happens to the connection.
+   * Sends input; resolves when the server has it for good. Input goes in once and in order, whatever happens to the
+   * connection.
    *
    * @example
    * const cat = await sandbox.commands.run("cat", { background: true, stdin: true });
@@ -249,7 +250,9 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     this.#serveStdin();
   }
 
-  /** Input that waits has a channel; one that is there for input alone goes with the wait, so that the program can end. */
+  /**
+   * Input that waits has a channel; one that is there for input alone goes with the wait, so that the program can end.
+   */
   #serveStdin(): void {
     const drain = this.#drain;
     if (!this.#stdin.isPending && drain !== undefined) {
@@ -315,13 +318,13 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
         if (event === undefined) throw new Error("a command's events end with its end");
         output.add(event);
         if (event.type === "ended") {
-          await tell(callbacks(), "stdout", cursor.flush("stdout"));
-          await tell(callbacks(), "stderr", cursor.flush("stderr"));
+          await emitOutput(callbacks(), "stdout", cursor.flush("stdout"));
+          await emitOutput(callbacks(), "stderr", cursor.flush("stderr"));
           this.#info = event.command;
           return commandResult(event.command, output);
         }
         await callbacks().onOutput?.(event);
-        if (event.type !== "dropped") await tell(callbacks(), event.type, event.text);
+        if (event.type !== "dropped") await emitOutput(callbacks(), event.type, event.text);
       }
     } finally {
       this.#close(channel);
@@ -330,6 +333,6 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
 }
 
 /** Hands text to the callback of its stream. */
-export async function tell(options: FollowOptions, type: "stdout" | "stderr", text: string): Promise<void> {
+export async function emitOutput(options: FollowOptions, type: "stdout" | "stderr", text: string): Promise<void> {
   if (text !== "") await (type === "stdout" ? options.onStdout : options.onStderr)?.(text);
 }

@@ -20,8 +20,8 @@ export interface RunOptions extends Given, FollowOptions {
   /** Throw `CommandExitError` unless it exits with 0. */
   check?: boolean | undefined;
   /**
-   * Ends the call and those of the callbacks. The command is killed, but for one in the background whose handle is there: that
-   * goes on.
+   * Ends the call and those of the callbacks. The command is killed, but for one in the background whose handle is
+   * there: that goes on.
    */
   signal?: AbortSignal | undefined;
 }
@@ -41,8 +41,8 @@ export class Commands {
   }
 
   /**
-   * Runs a command: a string is a line for the shell, an array is a program with its arguments. Resolves with the result
-   * when it has ended, whatever its exit code; with `background` resolves with a handle when it has started.
+   * Runs a command: a string is a line for the shell, an array is a program with its arguments. Resolves with the
+   * result when it has ended, whatever its exit code; with `background` resolves with a handle when it has started.
    *
    * @example
    * const result = await sandbox.commands.run("echo hello; exit 3");

@@ -8,12 +8,15 @@ import { readLines } from "../http/ndjson.ts";
 import { randomKey } from "../http/random-key.ts";
 import { CollectedOutput } from "./collected-output.ts";
 import { CommandChannel } from "./command-channel.ts";
-import { defaultMaxOutputBytes, tell, type FollowOptions, type Wire } from "./command-handle.ts";
+import { defaultMaxOutputBytes, emitOutput, type FollowOptions, type Wire } from "./command-handle.ts";
 import { commandResult, type CommandResult } from "./command-result.ts";
 import { OutputCursor } from "./output-cursor.ts";
 import type { OutputEvent } from "./output-event.ts";
 
-/** A server sends heartbeats, at the most 30 seconds apart; silence for longer than this means that the connection is dead. */
+/**
+ * A server sends heartbeats, at the most 30 seconds apart; silence for longer than this means that the connection is
+ * dead.
+ */
 const silenceMs = 3 * websocketProtocol.heartbeatMs;
 
 /** So many answers in a row may break without having brought anything. */
@@ -25,9 +28,9 @@ const orphanMs = 30_000;
 type StreamingRoute = Extract<RouteName, "runCommand" | "runOnce">;
 
 /**
- * Runs to the end over one request that streams. When the stream breaks, a command that has started is followed over the
- * socket from the very byte; one that may or may not have started is asked for again under the same key, which starts it
- * once. A caller that aborts leaves at once, and the command is killed.
+ * Runs to the end over one request that streams. When the stream breaks, a command that has started is followed over
+ * the socket from the very byte; one that may or may not have started is asked for again under the same key, which
+ * starts it once. A caller that aborts leaves at once, and the command is killed.
  */
 export class ForegroundRun<Name extends StreamingRoute> {
   readonly #wire: Wire;
@@ -135,15 +138,15 @@ export class ForegroundRun<Name extends StreamingRoute> {
   }
 
   async #flush(): Promise<void> {
-    await tell(this.#options, "stdout", this.#cursor.flush("stdout"));
-    await tell(this.#options, "stderr", this.#cursor.flush("stderr"));
+    await emitOutput(this.#options, "stdout", this.#cursor.flush("stdout"));
+    await emitOutput(this.#options, "stderr", this.#cursor.flush("stderr"));
   }
 
   async #take(event: OutputEvent | undefined): Promise<void> {
     if (event === undefined || event.type === "ended") return;
     this.#output.add(event);
     await this.#options.onOutput?.(event);
-    if (event.type !== "dropped") await tell(this.#options, event.type, event.text);
+    if (event.type !== "dropped") await emitOutput(this.#options, event.type, event.text);
   }
 
   /** Nobody asks for the result again, and the sandbox goes. The key is this run's alone. */
@@ -180,7 +183,10 @@ export class ForegroundRun<Name extends StreamingRoute> {
   }
 }
 
-/** Reads what is left of an answer that has said everything, so that its connection can serve the next request. Nobody waits for it. */
+/**
+ * Reads what is left of an answer that has said everything, so that its connection can serve the next request. Nobody
+ * waits for it.
+ */
 async function finish(lines: AsyncGenerator<unknown, void, undefined>): Promise<void> {
   try {
     while ((await lines.next()).done !== true);

@@ -2,8 +2,8 @@ import { SandboxError, type CommandInfo } from "@atoll/protocol";
 import type { OutputEvent } from "./output-event.ts";
 
 /**
- * Where a reader of a command's output stands. Whatever the connection delivers goes through it, so that every byte is taken
- * exactly once: bytes from before the position are cut off, and a gap that nobody announced is an error.
+ * Where a reader of a command's output stands. Whatever the connection delivers goes through it, so that every byte is
+ * taken exactly once: bytes from before the position are cut off, and a gap that nobody announced is an error.
  */
 export class OutputCursor {
   #at: number;

@@ -1,7 +1,10 @@
 import type { CommandInfo, RunCommandInput, SandboxId } from "@atoll/protocol";
 import type { Http } from "../http/http.ts";
 
-/** Starts a command that goes on by itself. One whose caller aborts, or has no more time, before its id is here is killed. */
+/**
+ * Starts a command that goes on by itself. One whose caller aborts, or has no more time, before its id is here is
+ * killed.
+ */
 export async function startCommand(
   http: Http,
   sandboxId: SandboxId,

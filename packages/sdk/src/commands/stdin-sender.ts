@@ -12,9 +12,9 @@ interface Waiter {
 }
 
 /**
- * Input of one command, in order and once. It is kept until the server says that it has it for good, and sent again from the
- * accepted offset on each new connection; the server cuts off what it has. Offsets count the bytes of this sender only: others
- * may write to the same command.
+ * Input of one command, in order and once. It is kept until the server says that it has it for good, and sent again
+ * from the accepted offset on each new connection; the server cuts off what it has. Offsets count the bytes of this
+ * sender only: others may write to the same command.
  */
 export class StdinSender {
   /** What the server knows this sender by, over all its connections. */
@@ -65,7 +65,10 @@ export class StdinSender {
     );
   }
 
-  /** A channel stands, and the server has input of this sender up to `acceptedOffset`: at least what it said, if it does not say it now. */
+  /**
+   * A channel stands, and the server has input of this sender up to `acceptedOffset`: at least what it said, if it does
+   * not say it now.
+   */
   attach(link: ChannelLink, acceptedOffset = this.#base): void {
     this.#links.add(link);
     if (this.#link !== undefined && this.#link !== link) return;

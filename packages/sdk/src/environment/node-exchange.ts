@@ -18,8 +18,8 @@ const plain = { send: requestPlain, agent: new PlainAgent(agentOptions) };
 const secure = { send: requestSecurely, agent: new SecureAgent(agentOptions) };
 
 /**
- * Over Node's own HTTP client, which takes half as long for a small request as its `fetch`, and a tenth to load. It follows no
- * redirects: the server makes none.
+ * Over Node's own HTTP client, which takes half as long for a small request as its `fetch`, and a tenth to load. It
+ * follows no redirects: the server makes none.
  */
 export async function exchange(url: string, { method, headers, body, signal }: HttpRequest): Promise<Answer> {
   signal?.throwIfAborted();

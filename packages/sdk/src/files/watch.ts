@@ -11,7 +11,9 @@ interface WatchRequest {
   signal?: AbortSignal | undefined;
 }
 
-/** Changes in order and once: after a broken connection the watch is carried on behind the last change that was told. */
+/**
+ * Changes in order and once: after a broken connection the watch is carried on behind the last change that was told.
+ */
 export async function* watchFiles(
   socket: Socket,
   request: WatchRequest,

@@ -3,10 +3,10 @@ import { z } from "zod";
 import type { Connection } from "../connection-options.ts";
 import { connectionError, errorFromWire, isRefused } from "../errors.ts";
 import { backoffMs, later, pause } from "./backoff.ts";
+import { createOrCleanup } from "./create-or-cleanup.ts";
 import { readText, readWhole, type Answer, type ByteReader, type ByteSource, type HttpRequest } from "./exchange.ts";
+import { idleTimeout } from "./idle-timeout.ts";
 import { readReply } from "./lenient.ts";
-import { madeOrUndone } from "./made-or-undone.ts";
-import { noSilence } from "./no-silence.ts";
 import { randomKey } from "./random-key.ts";
 
 type Part<Name extends RouteName, Key extends "params" | "query" | "body"> =
@@ -36,7 +36,10 @@ export type Reply<Name extends RouteName> = (typeof routes)[Name]["reply"] exten
 /** A server that never answered is likely not there: so often, and at once, is it asked again. */
 const triesBeforeFirstContact = 3;
 
-/** How long a server that says nothing is asked to begin what happens once, however often it is asked: a sandbox may have to wake for it. */
+/**
+ * How long a server that says nothing is asked to begin what happens once, however often it is asked: a sandbox may
+ * have to wake for it.
+ */
 const patienceMs = 10 * 60_000;
 
 /** How much longer than its caller a request is waited for whose answer has to be undone. */
@@ -72,7 +75,10 @@ export class Http {
     }
   }
 
-  /** A request for what lives on at the server. Its time limit is the caller's: what an answer after it tells of is undone. */
+  /**
+   * A request for what lives on at the server. Its time limit is the caller's: what an answer after it tells of is
+   * undone.
+   */
   async make<Name extends RouteName>(
     name: Name,
     input: CallInput<Name>,
@@ -84,7 +90,11 @@ export class Http {
     const giveUp = (): void => late.abort(noAnswer(routes[name], timeoutMs));
     const settle = timeoutMs === undefined ? undefined : later(timeoutMs, giveUp);
     try {
-      return await madeOrUndone(() => this.call(name, { ...input, ...longer }), undo, anyOf(input.signal, late.signal));
+      return await createOrCleanup(
+        () => this.call(name, { ...input, ...longer }),
+        undo,
+        anyOf(input.signal, late.signal),
+      );
     } finally {
       settle?.();
     }
@@ -93,7 +103,7 @@ export class Http {
   /** A request whose answer is bytes, all of them. One that stops coming is asked for again. */
   async bytes<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Uint8Array> {
     const silenceMs = this.#timeoutMs(input);
-    return this.#begin(name, input, (body) => readWhole(silenceMs === undefined ? body : noSilence(body, silenceMs)));
+    return this.#begin(name, input, (body) => readWhole(silenceMs === undefined ? body : idleTimeout(body, silenceMs)));
   }
 
   /** A request whose answer is a stream; errors of the connection in it are explained. */

@@ -1,13 +1,13 @@
 import type { ByteReader } from "./exchange.ts";
-import { noSilence } from "./no-silence.ts";
+import { idleTimeout } from "./idle-timeout.ts";
 
 /**
- * The lines of a body as JSON. Throws when the body ends within a line, breaks, or is silent for longer than `silenceMs`:
- * whoever reads it carries on with another request.
+ * The lines of a body as JSON. Throws when the body ends within a line, breaks, or is silent for longer than
+ * `silenceMs`: whoever reads it carries on with another request.
  */
 export async function* readLines(body: ByteReader, silenceMs: number): AsyncGenerator<unknown, void, undefined> {
   const decoder = new TextDecoder();
-  const lively = noSilence(body, silenceMs);
+  const lively = idleTimeout(body, silenceMs);
   let rest = "";
   try {
     for (;;) {

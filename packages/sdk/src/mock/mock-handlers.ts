@@ -80,13 +80,13 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   rollBackSandbox: (world, { params, body: { checkpoint } }) => {
     const sandbox = world.sandbox(params.id);
     const left = sandbox.rollBack(checkpoint);
-    world.tell({ type: "sandbox.rolled_back", sandboxId: sandbox.info().id, checkpoint, ...left });
+    world.emit({ type: "sandbox.rolled_back", sandboxId: sandbox.info().id, checkpoint, ...left });
     return { json: { sandbox: sandbox.info(), checkpoint, ...left, phases: {}, totalMs: 0 } };
   },
   removeCheckpoint: (world, { params: { id, checkpoint } }) => {
     const sandbox = world.sandbox(id);
     const removed = sandbox.removeCheckpoint(checkpoint);
-    if (removed) world.tell({ type: "checkpoint.removed", sandboxId: sandbox.info().id, checkpoint });
+    if (removed) world.emit({ type: "checkpoint.removed", sandboxId: sandbox.info().id, checkpoint });
     return { json: { removed } };
   },
   listCheckpoints: (world, { params }) => ({ json: { checkpoints: world.sandbox(params.id).checkpoints } }),

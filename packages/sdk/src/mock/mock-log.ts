@@ -11,7 +11,10 @@ interface LogGap {
   droppedBytes: number;
 }
 
-/** The output of a command. Like the server's, it keeps a quarter of its size from the beginning and the rest from the end. */
+/**
+ * The output of a command. Like the server's, it keeps a quarter of its size from the beginning and the rest from the
+ * end.
+ */
 export class MockLog {
   readonly #headBytes: number;
   readonly #tailBytes: number;

@@ -12,8 +12,9 @@ export interface MockConnection {
 }
 
 /**
- * A server in memory, for tests of programs that use the SDK: the real SDK runs over it. Sandboxes, commands, files in memory
- * with archives, snapshots and signed URLs, templates by name, events and keys are there; commands do what you script; other routes answer `unsupported`.
+ * A server in memory, for tests of programs that use the SDK: the real SDK runs over it. Sandboxes, commands, files in
+ * memory with archives, snapshots and signed URLs, templates by name, events and keys are there; commands do what you
+ * script; other routes answer `unsupported`.
  *
  * @example
  * const mock = new MockServer();

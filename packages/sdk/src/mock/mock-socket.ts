@@ -165,7 +165,7 @@ export class MockSocket implements WebSocketLike {
     const { writer } = channel;
     const writerBytes = writer === undefined ? {} : { writerBytes: command.nextOffset(writer) };
     this.#say({ type: "following", channel: number, command: { ...command.info }, ...writerBytes });
-    void this.#tellInput(number, channel, command);
+    void this.#reportInput(number, channel, command);
     const { rollbacks = 0 } = command.info;
     for (let at = from; ;) {
       command.assertSince(rollbacks);
@@ -192,7 +192,7 @@ export class MockSocket implements WebSocketLike {
     this.#say({ type: "ended", channel: number, command: { ...command.info } });
   }
 
-  async #tellInput(number: number, channel: OpenChannel, command: MockCommand): Promise<void> {
+  async #reportInput(number: number, channel: OpenChannel, command: MockCommand): Promise<void> {
     for (;;) {
       await command.inputBell.next();
       if (this.#channels.get(number) !== channel) return;

@@ -52,7 +52,7 @@ export class MockWorld {
     const id = SandboxId.parse(randomName());
     const sandbox = new MockSandbox(id, request, `mock-token-${randomName()}`);
     this.sandboxes.set(id, sandbox);
-    this.tell({ type: "sandbox.state", sandboxId: id, from: "creating", to: "running" });
+    this.emit({ type: "sandbox.state", sandboxId: id, from: "creating", to: "running" });
     return sandbox;
   }
 
@@ -66,7 +66,7 @@ export class MockWorld {
 
   removeSnapshot(ref: string): void {
     const { name, owner } = this.snapshots.remove(ref);
-    this.tell({ type: "snapshot.removed", name, owner });
+    this.emit({ type: "snapshot.removed", name, owner });
   }
 
   /** Its files are copied; commands that run are not. */
@@ -90,7 +90,7 @@ export class MockWorld {
     this.#ended.add(id);
     sandbox.end();
     const reason = { kind: "asked", message: "killed" } as const;
-    this.tell({ type: "sandbox.state", sandboxId: sandbox.info().id, from: "killing", to: "killed", reason });
+    this.emit({ type: "sandbox.state", sandboxId: sandbox.info().id, from: "killing", to: "killed", reason });
     return true;
   }
 
@@ -122,11 +122,11 @@ export class MockWorld {
     const program = this.#programs.find(({ matches }) => matches(line))?.program ?? unknownProgram;
     const command = sandbox.run(request, program, (info) => this.#commandEnded(info));
     const { id, sandboxId, argv } = command.info;
-    this.tell({ type: "command.started", sandboxId, commandId: id, argv });
+    this.emit({ type: "command.started", sandboxId, commandId: id, argv });
     return command;
   }
 
-  tell(event: EventBody): void {
+  emit(event: EventBody): void {
     this.events.push({ ...event, cursor: this.events.length + 1, atMs: Date.now() });
     this.bell.ring();
   }
@@ -143,12 +143,12 @@ export class MockWorld {
 
   #created(info: SnapshotInfo): SnapshotInfo {
     const { name, owner } = info;
-    this.tell({ type: "snapshot.created", name, owner });
+    this.emit({ type: "snapshot.created", name, owner });
     return info;
   }
 
   #commandEnded({ id, sandboxId, exitCode, signal, timedOut }: CommandInfo): void {
-    this.tell({ type: "command.ended", sandboxId, commandId: id, exitCode, signal, timedOut });
+    this.emit({ type: "command.ended", sandboxId, commandId: id, exitCode, signal, timedOut });
   }
 }
 

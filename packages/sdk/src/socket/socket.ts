@@ -1,12 +1,12 @@
 import { SandboxError, ServerMessage, websocketProtocol, type ClientMessageInput } from "@atoll/protocol";
 import type { Connection } from "../connection-options.ts";
 import type { WebSocketLike } from "../environment/environment.ts";
-import { connectionError, errorFromWire, putOffMs } from "../errors.ts";
+import { connectionError, errorFromWire, retryAfterMs } from "../errors.ts";
 import { backoffMs, later } from "../http/backoff.ts";
 import { readReply } from "../http/lenient.ts";
 import type { Channel, ChannelLink, ChannelRequest } from "./channel.ts";
 import { decodeFrame, encodeFrame } from "./frame.ts";
-import { PutOff } from "./put-off.ts";
+import { RetryLater } from "./retry-later.ts";
 
 /** How long a socket without channels stays open for the next one. */
 const lingerMs = 10_000;
@@ -18,7 +18,7 @@ const lingerMs = 10_000;
 export class Socket {
   readonly #connection: Connection;
   readonly #channels = new Map<number, Channel>();
-  readonly #putOff: PutOff;
+  readonly #putOff: RetryLater;
   #nextChannel = 1;
   /** The current connection; events of any other come too late to matter. */
   #live: LiveConnection | undefined;
@@ -30,7 +30,7 @@ export class Socket {
 
   constructor(connection: Connection) {
     this.#connection = connection;
-    this.#putOff = new PutOff(connection.reconnectForMs);
+    this.#putOff = new RetryLater(connection.reconnectForMs);
   }
 
   open(channel: Channel): ChannelLink {
@@ -100,7 +100,7 @@ export class Socket {
     } else if (message.type === "error") {
       const error = errorFromWire(message.error, this.#connection.baseUrl);
       if (message.channel === undefined) {
-        if (error.retryable || putOffMs(error) !== undefined) this.#live?.end(error);
+        if (error.retryable || retryAfterMs(error) !== undefined) this.#live?.end(error);
         else this.#fail(error);
         return;
       }
@@ -114,7 +114,7 @@ export class Socket {
   #onRefusal(number: number, error: SandboxError): void {
     const channel = this.#channels.get(number);
     if (channel === undefined) return;
-    const ms = putOffMs(error);
+    const ms = retryAfterMs(error);
     if (ms !== undefined && this.#putOff.wait(number, ms, () => this.#live?.subscribe(number, channel))) {
       channel.onDisconnect?.();
       return;
@@ -135,7 +135,7 @@ export class Socket {
     for (const channel of this.#channels.values()) channel.onDisconnect?.();
     this.#downSinceMs ??= Date.now();
     const refusal = cause instanceof SandboxError ? cause : undefined;
-    const askedMs = refusal === undefined ? undefined : putOffMs(refusal);
+    const askedMs = refusal === undefined ? undefined : retryAfterMs(refusal);
     if (Date.now() + (askedMs ?? 0) - this.#downSinceMs > this.#connection.reconnectForMs) {
       const isPutOff = refusal !== undefined && askedMs !== undefined;
       this.#fail(isPutOff ? refusal : connectionError(this.#connection.baseUrl, cause));
@@ -284,7 +284,10 @@ class LiveConnection {
 
 const knownTypes = new Set<unknown>(ServerMessage.options.map(({ shape }) => shape.type.value));
 
-/** `undefined`: a type that this version does not know, of a newer server. One that it knows and cannot read is an error. */
+/**
+ * `undefined`: a type that this version does not know, of a newer server. One that it knows and cannot read is an
+ * error.
+ */
 function readMessage(data: unknown, from: string): ServerMessage | undefined {
   let json: { type?: unknown; channel?: unknown };
   try {

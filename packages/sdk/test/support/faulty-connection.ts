@@ -6,11 +6,17 @@ type Open = (url: string) => WebSocketLike | Promise<WebSocketLike>;
 
 /** Decides over one connection at a time. `cut` breaks the connection there, `swallow` loses the message. */
 export interface Faults {
-  /** Of a message to the client; `cutAfterBytes`: how many of its output bytes still arrive before the connection breaks. */
+  /**
+   * Of a message to the client; `cutAfterBytes`: how many of its output bytes still arrive before the connection
+   * breaks.
+   */
   onReceive?(
     message: string | Uint8Array,
   ): "pass" | "cut" | "swallow" | { cutAfterBytes: number } | { instead: string[] };
-  /** Of a message to the server; `answer`: it does not arrive, and the client gets these instead of what the server would say. */
+  /**
+   * Of a message to the server; `answer`: it does not arrive, and the client gets these instead of what the server
+   * would say.
+   */
   onSend?(message: string | Uint8Array): "pass" | "cut" | { answer: string[] };
 }
 

@@ -1,8 +1,9 @@
 import { TarProcess, type ArchiveOptions, type ArchiveSandbox } from "./tar-process.ts";
 
 /**
- * A directory of a sandbox as a tar archive, names relative to it. Resolves when the archive has begun, so that what cannot be packed at all rejects here; what fails later breaks the
- * iteration off with the reason. A reader that leaves early ends the work inside. The bytes are the sandbox's: whoever unpacks them must not trust them.
+ * A directory of a sandbox as a tar archive, names relative to it. Resolves when the archive has begun, so that what
+ * cannot be packed at all rejects here; what fails later breaks the iteration off with the reason. A reader that leaves
+ * early ends the work inside. The bytes are the sandbox's: whoever unpacks them must not trust them.
  */
 export async function packDirectory(
   sandbox: ArchiveSandbox,

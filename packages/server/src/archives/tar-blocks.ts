@@ -12,8 +12,9 @@ const types = { file: "0", "hard-link": "1", link: "2", directory: "5" } as cons
 export const endOfArchive = Buffer.alloc(2 * blockBytes);
 
 /**
- * The header of an entry, made anew from what was understood of the old one. So the tar inside sees what was checked here, and nothing that two programs could
- * read in two ways. Long names have GNU's form, which every tar knows. Owners are left out: whoever unpacks is the owner.
+ * The header of an entry, made anew from what was understood of the old one. So the tar inside sees what was checked
+ * here, and nothing that two programs could read in two ways. Long names have GNU's form, which every tar knows. Owners
+ * are left out: whoever unpacks is the owner.
  */
 export function entryHeader(entry: PlainEntry, path: string): Buffer {
   const target = entry.kind === "link" || entry.kind === "hard-link" ? entry.target : "";

@@ -19,7 +19,10 @@ const forbiddenErrnos = [
   { said: "Read-only file system", errno: "EROFS" },
 ] as const;
 
-/** The sandbox's own tar at work in a directory. It runs as the given user: what that user may not touch, the archive cannot touch. */
+/**
+ * The sandbox's own tar at work in a directory. It runs as the given user: what that user may not touch, the archive
+ * cannot touch.
+ */
 export class TarProcess {
   readonly process: GuestProcess;
   #words = "";

@@ -19,10 +19,13 @@ export interface Unpacked {
 const longestRest = 1024 * 1024;
 
 /**
- * Unpacks an uploaded archive into a directory of a sandbox, which is made if it is missing. The archive is read here first, entry by entry, and none reaches the sandbox before it was
- * found harmless: no absolute names, no `..`, no devices, bounded in number and size. Then the sandbox's own tar unpacks it as the given user, with that user as the owner.
+ * Unpacks an uploaded archive into a directory of a sandbox, which is made if it is missing. The archive is read here
+ * first, entry by entry, and none reaches the sandbox before it was found harmless: no absolute names, no `..`, no
+ * devices, bounded in number and size. Then the sandbox's own tar unpacks it as the given user, with that user as the
+ * owner.
  *
- * It is not all or nothing: an error tells in `details` how many files were written before it, and which one is incomplete.
+ * It is not all or nothing: an error tells in `details` how many files were written before it, and which one is
+ * incomplete.
  */
 export async function unpackArchive(
   sandbox: ArchiveSandbox,
@@ -47,7 +50,7 @@ export async function unpackArchive(
   } finally {
     await listening;
   }
-  await tar.finish(`unpack into ${path}`, upload.told);
+  await tar.finish(`unpack into ${path}`, upload.summary);
   return upload.unpacked;
 }
 
@@ -67,7 +70,7 @@ class Upload {
     this.#limits = limits;
   }
 
-  get told(): Record<string, unknown> {
+  get summary(): Record<string, unknown> {
     return { ...this.unpacked, ...(this.incomplete === undefined ? {} : { incomplete: this.incomplete }) };
   }
 
@@ -93,7 +96,8 @@ class Upload {
 
   /** What was sent whole is there when this resolves. */
   async explain(cause: unknown, path: string): Promise<unknown> {
-    // In the middle of a file an end of input is all that tar can be told; it stops there, with everything before it written.
+    // In the middle of a file an end of input is all that tar can be summary; it stops there, with everything before it
+    // written.
     await (this.incomplete === undefined ? this.end() : this.#tar.process.closeStdin()).catch(() => undefined);
     await this.#tar.process.wait().catch(() => undefined);
     const asked = `Cannot unpack into ${path}`;
@@ -103,11 +107,11 @@ class Upload {
       return new SandboxError("invalid_argument", `${asked}: ${cause.message}`, {
         cause,
         suggestion,
-        details: this.told,
+        details: this.summary,
       });
     }
     if (!isSandboxError(cause, "limit_reached")) return cause;
-    return new SandboxError(cause.code, `${asked}: ${cause.message}`, { cause, suggestion, details: this.told });
+    return new SandboxError(cause.code, `${asked}: ${cause.message}`, { cause, suggestion, details: this.summary });
   }
 
   #check(entry: TarEntry, path: string): PlainEntry {
@@ -136,7 +140,9 @@ class Upload {
   }
 }
 
-/** A source that stays open behind a reader that leaves: what a client still sends has to be read before it is answered. */
+/**
+ * A source that stays open behind a reader that leaves: what a client still sends has to be read before it is answered.
+ */
 class KeptOpen implements AsyncIterable<Uint8Array> {
   readonly #iterator: AsyncIterator<Uint8Array>;
 

@@ -15,7 +15,9 @@ import { redact } from "./redact.ts";
 
 /** Who did what, when, with which result. */
 export interface AuditEntry {
-  /** A key's id, `sandbox:<id>` for a sandbox's own token, `server` for what happens by itself, `nobody` for strangers. */
+  /**
+   * A key's id, `sandbox:<id>` for a sandbox's own token, `server` for what happens by itself, `nobody` for strangers.
+   */
   who: string;
   /** A route's name, or what the server did. */
   what: string;
@@ -62,22 +64,25 @@ export class AuditLog {
     this.#open();
   }
 
-  /** For what has happened already, also when there is no room to say so. Of strangers only so much is told, and how much was left out. */
-  tell(entry: AuditEntry): void {
+  /**
+   * For what has happened already, also when there is no room to say so. Of strangers only so much is told, and how
+   * much was left out.
+   */
+  record(entry: AuditEntry): void {
     const isStranger = entry.who === "nobody";
     if (isStranger && this.#strangers.take("", this.#options.strangersPerMinute) > 0) {
       this.#leftOut += 1;
       return;
     }
     try {
-      this.#tellLeftOut();
+      this.#reportLeftOut();
       this.write(entry);
     } catch (error) {
       this.#options.onError(error, entry);
     }
   }
 
-  #tellLeftOut(): void {
+  #reportLeftOut(): void {
     if (this.#leftOut === 0) return;
     const details = { lines: this.#leftOut, because: "strangers asked for too much" };
     this.write({ who: "server", what: "audit", result: "left out", details });
@@ -111,7 +116,7 @@ export class AuditLog {
 
   close(): void {
     try {
-      this.#tellLeftOut();
+      this.#reportLeftOut();
     } finally {
       this.#close();
     }

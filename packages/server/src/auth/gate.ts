@@ -46,7 +46,10 @@ export class Gate {
     throw this.#refuse(asked, "only a server with the same metadata store may ask for it");
   }
 
-  /** For what belongs to a request that was let in, such as the input of a command that is followed: it is no request of its own. */
+  /**
+   * For what belongs to a request that was let in, such as the input of a command that is followed: it is no request of
+   * its own.
+   */
   recognise(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
     const { key: secret, sandboxToken } = credentials;
     if (secret !== undefined) {
@@ -65,7 +68,10 @@ export class Gate {
     });
   }
 
-  /** Aborts when the principal is nobody any more. A sandbox's own token ends with the sandbox, and so does what it is used for. */
+  /**
+   * Aborts when the principal is nobody any more. A sandbox's own token ends with the sandbox, and so does what it is
+   * used for.
+   */
   untilRevoked(principal: Principal): AbortSignal | undefined {
     return principal.kind === "key" ? this.#options.keys.untilRevoked(principal.key.id) : undefined;
   }

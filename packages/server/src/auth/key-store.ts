@@ -65,8 +65,8 @@ export class KeyStore {
   }
 
   /**
-   * It is refused at once. It is listed until that is stored: when it cannot be, asking again tries again. The last one that may manage keys stays: without it nobody could ever
-   * make another.
+   * It is refused at once. It is listed until that is stored: when it cannot be, asking again tries again. The last one
+   * that may manage keys stays: without it nobody could ever make another.
    */
   async revoke(id: string): Promise<void> {
     const key = this.#keys.get(id);

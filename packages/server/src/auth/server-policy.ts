@@ -6,7 +6,10 @@ import { compilePolicy } from "../egress/compile-policy.ts";
 import type { PooledShape } from "../manager/warm-pool.ts";
 import { Bounds } from "./bounds.ts";
 
-/** The policy of the whole server, with nothing left out but the number of sandboxes: what was not set is what is safe and what the machine has. */
+/**
+ * The policy of the whole server, with nothing left out but the number of sandboxes: what was not set is what is safe
+ * and what the machine has.
+ */
 export async function serverPolicy(
   { drivers = isolatingDrivers, egress = internetOnly, limits }: AccessPolicy,
   dataDir: string,

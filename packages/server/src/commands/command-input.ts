@@ -18,9 +18,10 @@ export interface InputOptions {
 }
 
 /**
- * The input of a command, by offsets: a writer says where its bytes belong, so that a retry after a broken connection, from any client, writes
- * nothing twice and leaves nothing out. Writers that have a name of their own can write at the same time: what each gives comes once and in its order. A
- * byte is accepted when it reaches the process even if this server dies.
+ * The input of a command, by offsets: a writer says where its bytes belong, so that a retry after a broken connection,
+ * from any client, writes nothing twice and leaves nothing out. Writers that have a name of their own can write at the
+ * same time: what each gives comes once and in its order. A byte is accepted when it reaches the process even if this
+ * server dies.
  */
 export class CommandInput {
   #process: Pick<GuestProcess, "writeStdin" | "flushStdin" | "closeStdin" | "stdinBytes">;
@@ -51,7 +52,10 @@ export class CommandInput {
     return writer === undefined ? this.#acceptedBytes : this.#writers.acceptedFrom(writer);
   }
 
-  /** Resolves with the offset where input goes on. Bytes that are there already are passed over; without `offset` they come at the end. */
+  /**
+   * Resolves with the offset where input goes on. Bytes that are there already are passed over; without `offset` they
+   * come at the end.
+   */
   write(data: Uint8Array, { writer, offset, signal }: InputOptions = {}): Promise<number> {
     return this.#turns.take(async () => {
       await this.#settle(signal);

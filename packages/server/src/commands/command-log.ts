@@ -12,8 +12,9 @@ const tailSegments = 8;
 const newestBytes = 16 * 1024;
 
 /**
- * The output of one command on disk. A quarter of `logBytes` is kept from the beginning, the rest from the end; what lies between is dropped,
- * whole segments at a time, and how much is known exactly. Survives a crash at any moment: what was appended stays, half a record is cut off.
+ * The output of one command on disk. A quarter of `logBytes` is kept from the beginning, the rest from the end; what
+ * lies between is dropped, whole segments at a time, and how much is known exactly. Survives a crash at any moment:
+ * what was appended stays, half a record is cut off.
  */
 export class CommandLog {
   readonly #dir: string;
@@ -50,8 +51,9 @@ export class CommandLog {
   }
 
   /**
-   * The log of a command that ended with so much output. What the disk does not have of it is told as dropped: output is not forced to the disk, and a machine that
-   * loses its power may remember the end of a command and not all that it said.
+   * The log of a command that ended with so much output. What the disk does not have of it is told as dropped: output
+   * is not forced to the disk, and a machine that loses its power may remember the end of a command and not all that it
+   * said.
    */
   static async openEnded(dir: string, logBytes: number, ended: OutputPosition): Promise<CommandLog> {
     const log = await CommandLog.open(dir, logBytes);
@@ -146,7 +148,10 @@ export class CommandLog {
     return piece !== undefined && piece.at <= at && at < piece.at + piece.data.byteLength ? piece : undefined;
   }
 
-  /** The segment that has the byte `at`, or the first one behind it if that byte was dropped. `undefined`: it was dropped with all that followed. */
+  /**
+   * The segment that has the byte `at`, or the first one behind it if that byte was dropped. `undefined`: it was
+   * dropped with all that followed.
+   */
   segmentFrom(at: number): LogSegment | undefined {
     if (at < this.#head.endAt) return this.#head;
     return this.#tail.find(({ endAt }) => at < endAt);

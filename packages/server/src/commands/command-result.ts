@@ -5,7 +5,9 @@ import type { Command } from "./command.ts";
 const headBytes = 4 * 1024 * 1024;
 const tailBytes = 12 * 1024 * 1024;
 
-/** The end of a command together with its output, as far as the log has it and an answer can hold it. Waits for the end. */
+/**
+ * The end of a command together with its output, as far as the log has it and an answer can hold it. Waits for the end.
+ */
 export async function commandResult(command: Command, signal?: AbortSignal): Promise<CommandResult> {
   const info = await command.waitEnd(signal);
   const endAt = info.stdoutBytes + info.stderrBytes;

@@ -35,8 +35,8 @@ export interface CommandOptions {
 }
 
 /**
- * One command: its output goes to its log before the guest may forget it, its end is stored before anybody is told. Any number of clients can
- * follow it, from any byte; it needs none.
+ * One command: its output goes to its log before the guest may forget it, its end is stored before anybody is told. Any
+ * number of clients can follow it, from any byte; it needs none.
  */
 export class Command {
   readonly #options: CommandOptions;
@@ -129,7 +129,10 @@ export class Command {
     return this.isRunning ? 0 : stdoutBytes + stderrBytes - droppedBytes;
   }
 
-  /** Of one that has ended: of its output only the length is kept. A crash in the middle leaves a log that is told as dropped, and dropped again when there is too much. */
+  /**
+   * Of one that has ended: of its output only the length is kept. A crash in the middle leaves a log that is told as
+   * dropped, and dropped again when there is too much.
+   */
   async dropLog(): Promise<void> {
     const { store } = this.#options;
     const stored = this.#stored;
@@ -165,7 +168,9 @@ export class Command {
     if (rollbacks !== undefined && rollbacks !== this.#options.rollbacks) throw rolledBack(this.#stored.sandboxId);
   }
 
-  /** Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server goes before. */
+  /**
+   * Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server goes before.
+   */
   async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
     while (!this.#isOver) {
       if (this.#detachedBecause !== undefined) throw this.#detachedBecause;
@@ -175,14 +180,20 @@ export class Command {
     return this.info();
   }
 
-  /** It should have ended and its guest is silent: whoever waits is told so and may ask again. The command is what it was. */
+  /**
+   * It should have ended and its guest is silent: whoever waits is told so and may ask again. The command is what it
+   * was.
+   */
   leaveWaiting(because: SandboxError): void {
     const patience = this.#patience;
     this.#patience = forManyWaiters();
     patience.abort(because);
   }
 
-  /** Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, also after the end; a gap is `invalid_argument`. */
+  /**
+   * Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, also after the end;
+   * a gap is `invalid_argument`.
+   */
   async writeStdin(data: Uint8Array, options: InputOptions = {}): Promise<number> {
     const { writer, offset } = options;
     if (!this.isRunning && offset !== undefined) {
@@ -193,7 +204,10 @@ export class Command {
     return this.#openInput("write to").write(data, options);
   }
 
-  /** The offset where input goes on: this writer's, or everybody's. `undefined`: not known before its sandbox runs again, or ever, if it was lost. */
+  /**
+   * The offset where input goes on: this writer's, or everybody's. `undefined`: not known before its sandbox runs
+   * again, or ever, if it was lost.
+   */
   async nextOffset(writer?: string): Promise<number | undefined> {
     const stored = this.#stored;
     if (writer === undefined || this.#input !== undefined || stored.state !== "exited")
@@ -262,7 +276,10 @@ export class Command {
     await this.#close();
   }
 
-  /** What is stored of it is replaced by what was at an earlier time: nothing is stored or read from now on, and whoever follows it is told `reason`. */
+  /**
+   * What is stored of it is replaced by what was at an earlier time: nothing is stored or read from now on, and whoever
+   * follows it is told `reason`.
+   */
   async cut(reason: Error): Promise<void> {
     this.#letGo.abort(reason);
     await this.#storing;
@@ -271,7 +288,9 @@ export class Command {
     this.#bell.ring();
   }
 
-  /** The command goes on without this server: nothing is stored or told from now on, and whoever waits is told `reason`. */
+  /**
+   * The command goes on without this server: nothing is stored or told from now on, and whoever waits is told `reason`.
+   */
   detach(reason: Error): void {
     this.#letGo.abort(reason);
     if (!this.isRunning) return;

@@ -8,8 +8,8 @@ export function commandsDir(ownerDir: string): string {
 }
 
 /**
- * Copies the commands of one sandbox for another that goes on with them under the same ids. A log that is being written may end within a record in the copy: the
- * guest still has what was not stored, and gives it again.
+ * Copies the commands of one sandbox for another that goes on with them under the same ids. A log that is being written
+ * may end within a record in the copy: the guest still has what was not stored, and gives it again.
  */
 export async function copyCommands(from: string, to: string, sandboxId: SandboxId): Promise<void> {
   const names = await readdir(from).catch((error: unknown) => {

@@ -2,7 +2,10 @@ import type { Command } from "./command.ts";
 
 type Ended = Pick<Command, "stored" | "isBeingRead" | "keptLogBytes">;
 
-/** The ended commands of one sandbox in the order in which they ended: one that ends now gives way last, however early it was started. */
+/**
+ * The ended commands of one sandbox in the order in which they ended: one that ends now gives way last, however early
+ * it was started.
+ */
 export class EndedCommands<C extends Ended = Command> {
   readonly #commands: C[] = [];
 
@@ -29,7 +32,10 @@ export class EndedCommands<C extends Ended = Command> {
     return taken;
   }
 
-  /** The oldest, without whose logs the others have no more than `keptBytes` together. Also those that somebody reads, who is told what is missing: a reader must not fill the disk by being slow. */
+  /**
+   * The oldest, without whose logs the others have no more than `keptBytes` together. Also those that somebody reads,
+   * who is told what is missing: a reader must not fill the disk by being slow.
+   */
   withSurplusLogs(keptBytes: number): C[] {
     let bytes = this.#commands.reduce((sum, command) => sum + command.keptLogBytes, 0);
     return this.#commands.filter(({ keptLogBytes }) => {

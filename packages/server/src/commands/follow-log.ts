@@ -19,8 +19,8 @@ export interface FollowOptions {
 }
 
 /**
- * Replays a log from any byte, then follows it to the end of the command. Each byte comes once, in order; a gap is told as `dropped`. A slow
- * reader holds up nobody: what it has not read is on disk, and when that is dropped it is told so.
+ * Replays a log from any byte, then follows it to the end of the command. Each byte comes once, in order; a gap is told
+ * as `dropped`. A slow reader holds up nobody: what it has not read is on disk, and when that is dropped it is told so.
  */
 export async function* followLog(
   log: CommandLog,

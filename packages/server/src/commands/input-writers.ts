@@ -1,7 +1,10 @@
 import { appendFile, readFile, rename, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
-/** Those that have not written for longest are forgotten beyond this many. One that comes back is told of a gap: nothing is written twice. */
+/**
+ * Those that have not written for longest are forgotten beyond this many. One that comes back is told of a gap: nothing
+ * is written twice.
+ */
 const mostWriters = 1_000;
 
 /** Lines after which the file is written anew. */
@@ -17,8 +20,9 @@ const Line = z.union([
 ]);
 
 /**
- * How much of a command's input each writer has given, so that one who sends again after a broken connection is told from another who writes. On disk
- * is where one writer followed another, before any byte of the other is sent: with the number of bytes that the process has, that says what is whose.
+ * How much of a command's input each writer has given, so that one who sends again after a broken connection is told
+ * from another who writes. On disk is where one writer followed another, before any byte of the other is sent: with the
+ * number of bytes that the process has, that says what is whose.
  */
 export class InputWriters {
   readonly #file: string;

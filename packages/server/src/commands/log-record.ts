@@ -8,7 +8,10 @@ export interface OutputPiece {
   data: Buffer;
 }
 
-/** `u32` checksum of all that follows, `u32` length with the top bit set for stderr, `u64` at, `u64` offset; then the bytes. Little-endian. */
+/**
+ * `u32` checksum of all that follows, `u32` length with the top bit set for stderr, `u64` at, `u64` offset; then the
+ * bytes. Little-endian.
+ */
 export const recordHeaderBytes = 24;
 
 /** More than one record ever has. What claims to be longer is not a record. */

@@ -56,7 +56,10 @@ export class LogSegment {
     this.fileBytes = (await stat(this.path)).size;
   }
 
-  /** Counts what is there, up to the first record that is not whole, and cuts the rest off. Tells the position behind the last whole record. */
+  /**
+   * Counts what is there, up to the first record that is not whole, and cuts the rest off. Tells the position behind
+   * the last whole record.
+   */
   async recover(): Promise<OutputPosition | undefined> {
     let last: OutputPiece | undefined;
     this.fileBytes = 0;

@@ -24,7 +24,9 @@ export interface SandboxCommandsOptions {
   sandbox: Sandbox;
   /** Ended commands beyond this many are forgotten, those first that ended first. */
   keptCommands: number;
-  /** Output that is kept of one command, and of all ended ones together; of those that ended first it is dropped first. */
+  /**
+   * Output that is kept of one command, and of all ended ones together; of those that ended first it is dropped first.
+   */
   keptLogBytes: number;
   /** In the environment of every command; the request's own comes on top. */
   environment: () => Record<string, string>;
@@ -81,7 +83,10 @@ export class SandboxCommands {
     return false;
   }
 
-  /** The streams of those that their sandbox need not stay awake for, also of those that have ended: what they left behind may run. */
+  /**
+   * The streams of those that their sandbox need not stay awake for, also of those that have ended: what they left
+   * behind may run.
+   */
   get restingStreams(): number[] {
     const resting = new Set<number>();
     for (const { stored } of this.#commands.values()) {
@@ -96,7 +101,9 @@ export class SandboxCommands {
     return [...this.#commands.values()].map((command) => command.info());
   }
 
-  /** `rollbacks`: as it was when the caller last heard of the command, which may have been in a past that is no more. */
+  /**
+   * `rollbacks`: as it was when the caller last heard of the command, which may have been in a past that is no more.
+   */
   get(id: CommandId, rollbacks?: number): Command {
     const command = this.#commands.get(id);
     if (command !== undefined) return command;
@@ -123,7 +130,10 @@ export class SandboxCommands {
     });
   }
 
-  /** Finds the commands of servers before this one: those that run are carried on with, those that cannot be are told as lost. */
+  /**
+   * Finds the commands of servers before this one: those that run are carried on with, those that cannot be are told as
+   * lost.
+   */
   restore(): Promise<void> {
     const restoring = this.#restore();
     this.#restoring = restoring.catch(() => undefined);
@@ -150,8 +160,8 @@ export class SandboxCommands {
   }
 
   /**
-   * The sandbox was taken back in time: `swap` puts the commands of then in the place of those that are here. Whoever follows one of these is told so; `dropStreams` ends what they still wait
-   * for in the memory that was left.
+   * The sandbox was taken back in time: `swap` puts the commands of then in the place of those that are here. Whoever
+   * follows one of these is told so; `dropStreams` ends what they still wait for in the memory that was left.
    */
   async rollBack(dropStreams: () => void, swap: () => Promise<void>): Promise<void> {
     this.#refusal = rolledBack(this.#sandboxId);
@@ -304,7 +314,8 @@ export class SandboxCommands {
     } else if (sandbox.state === "running" && this.#isKnown(stored)) {
       await this.#attach(this.#add(stored, log), stored, log.position);
     } else if (sandbox.state === "running" && log.endAt === 0) {
-      // The guest forgets nothing that was not released: its server died before it could start it, and nobody was told of it.
+      // The guest forgets nothing that was not released: its server died before it could start it, and nobody was told
+      // of it.
       await this.#store.remove(stored.id);
     } else {
       await this.#add(stored, log).lose(whyLost(sandbox));

@@ -55,9 +55,10 @@ export type RunningCommand = StoredCommand & { state: "running" };
 export type EndedCommand = Exclude<StoredCommand, RunningCommand>;
 
 /**
- * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end; the directory `<id>` has its log, `<id>.input` whose its input is. A line that is
- * added is safe with one write to the disk, where replacing a file takes two. Lines are written without waiting: to hand so few bytes to another thread and to be told of it takes
- * ten times as long as to write them.
+ * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end;
+ * the directory `<id>` has its log, `<id>.input` whose its input is. A line that is added is safe with one write to the
+ * disk, where replacing a file takes two. Lines are written without waiting: to hand so few bytes to another thread and
+ * to be told of it takes ten times as long as to write them.
  */
 export class CommandStore {
   readonly #dir: string;
@@ -77,8 +78,8 @@ export class CommandStore {
   }
 
   /**
-   * Before the start. It outlives this process and not the machine, as the sandbox does; half a record, which a crash in here leaves, belongs to a
-   * command that was not started.
+   * Before the start. It outlives this process and not the machine, as the sandbox does; half a record, which a crash
+   * in here leaves, belongs to a command that was not started.
    */
   saveStart(command: RunningCommand): void {
     if (!this.#isMade) mkdirSync(this.#dir, { recursive: true, mode: 0o700 });

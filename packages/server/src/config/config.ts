@@ -20,7 +20,9 @@ const StoreSetting = z.union([z.literal("none"), absolutePath, StoreConfig], {
 });
 export type StoreSetting = z.output<typeof StoreSetting>;
 
-/** Every setting of the server, with its default. Names are flags (`--data-dir`) and variables (`ATOLL_DATA_DIR`) alike. */
+/**
+ * Every setting of the server, with its default. Names are flags (`--data-dir`) and variables (`ATOLL_DATA_DIR`) alike.
+ */
 export const Config = z.strictObject({
   host: z.string().min(1).default("127.0.0.1").describe("address to listen on; the default is for this machine only"),
   port: z.int().min(0).max(65_535).default(4600).describe("port to listen on; 0 takes a free one"),

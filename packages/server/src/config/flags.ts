@@ -37,8 +37,8 @@ export function usage(): string {
   const rows = settingNames.map((name) => {
     const { description = "" } = Config.shape[name];
     const initial = Config.shape[name].safeParse(undefined).data;
-    const told = initial === undefined || typeof initial === "object" ? "" : ` (${initial})`;
-    return [flagName(name), `${description}${told}`] as const;
+    const text = initial === undefined || typeof initial === "object" ? "" : ` (${initial})`;
+    return [flagName(name), `${description}${text}`] as const;
   });
   const all = [
     ["--config", "a JSON file with settings (/etc/atoll/config.json)"] as const,
@@ -46,7 +46,7 @@ export function usage(): string {
     ["--doctor [--json]", "tell what this machine offers and what it lacks, and end"] as const,
   ];
   const width = Math.max(...all.map(([flag]) => flag.length));
-  const lines = all.map(([flag, told]) => `  ${flag.padEnd(width)}  ${told}`);
+  const lines = all.map(([flag, text]) => `  ${flag.padEnd(width)}  ${text}`);
   return ["Usage: atoll up [flags], or npm start -- [flags]", "", ...lines].join("\n");
 }
 

@@ -23,7 +23,10 @@ interface ConfigOrigins {
 
 const defaultFile = "/etc/atoll/config.json";
 
-/** Flags win over the environment, that over the file, that over the defaults. A bad value is refused with its name and where it stands. */
+/**
+ * Flags win over the environment, that over the file, that over the defaults. A bad value is refused with its name and
+ * where it stands.
+ */
 export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<ReadConfig> {
   const origins: ConfigOrigins = { argv: process.argv.slice(2), env: process.env, ...from };
   const flags = parseFlags(origins.argv);
@@ -63,7 +66,10 @@ function variableOf(name: SettingName, env: ConfigOrigins["env"]): string {
   return env[ours] === undefined && standard !== undefined && env[standard] ? standard : ours;
 }
 
-/** Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to refuse. */
+/**
+ * Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to
+ * refuse.
+ */
 function textValue(name: SettingName, text: string | undefined): unknown {
   if (text === undefined) return undefined;
   switch (settingType(name)) {

@@ -4,7 +4,10 @@ import ipaddr from "ipaddr.js";
 
 export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
-/** Plain notation only: four decimal parts, or IPv6 without a zone. An IPv4 address in IPv6 clothes comes out as the IPv4 address. */
+/**
+ * Plain notation only: four decimal parts, or IPv6 without a zone. An IPv4 address in IPv6 clothes comes out as the
+ * IPv4 address.
+ */
 export function parseAddress(text: string): Address | undefined {
   if (isIPv4(text)) return ipaddr.IPv4.parse(text);
   if (!isIPv6(text) || text.includes("%")) return undefined;
@@ -46,8 +49,9 @@ const metadataAddresses = new Set(
 );
 
 /**
- * Why an address is not simply part of the internet, to be read after "it is"; undefined if it is. Everything that the registries set apart counts, and so do the
- * machine's own addresses, whatever their range: services that trust the machine trust them.
+ * Why an address is not simply part of the internet, to be read after "it is"; undefined if it is. Everything that the
+ * registries set apart counts, and so do the machine's own addresses, whatever their range: services that trust the
+ * machine trust them.
  */
 export function specialAddress(address: Address): string | undefined {
   const translated = translate(address);
@@ -59,8 +63,8 @@ export function specialAddress(address: Address): string | undefined {
 }
 
 /**
- * Whether only a rule of this very address means it, and no range that it lies in: behind these are credentials of the machine and services that trust
- * it, and who allows a range of a private network does not think of them.
+ * Whether only a rule of this very address means it, and no range that it lies in: behind these are credentials of the
+ * machine and services that trust it, and who allows a range of a private network does not think of them.
  */
 export function isMeantAloneOnly(address: Address): boolean {
   const plain = translate(address);

@@ -9,7 +9,10 @@ interface Decision {
   because: string;
 }
 
-/** A policy that has been understood. It knows no resolver: whoever resolves an allowed name asks again with each address. */
+/**
+ * A policy that has been understood. It knows no resolver: whoever resolves an allowed name asks again with each
+ * address.
+ */
 export interface CompiledPolicy {
   /** For a host as a program inside asks for it: a name, or an address in any notation. */
   decide(host: string, port: number): Decision;
@@ -41,8 +44,8 @@ export function allOf(policies: readonly { name?: string; policy: CompiledPolicy
 }
 
 /**
- * The first rule that the policy allows and the ceiling does not; a rule has to lie within one rule of the ceiling. What `deny` takes out of the middle of a rule
- * is found at the connection.
+ * The first rule that the policy allows and the ceiling does not; a rule has to lie within one rule of the ceiling.
+ * What `deny` takes out of the middle of a rule is found at the connection.
  */
 export function ruleBeyond(policy: EgressPolicy, ceiling: EgressPolicy): string | undefined {
   const { allow, deny } = parseRules(ceiling);

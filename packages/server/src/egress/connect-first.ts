@@ -10,8 +10,9 @@ export interface Connected {
 }
 
 /**
- * Connects to the first address that answers (RFC 8305): one after the other, each with a head start, IPv6 and IPv4 in turn. Rejects with the first
- * failure when all have failed, and with the signal's reason when it aborts; no attempt outlives the call.
+ * Connects to the first address that answers (RFC 8305): one after the other, each with a head start, IPv6 and IPv4 in
+ * turn. Rejects with the first failure when all have failed, and with the signal's reason when it aborts; no attempt
+ * outlives the call.
  */
 export function connectFirst(addresses: readonly string[], port: number, signal: AbortSignal): Promise<Connected> {
   return new Promise((resolve, reject) => {

@@ -46,8 +46,9 @@ const mostPending = 128;
 const mostAddresses = 16;
 
 /**
- * Lets connections out of a sandbox as its policy says. A name is judged first, and one that is not allowed is not even looked up, so that lookups carry nothing out. Then
- * the name is resolved here, once; every address is judged, and the connection goes to one that was: no later answer of a name server can change where it goes.
+ * Lets connections out of a sandbox as its policy says. A name is judged first, and one that is not allowed is not even
+ * looked up, so that lookups carry nothing out. Then the name is resolved here, once; every address is judged, and the
+ * connection goes to one that was: no later answer of a name server can change where it goes.
  */
 export function createEgressHandler(options: EgressGateOptions): EgressGate {
   const { policy, onDecision, resolve = resolveName, timeoutMs = 15_000 } = options;

@@ -2,7 +2,7 @@ import type { EgressHandler } from "@atoll/engine";
 import { internetOnly, type EgressPolicy, type SandboxId } from "@atoll/protocol";
 import { allOf, compilePolicy, type CompiledPolicy } from "./compile-policy.ts";
 import { createEgressHandler, type EgressDecision, type EgressGate } from "./create-egress-handler.ts";
-import { RefusalTally, type ToldRefusal } from "./refusal-tally.ts";
+import { RefusalTally, type LoggedRefusal } from "./refusal-tally.ts";
 import type { ResolveName } from "./resolve-name.ts";
 
 export interface EgressGatesOptions {
@@ -13,7 +13,7 @@ export interface EgressGatesOptions {
   resolve?: ResolveName;
   onAllowed(id: SandboxId, decision: EgressDecision): void;
   /** Of each, or of many as one. */
-  onRefused(id: SandboxId, refusal: ToldRefusal): void;
+  onRefused(id: SandboxId, refusal: LoggedRefusal): void;
 }
 
 interface Way {

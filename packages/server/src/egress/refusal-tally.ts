@@ -15,31 +15,32 @@ const elsewhere = {
   because: "so many places were asked for that these are only counted",
 } as const;
 
-/** As it is told: with `more`, it stands for so many that were not told one by one. */
-export type ToldRefusal = Pick<EgressDecision, "host" | "port" | "verdict" | "because"> & { more?: number };
+/** As it is logged: with `more`, it stands for so many that were not told one by one. */
+export type LoggedRefusal = Pick<EgressDecision, "host" | "port" | "verdict" | "because"> & { more?: number };
 
 /**
- * What is told of the refusals of one sandbox. The first ones are told at once, and those that follow are counted and told as a number at the end of the minute: a
- * sandbox that asks without end must not push everybody's history out of the journal and the audit log. None goes untold.
+ * What is told of the refusals of one sandbox. The first ones are told at once, and those that follow are counted and
+ * told as a number at the end of the minute: a sandbox that asks without end must not push everybody's history out of
+ * the journal and the audit log. None goes untold.
  */
 export class RefusalTally {
-  readonly #tell: (refusal: ToldRefusal) => void;
-  readonly #places = new Map<string, { told: number; more: number; last: ToldRefusal }>();
+  readonly #log: (refusal: LoggedRefusal) => void;
+  readonly #places = new Map<string, { logged: number; more: number; last: LoggedRefusal }>();
   #elsewhere = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(tell: (refusal: ToldRefusal) => void) {
-    this.#tell = tell;
+  constructor(log: (refusal: LoggedRefusal) => void) {
+    this.#log = log;
   }
 
   add({ host, port, verdict, because }: EgressDecision): void {
     const last = { host, port, verdict, because };
     const key = `${verdict} ${port} ${host}`;
-    const place = this.#places.get(key) ?? { told: 0, more: 0, last };
-    if (place.told === 0 && this.#places.size >= mostPlaces) this.#elsewhere += 1;
-    else if (place.told < firstOfEach) {
-      this.#places.set(key, { ...place, told: place.told + 1 });
-      this.#tell(last);
+    const place = this.#places.get(key) ?? { logged: 0, more: 0, last };
+    if (place.logged === 0 && this.#places.size >= mostPlaces) this.#elsewhere += 1;
+    else if (place.logged < firstOfEach) {
+      this.#places.set(key, { ...place, logged: place.logged + 1 });
+      this.#log(last);
     } else this.#places.set(key, { ...place, more: place.more + 1, last });
     if (this.#timer !== undefined) return;
     this.#timer = setTimeout(() => this.flush(), intervalMs);
@@ -54,7 +55,7 @@ export class RefusalTally {
     const more = this.#elsewhere;
     this.#places.clear();
     this.#elsewhere = 0;
-    for (const place of places) if (place.more > 0) this.#tell({ ...place.last, more: place.more });
-    if (more > 0) this.#tell({ ...elsewhere, more });
+    for (const place of places) if (place.more > 0) this.#log({ ...place.last, more: place.more });
+    if (more > 0) this.#log({ ...elsewhere, more });
   }
 }

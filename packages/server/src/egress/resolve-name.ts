@@ -9,8 +9,9 @@ export type ResolveName = (name: string, signal: AbortSignal) => Promise<string[
 const misses = new Set(["ENOTFOUND", "ENODATA", "ENONAME"]);
 
 /**
- * Asks the machine's name servers, after its hosts file. Not `getaddrinfo`: that would occupy Node's few threads, which all file operations need, for as long as
- * a sandbox chooses to ask for names that hang; and it would complete short names with the machine's own domain.
+ * Asks the machine's name servers, after its hosts file. Not `getaddrinfo`: that would occupy Node's few threads, which
+ * all file operations need, for as long as a sandbox chooses to ask for names that hang; and it would complete short
+ * names with the machine's own domain.
  */
 export const resolveName: ResolveName = async (name, signal) => {
   const listed = await lookInHostsFile(name);

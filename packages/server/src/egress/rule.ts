@@ -46,8 +46,9 @@ export function matches(rule: Rule, host: Host, port: number): boolean {
 }
 
 /**
- * Whether the rule means this special address. A single address does; a range does when all of it is set apart in the same way, except for addresses that
- * have to be named alone. So `0.0.0.0/0` is the internet, and nothing of the machine's own network.
+ * Whether the rule means this special address. A single address does; a range does when all of it is set apart in the
+ * same way, except for addresses that have to be named alone. So `0.0.0.0/0` is the internet, and nothing of the
+ * machine's own network.
  */
 export function meansSpecial({ target }: Rule, address: Address): boolean {
   if (target.kind !== "network") return false;

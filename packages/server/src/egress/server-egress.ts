@@ -1,21 +1,21 @@
 import type { EgressPolicy, SandboxId } from "@atoll/protocol";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
-import { unlessGone } from "../support/unless-gone.ts";
+import { undefinedIfNotFound } from "../support/undefined-if-not-found.ts";
 import { EgressGates } from "./egress-gates.ts";
 
 /** The ways out of all sandboxes of a server, told as events and in the audit log. */
 export function serverEgress(manager: SandboxManager, ceiling: EgressPolicy): EgressGates {
   const auditEgress = (sandboxId: SandboxId, result: string, details: Record<string, unknown>): void =>
-    manager.audit.tell({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result, details });
+    manager.audit.record({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result, details });
   const egress = new EgressGates({
-    policyOf: (id) => unlessGone(() => manager.getEgressTerms(id)),
+    policyOf: (id) => undefinedIfNotFound(() => manager.getEgressTerms(id)),
     ceiling,
     onAllowed: (sandboxId, { host, port, because }) => {
-      manager.events.tell({ type: "egress.allowed", sandboxId, host, port });
+      manager.events.emit({ type: "egress.allowed", sandboxId, host, port });
       auditEgress(sandboxId, "allowed", { host, port, because });
     },
     onRefused: (sandboxId, { verdict, ...refusal }) => {
-      manager.events.tell({ type: "egress.refused", sandboxId, ...refusal });
+      manager.events.emit({ type: "egress.refused", sandboxId, ...refusal });
       auditEgress(sandboxId, verdict, refusal);
     },
   });

@@ -5,7 +5,10 @@ const digits = 16;
 /** Few enough that cursors never run out, and so many that the disk is waited for about never. */
 const step = 1_000_000;
 
-/** `until`: none above was given to an event. `floor`: none up to it may be given again, whatever the files of events say. */
+/**
+ * `until`: none above was given to an event. `floor`: none up to it may be given again, whatever the files of events
+ * say.
+ */
 interface Reserved {
   until: number;
   floor: number;
@@ -13,8 +16,9 @@ interface Reserved {
 }
 
 /**
- * Which cursors may have been given to events that a loss of power has taken from the disk. Events are not forced to the disk; instead a range of cursors is, before the first of
- * it is given. On a machine that was started anew all of the range counts as given, unless the journal was closed.
+ * Which cursors may have been given to events that a loss of power has taken from the disk. Events are not forced to
+ * the disk; instead a range of cursors is, before the first of it is given. On a machine that was started anew all of
+ * the range counts as given, unless the journal was closed.
  */
 export class CursorReserve {
   /** No event may have this cursor or a lower one that is not written. */

@@ -14,11 +14,11 @@ import {
 import { join } from "node:path";
 import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
-import { BurntCursor } from "./burnt-cursor.ts";
+import { ownerToBe } from "./acting-principal.ts";
 import { bootOfMachine, CursorReserve, syncDirectory } from "./cursor-reserve.ts";
+import { FormerOwners } from "./former-owners.ts";
 import { LineReader } from "./line-reader.ts";
-import { ownerToBe } from "./on-behalf.ts";
-import { PastOwners } from "./past-owners.ts";
+import { SpentCursors } from "./spent-cursors.ts";
 
 type WithoutCursor<T> = T extends unknown ? Omit<T, "cursor" | "atMs"> & { atMs?: number } : never;
 /** An event before it has its place. */
@@ -30,13 +30,18 @@ interface Entry {
   owner: string | undefined;
 }
 
-/** No event: what is up to `cursor` was told, or is not for this follower. Whoever comes back with it misses nothing. */
+/**
+ * No event: what is up to `cursor` was told, or is not for this follower. Whoever comes back with it misses nothing.
+ */
 export interface Passed {
   type: "passed";
   cursor: number;
 }
 
-/** A follower is told its place after so many events that are not for it. The files hold far more, so it does not fall out of them. */
+/**
+ * A follower is told its place after so many events that are not for it. The files hold far more, so it does not fall
+ * out of them.
+ */
 const passedStep = 100;
 
 /** In the file that begins with the cursor `start`. */
@@ -74,7 +79,7 @@ export interface JournalOptions {
   /** Told when an event could not be written; `tell` goes on without it. */
   onError?: (error: unknown, event: NewEvent) => void;
   /** Told of every event that happens, at once and within what made it happen. */
-  onTell?: (event: NewEvent) => void;
+  onEmit?: (event: NewEvent) => void;
 }
 
 export interface FollowEvents {
@@ -87,8 +92,9 @@ export interface FollowEvents {
 }
 
 /**
- * What happened, in one order, on disk. An event is written before anybody is told, so a follower that comes back with its cursor, also to
- * the next server, misses nothing as long as the files reach back; beyond that it is told `events.lost`.
+ * What happened, in one order, on disk. An event is written before anybody is told, so a follower that comes back with
+ * its cursor, also to the next server, misses nothing as long as the files reach back; beyond that it is told
+ * `events.lost`.
  */
 export class EventJournal {
   readonly #dir: string;
@@ -98,13 +104,13 @@ export class EventJournal {
   #file: number | undefined;
   #fileBytes = 0;
   #nextCursor = 1;
-  readonly #burnt: BurntCursor;
+  readonly #burnt: SpentCursors;
   readonly #reserve: CursorReserve;
   /** Without gaps, up to the newest. */
   #recent: RecentEntry[] = [];
   #recentBytes = 0;
   #lines = new LineReader();
-  #pastOwners = new PastOwners();
+  #pastOwners = new FormerOwners();
   #bell = new Bell();
   #isClosed = false;
 
@@ -118,11 +124,11 @@ export class EventJournal {
       ownerOf: () => undefined,
       boot: options.boot ?? bootOfMachine(),
       onError: () => undefined,
-      onTell: () => undefined,
+      onEmit: () => undefined,
       ...options,
     };
     mkdirSync(dir, { recursive: true, mode: 0o700 });
-    this.#burnt = new BurntCursor(dir);
+    this.#burnt = new SpentCursors(dir);
     this.#reserve = new CursorReserve(dir, this.#options.boot);
   }
 
@@ -142,7 +148,10 @@ export class EventJournal {
     return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId);
   }
 
-  /** Written when it returns, and told right after. Written without waiting, so that events stand in the order in which they happened. */
+  /**
+   * Written when it returns, and told right after. Written without waiting, so that events stand in the order in which
+   * they happened.
+   */
   append(event: NewEvent): ApiEvent {
     this.#reserve.cover(this.#nextCursor);
     const complete = { cursor: this.#nextCursor, atMs: Date.now(), ...event } as ApiEvent;
@@ -156,7 +165,10 @@ export class EventJournal {
     return complete;
   }
 
-  /** When it throws, nothing of the line is there, and the event's cursor stays empty: that is how followers see that one is missing. */
+  /**
+   * When it throws, nothing of the line is there, and the event's cursor stays empty: that is how followers see that
+   * one is missing.
+   */
   #write(line: Buffer): void {
     try {
       const file = this.#fileWithRoom();
@@ -191,8 +203,8 @@ export class EventJournal {
   }
 
   /** For what has happened already, also when the disk has no room to say so. */
-  tell(event: NewEvent): void {
-    this.#options.onTell(event);
+  emit(event: NewEvent): void {
+    this.#options.onEmit(event);
     try {
       this.append(event);
     } catch (error) {

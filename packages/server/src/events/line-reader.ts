@@ -10,13 +10,16 @@ export interface Line {
 }
 
 /**
- * Lines of files that only grow. Whoever reads keeps nothing but its place: what was read last is kept here, and is the same for all, so that a thousand readers that
- * stand still cost no more than one.
+ * Lines of files that only grow. Whoever reads keeps nothing but its place: what was read last is kept here, and is the
+ * same for all, so that a thousand readers that stand still cost no more than one.
  */
 export class LineReader {
   readonly #pieces = new Map<string, Buffer>();
 
-  /** The line that begins at `offset`; nothing where there is none, or half of one. What is behind `endsAt` is not a line yet. */
+  /**
+   * The line that begins at `offset`; nothing where there is none, or half of one. What is behind `endsAt` is not a
+   * line yet.
+   */
   async line(path: string, offset: number, endsAt: number): Promise<Line | undefined> {
     const parts: Buffer[] = [];
     for (let at = offset; at < endsAt;) {

@@ -3,8 +3,8 @@ import { docsPage } from "./docs-page.ts";
 import { openApiDocument } from "./openapi.ts";
 
 /**
- * The contract, for programs and for people. It says the same to everybody, and nothing of this server. Both are made when they are first asked for:
- * few servers are, and making them takes longer than half of a start.
+ * The contract, for programs and for people. It says the same to everybody, and nothing of this server. Both are made
+ * when they are first asked for: few servers are, and making them takes longer than half of a start.
  */
 export function addDocuments(app: FastifyInstance): void {
   let document: ReturnType<typeof openApiDocument> | undefined;

@@ -16,7 +16,7 @@ import { redact } from "../audit/redact.ts";
 import { credentialsOf, type Gate } from "../auth/gate.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
-import type { Claimant } from "../manager/sandbox-facts.ts";
+import type { Claimant } from "../manager/sandbox-settings.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Span, Tracing } from "../telemetry/tracing.ts";
@@ -48,18 +48,18 @@ export interface AppOptions {
   gate: Gate;
   sandboxes: {
     /** Finds out about one that is not here. */
-    meet(id: SandboxId): Promise<void>;
+    locate(id: SandboxId): Promise<void>;
     /** Refuses, as if it were not there, a sandbox that the principal may not see. */
     assertSees(principal: Principal, id: SandboxId): void;
     /** Refuses while another client has it for itself. */
     assertFree(id: SandboxId, by: Claimant): void;
     /** Brings it here if another server has it, or none. It is not idle until the result is called. */
-    enter(id: SandboxId, signal: AbortSignal): Promise<() => void>;
+    acquire(id: SandboxId, signal: AbortSignal): Promise<() => void>;
     isHere(id: SandboxId): boolean;
     /** It is nobody's at this moment, and what is here of it is as good for reading. */
     isSame(id: SandboxId): boolean;
     /** It is here, and not idle until the result is called. */
-    open(id: SandboxId): () => void;
+    retain(id: SandboxId): () => void;
     /** Brings it back if it is paused. */
     wake(id: SandboxId): Promise<void>;
   };
@@ -90,7 +90,7 @@ interface RequestFacts {
   bytesWritten: number;
 }
 
-const factsOf = new WeakMap<FastifyRequest, RequestFacts>();
+const settingsOf = new WeakMap<FastifyRequest, RequestFacts>();
 const spanOf = new WeakMap<IncomingMessage, Span>();
 const maxHeaderBytes = 32 * 1024;
 
@@ -118,12 +118,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("onRequest", async (request, reply) => {
     const { bytesRead, bytesWritten } = request.raw.socket;
-    factsOf.set(request, { bytesRead, bytesWritten });
+    settingsOf.set(request, { bytesRead, bytesWritten });
     reply.header("x-request-id", request.id);
     reply.header("x-content-type-options", "nosniff");
     reply.header("cache-control", "no-store");
   });
-  app.addHook("onResponse", async (request, reply) => tellRequest(request, reply, options));
+  app.addHook("onResponse", async (request, reply) => recordRequest(request, reply, options));
   const names = Object.keys(routes) as RouteName[];
   for (const name of names) if (!takesStream(name)) addRoute(app, name, options);
   // Whatever it is called, a stream is a stream: also one of JSON is handed on as it comes.
@@ -189,7 +189,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const id = needsSandbox(name, route) ? sandboxIdOf(request) : undefined;
       const isReadable = id !== undefined && isOnlyRead(route) && options.sandboxes.isSame(id);
       if (id !== undefined && !options.sandboxes.isHere(id) && !isReadable) {
-        whenClosed(reply.raw, await options.sandboxes.enter(id, waiting));
+        whenClosed(reply.raw, await options.sandboxes.acquire(id, waiting));
       }
       if (id !== undefined && wakesSandbox(route)) await options.sandboxes.wake(id);
       const call = readCall(request, name, route, { signal, waiting, revoked, log: options.log });
@@ -247,24 +247,24 @@ async function admit(
   const credentials = credentialsOf(request.headers);
   // A sandbox's own token is known to the sandbox alone; with a key, nothing is looked for before it is known who asks.
   if (id !== undefined && credentials.key === undefined && credentials.sandboxToken !== undefined) {
-    await sandboxes.meet(id);
+    await sandboxes.locate(id);
   }
   // Before it is known who asks, nothing is said about what they ask for.
   facts.principal = gate.admit(credentials, what, id);
   assertMay(facts.principal, verb, what, id);
   if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
   if (id === undefined) return;
-  await sandboxes.meet(id);
+  await sandboxes.locate(id);
   if (name === "killSandbox") return;
   sandboxes.assertSees(facts.principal, id);
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
   if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, claimantOf(request, facts));
-  if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.open(id));
+  if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.retain(id));
 }
 
 function factsFor(request: FastifyRequest): RequestFacts {
-  const facts = factsOf.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
-  factsOf.set(request, facts);
+  const facts = settingsOf.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
+  settingsOf.set(request, facts);
   return facts;
 }
 
@@ -333,8 +333,11 @@ function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyRep
   return reply.code(status).headers(headers).type("application/json; charset=utf-8").send(errorBody(error, request.id));
 }
 
-/** One line per request, with everything that is worth knowing and nothing that is secret: no query, no headers, no body. */
-function tellRequest(request: FastifyRequest, reply: FastifyReply, { metrics, log, audit }: AppOptions): void {
+/**
+ * One line per request, with everything that is worth knowing and nothing that is secret: no query, no headers, no
+ * body.
+ */
+function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, log, audit }: AppOptions): void {
   const facts = factsFor(request);
   const { url: route = "none", config } = request.routeOptions;
   const { method, id: requestId } = request;

@@ -7,8 +7,8 @@ export interface ByteRange {
 }
 
 /**
- * What a `Range` header asks of a file of this size (RFC 9110, 14.1). `undefined`: the whole file, because it asks for several parts, or for nothing that
- * this server knows. `unsatisfiable`: there is no such part.
+ * What a `Range` header asks of a file of this size (RFC 9110, 14.1). `undefined`: the whole file, because it asks for
+ * several parts, or for nothing that this server knows. `unsatisfiable`: there is no such part.
  */
 export function parseRange(header: string | undefined, sizeBytes: number): ByteRange | "unsatisfiable" | undefined {
   const [, first = "", last = ""] = /^\s*bytes\s*=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(header ?? "") ?? [];

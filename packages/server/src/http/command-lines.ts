@@ -4,7 +4,10 @@ import type { Command } from "../commands/command.ts";
 import type { LogPiece } from "../commands/follow-log.ts";
 import { LineStream } from "./handlers.ts";
 
-/** A command as lines: its start, its output from `from` on, and its end if `follow` waits for it or it is there already. */
+/**
+ * A command as lines: its start, its output from `from` on, and its end if `follow` waits for it or it is there
+ * already.
+ */
 export function commandLines(
   command: Command,
   options: { from?: number; rollbacks?: number | undefined; follow?: boolean; signal: AbortSignal },

@@ -6,7 +6,10 @@ const ownHeaders = ["content-type", "accept", "last-event-id", "range", "if-rang
 const allowedHeaders = [...Object.values(httpHeaders), ...ownHeaders];
 const exposedHeaders = ["x-request-id", "retry-after", "accept-ranges", "content-range", "etag"];
 
-/** Browsers may call from these origins and no others. Keys travel in headers, never in cookies, so none is ever sent unasked. */
+/**
+ * Browsers may call from these origins and no others. Keys travel in headers, never in cookies, so none is ever sent
+ * unasked.
+ */
 export function allowOrigins(app: FastifyInstance, origins: readonly string[]): void {
   if (origins.length === 0) return;
   app.addHook("onRequest", async (request, reply) => {

@@ -27,7 +27,10 @@ export function errorBody(error: SandboxError, requestId: string): { error: Reco
   return { error: { ...error.toJSON(), requestId } };
 }
 
-/** Requests that never became one of ours: wrong media type, not JSON, too large. Their status says more than our code's. */
+/**
+ * Requests that never became one of ours: wrong media type, not JSON, too large. Their status says more than our
+ * code's.
+ */
 function httpRefusal(thrown: unknown): Omit<ErrorReply, "isUnexpected"> | undefined {
   if (!(thrown instanceof Error) || !("statusCode" in thrown) || typeof thrown.statusCode !== "number")
     return undefined;

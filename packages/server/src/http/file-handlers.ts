@@ -10,7 +10,7 @@ import type { Parts } from "./parts.ts";
 export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
   const stat = async (id: Parameters<typeof manager.files>[0], path: string, user: string): Promise<FileInfo> => {
     // A pause may have come between a change and the look at it.
-    await manager.sleep.wake(id);
+    await manager.pauseResume.wake(id);
     return fileInfo(await manager.files(id).stat(path, { user }));
   };
   return {

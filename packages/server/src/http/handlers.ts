@@ -1,7 +1,7 @@
 import type { RouteName, routes, WireError } from "@atoll/protocol";
 import type { z } from "zod";
 import type { Principal } from "../auth/principal.ts";
-import type { Claimant } from "../manager/sandbox-facts.ts";
+import type { Claimant } from "../manager/sandbox-settings.ts";
 import type { Log } from "../telemetry/log.ts";
 
 type Routes = typeof routes;
@@ -48,7 +48,10 @@ export class ByteStream {
   }
 }
 
-/** One JSON value per line, with `heartbeat` when nothing else is to say, `shutdown` when the server goes and `refused` when the client may not read on. */
+/**
+ * One JSON value per line, with `heartbeat` when nothing else is to say, `shutdown` when the server goes and `refused`
+ * when the client may not read on.
+ */
 export class LineStream<T = unknown> {
   readonly lines: AsyncIterable<T>;
   readonly heartbeat: () => T;

@@ -19,8 +19,9 @@ export interface HostNamesOptions extends Pick<Config, "host" | "publicUrl" | "p
 }
 
 /**
- * Refuses requests to names that are not this server's. A page on the internet can make its own name lead to 127.0.0.1 (DNS rebinding) and so speak, in a browser of this machine, to a server that listens
- * for this machine only; the Host header says under which name. An address in its place is no name that anybody could have rebound.
+ * Refuses requests to names that are not this server's. A page on the internet can make its own name lead to 127.0.0.1
+ * (DNS rebinding) and so speak, in a browser of this machine, to a server that listens for this machine only; the Host
+ * header says under which name. An address in its place is no name that anybody could have rebound.
  */
 export class HostNames {
   readonly #options: HostNamesOptions;

@@ -18,20 +18,20 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
   const iterator = source[Symbol.asyncIterator]();
   // One promise at a time, and listeners that stay: racing against promises that live as long as the stream would
   // keep a reaction per line.
-  let tell: (happening: Happening<T>) => void = () => undefined;
+  let report: (happening: Happening<T>) => void = () => undefined;
   let fail: (error: unknown) => void = () => undefined;
-  const left = (): void => tell({ what: "left" });
-  const stopped = (): void => tell({ what: "stopping" });
+  const left = (): void => report({ what: "left" });
+  const stopped = (): void => report({ what: "stopping" });
   timing.signal.addEventListener("abort", left);
   timing.stopping.addEventListener("abort", stopped);
-  const refused = (): void => tell({ what: "revoked" });
+  const refused = (): void => report({ what: "revoked" });
   timing.revoked?.addEventListener("abort", refused);
   let isAsked = false;
   try {
     for (;;) {
       const happening = await new Promise<Happening<T>>((resolve, reject) => {
-        const timer = setTimeout(() => tell({ what: "quiet" }), timing.heartbeatMs);
-        tell = (happening) => {
+        const timer = setTimeout(() => report({ what: "quiet" }), timing.heartbeatMs);
+        report = (happening) => {
           clearTimeout(timer);
           resolve(happening);
         };
@@ -45,7 +45,7 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
         else if (!isAsked) {
           isAsked = true;
           iterator.next().then(
-            (result) => tell({ what: "next", result }),
+            (result) => report({ what: "next", result }),
             (error: unknown) => fail(error),
           );
         }

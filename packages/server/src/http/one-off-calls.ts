@@ -15,8 +15,9 @@ export interface OneOffCall {
 }
 
 /**
- * Runs in sandboxes of their own. Without an idempotency key the run is its caller's: when the caller goes, so does the sandbox. With one it goes on, and
- * whoever repeats the request gets the same run, until a while after its end or until it is let go of; from the next server, that it was lost.
+ * Runs in sandboxes of their own. Without an idempotency key the run is its caller's: when the caller goes, so does the
+ * sandbox. With one it goes on, and whoever repeats the request gets the same run, until a while after its end or until
+ * it is let go of; from the next server, that it was lost.
  */
 export class OneOffCalls {
   #manager: SandboxManager;
@@ -44,7 +45,9 @@ export class OneOffCalls {
     return { command: run.command, done: async () => undefined };
   }
 
-  /** Who has the result, or does not want it any more, needs the run no longer. Where there is none, nothing happens. */
+  /**
+   * Who has the result, or does not want it any more, needs the run no longer. Where there is none, nothing happens.
+   */
   async end(key: KeyInfo, idempotencyKey: string | undefined): Promise<void> {
     if (idempotencyKey === undefined) {
       throw new SandboxError(

@@ -21,8 +21,9 @@ export interface Download {
 type Files = Pick<GuestFiles, "read" | "stat">;
 
 /**
- * A file, or the part of it that was asked for. A part is of the file that `If-Range` names, or the whole file is given: what a client puts together is
- * never of two files. Only plain files have parts, for the size of others says nothing about what is read.
+ * A file, or the part of it that was asked for. A part is of the file that `If-Range` names, or the whole file is
+ * given: what a client puts together is never of two files. Only plain files have parts, for the size of others says
+ * nothing about what is read.
  */
 export async function openDownload(files: Files, path: string, request: DownloadRequest): Promise<Download> {
   const { user, signal } = request;

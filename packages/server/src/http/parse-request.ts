@@ -14,7 +14,10 @@ export function parsePart<T extends z.ZodType>(schema: T, value: unknown, asked:
 
 const nothing = z.strictObject({});
 
-/** Where nothing is taken, nothing may be sent: a field in the wrong place is a mistake. Probes of what is public add what they like. */
+/**
+ * Where nothing is taken, nothing may be sent: a field in the wrong place is a mistake. Probes of what is public add
+ * what they like.
+ */
 export function readPart(route: Route, schema: z.ZodType | undefined, value: unknown, name: string): unknown {
   if (schema !== undefined) return parsePart(schema, value, asked(name));
   if (route.verb !== "public") parsePart(nothing, value, asked(name));

@@ -12,8 +12,9 @@ export function wantsWebSocket({ headers }: IncomingMessage): boolean {
 const httpItself = /^(h2c?|http\/.*|tls\/.*)$/i;
 
 /**
- * Whether nobody behind this server is to see the offer. A body belongs to the request and comes before the switch (RFC 9110, 7.8), while Node hands both over as one. And over
- * another HTTP, requests would pass by all that is looked at in the first.
+ * Whether nobody behind this server is to see the offer. A body belongs to the request and comes before the switch (RFC
+ * 9110, 7.8), while Node hands both over as one. And over another HTTP, requests would pass by all that is looked at in
+ * the first.
  */
 export function isPassedOver({ headers }: IncomingMessage): boolean {
   const hasBody = headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
@@ -22,8 +23,9 @@ export function isPassedOver({ headers }: IncomingMessage): boolean {
 }
 
 /**
- * Answers a request that offers another protocol, such as `Upgrade: h2c`, as if it did not: a server may pass over the offer (RFC 9110, 7.8). Some clients make it with
- * every request, also with a body. Node gives such a request away together with its connection, so it is put back at the front of what comes over that.
+ * Answers a request that offers another protocol, such as `Upgrade: h2c`, as if it did not: a server may pass over the
+ * offer (RFC 9110, 7.8). Some clients make it with every request, also with a body. Node gives such a request away
+ * together with its connection, so it is put back at the front of what comes over that.
  */
 export function answerPlainly(server: Server, request: IncomingMessage, socket: Duplex, head: Buffer): void {
   const { method = "GET", url = "/", httpVersion, rawHeaders } = request;

@@ -1,8 +1,9 @@
 import type { Readable } from "node:stream";
 
 /**
- * The body of a request that fails with the reason of `revoked` as soon as that aborts, also while its client sends nothing: what is not whole by then is not committed.
- * What still comes is read away, so that the client can be answered.
+ * The body of a request that fails with the reason of `revoked` as soon as that aborts, also while its client sends
+ * nothing: what is not whole by then is not committed. What still comes is read away, so that the client can be
+ * answered.
  */
 export function revocableBody(body: Readable, revoked: AbortSignal | undefined): AsyncIterable<Buffer> {
   if (revoked === undefined || body.closed) return body;

@@ -1,10 +1,10 @@
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
 import { assertMayUseTemplate, canSee, isAdmin, type Principal } from "../auth/principal.ts";
 import { compilePolicy } from "../egress/compile-policy.ts";
-import { missingSandbox } from "../manager/sandbox-roster.ts";
+import { missingSandbox } from "../manager/sandbox-registry.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { snapshotUserOf } from "../snapshots/snapshot-user.ts";
-import { unlessGone } from "../support/unless-gone.ts";
+import { undefinedIfNotFound } from "../support/undefined-if-not-found.ts";
 import type { Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
 
@@ -42,7 +42,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     updateSandbox: ({ params, body }) => manager.changes.update(params.id, body),
     killSandbox: async ({ params, principal, claimant }) => {
       const { id } = params;
-      const sandbox = unlessGone(() => manager.get(id));
+      const sandbox = undefinedIfNotFound(() => manager.get(id));
       const owner = sandbox?.owner ?? manager.events.ownerOf(id);
       if (principal === undefined || owner === undefined || !canSee(principal, { id, owner })) throw missingSandbox(id);
       // It was the caller's, or one that the caller could see.
@@ -53,12 +53,12 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
       ports.close(params.id);
       return { killed };
     },
-    pauseSandbox: ({ params, body }) => manager.sleep.pause(params.id, body),
+    pauseSandbox: ({ params, body }) => manager.pauseResume.pause(params.id, body),
     resumeSandbox: async ({ params, body, principal }) => {
       // Without memory the driver starts a new container.
       const { driver } = manager.get(params.id);
       if (!body.memory) admission.boundsOf(keyOf(principal)).assertDriver(driver, `resume sandbox ${params.id}`);
-      return manager.sleep.resume(params.id, body);
+      return manager.pauseResume.resume(params.id, body);
     },
     forkSandbox: async ({ params, body, principal, note }) => {
       const key = keyOf(principal);
@@ -83,7 +83,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     removeCheckpoint: async ({ params }) => ({
       removed: await manager.rollbacks.removeCheckpoint(params.id, params.checkpoint),
     }),
-    listCheckpoints: async ({ params }) => ({ checkpoints: await manager.sleep.checkpoints(params.id) }),
+    listCheckpoints: async ({ params }) => ({ checkpoints: await manager.pauseResume.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
     holdSandbox: ({ params, body: { holder, ttlMs }, claimant: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),

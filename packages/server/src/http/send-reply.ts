@@ -15,7 +15,9 @@ export interface StreamTiming {
   onBroken: (error: unknown) => void;
 }
 
-/** Sends what a handler gave, in the form that the contract names. Streams are pulled by the client: none is held here. */
+/**
+ * Sends what a handler gave, in the form that the contract names. Streams are pulled by the client: none is held here.
+ */
 export function sendReply(reply: FastifyReply, route: Route, value: unknown, timing: StreamTiming): FastifyReply {
   if (value instanceof WithStatus) return json(reply, value.status, value.value);
   if (value instanceof LineStream) {

@@ -54,7 +54,7 @@ export function serverHandlers(parts: Parts) {
       const cursor = /^\d{1,15}$/.test(lastEventId ?? "") ? Number(lastEventId) : query.cursor;
       return new EventStream(visibleEvents(manager, principal, { ...query, cursor, signal }));
     },
-    nudgeLease: ({ params }) => manager.lasting.nudge(params.id),
+    notifyLease: ({ params }) => manager.persistent.notify(params.id),
     showConfig: () => describeConfig(config),
     healthz: () => ({ status: "ok" as const }),
     readyz: () => {

@@ -8,8 +8,9 @@ export interface SlowRequestLimits {
 }
 
 /**
- * Cuts off a client that does not send what it announced. A stream may be of any length and as slow as its reader in the
- * sandbox makes it; only a client that sends nothing, while there is room, is cut off. Resolves nothing: the socket goes.
+ * Cuts off a client that does not send what it announced. A stream may be of any length and as slow as its reader in
+ * the sandbox makes it; only a client that sends nothing, while there is room, is cut off. Resolves nothing: the socket
+ * goes.
  */
 export function guardAgainstSlowness(
   request: IncomingMessage,

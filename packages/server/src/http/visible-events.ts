@@ -3,7 +3,10 @@ import { canSee, seenBy, type Principal } from "../auth/principal.ts";
 import type { Passed } from "../events/event-journal.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
 
-/** Events as far as the principal may see them: of its own sandboxes, or of all, and those of the server itself only if it sees all. With the places that the follower has passed. */
+/**
+ * Events as far as the principal may see them: of its own sandboxes, or of all, and those of the server itself only if
+ * it sees all. With the places that the follower has passed.
+ */
 export async function* visibleEvents(
   { events }: Pick<SandboxManager, "events">,
   principal: Principal | undefined,

@@ -12,7 +12,10 @@ export interface IdleClockOptions {
   timeouts: () => SandboxTimeouts;
   /** Whether a command is known to run. Whoever makes it false calls `touch`. */
   hasWork: () => boolean;
-  /** Whether anything else runs inside. Nobody tells when that ends, so it is asked when the idle time is over, and again after as long. */
+  /**
+   * Whether anything else runs inside. Nobody tells when that ends, so it is asked when the idle time is over, and
+   * again after as long.
+   */
   findsWork: () => Promise<boolean>;
   /** Called once, and once more after each `restart` or `again`. */
   onTimeout: (which: "idle" | "lifetime") => void;
@@ -110,7 +113,10 @@ export class IdleClock {
     return lifetimeMs === undefined ? undefined : this.#startedAtMs + lifetimeMs;
   }
 
-  /** A timer that rings too early, because something happened since, is set again: cheaper than setting it at every request. */
+  /**
+   * A timer that rings too early, because something happened since, is set again: cheaper than setting it at every
+   * request.
+   */
   #arm(): void {
     this.#timer = undefined;
     const end = this.endsAtMs;

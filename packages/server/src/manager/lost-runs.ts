@@ -11,8 +11,9 @@ const keptMs = 24 * 3_600_000;
 const fileName = /^([0-9a-f]{64})\.([0-9a-f]{64})$/;
 
 /**
- * One-off runs whose server went before their result was fetched. Their sandboxes are gone, and with them what they did: whoever asks for one again is told so, and
- * nothing is run a second time. Each is an empty file, named after the mark of its request.
+ * One-off runs whose server went before their result was fetched. Their sandboxes are gone, and with them what they
+ * did: whoever asks for one again is told so, and nothing is run a second time. Each is an empty file, named after the
+ * mark of its request.
  */
 export class LostRuns {
   readonly #dir: string;

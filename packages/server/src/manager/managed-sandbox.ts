@@ -13,7 +13,7 @@ import type { Logger } from "pino";
 import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
 import { Turns } from "../support/turns.ts";
 import { IdleClock } from "./idle-clock.ts";
-import { assertFreeFor, heldBy, saveFacts, type Claimant, type SandboxFacts } from "./sandbox-facts.ts";
+import { assertFreeFor, heldBy, saveSettings, type Claimant, type SandboxSettings } from "./sandbox-settings.ts";
 
 /** For the answer whether something runs inside. */
 const lookInsideMs = 10_000;
@@ -22,28 +22,31 @@ const lookInsideMs = 10_000;
 const turnMs = 2_000;
 
 export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment" | "rollbacks"> {
-  facts: SandboxFacts;
+  facts: SandboxSettings;
   environment: Record<string, string>;
   onTimeout: (sandbox: ManagedSandbox, which: "idle" | "lifetime") => void;
   /** Commands of another server, or of the sandbox that it is a copy of, may be there. */
   hasPast: boolean;
   /** Where the facts of this sandbox are the truth, if not beside it; what rejects has not been changed. */
-  storeFacts: (facts: SandboxFacts) => Promise<void>;
+  storeSettings: (facts: SandboxSettings) => Promise<void>;
   /** Which server has it, and how it came there. */
-  whereabouts: () => Pick<SandboxInfo, "server" | "takenOver">;
+  metadataCache: () => Pick<SandboxInfo, "server" | "takenOver">;
 }
 
-/** One sandbox with everything that the server keeps about it. Changes of what is stored, and the end, happen one after the other. */
+/**
+ * One sandbox with everything that the server keeps about it. Changes of what is stored, and the end, happen one after
+ * the other.
+ */
 export class ManagedSandbox {
   readonly sandbox: Sandbox;
   readonly commands: SandboxCommands;
   readonly clock: IdleClock;
-  readonly #storeFacts: ManagedSandboxOptions["storeFacts"];
-  readonly #whereabouts: ManagedSandboxOptions["whereabouts"];
+  readonly #storeSettings: ManagedSandboxOptions["storeSettings"];
+  readonly #metadataCache: ManagedSandboxOptions["metadataCache"];
   readonly #logger: Logger;
   /** Pauses, resumes, forks and rollbacks, one after the other. */
   readonly moves = new Turns();
-  #facts: SandboxFacts;
+  #facts: SandboxSettings;
   #turns = new Turns();
   #killing: Promise<void> | undefined;
   #hasPast: boolean;
@@ -55,8 +58,8 @@ export class ManagedSandbox {
     this.sandbox = sandbox;
     this.#facts = facts;
     this.#hasPast = options.hasPast;
-    this.#storeFacts = options.storeFacts;
-    this.#whereabouts = options.whereabouts;
+    this.#storeSettings = options.storeSettings;
+    this.#metadataCache = options.metadataCache;
     this.#logger = options.logger;
     this.commands = new SandboxCommands({
       ...options,
@@ -83,7 +86,7 @@ export class ManagedSandbox {
     return this.sandbox.id;
   }
 
-  get facts(): SandboxFacts {
+  get facts(): SandboxSettings {
     return this.#facts;
   }
 
@@ -120,7 +123,7 @@ export class ManagedSandbox {
       ...(checkpoint === undefined ? {} : { checkpoint }),
       ...(rollbacks === 0 ? {} : { rollbacks }),
       persistent: this.#facts.persistent,
-      ...this.#whereabouts(),
+      ...this.#metadataCache(),
     };
   }
 
@@ -153,13 +156,13 @@ export class ManagedSandbox {
   }
 
   /** It runs as it was at an earlier time; what is known about it stays. */
-  async rolledBack(storeFacts = this.#storeFacts): Promise<void> {
+  async rolledBack(storeSettings = this.#storeSettings): Promise<void> {
     this.clock.restart();
     await this.#turns.take(async () => {
       // In force also if it cannot be stored.
       this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: this.rollbacks + 1 };
-      await storeFacts(this.#facts);
-      await saveFacts(this.sandbox, this.#facts);
+      await storeSettings(this.#facts);
+      await saveSettings(this.sandbox, this.#facts);
     });
   }
 
@@ -205,7 +208,7 @@ export class ManagedSandbox {
   }
 
   /** As they were changed elsewhere. */
-  adopt(facts: SandboxFacts): Promise<void> {
+  adopt(facts: SandboxSettings): Promise<void> {
     return this.#turns.take(() => this.#keep(facts));
   }
 
@@ -240,19 +243,19 @@ export class ManagedSandbox {
     this.#isUnreached = false;
   }
 
-  async #change(what: string, edit: (facts: SandboxFacts) => SandboxFacts): Promise<void> {
+  async #change(what: string, edit: (facts: SandboxSettings) => SandboxSettings): Promise<void> {
     if (this.#killing !== undefined) {
       throw new SandboxError("sandbox_ended", `Cannot ${what} sandbox ${this.id}: it is being killed`);
     }
     await this.#turns.take(async () => {
       const next = edit(this.#facts);
-      await this.#storeFacts(next);
+      await this.#storeSettings(next);
       await this.#keep(next);
     });
   }
 
-  async #keep(facts: SandboxFacts): Promise<void> {
-    await saveFacts(this.sandbox, facts);
+  async #keep(facts: SandboxSettings): Promise<void> {
+    await saveSettings(this.sandbox, facts);
     this.#facts = facts;
     this.clock.reset();
   }

@@ -22,24 +22,30 @@ export interface SandboxManagerOptions {
   pool?: readonly PooledShape[];
   /** Ended commands of one sandbox beyond this many are forgotten, those first that ended first. */
   keptCommands?: number;
-  /** Output that is kept of one command, and of all ended commands of one sandbox together; of those that ended first it is dropped first. */
+  /**
+   * Output that is kept of one command, and of all ended commands of one sandbox together; of those that ended first it
+   * is dropped first.
+   */
   keptLogBytes?: number;
   journal?: JournalOptions;
   audit?: AuditOptions;
   /** What sandboxes that outlive this server are kept with. Absent: there are none. */
-  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "sendNudge" | "openArchive">;
+  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
   /** Absent: nothing is logged. */
   log?: Logger;
 }
 
 /** Who asks for something to be made. */
-export interface Requester {
+export interface Caller {
   /** The id of an API key. */
   keyId: string;
   idempotencyKey?: string | undefined;
   /** Of a one-off run that can be asked for again: stored before it starts, so that the next server knows of it. */
   mark?: IdempotencyMark | undefined;
-  /** Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to refuse. */
+  /**
+   * Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to
+   * refuse.
+   */
   admit?: (() => void) | undefined;
   /** What the key allows, to be kept with the sandbox: the ceiling of its egress policy at each connection. */
   egressCeiling?: EgressPolicy | undefined;

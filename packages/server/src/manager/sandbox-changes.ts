@@ -2,11 +2,11 @@ import type { EgressPolicy, SandboxId, SandboxInfo, SandboxTimeouts } from "@ato
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { assertSupported } from "./idle-clock.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
-import type { Claimant } from "./sandbox-facts.ts";
+import type { Claimant } from "./sandbox-settings.ts";
 
 export interface SandboxChangesOptions {
   find: (id: SandboxId) => ManagedSandbox;
-  lasting: PersistentSandboxes;
+  persistent: PersistentSandboxes;
 }
 
 /** Changes what is known of sandboxes and not what goes on in them: none is woken for it. */
@@ -46,12 +46,12 @@ export class SandboxChanges {
   }
 
   async #change(id: SandboxId, edit: (managed: ManagedSandbox) => Promise<void>): Promise<SandboxInfo> {
-    const { find, lasting } = this.#options;
+    const { find, persistent } = this.#options;
     const work = async (): Promise<SandboxInfo> => {
       const managed = find(id);
       await edit(managed);
       return managed.info();
     };
-    return find(id).facts.persistent ? lasting.inTurn(id, work) : work();
+    return find(id).facts.persistent ? persistent.inTurn(id, work) : work();
   }
 }

@@ -3,30 +3,33 @@ import { join } from "node:path";
 import type { EgressHandler, Engine, Sandbox } from "@atoll/engine";
 import type { SandboxForked, SandboxId } from "@atoll/protocol";
 import { commandsDir, copyCommands } from "../commands/copy-commands.ts";
-import { onBehalfOf } from "../events/on-behalf.ts";
+import { actingFor } from "../events/acting-principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
-import type { Requester } from "./manager-options.ts";
-import { saveFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import type { Caller } from "./manager-options.ts";
+import { saveSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueToken } from "./sandbox-token.ts";
 
 export interface SandboxForksOptions {
   engine: Engine;
   find: (id: SandboxId) => ManagedSandbox;
-  manage: (sandbox: Sandbox, facts: SandboxFacts, options: { hasPast: boolean }) => ManagedSandbox;
+  manage: (sandbox: Sandbox, facts: SandboxSettings, options: { hasPast: boolean }) => ManagedSandbox;
   onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
-  lasting: PersistentSandboxes;
+  persistent: PersistentSandboxes;
 }
 
-type ForkRequester = Pick<Requester, "keyId" | "admit" | "egressCeiling">;
+type ForkRequester = Pick<Caller, "keyId" | "admit" | "egressCeiling">;
 
 interface Copy {
   managed: ManagedSandbox;
   token: string;
 }
 
-/** Makes copies of sandboxes, with everything that the server keeps about them: policies, timeouts, and the commands that ran. */
+/**
+ * Makes copies of sandboxes, with everything that the server keeps about them: policies, timeouts, and the commands
+ * that ran.
+ */
 export class SandboxForks {
   readonly #options: SandboxForksOptions;
 
@@ -44,13 +47,13 @@ export class SandboxForks {
     { count, force }: { count: number; force: boolean },
     by: ForkRequester,
   ): Promise<SandboxForked> {
-    const { lasting, find } = this.#options;
+    const { persistent, find } = this.#options;
     by.admit?.();
     return find(id).facts.persistent
-      ? lasting.inTurn(id, async () => {
-          const checkpoint = await lasting.reserve(id);
+      ? persistent.inTurn(id, async () => {
+          const checkpoint = await persistent.reserve(id);
           return this.#copy(find(id), { count, force, checkpoint }, by).catch((error: unknown) => {
-            lasting.fellShort(id);
+            persistent.fellShort(id);
             throw error;
           });
         })
@@ -68,7 +71,7 @@ export class SandboxForks {
     const kept = join(ownerDir, "forking");
     await rm(kept, { recursive: true, force: true });
     try {
-      const forked = await onBehalfOf(by.keyId, () =>
+      const forked = await actingFor(by.keyId, () =>
         engine.fork(parent.id, {
           count,
           force,
@@ -93,7 +96,7 @@ export class SandboxForks {
     } catch (error) {
       const reason = { kind: "server", message: "what the server knows of it could not be stored" } as const;
       await Promise.allSettled(sandboxes.map((sandbox) => sandbox.kill(reason)));
-      await Promise.all(sandboxes.map(({ id }) => this.#options.lasting.discard(id)));
+      await Promise.all(sandboxes.map(({ id }) => this.#options.persistent.discard(id)));
       throw storageError(error, "fork a sandbox");
     }
   }
@@ -101,7 +104,7 @@ export class SandboxForks {
   async #takeOverOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, by: ForkRequester): Promise<Copy> {
     const { token, stored } = issueToken(undefined);
     const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
-    const facts: SandboxFacts = {
+    const facts: SandboxSettings = {
       ...inherited,
       ...stored,
       owner: by.keyId,
@@ -109,8 +112,8 @@ export class SandboxForks {
       createdAtMs: Date.now(),
     };
     await copyCommands(kept, commandsDir(sandbox.ownerDir), sandbox.id);
-    if (facts.persistent) await this.#options.lasting.create(sandbox.id, facts);
-    await saveFacts(sandbox, facts);
+    if (facts.persistent) await this.#options.persistent.create(sandbox.id, facts);
+    await saveSettings(sandbox, facts);
     const managed = this.#options.manage(sandbox, facts, { hasPast: true });
     await managed.restoreCommands();
     return { managed, token };

@@ -28,18 +28,18 @@ import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts"
 import { logRepairs } from "./log-repairs.ts";
 import { LostRuns } from "./lost-runs.ts";
 import { ManagedSandbox } from "./managed-sandbox.ts";
-import type { Requester, SandboxManagerOptions } from "./manager-options.ts";
+import type { Caller, SandboxManagerOptions } from "./manager-options.ts";
 import { OneOffRun } from "./one-off-run.ts";
+import { PauseResume } from "./pause-resume.ts";
 import { SandboxAccess } from "./sandbox-access.ts";
 import { SandboxChanges } from "./sandbox-changes.ts";
-import { loadFacts, type SandboxFacts } from "./sandbox-facts.ts";
+import { SandboxCreator } from "./sandbox-creator.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
 import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
-import { SandboxMaker } from "./sandbox-maker.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
+import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, settleRollback } from "./sandbox-rollbacks.ts";
-import { SandboxRoster } from "./sandbox-roster.ts";
-import { SandboxSleep } from "./sandbox-sleep.ts";
+import { loadSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
@@ -47,26 +47,27 @@ import { TypeStripper } from "./type-stripper.ts";
 const asked: EndReason = { kind: "asked", message: "it was killed on request" };
 
 /**
- * Everything the server has: sandboxes, their commands, the journal of events and the audit log. Mediates every operation; knows nothing of HTTP.
- * What is stored outlives it: the next one on the same data directory carries on with every sandbox and every running command.
+ * Everything the server has: sandboxes, their commands, the journal of events and the audit log. Mediates every
+ * operation; knows nothing of HTTP. What is stored outlives it: the next one on the same data directory carries on with
+ * every sandbox and every running command.
  */
 export class SandboxManager {
   readonly events: EventJournal;
   readonly audit: AuditLog;
   readonly engine: Engine;
-  readonly sleep: SandboxSleep;
+  readonly pauseResume: PauseResume;
   readonly forks: SandboxForks;
-  readonly lasting: PersistentSandboxes;
+  readonly persistent: PersistentSandboxes;
   readonly access: SandboxAccess;
   readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
   readonly lostRuns: LostRuns;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
-  readonly #roster = new SandboxRoster();
+  readonly #registry = new SandboxRegistry();
   readonly #creates = new IdempotentCalls<ManagedSandbox>();
   readonly #underWay = new Set<Promise<unknown>>();
-  readonly #maker: SandboxMaker;
+  readonly #maker: SandboxCreator;
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
@@ -86,33 +87,33 @@ export class SandboxManager {
     });
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
-    this.lasting = new PersistentSandboxes({
+    this.persistent = new PersistentSandboxes({
       ...(options.persistence ?? noPersistence),
       archive,
       engine,
-      roster: this.#roster,
+      registry: this.#registry,
       manage,
       forget: this.#forget.bind(this),
-      resume: (id) => this.sleep.resumeInTurn(id),
+      resume: (id) => this.pauseResume.resumeInTurn(id),
       onEgress: options.onEgress,
-      tell: (event) => this.events.tell(event),
+      emit: (event) => this.events.emit(event),
       log,
     });
-    for (const message of engine.events.recent) this.events.tell(sandboxEvent(message));
-    engine.events.listen((message) => this.events.tell(sandboxEvent(message)));
-    const { lasting } = this;
-    this.access = new SandboxAccess({ roster: this.#roster, lasting });
-    const parts = { engine, lasting, find: this.#roster.find.bind(this.#roster), manage };
-    this.sleep = new SandboxSleep({ ...parts, proxyPort, log });
+    for (const message of engine.events.recent) this.events.emit(sandboxEvent(message));
+    engine.events.listen((message) => this.events.emit(sandboxEvent(message)));
+    const { persistent } = this;
+    this.access = new SandboxAccess({ registry: this.#registry, persistent });
+    const parts = { engine, persistent, find: this.#registry.find.bind(this.#registry), manage };
+    this.pauseResume = new PauseResume({ ...parts, proxyPort, log });
     this.changes = new SandboxChanges(parts);
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
     this.rollbacks = new SandboxRollbacks({
       ...parts,
-      sleep: this.sleep,
+      pauseResume: this.pauseResume,
       log,
-      tell: (event) => this.events.tell(event),
+      emit: (event) => this.events.emit(event),
     });
-    this.#maker = new SandboxMaker({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
+    this.#maker = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
 
   /** Takes the data directory, and carries on with everything that the server before this one left. */
@@ -146,7 +147,7 @@ export class SandboxManager {
   }
 
   /** Resolves when it runs. The same idempotency key with the same request gives the same sandbox and token. */
-  async create(request: CreateSandbox, by: Requester): Promise<{ sandbox: SandboxInfo; token: string }> {
+  async create(request: CreateSandbox, by: Caller): Promise<{ sandbox: SandboxInfo; token: string }> {
     const { idempotencyKey } = by;
     const mark = idempotencyKey === undefined ? undefined : idempotencyMark(by.keyId, idempotencyKey, request);
     let token: string | undefined;
@@ -164,28 +165,28 @@ export class SandboxManager {
   }
 
   ownerOf(id: SandboxId): string | undefined {
-    return this.#roster.get(id)?.facts.owner ?? this.lasting.ownerOf(id);
+    return this.#registry.get(id)?.facts.owner ?? this.persistent.ownerOf(id);
   }
 
   list(query: SandboxQuery, filter: (sandbox: SandboxInfo) => boolean = () => true): SandboxPage {
-    return this.#roster.list(query, filter);
+    return this.#registry.list(query, filter);
   }
 
   countOf(owner: string): number {
-    return this.#roster.countOf(owner);
+    return this.#registry.countOf(owner);
   }
 
   /** True if it was there to be killed. Resolves when nothing of it is left. */
   async kill(id: SandboxId, reason: EndReason = asked): Promise<boolean> {
-    const managed = this.#roster.get(id);
-    if (managed?.facts.persistent !== false) return this.lasting.kill(id, reason);
+    const managed = this.#registry.get(id);
+    if (managed?.facts.persistent !== false) return this.persistent.kill(id, reason);
     await managed.kill(reason);
     this.#forget(managed);
     return true;
   }
 
   async usage(id: SandboxId): Promise<SandboxUsage> {
-    return this.#roster.find(id).sandbox.usage();
+    return this.#registry.find(id).sandbox.usage();
   }
 
   /** Resolves when it has started. */
@@ -195,32 +196,32 @@ export class SandboxManager {
     options: { idempotencyKey?: string | undefined } = {},
   ): Promise<Command> {
     this.#assertOpen();
-    await this.sleep.wake(id);
-    const managed = this.#roster.find(id);
+    await this.pauseResume.wake(id);
+    const managed = this.#registry.find(id);
     managed.clock.touch();
     return managed.commands.run(request, options);
   }
 
   commands(id: SandboxId): CommandInfo[] {
-    return this.#roster.find(id).commands.list();
+    return this.#registry.find(id).commands.list();
   }
 
   command(id: SandboxId, commandId: CommandId, rollbacks?: number): Command {
-    return this.#roster.find(id).commands.get(commandId, rollbacks);
+    return this.#registry.find(id).commands.get(commandId, rollbacks);
   }
 
   files(id: SandboxId): GuestFiles {
-    const managed = this.#roster.find(id);
+    const managed = this.#registry.find(id);
     managed.clock.touch();
     return managed.sandbox.files;
   }
 
   /** The sandbox is not idle while the connection is open. */
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
-    const leave = await this.access.enter(id, options.signal);
+    const leave = await this.access.acquire(id, options.signal);
     try {
-      await this.sleep.wake(id);
-      const connection = await this.#roster.find(id).sandbox.dial(port, options);
+      await this.pauseResume.wake(id);
+      const connection = await this.#registry.find(id).sandbox.dial(port, options);
       connection.once("close", leave);
       return connection;
     } catch (error) {
@@ -230,7 +231,7 @@ export class SandboxManager {
   }
 
   /** Runs something in a sandbox of its own; whoever called ends it. */
-  async runOnce(request: RunOnce, by: Requester): Promise<OneOffRun> {
+  async runOnce(request: RunOnce, by: Caller): Promise<OneOffRun> {
     const create = CreateSandbox.parse({
       template: request.template,
       driver: request.driver,
@@ -245,25 +246,27 @@ export class SandboxManager {
   }
 
   getEgress(id: SandboxId): EgressPolicy {
-    return this.access.factsOf(id).egress;
+    return this.access.settingsOf(id).egress;
   }
 
   /** With the ceiling of the key that set it. */
-  getEgressTerms(id: SandboxId): Pick<SandboxFacts, "egress" | "egressCeiling"> {
-    return this.access.factsOf(id);
+  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
+    return this.access.settingsOf(id);
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
-    return this.access.factsOf(id).publicPorts.includes(port);
+    return this.access.settingsOf(id).publicPorts.includes(port);
   }
 
   counts(): { sandboxes: number; runningCommands: number; pooled: number } {
-    const running = this.#roster.all().map(({ commands }) => commands.runningCount);
+    const running = this.#registry.all().map(({ commands }) => commands.runningCount);
     const runningCommands = running.reduce((sum, count) => sum + count, 0);
-    return { sandboxes: this.#roster.size, runningCommands, pooled: this.#maker.pool.readyCount };
+    return { sandboxes: this.#registry.size, runningCommands, pooled: this.#maker.pool.readyCount };
   }
 
-  /** Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed or paused. */
+  /**
+   * Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed or paused.
+   */
   shutdown(options: { killAll?: boolean; pauseAll?: boolean } = {}): Promise<void> {
     this.#closing ??= this.#shutdown(options);
     return this.#closing;
@@ -271,14 +274,14 @@ export class SandboxManager {
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
     await Promise.allSettled([...this.#underWay, this.#maker.pool.close(), this.#types.close()]);
-    const all = this.#roster.all();
+    const all = this.#registry.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
       await Promise.allSettled(all.map(({ id }) => this.#killAtEnd(id, reason)));
     }
-    const left = this.#roster.all();
-    if (pauseAll) await this.sleep.pauseAll(left);
-    await this.lasting.close();
+    const left = this.#registry.all();
+    if (pauseAll) await this.pauseResume.pauseAll(left);
+    await this.persistent.close();
     for (const managed of left) managed.detach();
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
@@ -288,27 +291,27 @@ export class SandboxManager {
 
   async #create(
     request: CreateSandbox,
-    by: Requester,
+    by: Caller,
     as: { mark: IdempotencyMark | undefined; isOneOff: boolean },
   ): Promise<{ managed: ManagedSandbox; token: string }> {
     this.#assertOpen();
     by.admit?.();
     assertSupported(request.timeouts, request.driver);
-    if (request.persistent) this.lasting.assertSupported(request.driver);
+    if (request.persistent) this.persistent.assertSupported(request.driver);
     return this.#track(() => this.#maker.make(request, by, as));
   }
 
   /** What is only kept here goes from here; nothing that a store has is lost by that. */
   async #killAtEnd(id: SandboxId, reason: EndReason): Promise<void> {
-    const isStored = this.#roster.get(id)?.facts.persistent === true && !this.lasting.has(id);
+    const isStored = this.#registry.get(id)?.facts.persistent === true && !this.persistent.has(id);
     if (!isStored) await this.kill(id, reason).catch((error: unknown) => this.#log.error({ err: error }, "not killed"));
-    if (this.#roster.get(id) !== undefined) await this.lasting.drop(id, reason.message);
+    if (this.#registry.get(id) !== undefined) await this.persistent.drop(id, reason.message);
   }
 
   async #restore(sandbox: Sandbox): Promise<void> {
     try {
       await settleRollback(sandbox);
-      const facts = await loadFacts(sandbox);
+      const facts = await loadSettings(sandbox);
       if (facts === undefined || facts.isOneOff) {
         if (facts === undefined && sandbox.record.labels[serverLabel] === undefined) return;
         await this.lostRuns.add(facts?.idempotency);
@@ -317,7 +320,8 @@ export class SandboxManager {
       }
       const managed = this.#manage(sandbox, facts, { hasPast: true });
       if (facts.idempotency !== undefined) this.#creates.restore(facts.idempotency, managed);
-      // What runs may stand still until it is known to be this server's. One whose pause was cut off has a container as well: its commands are found when it answers.
+      // What runs may stand still until it is known to be this server's. One whose pause was cut off has a container as
+      // well: its commands are found when it answers.
       const mayStandStill = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
       if (!facts.persistent || !mayStandStill) await managed.restoreCommands();
@@ -327,7 +331,7 @@ export class SandboxManager {
     }
   }
 
-  #manage(sandbox: Sandbox, facts: SandboxFacts, { hasPast = false } = {}): ManagedSandbox {
+  #manage(sandbox: Sandbox, facts: SandboxSettings, { hasPast = false } = {}): ManagedSandbox {
     const { keptCommands = 200, keptLogBytes = 512 * 1024 * 1024, environment = {} } = this.#options;
     const managed = new ManagedSandbox({
       sandbox,
@@ -337,28 +341,33 @@ export class SandboxManager {
       keptLogBytes,
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
-      onStart: (command) => this.events.tell(commandStarted(command)),
-      onEnd: (command) => this.events.tell(commandEnded(command)),
-      storeFacts: async (changed) => {
-        if (changed.persistent) await this.lasting.storeFacts(sandbox.id, changed);
+      onStart: (command) => this.events.emit(commandStarted(command)),
+      onEnd: (command) => this.events.emit(commandEnded(command)),
+      storeSettings: async (changed) => {
+        if (changed.persistent) await this.persistent.storeSettings(sandbox.id, changed);
       },
-      whereabouts: () => {
+      metadataCache: () => {
         const server = this.#options.persistence?.self();
-        if (facts.persistent) return this.lasting.whereaboutsOf(sandbox.id);
+        if (facts.persistent) return this.persistent.locationOf(sandbox.id);
         return server === undefined ? {} : { server };
       },
       onTimeout: (timedOut, which) => {
-        const { sleep, audit } = this;
-        void timeOut(timedOut, which, { sleep, audit, log: this.#log, kill: (id, reason) => this.kill(id, reason) });
+        const { pauseResume, audit } = this;
+        void timeOut(timedOut, which, {
+          pauseResume,
+          audit,
+          log: this.#log,
+          kill: (id, reason) => this.kill(id, reason),
+        });
       },
     });
-    this.#roster.add(managed);
+    this.#registry.add(managed);
     return managed;
   }
 
   #forget(managed: ManagedSandbox): void {
     const { idempotency } = managed.facts;
-    if (this.#roster.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
+    if (this.#registry.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
   }
 
   #track<T>(work: () => Promise<T>): Promise<T> {

@@ -10,21 +10,24 @@ import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts
 import type { WayBack } from "../persistence/stored-checkpoints.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
-import { loadFacts, saveFacts } from "./sandbox-facts.ts";
-import type { SandboxSleep } from "./sandbox-sleep.ts";
+import type { PauseResume } from "./pause-resume.ts";
+import { loadSettings, saveSettings } from "./sandbox-settings.ts";
 
 const unpackTimeoutMs = 10 * 60_000;
 
 export interface SandboxRollbacksOptions {
   engine: Engine;
-  sleep: SandboxSleep;
-  lasting: PersistentSandboxes;
+  pauseResume: PauseResume;
+  persistent: PersistentSandboxes;
   find: (id: SandboxId) => ManagedSandbox;
-  tell: (event: NewEvent) => void;
+  emit: (event: NewEvent) => void;
   log: Logger;
 }
 
-/** Takes sandboxes back to earlier checkpoints, with the commands of that time. What else the server knows of them stays as it is now. */
+/**
+ * Takes sandboxes back to earlier checkpoints, with the commands of that time. What else the server knows of them stays
+ * as it is now.
+ */
 export class SandboxRollbacks {
   readonly #options: SandboxRollbacksOptions;
 
@@ -36,21 +39,22 @@ export class SandboxRollbacks {
     id: SandboxId,
     { checkpoint, force }: { checkpoint: number; force: boolean },
   ): Promise<SandboxRolledBack> {
-    const { sleep, lasting, find } = this.#options;
+    const { pauseResume, persistent, find } = this.#options;
     const managed = find(id);
-    if (!managed.facts.persistent) return sleep.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
-    return sleep.whileMoving(managed, () =>
-      lasting.inTurn(id, async () => {
-        const way = await lasting.checkpoints.wayBackTo(id, checkpoint);
+    if (!managed.facts.persistent)
+      return pauseResume.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
+    return pauseResume.whileMoving(managed, () =>
+      persistent.inTurn(id, async () => {
+        const way = await persistent.checkpoints.wayBackTo(id, checkpoint);
         try {
           const rolledBack = await this.#rollback(find(id), checkpoint, force, way);
           return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
         } catch (error) {
           await way.left();
-          lasting.fellShort(id);
+          persistent.fellShort(id);
           throw error;
         } finally {
-          lasting.storeLeftBehind(id);
+          persistent.storeLeftBehind(id);
         }
       }),
     );
@@ -58,13 +62,13 @@ export class SandboxRollbacks {
 
   /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
   async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
-    const { engine, find, tell, lasting } = this.#options;
+    const { engine, find, emit, persistent } = this.#options;
     const { facts } = find(id);
     const remove = (): Promise<boolean> => engine.removeCheckpoint(id, checkpoint);
     const isRemoved = await (facts.persistent
-      ? lasting.inTurn(id, () => lasting.checkpoints.remove(id, checkpoint, remove))
+      ? persistent.inTurn(id, () => persistent.checkpoints.remove(id, checkpoint, remove))
       : remove());
-    if (isRemoved) tell({ type: "checkpoint.removed", sandboxId: id, checkpoint });
+    if (isRemoved) emit({ type: "checkpoint.removed", sandboxId: id, checkpoint });
     return isRemoved;
   }
 
@@ -74,7 +78,7 @@ export class SandboxRollbacks {
     force: boolean,
     way?: WayBack,
   ): Promise<SandboxRolledBack> {
-    const { engine, tell, log } = this.#options;
+    const { engine, emit, log } = this.#options;
     const { id, sandbox } = managed;
     const prepared = new PreparedCommands(sandbox.ownerDir);
     await this.#assertKept(id, checkpoint);
@@ -93,7 +97,7 @@ export class SandboxRollbacks {
         },
       });
       const event = { type: "sandbox.rolled_back", sandboxId: id, checkpoint } as const;
-      tell(left === undefined ? event : { ...event, left });
+      emit(left === undefined ? event : { ...event, left });
       return { sandbox: managed.info(), checkpoint, ...(left === undefined ? {} : { left }), phases, totalMs };
     } catch (error) {
       if (sandbox.state === "paused") {
@@ -119,11 +123,11 @@ export class SandboxRollbacks {
     { id, facts, sandbox }: ManagedSandbox,
     checkpoint: number,
   ): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
-    const { lasting } = this.#options;
+    const { persistent } = this.#options;
     if (!facts.persistent) return { takeBack: async () => undefined, leftAs: {} };
-    const takeBack = await lasting.willRun(id, { checkpoint });
+    const takeBack = await persistent.willRun(id, { checkpoint });
     // Nothing is left behind of one that is paused, which is a checkpoint already, or has failed.
-    return { takeBack, leftAs: sandbox.state === "running" ? { leftAs: await lasting.reserveLeft(id) } : {} };
+    return { takeBack, leftAs: sandbox.state === "running" ? { leftAs: await persistent.reserveLeft(id) } : {} };
   }
 }
 
@@ -134,25 +138,28 @@ export async function settleRollback(sandbox: Sandbox): Promise<void> {
   const found = await prepared.find();
   if (found === undefined) return;
   if (found.checkpoint === current) {
-    const facts = await loadFacts(sandbox);
+    const facts = await loadSettings(sandbox);
     if (facts !== undefined) {
       const { rollbacks = (facts.rollbacks ?? 0) + 1 } = found;
-      await saveFacts(sandbox, { ...facts, rollbacks });
+      await saveSettings(sandbox, { ...facts, rollbacks });
     }
     await prepared.take(found.checkpoint);
   }
   await prepared.remove();
 }
 
-/** As which rollback it is counted is told from when all of it is there, since the sandbox may have been counted up when a crash comes; servers before this one did not tell. */
+/**
+ * As which rollback it is counted is told from when all of it is there, since the sandbox may have been counted up when
+ * a crash comes; servers before this one did not tell.
+ */
 interface FoundCommands {
   checkpoint: number;
   rollbacks?: number;
 }
 
 /**
- * The commands of a checkpoint, ready to take the place of those that are there: `rolling-back/<checkpoint>/commands`, beside it in `rollbacks` how often the sandbox has been rolled back then, and
- * nothing when that is done.
+ * The commands of a checkpoint, ready to take the place of those that are there: `rolling-back/<checkpoint>/commands`,
+ * beside it in `rollbacks` how often the sandbox has been rolled back then, and nothing when that is done.
  */
 class PreparedCommands {
   readonly #ownerDir: string;

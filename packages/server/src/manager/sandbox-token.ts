@@ -8,8 +8,8 @@ export interface StoredToken {
 }
 
 /**
- * A token of 256 bits that cannot be guessed. For an idempotent request it is derived from a random salt and the request's key: whoever repeats
- * the request gets it again, and what is stored is not enough to make it.
+ * A token of 256 bits that cannot be guessed. For an idempotent request it is derived from a random salt and the
+ * request's key: whoever repeats the request gets it again, and what is stored is not enough to make it.
  */
 export function issueToken(idempotencyKey: string | undefined): { token: string; stored: StoredToken } {
   if (idempotencyKey === undefined) {

@@ -2,30 +2,33 @@ import type { EndReason, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { AuditLog } from "../audit/audit-log.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
-import type { SandboxSleep } from "./sandbox-sleep.ts";
+import type { PauseResume } from "./pause-resume.ts";
 
 export interface TimeOutOptions {
-  sleep: SandboxSleep;
+  pauseResume: PauseResume;
   kill: (id: SandboxId, reason: EndReason) => Promise<unknown>;
   audit: AuditLog;
   log: Logger;
 }
 
-/** A sandbox's time is over: it is paused or killed, as it was created to be. What cannot be killed now is killed as soon as it can. */
+/**
+ * A sandbox's time is over: it is paused or killed, as it was created to be. What cannot be killed now is killed as
+ * soon as it can.
+ */
 export async function timeOut(
   managed: ManagedSandbox,
   which: "idle" | "lifetime",
-  { sleep, kill, audit, log }: TimeOutOptions,
+  { pauseResume, kill, audit, log }: TimeOutOptions,
 ): Promise<void> {
   const { id, facts } = managed;
   const { idleMs = 0, lifetimeMs = 0, onTimeout } = facts.timeouts;
   const message = which === "idle" ? `it was idle for ${idleMs} ms` : `it has lived for ${lifetimeMs} ms`;
   log.info({ sandboxId: id, timeout: which, onTimeout }, "sandbox timed out");
   try {
-    const isPaused = onTimeout === "pause" && (await sleep.pauseAtTimeout(managed));
+    const isPaused = onTimeout === "pause" && (await pauseResume.pauseAtTimeout(managed));
     if (onTimeout === "kill") await kill(id, { kind: which, message });
     const result = onTimeout === "kill" || isPaused ? "ok" : "refused";
-    audit.tell({ who: "server", what: "timeout", sandboxId: id, result, details: { timeout: which, onTimeout } });
+    audit.record({ who: "server", what: "timeout", sandboxId: id, result, details: { timeout: which, onTimeout } });
   } catch (error) {
     log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout, trying again");
     managed.clock.again(which);

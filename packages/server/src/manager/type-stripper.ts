@@ -15,8 +15,8 @@ const idleMs = 60_000;
 const maxComplaintCharacters = 4_000;
 
 /**
- * In JavaScript, because a worker is started without what reads our sources. Types are blanked out, so that every line and column stays; what is more than a
- * type, such as an enum, needs code in its place and a source map.
+ * In JavaScript, because a worker is started without what reads our sources. Types are blanked out, so that every line
+ * and column stays; what is more than a type, such as an enum, needs code in its place and a source map.
  */
 const worker = `
 const { parentPort, workerData } = require("node:worker_threads");
@@ -28,7 +28,8 @@ parentPort.on("message", ({ source, filename }) => {
       parentPort.postMessage({ code, map });
       return;
     } catch (error) {
-      // What the compiler says of a program is an object; an error is of the compiler itself, which is of no use any more.
+      // What the compiler says of a program is an object; an error is of the compiler itself, which is of no use any
+      // more.
       if (error instanceof Error) throw error;
       if (error.code === "UnsupportedSyntax" && mode === "strip-only") continue;
       const { message, snippet, startLine } = error;
@@ -43,7 +44,10 @@ type WorkerAnswer =
   | { code: string; map?: string }
   | { message: string; snippet?: string | undefined; startLine?: number | undefined };
 
-/** Makes JavaScript of TypeScript, for programs in sandboxes whose Node cannot. The compiler runs in a thread of its own: what hostile code does to it, it does to nothing else. */
+/**
+ * Makes JavaScript of TypeScript, for programs in sandboxes whose Node cannot. The compiler runs in a thread of its
+ * own: what hostile code does to it, it does to nothing else.
+ */
 export class TypeStripper {
   #worker: Worker | undefined;
   #turns = new Turns();

@@ -18,7 +18,9 @@ export interface WarmPoolOptions {
   logger: Logger;
   /** Before another attempt, when a sandbox could not be started. */
   retryMs?: number;
-  /** Before one that was taken is replaced, while others are ready: whoever took it has the machine for its first steps. */
+  /**
+   * Before one that was taken is replaced, while others are ready: whoever took it has the machine for its first steps.
+   */
   restMs?: number;
 }
 
@@ -29,8 +31,8 @@ interface Shelf {
 }
 
 /**
- * Sandboxes that were started before anybody asked. Each is handed out once, to one client, and never comes back. One that died on the shelf is
- * thrown away. An empty shelf is no error: the caller starts its own.
+ * Sandboxes that were started before anybody asked. Each is handed out once, to one client, and never comes back. One
+ * that died on the shelf is thrown away. An empty shelf is no error: the caller starts its own.
  */
 export class WarmPool {
   readonly #options: WarmPoolOptions;

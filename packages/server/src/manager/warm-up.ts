@@ -4,8 +4,8 @@ const argv = ["/bin/bash", "-c", "true"];
 const timeoutMs = 10_000;
 
 /**
- * Runs something that does nothing, so that the first command of whoever gets the sandbox finds the programs and libraries that all need in
- * its caches. A sandbox that cannot run it is as good as any other.
+ * Runs something that does nothing, so that the first command of whoever gets the sandbox finds the programs and
+ * libraries that all need in its caches. A sandbox that cannot run it is as good as any other.
  */
 export async function warmUp(sandbox: Sandbox, signal: AbortSignal): Promise<void> {
   try {

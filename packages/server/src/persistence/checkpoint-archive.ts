@@ -62,7 +62,10 @@ export interface FetchOptions {
   clock?: PhaseClock;
 }
 
-/** Checkpoints in an object store. One is there from the moment its manifest is, and then all of it is; docs/storage.md says where. */
+/**
+ * Checkpoints in an object store. One is there from the moment its manifest is, and then all of it is; docs/storage.md
+ * says where.
+ */
 export class CheckpointArchive {
   readonly #store: ObjectStore;
   readonly #engine: CheckpointEngine;
@@ -86,8 +89,9 @@ export class CheckpointArchive {
   }
 
   /**
-   * Stores what the store lacks of a checkpoint, and the manifest last. May be asked again after any failure, also by another process: what was stored is not sent
-   * again, and what was published stays as it is. Rejects with `conflict` when another checkpoint was published under this number.
+   * Stores what the store lacks of a checkpoint, and the manifest last. May be asked again after any failure, also by
+   * another process: what was stored is not sent again, and what was published stays as it is. Rejects with `conflict`
+   * when another checkpoint was published under this number.
    */
   publish(
     id: SandboxId,
@@ -123,7 +127,10 @@ export class CheckpointArchive {
     });
   }
 
-  /** Brings a stored checkpoint here, as a paused sandbox. Rejects with `unrestorable`, naming the part, when something of it is missing or is not what was stored. */
+  /**
+   * Brings a stored checkpoint here, as a paused sandbox. Rejects with `unrestorable`, naming the part, when something
+   * of it is missing or is not what was stored.
+   */
   fetch(id: SandboxId, n: number, record: ImportedRecord, options: FetchOptions): Promise<Sandbox> {
     const { onEgress } = options;
     return this.#bring(id, n, options, (from, signal) =>
@@ -204,12 +211,16 @@ export class CheckpointArchive {
     return readStored(this.#store, { sandboxId: id, n }, signal);
   }
 
-  /** For one that is needed from now on, as is written already where `mayGo` of every removal looks. False: it is gone. */
+  /**
+   * For one that is needed from now on, as is written already where `mayGo` of every removal looks. False: it is gone.
+   */
   renew(id: SandboxId, n: number): Promise<boolean> {
     return renewManifest(this.#store, manifestKey(id, n));
   }
 
-  /** Idempotent. What others need of it stays; the rest goes when the collector has seen that. `mayGo` is asked last. */
+  /**
+   * Idempotent. What others need of it stays; the rest goes when the collector has seen that. `mayGo` is asked last.
+   */
   remove(
     id: SandboxId,
     n: number,

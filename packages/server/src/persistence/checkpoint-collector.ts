@@ -1,6 +1,6 @@
 import { isSandboxError, type SandboxId } from "@atoll/protocol";
 import { chooseExpired, collectGarbage, type ObjectStore, type RetentionPolicy } from "@atoll/storage";
-import { nowAndThen } from "../support/now-and-then.ts";
+import { jitteredInterval } from "../support/jittered-interval.ts";
 import { Turns } from "../support/turns.ts";
 import type { Log } from "../telemetry/log.ts";
 import {
@@ -31,7 +31,10 @@ export interface SandboxStanding {
 export interface CheckpointCollectorOptions {
   store: ObjectStore;
   policy: RetentionPolicy;
-  /** Undefined: there is no metadata; then only the policy decides. When it rejects, nothing of this sandbox is retired this time. */
+  /**
+   * Undefined: there is no metadata; then only the policy decides. When it rejects, nothing of this sandbox is retired
+   * this time.
+   */
   standingOf: (id: SandboxId, options: { signal: AbortSignal }) => Promise<SandboxStanding | undefined>;
   /** What else is to go once the checkpoints of killed sandboxes have. */
   removeKilled?: (options: { nowMs: number; signal: AbortSignal }) => Promise<readonly SandboxId[]>;
@@ -48,7 +51,10 @@ export interface Collected {
   removed: string[];
 }
 
-/** Lets go of checkpoints that the policy does not keep, and of parts that nobody needs. May run on any number of servers at once and die at any moment. */
+/**
+ * Lets go of checkpoints that the policy does not keep, and of parts that nobody needs. May run on any number of
+ * servers at once and die at any moment.
+ */
 export class CheckpointCollector {
   readonly #options: Required<CheckpointCollectorOptions>;
   readonly #turns = new Turns();
@@ -67,8 +73,8 @@ export class CheckpointCollector {
 
   /** From now on it collects now and then. */
   start(): void {
-    this.#plan = nowAndThen(this.#options.intervalMs, () =>
-      this.#collectUnlessJustDone().catch((error: unknown) => this.#tell(error, "checkpoints could not be collected")),
+    this.#plan = jitteredInterval(this.#options.intervalMs, () =>
+      this.#collectUnlessJustDone().catch((error: unknown) => this.#log(error, "checkpoints could not be collected")),
     );
   }
 
@@ -76,7 +82,7 @@ export class CheckpointCollector {
   published(id: SandboxId): void {
     this.#turns
       .take(async () => this.#retireExpired(id, await publishedNumbers(this.#options.store, id, this.#closing.signal)))
-      .catch((error: unknown) => this.#tell(error, "expired checkpoints could not be removed", { sandboxId: id }));
+      .catch((error: unknown) => this.#log(error, "expired checkpoints could not be removed", { sandboxId: id }));
   }
 
   /** One whole look. */
@@ -142,7 +148,7 @@ export class CheckpointCollector {
     try {
       return await this.#options.standingOf(id, { signal: this.#closing.signal });
     } catch (error) {
-      this.#tell(error, "checkpoints stay: metadata cannot be read", { sandboxId: id });
+      this.#log(error, "checkpoints stay: metadata cannot be read", { sandboxId: id });
       return "unknown";
     }
   }
@@ -175,7 +181,7 @@ export class CheckpointCollector {
         if (stored !== undefined) all.push(stored);
       } catch (error) {
         if (!isSandboxError(error, "unrestorable")) throw error;
-        this.#tell(error, "checkpoints stay: one of them cannot be read", { sandboxId: id, checkpoint: n });
+        this.#log(error, "checkpoints stay: one of them cannot be read", { sandboxId: id, checkpoint: n });
         return undefined;
       }
     }
@@ -196,7 +202,7 @@ export class CheckpointCollector {
           return needsOf(parseStored(of, data));
         } catch (error) {
           if (!isSandboxError(error, "unrestorable")) throw error;
-          this.#tell(error, "parts stay: a manifest cannot be read", { sandboxId: of.sandboxId, checkpoint: of.n });
+          this.#log(error, "parts stay: a manifest cannot be read", { sandboxId: of.sandboxId, checkpoint: of.n });
           // Its memory is its own, but its layers may be those of any sandbox that it is a copy of.
           return { below: [sandboxPrefix(of.sandboxId), layersPrefix] };
         }
@@ -208,7 +214,7 @@ export class CheckpointCollector {
     });
   }
 
-  #tell(error: unknown, what: string, facts: Record<string, unknown> = {}): void {
+  #log(error: unknown, what: string, facts: Record<string, unknown> = {}): void {
     if (!this.#closing.signal.aborted) this.#options.log.warn({ ...facts, err: error }, what);
   }
 }

@@ -5,7 +5,10 @@ import { decodeFile, isBadEncoding, TooManyBytes } from "./checkpoint-encoding.t
 import type { CheckpointPart, StoredPart } from "./checkpoint-manifest.ts";
 import { unrestorable } from "./checkpoint-refusal.ts";
 
-/** Brings one part here as it was before it was stored. Nothing is left when it rejects; `unrestorable` when it is not what was stored. */
+/**
+ * Brings one part here as it was before it was stored. Nothing is left when it rejects; `unrestorable` when it is not
+ * what was stored.
+ */
 export async function downloadPart(
   store: ObjectStore,
   of: { sandboxId: SandboxId; n: number },

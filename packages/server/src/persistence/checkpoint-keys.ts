@@ -45,8 +45,8 @@ export function partPrefix(role: PartRole): string {
 }
 
 /**
- * A key that was never used and says what is stored under it. Two servers that store the same part do not meet, and a collector that has condemned a
- * key never finds something new there.
+ * A key that was never used and says what is stored under it. Two servers that store the same part do not meet, and a
+ * collector that has condemned a key never finds something new there.
  */
 export function newPartKey(role: PartRole, original: Checksum, encoding: PartEncoding, sha256: string): string {
   return `${partPrefix(role)}${original.sha256}.${encoding}.${sha256}.${randomBytes(4).toString("hex")}`;

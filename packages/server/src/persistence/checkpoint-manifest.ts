@@ -28,7 +28,10 @@ export const StoredCheckpoint = z.strictObject({
   version: z.literal(1),
   sandboxId: SandboxId,
   n: z.int().min(1),
-  /** Of the lease under which it was published, for people. Numbers are reserved under the lease: one number means one checkpoint under any epoch. */
+  /**
+   * Of the lease under which it was published, for people. Numbers are reserved under the lease: one number means one
+   * checkpoint under any epoch.
+   */
   epoch: z.int().min(0),
   manifest: CheckpointManifest,
   parts: z.array(StoredPart).min(1).max(mostParts),
@@ -62,7 +65,9 @@ export function partsOf(manifest: CheckpointManifest): CheckpointPart[] {
   ];
 }
 
-/** Undefined: it was never published, or it is gone. Rejects with `unrestorable` when what is there cannot be believed. */
+/**
+ * Undefined: it was never published, or it is gone. Rejects with `unrestorable` when what is there cannot be believed.
+ */
 export async function readStored(
   store: ObjectStore,
   of: { sandboxId: SandboxId; n: number },

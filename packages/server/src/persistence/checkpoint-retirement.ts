@@ -9,7 +9,10 @@ export const needsOf = (stored: StoredCheckpoint): string[] => stored.parts.map(
 /** `kept`: `mayGo` says that it is to stay, or somebody laid claim to it after that was asked. */
 export type Retirement = "absent" | "gone" | "kept";
 
-/** Gives up a stored checkpoint; what nobody else needs of it is collected later. Idempotent, and also for one that cannot be read. */
+/**
+ * Gives up a stored checkpoint; what nobody else needs of it is collected later. Idempotent, and also for one that
+ * cannot be read.
+ */
 export async function retireStored(
   store: ObjectStore,
   of: { sandboxId: SandboxId; n: number },

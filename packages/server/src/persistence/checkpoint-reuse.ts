@@ -16,8 +16,9 @@ interface CheckpointName {
 }
 
 /**
- * Parts of a checkpoint that are in the store and stay there until its manifest can be published, by their names. A manifest that was read keeps what it names, also
- * when it is retired meanwhile; what no manifest names, as uploads that were cut off leave it, may be condemned unless it is young.
+ * Parts of a checkpoint that are in the store and stay there until its manifest can be published, by their names. A
+ * manifest that was read keeps what it names, also when it is retired meanwhile; what no manifest names, as uploads
+ * that were cut off leave it, may be condemned unless it is young.
  */
 export async function findReusable(
   store: ObjectStore,

@@ -11,7 +11,8 @@ export interface ScratchSpace extends AsyncDisposable {
 }
 
 /**
- * Where parts of checkpoints lie while they are on their way. One server has it for itself: whatever is there at its start was left by one that died.
+ * Where parts of checkpoints lie while they are on their way. One server has it for itself: whatever is there at its
+ * start was left by one that died.
  */
 export class CheckpointScratch {
   readonly #dir: string;
@@ -33,7 +34,7 @@ export class CheckpointScratch {
   async take(bytes: number): Promise<ScratchSpace> {
     this.#promisedBytes += bytes;
     try {
-      await this.#assertRoom(bytes);
+      await this.#assertDiskSpace(bytes);
       const path = await mkdtemp(join(this.#dir, "transfer-"));
       return {
         path,
@@ -49,7 +50,7 @@ export class CheckpointScratch {
   }
 
   /** What has been written already counts twice, so that this errs towards too little room. */
-  async #assertRoom(bytes: number): Promise<void> {
+  async #assertDiskSpace(bytes: number): Promise<void> {
     const { bavail, bsize } = await statfs(this.#dir);
     const freeBytes = bavail * bsize;
     if (this.#promisedBytes + spareBytes <= freeBytes) return;

@@ -4,7 +4,10 @@ import type { Sandbox } from "@atoll/engine";
 
 const markOf = ({ ownerDir }: Pick<Sandbox, "ownerDir">): string => join(ownerDir, "handover");
 
-/** Notes that the pause which makes this checkpoint is nobody's wish but another server's, so that the sandbox goes on if nothing comes of that and this server dies meanwhile. */
+/**
+ * Notes that the pause which makes this checkpoint is nobody's wish but another server's, so that the sandbox goes on
+ * if nothing comes of that and this server dies meanwhile.
+ */
 export async function markHandOver(sandbox: Pick<Sandbox, "ownerDir">, checkpoint: number): Promise<void> {
   await writeFile(markOf(sandbox), String(checkpoint), { mode: 0o600 });
 }
@@ -14,7 +17,10 @@ export async function unmarkHandOver(sandbox: Pick<Sandbox, "ownerDir">): Promis
   await rm(markOf(sandbox), { force: true });
 }
 
-/** Whether it would run if no other server had asked for it. The mark goes along with the checkpoint, and means nothing for a later one. */
+/**
+ * Whether it would run if no other server had asked for it. The mark goes along with the checkpoint, and means nothing
+ * for a later one.
+ */
 export async function isStoppedForHandOver(sandbox: Pick<Sandbox, "ownerDir" | "record">): Promise<boolean> {
   const { record } = sandbox;
   if (record.state !== "paused") return false;

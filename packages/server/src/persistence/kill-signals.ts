@@ -5,7 +5,10 @@ interface Entry {
   users: number;
 }
 
-/** Ends what moves a sandbox as soon as that is to be killed: a kill waits for its turn, and must not wait for hours of transfer. */
+/**
+ * Ends what moves a sandbox as soon as that is to be killed: a kill waits for its turn, and must not wait for hours of
+ * transfer.
+ */
 export class KillSignals {
   readonly #entries = new Map<SandboxId, Entry>();
 

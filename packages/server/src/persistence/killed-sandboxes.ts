@@ -15,8 +15,9 @@ export interface RemoveKilledOptions {
 }
 
 /**
- * Removes what is left of sandboxes that were killed long ago and have no checkpoint any more: the metadata, then the lease. It needs none to do so, since nobody gets that of a
- * killed one. A lease without metadata that nobody writes to is what is left when somebody died in between.
+ * Removes what is left of sandboxes that were killed long ago and have no checkpoint any more: the metadata, then the
+ * lease. It needs none to do so, since nobody gets that of a killed one. A lease without metadata that nobody writes to
+ * is what is left when somebody died in between.
  */
 export async function removeLongKilled(home: HandleHome, options: RemoveKilledOptions): Promise<SandboxId[]> {
   const { metadataStore, checkpointStore } = home;

@@ -1,25 +1,25 @@
 import type { Engine } from "@atoll/engine";
 import { deadlineAfter, isSandboxError, type EndReason, type SandboxId } from "@atoll/protocol";
-import type { SandboxRoster } from "../manager/sandbox-roster.ts";
+import type { SandboxRegistry } from "../manager/sandbox-registry.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
 import type { KillSignals } from "./kill-signals.ts";
-import type { OwnedSandboxes } from "./owned-sandboxes.ts";
+import type { MetadataCache } from "./metadata-cache.ts";
+import type { OwnedLeases } from "./owned-leases.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
+import type { SandboxAcquirer } from "./sandbox-acquirer.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
-import type { Takings } from "./takings.ts";
-import type { Whereabouts } from "./whereabouts.ts";
 
 /** How long a kill waits for what moves the sandbox to let go of it. */
 const turnMs = 5_000;
 
-export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "tell" | "log" | "sendNudge"> {
+export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "emit" | "log" | "notifyServer"> {
   archive: Pick<CheckpointArchive, "removeAll"> | undefined;
   engine: Pick<Engine, "kill">;
-  roster: Pick<SandboxRoster, "get">;
-  owned: OwnedSandboxes;
+  registry: Pick<SandboxRegistry, "get">;
+  owned: OwnedLeases;
   kills: KillSignals;
-  takings: Pick<Takings, "attachToKill">;
-  whereabouts: Pick<Whereabouts, "forget">;
+  acquirer: Pick<SandboxAcquirer, "attachToKill">;
+  metadataCache: Pick<MetadataCache, "forget">;
 }
 
 /** Ends persistent sandboxes, wherever they are. */
@@ -35,32 +35,33 @@ export class Kills {
     const { owned, kills, log } = this.#options;
     return kills.whileKilling(id, () => {
       let isItsTurn = false;
-      let isTold = false;
-      // What moves it does not heed its end: the sandbox goes first, and with it what works on it. Until it is marked, a server that dies leaves what was last stored.
+      let isEmitted = false;
+      // What moves it does not heed its end: the sandbox goes first, and with it what works on it. Until it is marked,
+      // a server that dies leaves what was last stored.
       const hurry = async (): Promise<void> => {
-        if (!isItsTurn) isTold = await this.#killHere(id, reason);
+        if (!isItsTurn) isEmitted = await this.#killHere(id, reason);
       };
       const warn = (error: unknown): void => log.warn({ err: error, sandboxId: id }, "sandbox not killed yet");
       deadlineAfter(turnMs).addEventListener("abort", () => void hurry().catch(warn), { once: true });
       return owned.inTurn(id, async () => {
         isItsTurn = true;
         try {
-          return await this.#killStored(id, reason, { isTold });
+          return await this.#killStored(id, reason, { isEmitted });
         } catch (error) {
           // A store on a full disk takes the mark when what the sandbox has there is gone.
           if (!isSandboxError(error, "no_space") || !(await this.#killHere(id, reason))) throw error;
-          return this.#killStored(id, reason, { isTold: true });
+          return this.#killStored(id, reason, { isEmitted: true });
         }
       });
     });
   }
 
-  async #killStored(id: SandboxId, reason: EndReason, { isTold = false } = {}): Promise<boolean> {
-    const { owned, takings } = this.#options;
-    const handle = owned.get(id) ?? (await takings.attachToKill(id));
-    if (handle === undefined) return isTold || this.#killHere(id, reason);
+  async #killStored(id: SandboxId, reason: EndReason, { isEmitted = false } = {}): Promise<boolean> {
+    const { owned, acquirer } = this.#options;
+    const handle = owned.get(id) ?? (await acquirer.attachToKill(id));
+    if (handle === undefined) return isEmitted || this.#killHere(id, reason);
     try {
-      await this.#killWith(handle, reason, isTold);
+      await this.#killWith(handle, reason, isEmitted);
       return true;
     } catch (error) {
       // One that was taken for this alone is nobody's to renew.
@@ -69,29 +70,30 @@ export class Kills {
     }
   }
 
-  async #killWith(handle: SandboxHandle, reason: EndReason, isTold: boolean): Promise<void> {
-    const { archive, owned, whereabouts, self, tell, log } = this.#options;
+  async #killWith(handle: SandboxHandle, reason: EndReason, isEmitted: boolean): Promise<void> {
+    const { archive, owned, metadataCache, self, emit, log } = this.#options;
     const { id } = handle;
     const { server } = handle.metadata;
     await handle.markKilled();
-    whereabouts.forget(id);
-    if (!(await this.#killHere(id, reason)) && !isTold) {
-      tell({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
+    metadataCache.forget(id);
+    if (!(await this.#killHere(id, reason)) && !isEmitted) {
+      emit({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
     }
     owned.remove(handle);
-    // The mark stays for a while, for servers that have a copy. The collector removes it then, and whatever could not be removed now.
+    // The mark stays for a while, for servers that have a copy. The collector removes it then, and whatever could not
+    // be removed now.
     await archive?.removeAll(id).catch((error: unknown) => {
       log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
     });
     await handle.release().catch(() => undefined);
     // It may have a copy.
-    if (server.id !== self().id) this.#options.sendNudge(server, id);
+    if (server.id !== self().id) this.#options.notifyServer(server, id);
   }
 
   /** False: nothing is here. */
   async #killHere(id: SandboxId, reason: EndReason): Promise<boolean> {
-    const { roster, forget, engine } = this.#options;
-    const managed = roster.get(id);
+    const { registry, forget, engine } = this.#options;
+    const managed = registry.get(id);
     if (managed === undefined) return engine.kill(id);
     await managed.kill(reason);
     forget(managed);

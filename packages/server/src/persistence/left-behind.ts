@@ -6,7 +6,10 @@ import { z } from "zod";
 /** A checkpoint that a rollback leaves behind and that is not stored yet. */
 export const LeftBehind = z.strictObject({
   n: z.int().min(1),
-  /** Of the lease under which the number was reserved in the metadata: no other server uses it, so it can be stored without the lease as well. */
+  /**
+   * Of the lease under which the number was reserved in the metadata: no other server uses it, so it can be stored
+   * without the lease as well.
+   */
   epoch: z.int().min(1).optional(),
 });
 export type LeftBehind = z.infer<typeof LeftBehind>;

@@ -1,18 +1,21 @@
 import { firstToAbort, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
-import { saveFacts } from "../manager/sandbox-facts.ts";
+import { saveSettings } from "../manager/sandbox-settings.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
 import type { SandboxMetadata } from "./sandbox-metadata.ts";
 
 /**
- * What is here of a sandbox, as its metadata have it. `live`: this server ran it last, and nobody else has since; what is here is the truth, stored or not. `same`: it is
- * the checkpoint that is stored. `inherited`: a server ran it last whose data directory this is a copy of: the truth if that server is no more, and otherwise not. `outdated`: it is
+ * What is here of a sandbox, as its metadata have it. `live`: this server ran it last, and nobody else has since; what
+ * is here is the truth, stored or not. `same`: it is the checkpoint that is stored. `inherited`: a server ran it last
+ * whose data directory this is a copy of: the truth if that server is no more, and otherwise not. `outdated`: it is
  * none of these.
  */
 export type CopyWorth = "live" | "same" | "inherited" | "outdated" | "absent";
 
-/** What this machine has of persistent sandboxes: fetched when it is needed, dropped when it is not the truth any more. */
+/**
+ * What this machine has of persistent sandboxes: fetched when it is needed, dropped when it is not the truth any more.
+ */
 export class LocalCopies {
   readonly #options: PersistenceOptions;
 
@@ -45,8 +48,8 @@ export class LocalCopies {
 
   /** Removes all that is here of it. Whoever waits for something of it is told why, and that asking again helps. */
   async drop(id: SandboxId, because: string): Promise<void> {
-    const { engine, roster, forget, tell } = this.#options;
-    const managed = roster.get(id);
+    const { engine, registry, forget, emit } = this.#options;
+    const managed = registry.get(id);
     managed?.detach(
       new SandboxError("unavailable", `Cannot go on with sandbox ${id} here: ${because}`, {
         suggestion: "Ask again: it is brought here, or go to the server that has it.",
@@ -57,10 +60,10 @@ export class LocalCopies {
     if (this.find(id) === undefined) return;
     await engine.release(id);
     await managed?.commands.release();
-    tell({ type: "sandbox.copy_dropped", sandboxId: id, because });
+    emit({ type: "sandbox.copy_dropped", sandboxId: id, because });
   }
 
-  /** Sees to it that what is here is the truth. When it resolves, the sandbox is on the roster. */
+  /** Sees to it that what is here is the truth. When it resolves, the sandbox is on the registry. */
   async bring(
     handle: SandboxHandle,
     { signal }: { signal?: AbortSignal | undefined } = {},
@@ -96,15 +99,15 @@ export class LocalCopies {
   }
 
   async #manage({ id, facts }: SandboxMetadata, worth: CopyWorth): Promise<ManagedSandbox> {
-    const { engine, roster, manage } = this.#options;
-    const known = roster.get(id);
+    const { engine, registry, manage } = this.#options;
+    const known = registry.get(id);
     if (known !== undefined) {
       // Facts can be changed by a server that never runs it.
       if (worth !== "live") await known.adopt(facts);
       return known;
     }
     const sandbox = engine.get(id);
-    await saveFacts(sandbox, facts);
+    await saveSettings(sandbox, facts);
     return manage(sandbox, facts, { hasPast: true });
   }
 }

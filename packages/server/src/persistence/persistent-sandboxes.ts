@@ -9,40 +9,41 @@ import {
   type SandboxId,
   type SandboxInfo,
 } from "@atoll/protocol";
-import type { SandboxFacts } from "../manager/sandbox-facts.ts";
-import { untilDone } from "../support/until-done.ts";
-import { Arrivals } from "./arrivals.ts";
-import { Departures } from "./departures.ts";
+import type { SandboxSettings } from "../manager/sandbox-settings.ts";
+import { retryUntilDone } from "../support/retry-until-done.ts";
+import { removeAbandonedCreate } from "./abandoned-creates.ts";
+import { Handovers } from "./handovers.ts";
 import { KillSignals } from "./kill-signals.ts";
 import { Kills } from "./kills.ts";
+import { LeaseNotifications } from "./lease-notifications.ts";
 import { LocalCopies } from "./local-copies.ts";
-import { NudgeBox } from "./nudges.ts";
-import { OwnedSandboxes } from "./owned-sandboxes.ts";
+import { MetadataCache } from "./metadata-cache.ts";
+import { OwnedLeases } from "./owned-leases.ts";
+import { PendingAcquisitions } from "./pending-acquisitions.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
+import { SandboxAcquirer } from "./sandbox-acquirer.ts";
 import { assertCanPersist, SandboxHandle } from "./sandbox-handle.ts";
 import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-metadata.ts";
 import { StoredCheckpoints } from "./stored-checkpoints.ts";
-import { Takings } from "./takings.ts";
-import { removeUnborn } from "./unborn-sandboxes.ts";
-import { Whereabouts } from "./whereabouts.ts";
 
 /**
- * The sandboxes that outlive their server. One runs here only while this server has its lease; whoever asks for one that is elsewhere, or nowhere, gets it here: its server is asked
- * for it, or it is taken over when that one has gone silent for long enough.
+ * The sandboxes that outlive their server. One runs here only while this server has its lease; whoever asks for one
+ * that is elsewhere, or nowhere, gets it here: its server is asked for it, or it is taken over when that one has gone
+ * silent for long enough.
  */
 export class PersistentSandboxes {
   /** How often each of their events was told. */
   readonly moves = new Map<string, number>();
   readonly checkpoints: StoredCheckpoints;
   readonly #options: PersistenceOptions;
-  readonly #owned = new OwnedSandboxes();
+  readonly #owned = new OwnedLeases();
   readonly #copies: LocalCopies;
-  readonly #arrivals: Arrivals;
-  readonly #departures: Departures;
+  readonly #pendingAcquisitions: PendingAcquisitions;
+  readonly #handovers: Handovers;
   readonly #kills: Kills;
-  readonly #takings: Takings;
-  readonly #whereabouts: Whereabouts;
-  readonly #nudges: NudgeBox;
+  readonly #acquirer: SandboxAcquirer;
+  readonly #metadataCache: MetadataCache;
+  readonly #notifications: LeaseNotifications;
   readonly #closing = new AbortController();
   readonly #background = new Set<Promise<void>>();
   readonly #visits = new Map<SandboxId, number>();
@@ -53,25 +54,25 @@ export class PersistentSandboxes {
     setMaxListeners(0, this.#closing.signal);
     const options: PersistenceOptions = {
       ...given,
-      tell: (event) => {
+      emit: (event) => {
         this.moves.set(event.type, (this.moves.get(event.type) ?? 0) + 1);
-        given.tell(event);
+        given.emit(event);
       },
     };
     this.#options = options;
     this.#copies = new LocalCopies(options);
-    this.#arrivals = new Arrivals((id, signal) => this.#takings.take(id, signal));
+    this.#pendingAcquisitions = new PendingAcquisitions((id, signal) => this.#acquirer.take(id, signal));
     const shared = { ...options, owned: this.#owned, kills: new KillSignals(), closing: this.#closing.signal };
     this.checkpoints = new StoredCheckpoints(shared);
     const moving = {
       ...shared,
       checkpoints: this.checkpoints,
       copies: this.#copies,
-      settle: (id: SandboxId) => this.#takings.settle(id),
+      settle: (id: SandboxId) => this.#acquirer.settle(id),
       inBackground: this.#inBackground.bind(this),
     };
-    this.#departures = new Departures(moving);
-    this.#whereabouts = new Whereabouts({
+    this.#handovers = new Handovers(moving);
+    this.#metadataCache = new MetadataCache({
       read: async (id) => {
         const metadata = await SandboxHandle.read(home, id);
         if (metadata?.isKilled !== true) return metadata;
@@ -79,16 +80,16 @@ export class PersistentSandboxes {
         return undefined;
       },
     });
-    this.#takings = new Takings({ ...moving, departures: this.#departures, whereabouts: this.#whereabouts });
-    this.#kills = new Kills({ ...moving, takings: this.#takings, whereabouts: this.#whereabouts });
+    this.#acquirer = new SandboxAcquirer({ ...moving, handovers: this.#handovers, metadataCache: this.#metadataCache });
+    this.#kills = new Kills({ ...moving, acquirer: this.#acquirer, metadataCache: this.#metadataCache });
     options.engine.events.listen((event) => {
-      if (event.type === "state" && event.to === "failed") this.#departures.tellFailure(event.sandboxId);
+      if (event.type === "state" && event.to === "failed") this.#handovers.emitFailure(event.sandboxId);
     });
-    this.#nudges = new NudgeBox((id) => {
-      SandboxHandle.nudge(home, id);
-      this.#whereabouts.forget(id);
+    this.#notifications = new LeaseNotifications((id) => {
+      SandboxHandle.notify(home, id);
+      this.#metadataCache.forget(id);
       // A copy may be another server's by now. What is not persistent has no lease to look at.
-      if (options.roster.get(id)?.facts.persistent === true && !this.has(id)) this.#takings.settle(id);
+      if (options.registry.get(id)?.facts.persistent === true && !this.has(id)) this.#acquirer.settle(id);
     });
   }
 
@@ -106,30 +107,32 @@ export class PersistentSandboxes {
     return this.#owned.isOpen(id);
   }
 
-  /** What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is. */
+  /**
+   * What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is.
+   */
   begin(): void {
-    const { roster, engine } = this.#options;
-    for (const { id, facts } of roster.all()) if (facts.persistent) this.#takings.settle(id);
+    const { registry, engine } = this.#options;
+    for (const { id, facts } of registry.all()) if (facts.persistent) this.#acquirer.settle(id);
     const removed = engine.events.recent.filter((event) => event.type === "state" && event.to === "killed");
-    for (const { sandboxId } of removed) this.#clearUnborn(sandboxId);
+    for (const { sandboxId } of removed) this.#clearAbandonedCreate(sandboxId);
   }
 
   /** Of one that was found here half made. */
-  #clearUnborn(id: SandboxId): void {
+  #clearAbandonedCreate(id: SandboxId): void {
     const { home, self, log } = this.#options;
     if (home.metadataStore === undefined) return;
     const onFailure = (error: unknown): void => {
       log.warn({ err: error, sandboxId: id }, "metadata of a sandbox that did not start not removed");
     };
     this.#inBackground("clearing away", id, (signal) =>
-      untilDone({ firstMs: 1_000, longestMs: 60_000, signal, onFailure }, () =>
-        this.#owned.inTurn(id, () => removeUnborn(id, { home, self, copies: this.#copies, signal })),
+      retryUntilDone({ firstMs: 1_000, longestMs: 60_000, signal, onFailure }, () =>
+        this.#owned.inTurn(id, () => removeAbandonedCreate(id, { home, self, copies: this.#copies, signal })),
       ),
     );
   }
 
   /** Gives a new sandbox its metadata and its lease, before anybody knows of it. */
-  async create(id: SandboxId, facts: SandboxFacts): Promise<void> {
+  async create(id: SandboxId, facts: SandboxSettings): Promise<void> {
     const { home, engine, self } = this.#options;
     const metadata: SandboxMetadata = {
       version: 1,
@@ -143,8 +146,8 @@ export class PersistentSandboxes {
       runningCommands: 0,
       isKilled: false,
     };
-    const handle = await SandboxHandle.createPersistent(home, metadata, this.#takings.callbacks(id));
-    await this.#takings.own(handle);
+    const handle = await SandboxHandle.createPersistent(home, metadata, this.#acquirer.callbacks(id));
+    await this.#acquirer.own(handle);
     this.#owned.open(handle);
   }
 
@@ -158,32 +161,35 @@ export class PersistentSandboxes {
     });
   }
 
-  /** What is known of one that this server does not have. Costs one read at most; rejects with `unavailable` when the store cannot be read. */
-  async meet(id: SandboxId): Promise<void> {
+  /**
+   * What is known of one that this server does not have. Costs one read at most; rejects with `unavailable` when the
+   * store cannot be read.
+   */
+  async locate(id: SandboxId): Promise<void> {
     if (this.has(id)) return;
-    const metadata = await this.#whereabouts.look(id);
+    const metadata = await this.#metadataCache.look(id);
     if (metadata === undefined || this.has(id)) return;
     if (this.#copies.find(id) !== undefined && (await this.#copies.judge(metadata)) === "outdated")
-      this.#takings.settle(id);
+      this.#acquirer.settle(id);
   }
 
   /** As last met. */
-  factsOf(id: SandboxId): SandboxFacts | undefined {
-    return this.has(id) ? undefined : this.#whereabouts.recall(id)?.facts;
+  settingsOf(id: SandboxId): SandboxSettings | undefined {
+    return this.has(id) ? undefined : this.#metadataCache.recall(id)?.facts;
   }
 
   /** As far as it is known without asking the stores. */
   ownerOf(id: SandboxId): string | undefined {
-    return (this.#owned.get(id)?.metadata ?? this.#whereabouts.recall(id))?.facts.owner;
+    return (this.#owned.get(id)?.metadata ?? this.#metadataCache.recall(id))?.facts.owner;
   }
 
   infoOf(id: SandboxId): SandboxInfo | undefined {
     if (this.has(id)) return undefined;
-    const metadata = this.#whereabouts.recall(id);
-    return metadata === undefined ? undefined : infoFrom(metadata, { isArriving: this.#arrivals.has(id) });
+    const metadata = this.#metadataCache.recall(id);
+    return metadata === undefined ? undefined : infoFrom(metadata, { isArriving: this.#pendingAcquisitions.has(id) });
   }
 
-  whereaboutsOf(id: SandboxId): Pick<SandboxInfo, "server" | "takenOver"> {
+  locationOf(id: SandboxId): Pick<SandboxInfo, "server" | "takenOver"> {
     const handle = this.#owned.get(id);
     if (handle === undefined) return {};
     const { takenOver } = handle.metadata;
@@ -192,11 +198,11 @@ export class PersistentSandboxes {
 
   /** Brings it here if it is not, as it is: one that runs elsewhere runs here then, one that is paused stays so. */
   async bring(id: SandboxId, signal: AbortSignal): Promise<void> {
-    if (!this.has(id)) await this.#arrivals.await(id, signal);
+    if (!this.has(id)) await this.#pendingAcquisitions.await(id, signal);
   }
 
   /** Somebody looks at it: this server does not give it back, unless it is asked to, until the result is called. */
-  visit(id: SandboxId): () => void {
+  retain(id: SandboxId): () => void {
     this.#visits.set(id, (this.#visits.get(id) ?? 0) + 1);
     let isIn = true;
     return () => {
@@ -205,36 +211,42 @@ export class PersistentSandboxes {
     };
   }
 
-  /** Work on one that this server has, which neither a pause nor a hand-over comes between. What was given back while the turn was waited for is brought here again, as it is. */
+  /**
+   * Work on one that this server has, which neither a pause nor a hand-over comes between. What was given back while
+   * the turn was waited for is brought here again, as it is.
+   */
   inTurn<T>(id: SandboxId, work: () => Promise<T>): Promise<T> {
     return this.#owned.inTurn(id, async () => {
-      await this.#takings.takeInTurn(id);
+      await this.#acquirer.acquireInTurn(id);
       return work();
     });
   }
 
   /** Of those that were paused and stored here: whether that is all there is to know, as last met. */
   isSame(id: SandboxId): boolean {
-    const record = this.#options.roster.get(id)?.sandbox.record;
-    const metadata = this.#whereabouts.recall(id);
+    const record = this.#options.registry.get(id)?.sandbox.record;
+    const metadata = this.#metadataCache.recall(id);
     if (record?.state !== "paused" || metadata === undefined || metadata.state === "running") return false;
     return metadata.checkpoint?.n === record.checkpoint;
   }
 
-  /** For one whose turn it is and which was to run afterwards, and does not: what is here of it and nowhere else is stored, or told. */
+  /**
+   * For one whose turn it is and which was to run afterwards, and does not: what is here of it and nowhere else is
+   * stored, or told.
+   */
   fellShort(id: SandboxId): void {
-    this.#departures.resumeStoring(id);
-    this.#departures.tellFailure(id);
+    this.#handovers.resumeStoring(id);
+    this.#handovers.emitFailure(id);
   }
 
   /** A rollback is over: what it left behind is stored, if anything. Nobody waits for it. */
   storeLeftBehind(id: SandboxId): void {
-    this.#departures.storeLeftBehind(id);
+    this.#handovers.storeLeftBehind(id);
   }
 
   /** For one whose turn it is. */
   pauseInTurn(id: SandboxId, options: { force: boolean }): Promise<PauseResult> {
-    return this.#departures.pauseInTurn(id, options);
+    return this.#handovers.pauseInTurn(id, options);
   }
 
   /** For whoever would not bring it here to pause it: one that this server does not have is refused. */
@@ -247,11 +259,11 @@ export class PersistentSandboxes {
     const { self, engine } = this.#options;
     const handle = this.#owned.find(id);
     const { state, server, needs: neededBefore, checkpoint, nextCheckpoint, takenOver, failure } = handle.metadata;
-    await this.#takings.permits.extend(handle);
+    await this.#acquirer.runDeadlines.extend(handle);
     const needs = await engine.machineNeeds(id, from);
     if (state === "running" && server.id === self().id) {
-      const isTold = failure === undefined && isDeepStrictEqual(needs, neededBefore);
-      if (!isTold) await handle.write({ needs, failure: undefined });
+      const isStored = failure === undefined && isDeepStrictEqual(needs, neededBefore);
+      if (!isStored) await handle.write({ needs, failure: undefined });
       return async () => undefined;
     }
     const overtaken =
@@ -266,13 +278,13 @@ export class PersistentSandboxes {
       takenOver: overtaken ?? takenOver,
       failure: undefined,
     });
-    if (overtaken !== undefined) this.#options.tell({ type: "sandbox.taken_over", sandboxId: id, ...overtaken });
+    if (overtaken !== undefined) this.#options.emit({ type: "sandbox.taken_over", sandboxId: id, ...overtaken });
     return () => handle.write({ state, server, needs: neededBefore, takenOver, failure });
   }
 
   /** The number of the next checkpoint of one that runs here, which no other server will use. */
   async reserve(id: SandboxId): Promise<number> {
-    return this.#departures.reserve(this.#owned.find(id));
+    return this.#handovers.reserve(this.#owned.find(id));
   }
 
   /** The same for what a rollback is about to leave behind. */
@@ -283,12 +295,12 @@ export class PersistentSandboxes {
   }
 
   /** Of the way here, once. */
-  takePhases(id: SandboxId): PhaseTimes {
-    return this.#takings.takePhases(id);
+  acquirePhases(id: SandboxId): PhaseTimes {
+    return this.#acquirer.acquirePhases(id);
   }
 
   /** When it last began to run is not worth a write: whoever runs it next begins anew. */
-  async storeFacts(id: SandboxId, facts: SandboxFacts): Promise<void> {
+  async storeSettings(id: SandboxId, facts: SandboxSettings): Promise<void> {
     const handle = this.#owned.find(id);
     const { resumedAtMs } = facts;
     if (JSON.stringify({ ...handle.metadata.facts, resumedAtMs }) === JSON.stringify({ ...facts, resumedAtMs })) return;
@@ -307,8 +319,8 @@ export class PersistentSandboxes {
   }
 
   /** Another server says that there is something to see. */
-  nudge(id: SandboxId): void {
-    this.#nudges.take(id);
+  notify(id: SandboxId): void {
+    this.#notifications.take(id);
   }
 
   /** Removes what is here of it, and nothing that is stored. */
@@ -329,14 +341,14 @@ export class PersistentSandboxes {
     else this.#visits.delete(id);
     const handle = this.#owned.get(id);
     if (left > 0 || handle === undefined || this.#closing.signal.aborted) return;
-    if (this.#options.roster.get(id)?.sandbox.state !== "paused") return;
+    if (this.#options.registry.get(id)?.sandbox.state !== "paused") return;
     this.#inBackground("give back", id, () => this.#owned.inTurn(id, () => this.#rest(id)));
   }
 
   /** One that was only looked at, and is stored as it is, is anybody's again. */
   async #rest(id: SandboxId): Promise<void> {
     const handle = this.#owned.get(id);
-    const record = this.#options.roster.get(id)?.sandbox.record;
+    const record = this.#options.registry.get(id)?.sandbox.record;
     if (handle === undefined || this.#visits.has(id) || record?.state !== "paused") return;
     const { state, checkpoint } = handle.metadata;
     if (state === "running" || checkpoint?.n !== record.checkpoint) return;

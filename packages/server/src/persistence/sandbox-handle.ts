@@ -37,8 +37,9 @@ interface Hold {
 }
 
 /**
- * A server's right to one sandbox, and all that is written about it. An ephemeral sandbox is nobody else's: there is nothing to know. A persistent one
- * has metadata and a lease; a handle of it exists only with both, and is of use as long as the lease is current.
+ * A server's right to one sandbox, and all that is written about it. An ephemeral sandbox is nobody else's: there is
+ * nothing to know. A persistent one has metadata and a lease; a handle of it exists only with both, and is of use as
+ * long as the lease is current.
  */
 export class SandboxHandle {
   readonly id: SandboxId;
@@ -79,8 +80,9 @@ export class SandboxHandle {
   }
 
   /**
-   * Takes the lease of a sandbox that is stored, and with it the last word on its metadata. Rejects with `not_found` when there is none, and with `in_use` when another server
-   * has it and is not asked, or is asked by a third one already.
+   * Takes the lease of a sandbox that is stored, and with it the last word on its metadata. Rejects with `not_found`
+   * when there is none, and with `in_use` when another server has it and is not asked, or is asked by a third one
+   * already.
    */
   static async attachPersistent(home: HandleHome, id: SandboxId, options: AttachOptions): Promise<SandboxHandle> {
     const { patienceMs, signal: _, ...rest } = options;
@@ -104,7 +106,9 @@ export class SandboxHandle {
     }
   }
 
-  /** What is stored of a sandbox, also of one that is being removed, for anybody. It may be outdated when it arrives. */
+  /**
+   * What is stored of a sandbox, also of one that is being removed, for anybody. It may be outdated when it arrives.
+   */
   static async read(home: HandleHome, id: SandboxId, signal?: AbortSignal): Promise<SandboxMetadata | undefined> {
     const { metadataStore } = home;
     if (metadataStore === undefined) return undefined;
@@ -116,8 +120,8 @@ export class SandboxHandle {
   }
 
   /** Another server says that it has written to the lease. */
-  static nudge({ leases }: HandleHome, id: SandboxId): void {
-    leases?.nudge(leaseKey(id));
+  static notify({ leases }: HandleHome, id: SandboxId): void {
+    leases?.notify(leaseKey(id));
   }
 
   get isPersistent(): boolean {
@@ -160,7 +164,10 @@ export class SandboxHandle {
     return this.#held.lease.lookForWaiter();
   }
 
-  /** Changes these and leaves the rest as others have written it meanwhile. Rejects with `lease_lost` when another server may have it. */
+  /**
+   * Changes these and leaves the rest as others have written it meanwhile. Rejects with `lease_lost` when another
+   * server may have it.
+   */
   async write(change: Partial<SandboxMetadata>): Promise<void> {
     await this.#held.metadata.update((stored = this.metadata) => ({ ...stored, ...change }));
   }

@@ -9,18 +9,18 @@ import {
   type SandboxRecord,
 } from "@atoll/protocol";
 import { z } from "zod";
-import { heldBy, SandboxFacts } from "../manager/sandbox-facts.ts";
+import { heldBy, SandboxSettings } from "../manager/sandbox-settings.ts";
 
 /** `metadata.json`: the truth about a persistent sandbox, written by the owner of its lease alone. */
 export const SandboxMetadata = z.strictObject({
   version: z.literal(1),
   id: SandboxId,
-  facts: SandboxFacts,
+  facts: SandboxSettings,
   /** What its engine knows, for one that never had it. */
   record: ImportedRecord,
   /**
-   * `running`: `server` runs it, or is about to, and has what no checkpoint has. `paused`: `checkpoint` is all of it. `moving`: the same, but whoever takes it brings it back
-   * to life, because it ran until another server asked for it.
+   * `running`: `server` runs it, or is about to, and has what no checkpoint has. `paused`: `checkpoint` is all of it.
+   * `moving`: the same, but whoever takes it brings it back to life, because it ran until another server asked for it.
    */
   state: z.enum(["running", "paused", "moving"]),
   /** The last one that had it. */
@@ -35,7 +35,9 @@ export const SandboxMetadata = z.strictObject({
   nextCheckpoint: z.int().min(1),
   runningCommands: z.int().min(0),
   takenOver: TakenOver.optional(),
-  /** Why it ended, of one that is `running` by its state: what `server` has of it is stored nowhere, and stays there. */
+  /**
+   * Why it ended, of one that is `running` by its state: what `server` has of it is stored nowhere, and stays there.
+   */
   failure: EndReason.optional(),
   /** It is being removed, and nobody may have it again. */
   isKilled: z.boolean(),

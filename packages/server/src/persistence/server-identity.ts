@@ -15,7 +15,10 @@ const Identity = z.looseObject({
   id: name,
   /** A hash: a data directory that was copied to another machine belongs to another server. */
   machine: z.string(),
-  /** And so does one that was copied on this machine, or restored. Absent: written by a version that did not tell them apart. */
+  /**
+   * And so does one that was copied on this machine, or restored. Absent: written by a version that did not tell them
+   * apart.
+   */
   directory: z.object({ inode: z.string(), bornNs: z.string().optional() }).optional(),
   /** Names of the servers whose data directory this is a copy of, or was: the last first. */
   formerly: z.array(name).optional(),
@@ -34,7 +37,10 @@ export class ServerIdentity {
     this.#known = known;
   }
 
-  /** For whoever has the lock of the data directory; `mark` tells which one it is. Rejects when what stands there cannot be read: under another name it would not know its sandboxes again. */
+  /**
+   * For whoever has the lock of the data directory; `mark` tells which one it is. Rejects when what stands there cannot
+   * be read: under another name it would not know its sandboxes again.
+   */
   static async load(dataDir: string, { inode, bornNs }: DirectoryMark): Promise<ServerIdentity> {
     const path = join(dataDir, "server.json");
     const found = await readIdentity(path);
@@ -51,7 +57,10 @@ export class ServerIdentity {
     return this.#known.id;
   }
 
-  /** Whether this data directory was that server's when it was copied. Perhaps it still is all that there is of it: moved to another disk, or restored. */
+  /**
+   * Whether this data directory was that server's when it was copied. Perhaps it still is all that there is of it:
+   * moved to another disk, or restored.
+   */
   wasNamed(id: string): boolean {
     return this.#known.formerly?.includes(id) ?? false;
   }
@@ -104,7 +113,10 @@ async function thisMachine(): Promise<string> {
   return shortHash(`atoll ${id}`, 32);
 }
 
-/** Names the lock of this data directory, under this run of the kernel: as long as its holder lives, nobody else anywhere holds one of this name, also not on a copy. */
+/**
+ * Names the lock of this data directory, under this run of the kernel: as long as its holder lives, nobody else
+ * anywhere holds one of this name, also not on a copy.
+ */
 export async function nameOfLock({ device, inode }: DirectoryMark): Promise<string> {
   const boot = await readFile("/proc/sys/kernel/random/boot_id", "utf8");
   return shortHash(`${boot.trim()} ${device} ${inode}`, 12);

@@ -4,16 +4,16 @@ import type { SandboxId, ServerRef } from "@atoll/protocol";
 import { Leases } from "@atoll/storage";
 import type { Config } from "../config/config.ts";
 import type { Log } from "../telemetry/log.ts";
+import { assertSameStore } from "./assert-same-store.ts";
 import { CheckpointArchive } from "./checkpoint-archive.ts";
 import { CheckpointCollector } from "./checkpoint-collector.ts";
 import { removeLongKilled } from "./killed-sandboxes.ts";
-import { nudgeSender } from "./nudges.ts";
+import { nudgeSender } from "./lease-notifications.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
 import { neededCheckpoints } from "./sandbox-metadata.ts";
 import { nameOfLock, ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
-import { assertSettledStore } from "./settled-store.ts";
 import { SharedSecret } from "./shared-secret.ts";
 import { StoreSweeper } from "./store-sweeper.ts";
 
@@ -26,10 +26,13 @@ export interface ServerPersistenceOptions {
 }
 
 /** What a server of this configuration keeps persistent sandboxes with. */
-export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf" | "sendNudge"> {
+export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf" | "notifyServer"> {
   /** Undefined: there is no store that other servers could share. */
   sharedSecret: SharedSecret | undefined;
-  /** To be called first, by whoever has opened the data directory. Rejects when one of the stores was seen not to do what it must, or is not the one that the sandboxes here are in. */
+  /**
+   * To be called first, by whoever has opened the data directory. Rejects when one of the stores was seen not to do
+   * what it must, or is not the one that the sandboxes here are in.
+   */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
   /** What is stored is collected, and all stores are swept, from now on. */
   start: () => void;
@@ -82,14 +85,14 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
     home,
     self: () => ({ ...self }),
     sharedSecret,
-    sendNudge: nudgeSender(sharedSecret),
+    notifyServer: nudgeSender(sharedSecret),
     wasSelf: (id) => known().identity.wasNamed(id),
     openArchive: async (engine) => {
       const identity = await ServerIdentity.load(config.dataDir, engine.directory);
       opened = { identity, lock: await nameOfLock(engine.directory) };
       // What comes next takes leases, which are worth nothing in a store that does not keep its word.
       await stores.proven;
-      await assertSettledStore({ engine, home, identity });
+      await assertSameStore({ engine, home, identity });
       if (checkpoints === undefined) return undefined;
       const onPublished = (sandboxId: SandboxId): void => collector?.published(sandboxId);
       return CheckpointArchive.open({ store: checkpoints, engine, scratchDir, log, onPublished });

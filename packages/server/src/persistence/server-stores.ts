@@ -25,7 +25,10 @@ export interface ServerStores extends Record<StoreUse, ObjectStore | undefined> 
   close(): Promise<void>;
 }
 
-/** Opens each store once, also where several settings name the same one. Begins to probe them, and does not wait for that: see `proven`. */
+/**
+ * Opens each store once, also where several settings name the same one. Begins to probe them, and does not wait for
+ * that: see `proven`.
+ */
 export async function openServerStores(config: Pick<Config, "dataDir" | StoreSettingName>): Promise<ServerStores> {
   const opened = new Map<string, { store: ObjectStore; setting: StoreSettingName }>();
   const byUse: Record<StoreUse, ObjectStore | undefined> = {

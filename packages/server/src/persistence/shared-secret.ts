@@ -19,8 +19,9 @@ export interface SharedSecretOptions {
 }
 
 /**
- * Proves to a server that a request comes from another one with the same metadata store. The secret is in that store, made by whichever server
- * needs it first, and never leaves it: a proof is an HMAC over the request and the time. Removing the object makes all servers go over to a new secret.
+ * Proves to a server that a request comes from another one with the same metadata store. The secret is in that store,
+ * made by whichever server needs it first, and never leaves it: a proof is an HMAC over the request and the time.
+ * Removing the object makes all servers go over to a new secret.
  */
 export class SharedSecret {
   readonly #store: ObjectStore;
@@ -62,7 +63,7 @@ export class SharedSecret {
   async #read(): Promise<Buffer> {
     const readAtMs = this.#nowMs();
     const secret = (await this.#find()) ?? (await this.#make());
-    const key = Buffer.from(hkdfSync("sha256", Buffer.from(secret, "base64url"), "", "atoll nudges", 32));
+    const key = Buffer.from(hkdfSync("sha256", Buffer.from(secret, "base64url"), "", "atoll notifications", 32));
     this.#known = { key, readAtMs };
     return key;
   }

@@ -6,7 +6,10 @@ import { z } from "zod";
 const key = "identity.json";
 const StoreIdentity = z.strictObject({ version: z.literal(1), id: z.string().regex(/^[\w-]{1,100}$/) });
 
-/** The name that the first server gave to a store. It tells one store from another, and from an empty one in its place: a disk that is not mounted, a mistyped prefix. */
+/**
+ * The name that the first server gave to a store. It tells one store from another, and from an empty one in its place:
+ * a disk that is not mounted, a mistyped prefix.
+ */
 export async function identifyStore(store: ObjectStore, options: CallOptions = {}): Promise<string> {
   const known = await read(store, options);
   if (known !== undefined) return known;

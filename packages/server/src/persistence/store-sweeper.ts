@@ -1,6 +1,6 @@
 import type { ObjectStore } from "@atoll/storage";
 import { parseFilesKey } from "../snapshots/snapshot-keys.ts";
-import { nowAndThen } from "../support/now-and-then.ts";
+import { jitteredInterval } from "../support/jittered-interval.ts";
 import type { Log } from "../telemetry/log.ts";
 import { isPartKey } from "./checkpoint-keys.ts";
 
@@ -17,7 +17,10 @@ export interface StoreSweeperOptions {
   intervalMs?: number;
 }
 
-/** Clears all stores of what servers that died have left there: uploads that nobody ends, bytes that are no object, marks of removals. */
+/**
+ * Clears all stores of what servers that died have left there: uploads that nobody ends, bytes that are no object,
+ * marks of removals.
+ */
 export class StoreSweeper {
   readonly #options: Required<StoreSweeperOptions>;
   readonly #closing = new AbortController();
@@ -29,7 +32,7 @@ export class StoreSweeper {
   }
 
   start(): void {
-    this.#plan = nowAndThen(this.#options.intervalMs, () => this.sweep());
+    this.#plan = jitteredInterval(this.#options.intervalMs, () => this.sweep());
   }
 
   /** Once. A store that cannot be swept does not keep the others from it; the log has it. */

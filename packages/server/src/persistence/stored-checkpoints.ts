@@ -10,34 +10,42 @@ import {
   type SandboxId,
 } from "@atoll/protocol";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
-import type { SandboxFacts } from "../manager/sandbox-facts.ts";
+import type { SandboxSettings } from "../manager/sandbox-settings.ts";
 import type { StoredCheckpoint } from "./checkpoint-manifest.ts";
 import { nothingKept } from "./checkpoint-refusal.ts";
 import type { KillSignals } from "./kill-signals.ts";
 import { readLeftBehind, writeLeftBehind, type LeftBehind } from "./left-behind.ts";
-import type { OwnedSandboxes } from "./owned-sandboxes.ts";
+import type { OwnedLeases } from "./owned-leases.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
 import { neededCheckpoints, type SandboxMetadata } from "./sandbox-metadata.ts";
 
 export interface StoredCheckpointsOptions extends Pick<PersistenceOptions, "archive" | "home" | "engine" | "log"> {
-  owned: OwnedSandboxes;
+  owned: OwnedLeases;
   kills: KillSignals;
   /** Aborts when the server stops. */
   closing: AbortSignal;
 }
 
-/** The way back to a checkpoint. One of the two is called when it is over; what they cannot write is told in the log. */
+/**
+ * The way back to a checkpoint. One of the two is called when it is over; what they cannot write is told in the log.
+ */
 export interface WayBack {
-  /** The sandbox runs as of this checkpoint, with these facts. Both are told in one write: if the checkpoint is stored, whoever takes the sandbox over goes on from there, too. */
-  taken: (facts: SandboxFacts) => Promise<void>;
+  /**
+   * The sandbox runs as of this checkpoint, with these facts. Both are told in one write: if the checkpoint is stored,
+   * whoever takes the sandbox over goes on from there, too.
+   */
+  taken: (facts: SandboxSettings) => Promise<void>;
   /** Nothing came of it. */
   left: () => Promise<void>;
   /** What it took to get the checkpoint here. */
   timed: Timed;
 }
 
-/** The checkpoints of persistent sandboxes, here and in the store. What the metadata need is there, whatever collectors do. */
+/**
+ * The checkpoints of persistent sandboxes, here and in the store. What the metadata need is there, whatever collectors
+ * do.
+ */
 export class StoredCheckpoints {
   readonly #options: StoredCheckpointsOptions;
 
@@ -46,8 +54,9 @@ export class StoredCheckpoints {
   }
 
   /**
-   * Sees to it that a checkpoint stays in the store until the metadata have another `checkpoint`, or nothing `wanted`. Undefined: it is not there. The metadata say so first, then it is renewed:
-   * a collector that has asked before that removes nothing, however late it is.
+   * Sees to it that a checkpoint stays in the store until the metadata have another `checkpoint`, or nothing `wanted`.
+   * Undefined: it is not there. The metadata say so first, then it is renewed: a collector that has asked before that
+   * removes nothing, however late it is.
    */
   async claim(handle: SandboxHandle, n: number): Promise<StoredCheckpoint | undefined> {
     const { archive } = this.#options;
@@ -76,8 +85,9 @@ export class StoredCheckpoints {
   }
 
   /**
-   * Before it is gone back to a checkpoint, for one whose turn it is: what is not here is fetched and verified, and the sandbox does meanwhile what it did. When it rejects, nothing has changed. To one that is here it can
-   * be gone back without the store as well; then nobody else goes back with it.
+   * Before it is gone back to a checkpoint, for one whose turn it is: what is not here is fetched and verified, and the
+   * sandbox does meanwhile what it did. When it rejects, nothing has changed. To one that is here it can be gone back
+   * without the store as well; then nobody else goes back with it.
    */
   async wayBackTo(id: SandboxId, n: number): Promise<WayBack> {
     const { owned, engine } = this.#options;
@@ -85,13 +95,13 @@ export class StoredCheckpoints {
     const here = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
     const clock = new PhaseClock();
     let stored: StoredCheckpoint | undefined;
-    const tell = (work: () => Promise<void>): Promise<void> => this.#unlessItFails(id, n, work);
+    const logFailure = (work: () => Promise<void>): Promise<void> => this.#unlessItFails(id, n, work);
     const left = (): Promise<void> =>
-      tell(async () => {
+      logFailure(async () => {
         if (handle.metadata.wanted !== undefined) await handle.write({ wanted: undefined });
       });
     if (here !== undefined) {
-      await tell(async () => {
+      await logFailure(async () => {
         const claimed = await this.claim(handle, n);
         if (claimed !== undefined && isSameCheckpoint(claimed.manifest, here)) stored = claimed;
       });
@@ -101,8 +111,8 @@ export class StoredCheckpoints {
         throw error;
       });
     }
-    const taken = (facts: SandboxFacts): Promise<void> =>
-      tell(() => handle.write({ facts, wanted: undefined, ...placeOf(stored) }));
+    const taken = (facts: SandboxSettings): Promise<void> =>
+      logFailure(() => handle.write({ facts, wanted: undefined, ...placeOf(stored) }));
     return { taken, left, timed: clock };
   }
 
@@ -142,7 +152,8 @@ export class StoredCheckpoints {
   }
 
   /**
-   * For one that this server has again: the server before it may have died in the middle of a rollback. From now on the metadata say what became of that, as it was found here: the sandbox is where it was taken back to, or where it was.
+   * For one that this server has again: the server before it may have died in the middle of a rollback. From now on the
+   * metadata say what became of that, as it was found here: the sandbox is where it was taken back to, or where it was.
    */
   async settleRollback(handle: SandboxHandle, { sandbox, facts }: ManagedSandbox): Promise<void> {
     const { wanted, facts: told } = handle.metadata;
@@ -153,7 +164,10 @@ export class StoredCheckpoints {
     await handle.write({ facts: { ...told, rollbacks }, wanted: undefined, ...placeOf(stored) });
   }
 
-  /** Before a rollback makes this checkpoint of what it leaves behind: notes that it is to be stored, whatever becomes of this server. */
+  /**
+   * Before a rollback makes this checkpoint of what it leaves behind: notes that it is to be stored, whatever becomes
+   * of this server.
+   */
   async noteLeftBehind(handle: SandboxHandle, n: number): Promise<void> {
     const sandbox = this.#options.engine.get(handle.id);
     const isReserved = n < handle.metadata.nextCheckpoint;
@@ -162,8 +176,9 @@ export class StoredCheckpoints {
   }
 
   /**
-   * For one whose turn it is, whether this server has its lease or not: stores what rollbacks left behind here. False: the store did not take all of it, and the rest stays noted; the sandbox must not be dropped here
-   * before it is asked again.
+   * For one whose turn it is, whether this server has its lease or not: stores what rollbacks left behind here. False:
+   * the store did not take all of it, and the rest stays noted; the sandbox must not be dropped here before it is asked
+   * again.
    */
   async storeLeftBehind(id: SandboxId): Promise<boolean> {
     const { engine, log } = this.#options;
@@ -187,7 +202,10 @@ export class StoredCheckpoints {
     return unstored.length === 0;
   }
 
-  /** The store did not take the number when it was given. Rejects with `conflict` when another server may have given it since. */
+  /**
+   * The store did not take the number when it was given. Rejects with `conflict` when another server may have given it
+   * since.
+   */
   async #reserveLate(id: SandboxId, n: number): Promise<number> {
     const handle = this.#options.owned.get(id);
     if (handle === undefined) throw numberNotReserved(id, n);
@@ -203,7 +221,10 @@ export class StoredCheckpoints {
     });
   }
 
-  /** For one whose turn it is: here and in the store. Rejects with `in_use` for one that the sandbox stands on, here or for others. */
+  /**
+   * For one whose turn it is: here and in the store. Rejects with `in_use` for one that the sandbox stands on, here or
+   * for others.
+   */
   async remove(id: SandboxId, n: number, removeHere: () => Promise<boolean>): Promise<boolean> {
     const { owned, home, archive } = this.#options;
     const handle = owned.find(id);
@@ -230,7 +251,10 @@ function placeOf(stored: StoredCheckpoint | undefined): Pick<SandboxMetadata, "c
   return stored === undefined ? {} : { checkpoint: { n: stored.n, createdAtMs: stored.manifest.createdAtMs } };
 }
 
-/** The server could not write to the store when it gave the number, and another one has had the sandbox since: it may have given the same number. */
+/**
+ * The server could not write to the store when it gave the number, and another one has had the sandbox since: it may
+ * have given the same number.
+ */
 function numberNotReserved(sandboxId: SandboxId, checkpoint: number): SandboxError {
   return new SandboxError("conflict", `Cannot store checkpoint ${checkpoint}: its number was never reserved`, {
     details: { sandboxId, checkpoint },

@@ -13,8 +13,8 @@ export interface PortAddress {
 const tokenParameter = "atoll_token";
 
 /**
- * Reads `/p/<sandbox>/<port>/…`, and `<port>-<sandbox>.<domain>` for the domains given. Undefined: the request is for somebody else. Dots and escapes in the path
- * are left as they are: they are the business of the program inside.
+ * Reads `/p/<sandbox>/<port>/…`, and `<port>-<sandbox>.<domain>` for the domains given. Undefined: the request is for
+ * somebody else. Dots and escapes in the path are left as they are: they are the business of the program inside.
  */
 export function parsePortAddress(url: string, host: string, domains: readonly string[]): PortAddress | undefined {
   const byHost = parseHostName(host.toLowerCase(), domains);

@@ -1,6 +1,9 @@
 const cookieName = "atoll_port";
 
-/** The token as a browser keeps it: for this port's URLs alone, out of reach of scripts, and not sent along from other sites' pages. */
+/**
+ * The token as a browser keeps it: for this port's URLs alone, out of reach of scripts, and not sent along from other
+ * sites' pages.
+ */
 export function portCookie(token: string, prefix: string, isSecure: boolean): string {
   return `${cookieName}=${token}; Path=${prefix}/; HttpOnly; SameSite=Lax${isSecure ? "; Secure" : ""}`;
 }
@@ -16,8 +19,8 @@ export function takePortCookies(header: string): { tokens: string[]; rest: strin
 }
 
 /**
- * A cookie that a program inside sets, kept to its own URLs: without a domain, which other sandboxes would share, and below the prefix. Undefined when it would
- * take the place of ours.
+ * A cookie that a program inside sets, kept to its own URLs: without a domain, which other sandboxes would share, and
+ * below the prefix. Undefined when it would take the place of ours.
  */
 export function confineCookie(cookie: string, prefix: string): string | undefined {
   const [pair = "", ...attributes] = cookie.split(";");

@@ -15,7 +15,7 @@ export interface PortProxyOptions {
   dial(sandboxId: SandboxId, ...how: Parameters<Dial>): Promise<Duplex>;
   tokens: PortTokens;
   /** Finds out about a sandbox that is not here. */
-  meet?(sandboxId: SandboxId): Promise<void>;
+  locate?(sandboxId: SandboxId): Promise<void>;
   /** Whether everybody may come in. False for a sandbox that is not there. */
   isPublic(sandboxId: SandboxId, port: number): boolean;
   /** How clients reach this server: `https://atoll.example.com`. */
@@ -44,8 +44,9 @@ interface Passage {
 }
 
 /**
- * Brings HTTP and WebSocket requests to ports inside sandboxes. Every request has a connection of its own; bytes pass as they come, both ways, and whoever is slow
- * makes the other side wait. It stands before the server's own routes: `handle` and `upgrade` say whether the request was theirs.
+ * Brings HTTP and WebSocket requests to ports inside sandboxes. Every request has a connection of its own; bytes pass
+ * as they come, both ways, and whoever is slow makes the other side wait. It stands before the server's own routes:
+ * `handle` and `upgrade` say whether the request was theirs.
  */
 export class PortProxy {
   #options: PortProxyOptions;
@@ -114,7 +115,7 @@ export class PortProxy {
     go: (admitted: Admitted, passage: Passage) => Promise<void>,
   ): Promise<void> {
     try {
-      await this.#options.meet?.(address.sandboxId);
+      await this.#options.locate?.(address.sandboxId);
     } catch (error) {
       return sendText(response, explainFailure(error, address));
     }

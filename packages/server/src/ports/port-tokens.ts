@@ -1,7 +1,10 @@
 import type { SandboxId } from "@atoll/protocol";
 import { isSameMac, mac } from "../signing/mac.ts";
 
-/** What opens one port of one sandbox. Nothing is stored: the token follows from the server's secret, and dies with the sandbox, whose id is never given again. */
+/**
+ * What opens one port of one sandbox. Nothing is stored: the token follows from the server's secret, and dies with the
+ * sandbox, whose id is never given again.
+ */
 export class PortTokens {
   #key: Buffer;
 

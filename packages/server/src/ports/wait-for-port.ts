@@ -35,8 +35,9 @@ export interface WaitForPortOptions {
 }
 
 /**
- * Resolves when something inside accepts connections on the port. It asks by connecting, at growing intervals: no sandbox tells when a port is opened. Rejects with
- * `timed_out`, with the signal's reason, or at once when the sandbox has ended.
+ * Resolves when something inside accepts connections on the port. It asks by connecting, at growing intervals: no
+ * sandbox tells when a port is opened. Rejects with `timed_out`, with the signal's reason, or at once when the sandbox
+ * has ended.
  */
 export async function waitForPort(dial: Dial, port: number, { timeoutMs, signal }: WaitForPortOptions): Promise<void> {
   const late = deadlineAfter(timeoutMs);

@@ -5,7 +5,10 @@ import { SandboxError } from "@atoll/protocol";
 
 const secretBytes = 32;
 
-/** What the server signs with. It is made once, at the first start, and stays with the data directory: what was signed before a restart is valid after it. */
+/**
+ * What the server signs with. It is made once, at the first start, and stays with the data directory: what was signed
+ * before a restart is valid after it.
+ */
 export class ServerSecret {
   #secret: Buffer;
 

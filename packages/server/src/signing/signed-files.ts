@@ -12,8 +12,11 @@ type SignedAccess = Pick<GuestFiles, "read" | "write" | "stat">;
 
 export interface SignedFilesOptions {
   signer: UrlSigner;
-  /** Rejects when there is no such sandbox, it does not run, or somebody other than who signed holds it. It is not idle until `leave` is called. */
-  enter(grant: FileGrant): Promise<{ files: SignedAccess; leave: () => void }>;
+  /**
+   * Rejects when there is no such sandbox, it does not run, or somebody other than who signed holds it. It is not idle
+   * until `leave` is called.
+   */
+  acquire(grant: FileGrant): Promise<{ files: SignedAccess; leave: () => void }>;
   /** Aborts when this API key is revoked, or has been. */
   untilRevoked(keyId: string): AbortSignal;
   /** How long whoever uploads may send nothing. */
@@ -22,7 +25,10 @@ export interface SignedFilesOptions {
   onUse?(use: { grant: FileGrant; bytes: number; error?: unknown }): void;
 }
 
-/** Serves signed URLs: GET and HEAD read the file or a range of it, PUT replaces it. A page from a sandbox must not run as a page of this server, so everything is an attachment. */
+/**
+ * Serves signed URLs: GET and HEAD read the file or a range of it, PUT replaces it. A page from a sandbox must not run
+ * as a page of this server, so everything is an attachment.
+ */
 export class SignedFiles {
   #options: SignedFilesOptions;
 
@@ -55,7 +61,7 @@ export class SignedFiles {
     const { bodyTimeoutMs } = this.#options;
     guardAgainstSlowness(request, response, true, { bodyTimeoutMs });
     try {
-      const { files, leave } = await this.#options.enter(grant);
+      const { files, leave } = await this.#options.acquire(grant);
       try {
         await (grant.method === "PUT" ? put : get)(files, grant, { request, response, counted });
       } finally {

@@ -20,8 +20,9 @@ export type FileGrant = z.infer<typeof FileGrant>;
 const prefix = "/signed/";
 
 /**
- * Makes and checks URLs of files that work without a key: `/signed/<grant>.<signature>/<file name>`. The grant stands in the URL for everybody to read; the name at
- * the end is for people and programs that save the file under it, and means nothing.
+ * Makes and checks URLs of files that work without a key: `/signed/<grant>.<signature>/<file name>`. The grant stands
+ * in the URL for everybody to read; the name at the end is for people and programs that save the file under it, and
+ * means nothing.
  */
 export class UrlSigner {
   #key: Buffer;
@@ -42,7 +43,10 @@ export class UrlSigner {
     return url.startsWith(prefix);
   }
 
-  /** Whatever is wrong with it, forged, expired or for something else, the answer is the same. HEAD asks for less than GET allows. */
+  /**
+   * Whatever is wrong with it, forged, expired or for something else, the answer is the same. HEAD asks for less than
+   * GET allows.
+   */
   verify(method: string, url: string, nowMs: number = Date.now()): FileGrant {
     const [, text = "", signature = ""] = /^\/signed\/([\w-]{1,12000})\.([\w-]{43})(?:[/?]|$)/.exec(url) ?? [];
     const grant = parseGrant(text);

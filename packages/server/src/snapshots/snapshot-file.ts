@@ -3,8 +3,8 @@ import { SandboxError } from "@atoll/protocol";
 import { SnapshotHeader } from "./snapshot-manifest.ts";
 
 /**
- * A snapshot as one file: a line with the size and the digest of the header, the header as JSON, then the archive as it is stored. All that is needed to
- * check it is in it.
+ * A snapshot as one file: a line with the size and the digest of the header, the header as JSON, then the archive as it
+ * is stored. All that is needed to check it is in it.
  */
 const firstLine = /^atoll-snapshot 1 ([1-9][0-9]{0,4}) ([0-9a-f]{64})$/;
 const longestLineBytes = 128;

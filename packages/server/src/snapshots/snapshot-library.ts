@@ -17,7 +17,7 @@ import type { CallOptions, ObjectStore, ObjectVersion } from "@atoll/storage";
 import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
 import { Meter, TooManyBytes } from "../persistence/checkpoint-encoding.ts";
-import { nowAndThen } from "../support/now-and-then.ts";
+import { jitteredInterval } from "../support/jittered-interval.ts";
 import { storageError } from "../support/storage-error.ts";
 import { notSnapshot, readHeader, writeHeader } from "./snapshot-file.ts";
 import { infoOf, type SnapshotHeader, type SnapshotManifest } from "./snapshot-manifest.ts";
@@ -36,7 +36,7 @@ export interface SnapshotLibraryOptions {
   scratchDir: string;
   /** Of the files of one snapshot, as an archive. */
   maxBytes: number;
-  tell: (event: NewEvent) => void;
+  emit: (event: NewEvent) => void;
   log: Logger;
 }
 
@@ -108,7 +108,7 @@ export class SnapshotLibrary {
     const found = await this.#findOwn(ref, user, "remove");
     if (!(await this.#store("remove a snapshot").remove(found, {}))) throw missing(ref);
     const { name, owner } = found.manifest;
-    this.#options.tell({ type: "snapshot.removed", name, owner });
+    this.#options.emit({ type: "snapshot.removed", name, owner });
   }
 
   /** All of it as one file, which breaks off before its end when the store's bytes are not what was stored. */
@@ -163,11 +163,13 @@ export class SnapshotLibrary {
     });
   }
 
-  /** From now on removes, now and then, what servers that died have left half done. What is wrong is told in the log. */
+  /**
+   * From now on removes, now and then, what servers that died have left half done. What is wrong is told in the log.
+   */
   start(): void {
     if (this.#options.store === undefined) return;
     void this.#collect();
-    this.#plan = nowAndThen(collectIntervalMs, () => this.#collect());
+    this.#plan = jitteredInterval(collectIntervalMs, () => this.#collect());
   }
 
   #collect(): Promise<void> {
@@ -196,7 +198,7 @@ export class SnapshotLibrary {
 
   #created(manifest: SnapshotManifest): SnapshotInfo {
     const { name, owner } = manifest;
-    this.#options.tell({ type: "snapshot.created", name, owner });
+    this.#options.emit({ type: "snapshot.created", name, owner });
     return infoOf(manifest);
   }
 

@@ -98,7 +98,10 @@ export class SnapshotStore {
     return true;
   }
 
-  /** The archive as it is stored, to a file that does not exist yet. Rejects with `unrestorable` when it is not what was stored. */
+  /**
+   * The archive as it is stored, to a file that does not exist yet. Rejects with `unrestorable` when it is not what was
+   * stored.
+   */
   async download(manifest: SnapshotManifest, path: string, call: CallOptions): Promise<void> {
     const { sizeBytes, sha256 } = manifest.stored;
     try {

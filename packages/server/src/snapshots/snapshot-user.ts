@@ -28,8 +28,9 @@ export function mayUse(user: SnapshotUser, manifest: SnapshotManifest): boolean 
 }
 
 /**
- * Where a snapshot of this name may be, in the order in which it is looked for, and which of what is found there is meant. A name without a namespace is the user's own. What was stored before there were
- * namespaces is in that of the key that made it, and keys that see everything also have it by its name alone, as they had.
+ * Where a snapshot of this name may be, in the order in which it is looked for, and which of what is found there is
+ * meant. A name without a namespace is the user's own. What was stored before there were namespaces is in that of the
+ * key that made it, and keys that see everything also have it by its name alone, as they had.
  */
 export function placesOf(
   ref: string,

@@ -28,7 +28,10 @@ export async function shrinkFiles(
   return { path: target, encoding: "br", ...encoded };
 }
 
-/** The reverse: where the archive is, as `target` if it was made smaller. Rejects with `unrestorable` unless it is what it must be, and never writes more. */
+/**
+ * The reverse: where the archive is, as `target` if it was made smaller. Rejects with `unrestorable` unless it is what
+ * it must be, and never writes more.
+ */
 export async function restoreFiles(
   stored: StoredFiles,
   target: string,

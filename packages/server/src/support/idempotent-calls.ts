@@ -2,7 +2,10 @@ import { createHash } from "node:crypto";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 
-/** As it is stored beside what the call made. Both are hashes: a key may be a secret of the caller, a request may hold some. */
+/**
+ * As it is stored beside what the call made. Both are hashes: a key may be a secret of the caller, a request may hold
+ * some.
+ */
 export const IdempotencyMark = z.strictObject({ key: z.string(), request: z.string() });
 export type IdempotencyMark = z.infer<typeof IdempotencyMark>;
 
@@ -16,7 +19,9 @@ export function idempotencyMark(scope: string, key: string, request: unknown): I
   };
 }
 
-/** Calls that happen once however often they are asked for. One that rejects has not happened, and may be tried again. */
+/**
+ * Calls that happen once however often they are asked for. One that rejects has not happened, and may be tried again.
+ */
 export class IdempotentCalls<T> {
   #calls = new Map<string, { request: string; result: Promise<T> }>();
 

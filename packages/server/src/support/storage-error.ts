@@ -2,7 +2,9 @@ import { SandboxError } from "@atoll/protocol";
 
 const noSpace = new Set(["ENOSPC", "EDQUOT"]);
 
-/** A full disk is something that a caller can act on; everything else stays what it is. `asked` completes "Cannot …". */
+/**
+ * A full disk is something that a caller can act on; everything else stays what it is. `asked` completes "Cannot …".
+ */
 export function storageError(error: unknown, asked: string): unknown {
   if (!(error instanceof Error && "code" in error && noSpace.has(String(error.code)))) return error;
   return new SandboxError("no_space", `Cannot ${asked}: the server's disk is full`, { cause: error });

@@ -15,7 +15,10 @@ export class KeyedTurns<K> {
   }
 }
 
-/** Work that must not interleave: each piece starts when the one before has settled, in the order in which it was asked for. */
+/**
+ * Work that must not interleave: each piece starts when the one before has settled, in the order in which it was asked
+ * for.
+ */
 export class Turns {
   #last: Promise<unknown> = Promise.resolve();
 

@@ -11,8 +11,8 @@ const steps: Partial<Record<SandboxState, string>> = {
 };
 
 /**
- * Spans of what events tell the beginning and the end of: the steps of a sandbox, and commands. Each is below what was under way when it began. Arguments of
- * a command are not in them: they may be secret.
+ * Spans of what events tell the beginning and the end of: the steps of a sandbox, and commands. Each is below what was
+ * under way when it began. Arguments of a command are not in them: they may be secret.
  */
 export class EventSpans {
   readonly #tracing: Tracing;
@@ -23,7 +23,7 @@ export class EventSpans {
     this.#tracing = tracing;
   }
 
-  tell(event: NewEvent): void {
+  record(event: NewEvent): void {
     switch (event.type) {
       case "sandbox.state":
         return this.#changed(event);

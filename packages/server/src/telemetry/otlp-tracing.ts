@@ -12,8 +12,9 @@ const complainMs = 60_000;
 const closeMs = 5_000;
 
 /**
- * Traces in the form of OpenTelemetry. Nothing is registered for the whole process: two servers in one do not meet. Other settings, such as
- * `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_TRACES_SAMPLER`, are read by the packages themselves.
+ * Traces in the form of OpenTelemetry. Nothing is registered for the whole process: two servers in one do not meet.
+ * Other settings, such as `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_TRACES_SAMPLER`, are read by the
+ * packages themselves.
  */
 export async function openOtlpTracing(endpoint: string, log: Log): Promise<Tracing> {
   // In here, because a bundle would put them at its top, where they are always loaded.

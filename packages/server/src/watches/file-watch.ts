@@ -2,13 +2,16 @@ import type { WatchEvent } from "@atoll/engine";
 import type { WatchMessage } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
 
-/** Of one watch that are kept for a follower that comes back, and the memory that they may take: whoever is in the sandbox chooses how long a path is. */
+/**
+ * Of one watch that are kept for a follower that comes back, and the memory that they may take: whoever is in the
+ * sandbox chooses how long a path is.
+ */
 const keptMessages = 4096;
 const keptBytes = 2 * 1024 * 1024;
 
 /**
- * One watch in a sandbox, and what it has told. It goes on while its follower is away, so that nothing between two connections is missed; what is
- * no longer kept is told as `lost`.
+ * One watch in a sandbox, and what it has told. It goes on while its follower is away, so that nothing between two
+ * connections is missed; what is no longer kept is told as `lost`.
  */
 export class FileWatch {
   readonly id: string;

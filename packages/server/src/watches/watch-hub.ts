@@ -31,7 +31,10 @@ export class WatchHub {
     this.#graceMs = options.graceMs ?? 60_000;
   }
 
-  /** Carries on with a watch, or begins one. One that is not there any more begins with `lost`: what happened meanwhile is not known. */
+  /**
+   * Carries on with a watch, or begins one. One that is not there any more begins with `lost`: what happened meanwhile
+   * is not known.
+   */
   follow(
     files: Pick<GuestFiles, "watch">,
     request: WatchRequest,

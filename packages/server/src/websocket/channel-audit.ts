@@ -3,11 +3,14 @@ import type { AuditEntry } from "../audit/audit-log.ts";
 import { nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 
-/** Acts of one kind beyond this many have a line together: a channel counts as one request, and must not push out of the log what others did. */
+/**
+ * Acts of one kind beyond this many have a line together: a channel counts as one request, and must not push out of the
+ * log what others did.
+ */
 const mostLines = 100;
 
 export interface ChannelAuditOptions {
-  tell: (entry: AuditEntry) => void;
+  emit: (entry: AuditEntry) => void;
   principal: Principal;
   /** As the parameters of the same acts by HTTP. */
   params: { id: SandboxId; commandId?: CommandId };
@@ -45,11 +48,13 @@ export class ChannelAudit {
       result = this.#resultOf(error);
       throw error;
     } finally {
-      this.#tell(what, { result, sinceMs, details });
+      this.#emit(what, { result, sinceMs, details });
     }
   }
 
-  /** One line for all acts of this kind, at the end: with the bytes that came with them, and the first that went wrong. */
+  /**
+   * One line for all acts of this kind, at the end: with the bytes that came with them, and the first that went wrong.
+   */
   async gather<T>(what: string, bytes: number, act: () => Promise<T>): Promise<T> {
     const gathered = this.#gathered.get(what) ?? { sinceMs: performance.now(), count: 0, bytesIn: 0, result: "ok" };
     this.#gathered.set(what, gathered);
@@ -66,18 +71,18 @@ export class ChannelAudit {
   /** The channel is closed, and what came over it is done with. */
   end(): void {
     for (const [what, { sinceMs, count, bytesIn, result }] of this.#gathered) {
-      this.#tell(what, { result, sinceMs, bytesIn, details: { messages: count } });
+      this.#emit(what, { result, sinceMs, bytesIn, details: { messages: count } });
     }
     this.#gathered.clear();
   }
 
-  #tell(
+  #emit(
     what: string,
     facts: { result: string; sinceMs: number; bytesIn?: number; details: Record<string, unknown> },
   ): void {
-    const { tell, principal, params } = this.#options;
+    const { emit, principal, params } = this.#options;
     const { result, sinceMs, bytesIn, details } = facts;
-    tell({
+    emit({
       who: nameOf(principal),
       what,
       sandboxId: params.id,

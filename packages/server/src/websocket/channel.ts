@@ -3,7 +3,7 @@ import type { ApiEvent, ClientMessage, CommandId, SandboxId, ServerMessage } fro
 import type { Principal } from "../auth/principal.ts";
 import type { Command } from "../commands/command.ts";
 import type { Passed } from "../events/event-journal.ts";
-import type { Claimant } from "../manager/sandbox-facts.ts";
+import type { Claimant } from "../manager/sandbox-settings.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
 /** A channel's way to its client. */
@@ -12,7 +12,10 @@ export interface ChannelLink {
   /** Aborts when the channel or the connection is closed. */
   readonly signal: AbortSignal;
   send(message: ServerMessage): void;
-  /** For bytes that are kept until something can be done with them; the result gives them back. Nothing: the client has too many on the way. */
+  /**
+   * For bytes that are kept until something can be done with them; the result gives them back. Nothing: the client has
+   * too many on the way.
+   */
   hold(bytes: number): (() => void) | undefined;
   /** Resolves when more may be sent. */
   sendBulk(data: Buffer | string): Promise<void>;
@@ -35,9 +38,9 @@ export interface ChannelSources {
   files(sandboxId: SandboxId): GuestFiles;
   isHere(sandboxId: SandboxId): boolean;
   /** Brings it here if another server has it, or none. It is not idle until the result is called. */
-  enter(sandboxId: SandboxId, signal: AbortSignal): Promise<() => void>;
+  acquire(sandboxId: SandboxId, signal: AbortSignal): Promise<() => void>;
   /** The sandbox is here, and not idle until the result is called. */
-  open(sandboxId: SandboxId): () => void;
+  retain(sandboxId: SandboxId): () => void;
   /** Brings the sandbox back if it is paused. */
   wake(sandboxId: SandboxId): Promise<void>;
   watches: WatchHub;

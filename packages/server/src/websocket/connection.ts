@@ -31,7 +31,7 @@ export interface ConnectionOptions {
   sources: ChannelSources;
   assertSees(principal: Principal, sandboxId: SandboxId): void;
   /** Finds out about a sandbox that is not here. */
-  meet(sandboxId: SandboxId): Promise<void>;
+  locate(sandboxId: SandboxId): Promise<void>;
   serverId: string;
   heartbeatMs: number;
   maxChannels: number;
@@ -170,13 +170,13 @@ export class Connection {
       const isHere = message.type === "events" || this.#options.sources.isHere(message.sandboxId);
       this.#channels.set(channel, isHere ? this.#start(message, link) : this.#await(message, link));
     } catch (error) {
-      this.#tellRefused(message, link, error);
+      this.#auditRefused(message, link, error);
       link.fail(error);
     }
   }
 
   /** A watch that is open tells of its end itself; of one that never was, this is told. */
-  #tellRefused(message: OpenMessage, { signal }: ChannelLink, thrown: unknown): void {
+  #auditRefused(message: OpenMessage, { signal }: ChannelLink, thrown: unknown): void {
     if (message.type !== "watch") return;
     const { sandboxId } = message;
     const who = this.#principal === undefined ? "nobody" : nameOf(this.#principal);
@@ -188,16 +188,16 @@ export class Connection {
     const { sources } = this.#options;
     const { sandboxId } = message;
     const open = async (): Promise<Channel> => {
-      await this.#options.meet(sandboxId);
+      await this.#options.locate(sandboxId);
       this.#assertMay(message.type === "watch" ? "files" : "read", `${message.type} in a sandbox`, sandboxId);
-      const leave = await sources.enter(sandboxId, link.signal);
+      const leave = await sources.acquire(sandboxId, link.signal);
       link.signal.addEventListener("abort", leave, { once: true });
       if (link.signal.aborted) leave();
       return this.#start(message, link);
     };
     return new AwaitedChannel(link, () =>
       open().catch((error: unknown) => {
-        this.#tellRefused(message, link, error);
+        this.#auditRefused(message, link, error);
         throw error;
       }),
     );
@@ -222,7 +222,7 @@ export class Connection {
         const { sandboxId } = message;
         const principal = this.#admit("files", "watch files", sandboxId);
         this.#assertFree(principal, sandboxId);
-        link.signal.addEventListener("abort", sources.open(sandboxId), { once: true });
+        link.signal.addEventListener("abort", sources.retain(sandboxId), { once: true });
         return openWatch(link, sources, message, this.#audit(link, principal, { id: sandboxId }));
       }
       case "events":
@@ -260,7 +260,7 @@ export class Connection {
     principal: Principal,
     params: { id: SandboxId; commandId?: CommandId },
   ): ChannelAudit {
-    return new ChannelAudit({ tell: this.#options.audit, principal, params, signal });
+    return new ChannelAudit({ emit: this.#options.audit, principal, params, signal });
   }
 
   #link(number: number): ChannelLink {

@@ -117,8 +117,11 @@ export class FollowChannel implements Channel {
     await act();
   }
 
-  /** What was accepted elsewhere: this client's input goes on behind it. What comes over this channel is answered where it is written. */
-  async #tellInput(): Promise<void> {
+  /**
+   * What was accepted elsewhere: this client's input goes on behind it. What comes over this channel is answered where
+   * it is written.
+   */
+  async #reportInput(): Promise<void> {
     const { channel, signal } = this.link;
     for (let told = this.#command.offsetAtHand(this.#writer); ;) {
       await this.#command.inputAccepted(signal);
@@ -135,7 +138,7 @@ export class FollowChannel implements Channel {
     const writerBytes = this.#writer === undefined ? undefined : await this.#command.nextOffset(this.#writer);
     const told = writerBytes === undefined ? {} : { writerBytes };
     this.link.send({ type: "following", channel, command: this.#command.info(), ...told });
-    inBackground(this.link, () => this.#tellInput());
+    inBackground(this.link, () => this.#reportInput());
     for await (const piece of this.#command.follow({ from, signal })) {
       if (piece.type === "dropped") {
         this.link.send({ type: "dropped", channel, at: piece.at, bytes: piece.bytes });

@@ -1,8 +1,8 @@
 import type { Writable } from "node:stream";
 
 /**
- * Lets what is written to a stream within one turn of the event loop leave together. Output of many commands comes at the same moment, and each piece that leaves on its own costs a system call and
- * wakes its reader.
+ * Lets what is written to a stream within one turn of the event loop leave together. Output of many commands comes at
+ * the same moment, and each piece that leaves on its own costs a system call and wakes its reader.
  */
 export class GatheredWrites {
   readonly #stream: Writable;

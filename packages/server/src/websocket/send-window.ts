@@ -1,10 +1,13 @@
 /**
- * What one channel may have on the way. A sender asks for room before each piece; a reader that does not acknowledge makes it
- * wait, and whatever it reads from waits in turn.
+ * What one channel may have on the way. A sender asks for room before each piece; a reader that does not acknowledge
+ * makes it wait, and whatever it reads from waits in turn.
  */
 export class SendWindow {
   #windowBytes: number;
-  /** Bytes that are not acknowledged. However many pieces they were sent in, what follows without a gap is one run: only dropped bytes make another. */
+  /**
+   * Bytes that are not acknowledged. However many pieces they were sent in, what follows without a gap is one run: only
+   * dropped bytes make another.
+   */
   #onTheWay: { startsAt: number; endsAt: number }[] = [];
   #bytes = 0;
   #wake: () => void = () => undefined;

@@ -51,10 +51,10 @@ test("secrets are left out, wherever they stand", async () => {
 test("strangers fill only so much of it, and what was left out is told", async () => {
   const audit = new AuditLog(dir, { strangersPerMinute: 3 });
   for (let index = 0; index < 10; index += 1) {
-    audit.tell({ who: "nobody", what: "createSandbox", result: "permission_denied" });
+    audit.record({ who: "nobody", what: "createSandbox", result: "permission_denied" });
   }
-  audit.tell({ who: "key1", what: "killSandbox", result: "ok" });
-  audit.tell({ who: "key1", what: "killSandbox", result: "ok" });
+  audit.record({ who: "key1", what: "killSandbox", result: "ok" });
+  audit.record({ who: "key1", what: "killSandbox", result: "ok" });
   expect(await lines()).toMatchObject([
     { who: "nobody" },
     { who: "nobody" },
@@ -68,9 +68,9 @@ test("strangers fill only so much of it, and what was left out is told", async (
 test("a line that cannot be written is told to who asked for it, or logged, and none is half there", async () => {
   const failed: unknown[] = [];
   const audit = new AuditLog(dir, { fileBytes: 1, onError: (_, { what }) => failed.push(what) });
-  audit.tell({ who: "key1", what: "createSandbox", result: "ok" });
+  audit.record({ who: "key1", what: "createSandbox", result: "ok" });
   await rm(dir, { recursive: true });
-  audit.tell({ who: "key1", what: "killSandbox", result: "ok" });
+  audit.record({ who: "key1", what: "killSandbox", result: "ok" });
   expect(failed).toEqual(["killSandbox"]);
   expect(() => audit.write({ who: "key1", what: "killSandbox", result: "ok" })).toThrow("ENOENT");
 });

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { compilePolicy } from "../../src/egress/compile-policy.ts";
 
 const page = readFileSync(new URL("../../../../docs/network.md", import.meta.url), "utf8");
-const rows = [...page.matchAll(/^\| `(.+?)` \| `(.+?)` port (\d+) \| (allowed|refused) \|$/gm)].map(
+const rows = [...page.matchAll(/^\| `(.+?)` +\| `(.+?)` port (\d+) +\| (allowed|refused) +\|$/gm)].map(
   ([, rule = "", host = "", port, answer]) => ({ rule, host, port: Number(port), answer }),
 );
 

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxId, type ApiEvent } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { actingFor } from "../../src/events/acting-principal.ts";
 import { EventJournal, type FollowEvents, type JournalOptions } from "../../src/events/event-journal.ts";
-import { onBehalfOf } from "../../src/events/on-behalf.ts";
 
 let dir: string;
 let journal: EventJournal;
@@ -224,7 +224,7 @@ describe("whose sandbox it is", () => {
     happen(one);
     known.clear();
     happen(one);
-    await onBehalfOf("key one", async () => happen(three));
+    await actingFor("key one", async () => happen(three));
     reopen();
     happen(one);
     expect(cursors(await take(4, { cursor: 0, sees }))).toEqual([1, 2, 3, 4]);
@@ -249,8 +249,8 @@ describe("an event that cannot be stored", () => {
     const told = live.next();
     const aside = `${dir}-aside`;
     await rename(dir, aside);
-    journal.tell(late);
-    journal.tell(late);
+    journal.emit(late);
+    journal.emit(late);
     await rename(aside, dir);
     expect(failed).toEqual(["egress.refused", "egress.refused"]);
     expect((await told).value).toMatchObject({ type: "events.lost", before: 4 });
@@ -268,8 +268,8 @@ describe("an event that cannot be stored", () => {
     happen();
     const aside = `${dir}-aside`;
     await rename(dir, aside);
-    journal.tell(late);
-    journal.tell(late);
+    journal.emit(late);
+    journal.emit(late);
     await rename(aside, dir);
     reopen();
     reopen();
@@ -286,7 +286,7 @@ describe("an event that cannot be stored", () => {
   test("keeps its cursor for itself also if it was the first", async () => {
     const aside = `${dir}-aside`;
     await rename(dir, aside);
-    journal.tell(late);
+    journal.emit(late);
     await rename(aside, dir);
     reopen();
     expect(happen().cursor).toBe(2);

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { AuditLog } from "../../src/audit/audit-log.ts";
 import { IdleClock } from "../../src/manager/idle-clock.ts";
 import type { ManagedSandbox } from "../../src/manager/managed-sandbox.ts";
-import type { SandboxSleep } from "../../src/manager/sandbox-sleep.ts";
+import type { PauseResume } from "../../src/manager/pause-resume.ts";
 import { timeOut } from "../../src/manager/time-out.ts";
 
 beforeEach(() => {
@@ -27,12 +27,12 @@ function onFullDisk() {
       // Only what a timeout looks at.
       const managed = { id: "sandbox", facts: { timeouts }, clock } as unknown as ManagedSandbox;
       void timeOut(managed, which, {
-        sleep: {} as SandboxSleep,
+        pauseResume: {} as PauseResume,
         kill: async () => {
           seen.attempts += 1;
           if (seen.isFull) throw new Error("no space");
         },
-        audit: { tell: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as AuditLog,
+        audit: { record: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as AuditLog,
         log: pino({ enabled: false }),
       });
     },

@@ -31,7 +31,9 @@ export async function makeDirectory(parent: string = tmpdir()): Promise<string> 
   return dir;
 }
 
-/** An engine as far as checkpoints are moved: files in a directory, and what is imported is compared with its manifest. */
+/**
+ * An engine as far as checkpoints are moved: files in a directory, and what is imported is compared with its manifest.
+ */
 export class FakeEngine implements Pick<
   Engine,
   "checkpointFiles" | "packLayer" | "hasLayer" | "importSandbox" | "importCheckpoint"
@@ -145,7 +147,10 @@ export const recordOf = (id: SandboxId): ImportedRecord => ({
   labels: {},
 });
 
-/** A store that goes with the test. In memory where the machine has such a place: what is tested here does not end with the power. */
+/**
+ * A store that goes with the test. In memory where the machine has such a place: what is tested here does not end with
+ * the power.
+ */
 export async function makeStore(): Promise<FileObjectStore> {
   const memory = "/dev/shm";
   const isThere = await access(memory, constants.W_OK).then(

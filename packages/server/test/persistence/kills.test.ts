@@ -7,7 +7,7 @@ import { pino } from "pino";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { Kills } from "../../src/persistence/kills.ts";
-import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
+import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
 import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 import { watchStore } from "./watch-store.ts";
@@ -33,22 +33,22 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
     checkpointStore: through,
     leases: new Leases({ store: through, self }),
   };
-  const owned = new OwnedSandboxes();
+  const owned = new OwnedLeases();
   const signals = new KillSignals();
   const told: unknown[] = [];
   const kills = new Kills({
     self: () => self,
-    sendNudge: () => undefined,
+    notifyServer: () => undefined,
     archive: undefined,
     engine: { kill },
-    roster: { get: () => undefined },
+    registry: { get: () => undefined },
     forget: () => undefined,
-    tell: (event) => void told.push(event),
+    emit: (event) => void told.push(event),
     log: pino({ enabled: false }),
     owned,
     kills: signals,
-    takings: { attachToKill: () => SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }) },
-    whereabouts: { forget: () => undefined },
+    acquirer: { attachToKill: () => SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }) },
+    metadataCache: { forget: () => undefined },
   });
   return { home, owned, signals, kills, told };
 }

@@ -1,5 +1,5 @@
 import { CreateSandbox, SandboxLimits, TemplateName, type SandboxId } from "@atoll/protocol";
-import { newFacts } from "../../src/manager/sandbox-facts.ts";
+import { newSettings } from "../../src/manager/sandbox-settings.ts";
 import type { SandboxMetadata } from "../../src/persistence/sandbox-metadata.ts";
 
 /** Of a sandbox that runs on this server, and was never stored. */
@@ -9,7 +9,7 @@ export function metadataOf(id: SandboxId, server = "a"): SandboxMetadata {
   return {
     version: 1,
     id,
-    facts: newFacts(request, { owner: "key", tokenHash: "0".repeat(64), isOneOff: false }),
+    facts: newSettings(request, { owner: "key", tokenHash: "0".repeat(64), isOneOff: false }),
     record: { id, driver: "gvisor", template, limits: SandboxLimits.parse({}), createdAtMs: 1, labels: {} },
     state: "running",
     server: { id: server, url: `http://${server}` },

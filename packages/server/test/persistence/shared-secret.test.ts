@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { SharedSecret } from "../../src/persistence/shared-secret.ts";
 
 const minute = 60_000;
-const path = "/leases/abc/nudge";
+const path = "/leases/abc/notify";
 let dir: string;
 let store: ObjectStore;
 let nowMs: number;
@@ -40,7 +40,7 @@ test("a proof is good for its request, for a while, and has nothing of the secre
   const proof = await a.prove("POST", path);
   const { secret } = JSON.parse((await store.get("server-secret.json"))?.data.toString() ?? "") as { secret: string };
   expect(proof).not.toContain(secret);
-  expect(await b.isProven(proof, "POST", "/leases/abd/nudge")).toBe(false);
+  expect(await b.isProven(proof, "POST", "/leases/abd/notify")).toBe(false);
   expect(await b.isProven(proof, "GET", path)).toBe(false);
   for (const wrong of [
     undefined,

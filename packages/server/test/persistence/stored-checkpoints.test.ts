@@ -9,7 +9,7 @@ import { CheckpointCollector } from "../../src/persistence/checkpoint-collector.
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { readLeftBehind } from "../../src/persistence/left-behind.ts";
-import { OwnedSandboxes } from "../../src/persistence/owned-sandboxes.ts";
+import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
 import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
 import { neededCheckpoints } from "../../src/persistence/sandbox-metadata.ts";
 import { StoredCheckpoints } from "../../src/persistence/stored-checkpoints.ts";
@@ -78,7 +78,7 @@ async function checkpointsOn(
   // Whatever is looked at here is in the store, if not given.
   { archive: given, engine = {} as Engine }: { archive?: CheckpointArchive; engine?: Engine } = {},
 ): Promise<StoredCheckpoints> {
-  const owned = new OwnedSandboxes();
+  const owned = new OwnedLeases();
   owned.add(handle);
   const archive = given ?? (await makeMachine(on)).archive;
   const kills = new KillSignals();

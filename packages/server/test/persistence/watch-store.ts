@@ -6,7 +6,10 @@ export interface StoreCall {
   sizeBytes: number;
 }
 
-/** The same store, with each call told to `before`, and to `after` when it went well. What they throw is what the caller gets. */
+/**
+ * The same store, with each call told to `before`, and to `after` when it went well. What they throw is what the caller
+ * gets.
+ */
 export function watchStore(
   store: ObjectStore,
   { before = () => {}, after = () => {} }: { before?: (call: StoreCall) => void; after?: (call: StoreCall) => void },

@@ -22,11 +22,11 @@ beforeEach(async () => {
     signer,
     untilRevoked: (keyId) => revocation.get(keyId)?.signal ?? AbortSignal.abort(),
     bodyTimeoutMs: 1_000,
-    enter: async ({ sandboxId }) => {
+    acquire: async ({ sandboxId }) => {
       if (sandboxId !== id) throw new SandboxError("not_found", `Cannot find sandbox ${sandboxId}`);
       visitors += 1;
       const leave = (): void => void (visitors -= 1);
-      const files: Awaited<ReturnType<SignedFilesOptions["enter"]>>["files"] = {
+      const files: Awaited<ReturnType<SignedFilesOptions["acquire"]>>["files"] = {
         stat: async (path) => {
           const sizeBytes = stored.get(path)?.byteLength;
           if (sizeBytes === undefined) throw new SandboxError("not_found", `Cannot read ${path}: no such file`);

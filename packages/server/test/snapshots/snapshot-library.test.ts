@@ -20,7 +20,7 @@ let library: SnapshotLibrary;
 let told: NewEvent[];
 
 const open = (options: Partial<SnapshotLibraryOptions> = {}): Promise<SnapshotLibrary> =>
-  openTestLibrary(dir, store, { tell: (event) => told.push(event), ...options });
+  openTestLibrary(dir, store, { emit: (event) => told.push(event), ...options });
 
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "atoll-snapshots-"));

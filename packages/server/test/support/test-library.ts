@@ -37,7 +37,7 @@ export function openTestLibrary(
     engine: testEngine,
     scratchDir: join(directory, "scratch"),
     maxBytes: 1 << 20,
-    tell: () => undefined,
+    emit: () => undefined,
     log: pino({ enabled: false }),
     ...options,
   });

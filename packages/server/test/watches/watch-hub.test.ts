@@ -17,17 +17,17 @@ function makeHub(graceMs = 60_000): WatchHub {
 
 /** Files whose changes the test makes, and which know how many watches there are. */
 class FakeFiles {
-  #tell: ((path: string) => void)[] = [];
+  #emit: ((path: string) => void)[] = [];
   open = 0;
 
   change(path: string): void {
-    for (const tell of this.#tell) tell(path);
+    for (const tell of this.#emit) tell(path);
   }
 
   async *watch(_path: string, { signal }: { signal?: AbortSignal } = {}): AsyncGenerator<WatchEvent, void, void> {
     const waiting: string[] = [];
     let wake = (): void => undefined;
-    this.#tell.push((path) => {
+    this.#emit.push((path) => {
       waiting.push(path);
       wake();
     });

@@ -56,7 +56,7 @@ function connected(sources: Partial<ConnectionOptions["sources"]> = {}, audit: A
     sources,
     audit: (entry: AuditEntry) => audit.push(entry),
     assertSees: () => undefined,
-    meet: async () => undefined,
+    locate: async () => undefined,
   };
   const options = { ...own, heartbeatMs: 60_000, maxChannels: 10_000, serverId: "test" };
   const socket = client as unknown as WebSocket;
@@ -183,7 +183,7 @@ describe("what is done over a channel is in the audit log", () => {
     const refuse = (): never => {
       throw new SandboxError("in_use", "Cannot use it: somebody has it");
     };
-    const client = connected(sources({ isHere: () => isHere, assertNotHeld: refuse, enter: refuse }), audit);
+    const client = connected(sources({ isHere: () => isHere, assertNotHeld: refuse, acquire: refuse }), audit);
     client.say({ type: "watch", channel: 1, sandboxId, path: "/" });
     await expect.poll(() => client.sent.at(-1)?.type).toBe("error");
     const { durationMs: _, ...told } = about;
@@ -203,7 +203,7 @@ describe("what is done over a channel is in the audit log", () => {
       },
     });
     const watches = { follow } as never;
-    const client = connected(sources({ watches, files: () => ({}) as never, open: () => () => undefined }), audit);
+    const client = connected(sources({ watches, files: () => ({}) as never, retain: () => () => undefined }), audit);
     client.say({ type: "watch", channel: 1, sandboxId, path: "/" });
     await expect.poll(() => client.sent.at(-1)?.type).toBe("watching");
     expect(audit).toEqual([]);

@@ -10,7 +10,9 @@ export interface ParallelOptions<T> {
   work: (item: T, signal: AbortSignal) => Promise<void>;
 }
 
-/** Does `count` pieces of work. The first failure stops the others, and nothing is under way any more when this settles. */
+/**
+ * Does `count` pieces of work. The first failure stops the others, and nothing is under way any more when this settles.
+ */
 export async function inParallel<T>(count: number, options: ParallelOptions<T>): Promise<void> {
   const failure = new AbortController();
   using stop = firstToAbort(options.signal, failure.signal);

@@ -15,8 +15,8 @@ export interface ReceiveOptions {
 }
 
 /**
- * Writes an object to a file, several ranges at a time. The file appears under its name when it is whole, on disk and has
- * the right checksum; until then it has another name beside it, which a failure removes.
+ * Writes an object to a file, several ranges at a time. The file appears under its name when it is whole, on disk and
+ * has the right checksum; until then it has another name beside it, which a failure removes.
  */
 export async function receiveFile(
   path: string,

@@ -6,8 +6,8 @@ import { pauseBeforeRetry } from "./retry.ts";
 const fruitlessLimit = 4;
 
 /**
- * The bytes of a range, all of them: when a stream ends early the next one begins where it stopped. `open` resolves with
- * what is there of a range that does not go past the end.
+ * The bytes of a range, all of them: when a stream ends early the next one begins where it stopped. `open` resolves
+ * with what is there of a range that does not go past the end.
  */
 export async function* resumedRead(
   range: ByteRange,

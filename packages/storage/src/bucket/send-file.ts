@@ -20,8 +20,9 @@ interface SendOptions {
 }
 
 /**
- * Reads a file once, from front to back, and has its pieces sent several at a time: memory holds as many pieces as the gate
- * lets in. Rejects when the file is not what it must be, and then the pieces are worth nothing. An empty file is one empty piece.
+ * Reads a file once, from front to back, and has its pieces sent several at a time: memory holds as many pieces as the
+ * gate lets in. Rejects when the file is not what it must be, and then the pieces are worth nothing. An empty file is
+ * one empty piece.
  */
 export async function sendFile(
   path: string,

@@ -47,7 +47,9 @@ export function allNeeded(manifests: readonly Manifest[], keys: Iterable<string>
   return needed;
 }
 
-/** The newest of each line first; of the same moment the one with the greater key, so that every server chooses alike. */
+/**
+ * The newest of each line first; of the same moment the one with the greater key, so that every server chooses alike.
+ */
 function byLine<T extends DatedManifest>(manifests: readonly T[]): T[][] {
   const lines = new Map<string, T[]>();
   for (const manifest of manifests) {

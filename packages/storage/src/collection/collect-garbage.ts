@@ -12,9 +12,15 @@ export interface CollectOptions extends CallOptions {
   /** Where objects and all manifests that may need them are. */
   prefixes: readonly string[];
   isManifest: (key: string) => boolean;
-  /** Of the form that keys of parts have, to the last character. Whatever else is below the prefixes is not ours and stays. */
+  /**
+   * Of the form that keys of parts have, to the last character. Whatever else is below the prefixes is not ours and
+   * stays.
+   */
   isPart: (key: string) => boolean;
-  /** What a manifest needs. Throws when it cannot be read; then nothing is removed. One that is too large to be read whole is given without a byte. */
+  /**
+   * What a manifest needs. Throws when it cannot be read; then nothing is removed. One that is too large to be read
+   * whole is given without a byte.
+   */
   readNeeds: (key: string, data: Buffer) => Needs;
   /** Where the collector keeps its notes, below none of the prefixes. */
   retiredPrefix: string;
@@ -25,15 +31,16 @@ export interface CollectOptions extends CallOptions {
 }
 
 /**
- * Removes objects that no manifest has needed for a while, and tells which. May run anywhere at any time, also twice at once, and may die
- * at any moment: it removes only what two looks with the grace between them have shown to be needed by nobody, and only in the version
- * that it looked at.
+ * Removes objects that no manifest has needed for a while, and tells which. May run anywhere at any time, also twice at
+ * once, and may die at any moment: it removes only what two looks with the grace between them have shown to be needed
+ * by nobody, and only in the version that it looked at.
  */
 export async function collectGarbage(store: ObjectStore, options: CollectOptions): Promise<string[]> {
   const { signal, condemnedKey, nowMs, graceMs, retiredPrefix } = options;
   const call = signal === undefined ? {} : { signal };
   const condemned = await readCondemned(store, condemnedKey, call);
-  // In this order: a manifest that appears in between needs nothing that is not seen to be needed, and one that goes has left a note.
+  // In this order: a manifest that appears in between needs nothing that is not seen to be needed, and one that goes
+  // has left a note.
   const versions = await listObjects(store, options, call);
   const manifests = await readManifests(store, { ...options, objects: [...versions.keys()] }, call);
   const retired = await readRetired(store, { ...call, retiredPrefix, nowMs, graceMs });

@@ -1,7 +1,9 @@
 import { allNeeded, type Manifest } from "./choose-expired.ts";
 
 export interface CollectionState {
-  /** Every manifest that there is. One that cannot be read may need anything: with one of those no plan must be made. */
+  /**
+   * Every manifest that there is. One that cannot be read may need anything: with one of those no plan must be made.
+   */
   manifests: readonly Manifest[];
   /** The keys of all objects that may be collected, read before the manifests. */
   objects: readonly string[];
@@ -18,8 +20,9 @@ export interface CollectionPlan {
 }
 
 /**
- * What may be removed, and what is on its way to that. An object goes only when it has been needed by nobody at two looks with the
- * grace between them: somebody who was about to need it when it was first looked at has said so by the second look.
+ * What may be removed, and what is on its way to that. An object goes only when it has been needed by nobody at two
+ * looks with the grace between them: somebody who was about to need it when it was first looked at has said so by the
+ * second look.
  */
 export function planCollection(state: CollectionState): CollectionPlan {
   const manifestKeys = new Set(state.manifests.map(({ key }) => key));

@@ -28,9 +28,10 @@ interface RetireOptions extends CallOptions {
 }
 
 /**
- * Removes a manifest so that what it needs stays for a while: somebody may have read it a moment ago and be about to need the
- * same. Every removal of a manifest goes this way. False: it is to stay, or was renewed since its version was read. However long it takes from the answer of `mayGo` to the removal, one that
- * somebody has laid claim to meanwhile stays: see `renewManifest`.
+ * Removes a manifest so that what it needs stays for a while: somebody may have read it a moment ago and be about to
+ * need the same. Every removal of a manifest goes this way. False: it is to stay, or was renewed since its version was
+ * read. However long it takes from the answer of `mayGo` to the removal, one that somebody has laid claim to meanwhile
+ * stays: see `renewManifest`.
  */
 export async function retireManifest(
   store: ObjectStore,
@@ -53,8 +54,9 @@ export async function retireManifest(
 }
 
 /**
- * Writes a manifest once more, as it is. For whoever has just written down, where `mayGo` looks, that it is to stay: those who had looked before that have the version before, and remove
- * nothing with it; those who look from now on are told. False: it was gone already.
+ * Writes a manifest once more, as it is. For whoever has just written down, where `mayGo` looks, that it is to stay:
+ * those who had looked before that have the version before, and remove nothing with it; those who look from now on are
+ * told. False: it was gone already.
  */
 export async function renewManifest(store: ObjectStore, key: string, call: CallOptions = {}): Promise<boolean> {
   for (;;) {

@@ -13,8 +13,8 @@ export interface CopyOptions extends CallOptions {
 }
 
 /**
- * Copies an open file to one that does not exist yet, and tells what has been copied. Where the file system can share blocks
- * nothing is written at all. Not durable yet.
+ * Copies an open file to one that does not exist yet, and tells what has been copied. Where the file system can share
+ * blocks nothing is written at all. Not durable yet.
  */
 export async function copyBytes(source: FileHandle, target: string, options: CopyOptions): Promise<Checksum> {
   if (await cloneFile(source, target)) return sumClone(target, options);

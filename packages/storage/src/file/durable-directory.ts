@@ -13,8 +13,8 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Runs a change in a directory and makes it last. The directory is held from before the change on: after it somebody else may
- * have removed it, and the change must last all the same.
+ * Runs a change in a directory and makes it last. The directory is held from before the change on: after it somebody
+ * else may have removed it, and the change must last all the same.
  */
 export async function changeDirectory(path: string, change: () => Promise<void>): Promise<void> {
   const directory = await open(path, "r");

@@ -7,7 +7,9 @@ export function hasErrno(error: unknown, ...codes: readonly string[]): boolean {
 const full = ["ENOSPC", "EDQUOT", "EFBIG"];
 const passing = ["EMFILE", "ENFILE", "EAGAIN", "EBUSY", "EINTR", "ENOMEM"];
 
-/** Puts what the system says into the words of stores. What is no error of the system passes: an abort, a bug, our own. */
+/**
+ * Puts what the system says into the words of stores. What is no error of the system passes: an abort, a bug, our own.
+ */
 export function fileFailure(what: string, error: unknown): unknown {
   if (isSandboxError(error) || !(error instanceof Error) || !("syscall" in error)) return error;
   const errno = "code" in error ? String(error.code) : "";

@@ -31,8 +31,8 @@ import { Writer } from "./writer.ts";
 type Write = CallOptions & WriteCondition;
 
 /**
- * Objects on a local disk, which any number of processes of one machine may use at once. Nothing is locked: each change is one
- * system call that one of many can win, so that a process that dies or is stopped at any moment holds nobody up.
+ * Objects on a local disk, which any number of processes of one machine may use at once. Nothing is locked: each change
+ * is one system call that one of many can win, so that a process that dies or is stopped at any moment holds nobody up.
  */
 export class FileObjectStore implements ObjectStore {
   readonly place: string;
@@ -185,7 +185,8 @@ export class FileObjectStore implements ObjectStore {
     options: Write,
     fill: (path: string) => Promise<void>,
   ): Promise<ObjectInfo> {
-    // Big bytes are not copied for a condition that does not hold; whether it holds is decided later, at once with the change.
+    // Big bytes are not copied for a condition that does not hold; whether it holds is decided later, at once with the
+    // change.
     if (options.if !== undefined && options.if !== ((await directory.current()) ?? "absent"))
       throw checks.conflict(key);
     const writer = await this.#self();

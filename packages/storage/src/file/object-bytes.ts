@@ -12,7 +12,9 @@ export interface OpenBytes {
   info: ObjectInfo;
 }
 
-/** The bytes of the object as it is now. They stay readable for whoever has them open, whatever becomes of the object. */
+/**
+ * The bytes of the object as it is now. They stay readable for whoever has them open, whatever becomes of the object.
+ */
 export async function openBytes(key: string, directory: ObjectDirectory): Promise<OpenBytes | undefined> {
   return withCurrent(key, directory, async (version) => {
     const file = await open(directory.bytes(version), "r");

@@ -18,9 +18,9 @@ const mostReadings = 100;
  *     <version>.head/    a head that is being made for an object that is not there
  *
  * Names of versions are never used twice, so each change of the head is one system call that only one of many can win:
- * replacing renames `head/<old>` to `head/<new>` and removing unlinks `head/<old>`, both of which fail when the old name is
- * gone; creating renames a whole head over the place of an absent or empty one, which fails when there is a name in it. So no lock
- * exists that somebody could die with or be stopped with.
+ * replacing renames `head/<old>` to `head/<new>` and removing unlinks `head/<old>`, both of which fail when the old
+ * name is gone; creating renames a whole head over the place of an absent or empty one, which fails when there is a
+ * name in it. So no lock exists that somebody could die with or be stopped with.
  */
 export class ObjectDirectory {
   readonly path: string;
@@ -47,7 +47,8 @@ export class ObjectDirectory {
       const [name] = names;
       if (name === undefined) return undefined;
       if (names.length === 1 && isVersion(name)) return name;
-      // A change of the head during the reading can show its old name and its new one; more than that nobody of us leaves.
+      // A change of the head during the reading can show its old name and its new one; more than that nobody of us
+      // leaves.
       if (attempt === mostReadings) throw foreign(this.#head, names);
     }
   }

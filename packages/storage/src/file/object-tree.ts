@@ -26,8 +26,8 @@ export class ObjectTree {
   }
 
   /**
-   * Everything that has, had or is about to have an object whose key starts so, in order of keys. With `prune` directories
-   * without anything in them are removed on the way.
+   * Everything that has, had or is about to have an object whose key starts so, in order of keys. With `prune`
+   * directories without anything in them are removed on the way.
    */
   async *walk(prefix: string, options: { prune?: boolean } = {}): AsyncIterable<TreeEntry> {
     const slash = prefix.lastIndexOf("/") + 1;
@@ -48,8 +48,8 @@ export class ObjectTree {
   }
 
   /**
-   * Names of objects, and those of directories with a slash: in this order the keys below them are in order, too. What a store does not make,
-   * files and names that no key has, is passed over.
+   * Names of objects, and those of directories with a slash: in this order the keys below them are in order, too. What
+   * a store does not make, files and names that no key has, is passed over.
    */
   async #namesBelow(parent: string): Promise<string[]> {
     try {

@@ -12,9 +12,9 @@ import { newbornMark } from "./writers.ts";
 const mostAttempts = 5;
 
 /**
- * Somebody who writes into a store, with a socket in its directory that listens for as long as the process lives, however
- * it ends: so others can tell what a dead writer left from what a living one is at. Sockets of files are found from all
- * namespaces of a machine, unlike process numbers.
+ * Somebody who writes into a store, with a socket in its directory that listens for as long as the process lives,
+ * however it ends: so others can tell what a dead writer left from what a living one is at. Sockets of files are found
+ * from all namespaces of a machine, unlike process numbers.
  */
 export class Writer {
   readonly id: string;

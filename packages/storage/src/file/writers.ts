@@ -10,8 +10,8 @@ export const newbornMark = ".new";
 const form = /^(?<id>[0-9a-f]{24})\.(?<machine>[0-9a-f]{12})\.(?<boot>[0-9a-f]{12})(?:\.new)?$/;
 
 /**
- * The writers of a store that may still be alive, as of one moment. A writer that is not among them is dead, and so is every
- * write that it had under way. Names of the dead are removed.
+ * The writers of a store that may still be alive, as of one moment. A writer that is not among them is dead, and so is
+ * every write that it had under way. Names of the dead are removed.
  */
 export async function findLivingWriters(writersDir: string): Promise<Set<string>> {
   const living = new Set<string>();

@@ -51,8 +51,8 @@ const answerWithinMs = 120_000;
 const canPass = (error: unknown): boolean => isSandboxError(error, "unavailable");
 
 /**
- * The requests that an object store makes of one bucket, with errors of ours. They are tried again here and not by the client: its
- * own attempts cannot be aborted.
+ * The requests that an object store makes of one bucket, with errors of ours. They are tried again here and not by the
+ * client: its own attempts cannot be aborted.
  */
 export class GcsBucket {
   readonly place: string;
@@ -181,7 +181,10 @@ export class GcsBucket {
     }
   }
 
-  /** Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is none. */
+  /**
+   * Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is
+   * none.
+   */
   #entry(name: string, metadata: unknown): GcsEntry {
     const { generation, size } = (metadata ?? {}) as GcsMetadata;
     if (isNumber(generation) && isNumber(size)) return entryOf(name, metadata as GcsMetadata);

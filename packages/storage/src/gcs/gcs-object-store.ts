@@ -129,7 +129,9 @@ export class GcsObjectStore implements ObjectStore {
     await probeConditions(this, options);
   }
 
-  /** Pieces of uploads that nobody ends, and what stood for removed objects: both say of themselves that they are ours. */
+  /**
+   * Pieces of uploads that nobody ends, and what stood for removed objects: both say of themselves that they are ours.
+   */
   async sweep(options?: SweepOptions): Promise<number> {
     const signal = signalOf(options);
     const before = Date.now() - this.#sweepAfterMs;
@@ -147,8 +149,8 @@ export class GcsObjectStore implements ObjectStore {
   }
 
   /**
-   * A deletion whose answer is lost looks like somebody else's. So the version is first replaced by a mark of our own, which
-   * decides; what is deleted then is the mark.
+   * A deletion whose answer is lost looks like somebody else's. So the version is first replaced by a mark of our own,
+   * which decides; what is deleted then is the mark.
    */
   async #removeIf(target: Target, version: ObjectVersion): Promise<boolean> {
     const { name, signal } = target;

@@ -41,7 +41,9 @@ async function uploadWhole(call: UploadCall, path: string, options: UploadOption
   }
 }
 
-/** Each piece is an object of its own until all are there and the file was the right one; then they become one at once. */
+/**
+ * Each piece is an object of its own until all are there and the file was the right one; then they become one at once.
+ */
 async function uploadPieces(call: UploadCall, path: string, options: UploadOptions): Promise<GcsEntry> {
   const { bucket, name, signal } = call;
   const folder = `${call.partsPrefix}${randomUUID()}/`;

@@ -11,8 +11,8 @@ const generationShape = /^[1-9]\d{0,18}$/;
 export const newMark = (): GcsMark => ({ write: randomUUID() });
 
 /**
- * Writes under a condition, or rejects with `conflict`. A write whose answer is lost is made again, and then the store refuses
- * because of the one that went through: so whatever is refused is compared with what is there.
+ * Writes under a condition, or rejects with `conflict`. A write whose answer is lost is made again, and then the store
+ * refuses because of the one that went through: so whatever is refused is compared with what is there.
  */
 export async function writeIf(
   target: { bucket: GcsBucket; key: string; name: string; signal: AbortSignal },

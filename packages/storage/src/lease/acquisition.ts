@@ -5,13 +5,16 @@ import { partyOf, type Claimant, type LeaseParty } from "./lease-document.ts";
 import { newToken, type LeaseFile, type LeaseSight } from "./lease-file.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
 import { Lease, type LeaseCallbacks, type LeaseOrigin } from "./lease.ts";
-import { Nudge } from "./nudge.ts";
+import { Notify } from "./notify.ts";
 import type { Observations } from "./observations.ts";
 import { judge, waiterAfter, type Judge, type Verdict } from "./verdict.ts";
 
 /** What happens while somebody waits for a lease; each is told when it begins to be so. */
 export type HandoverProgress =
-  /** Registered as the one who waits. The owner is asked to give it back; if he is gone, he will be known to be in `expiresInMs`. */
+  /**
+   * Registered as the one who waits. The owner is asked to give it back; if he is gone, he will be known to be in
+   * `expiresInMs`.
+   */
   | { phase: "waiting"; owner: LeaseParty; epoch: number; expiresInMs: number }
   /** The store does not answer; it is asked again. */
   | { phase: "unreachable"; error: unknown }
@@ -43,11 +46,11 @@ export class Acquisition {
   readonly session: string;
   readonly #judge: Judge;
   readonly #sentAtMs = new Map<number, number>();
-  readonly #nudge = new Nudge();
+  readonly #notify = new Notify();
   readonly #startMs: number;
   #writes = 0;
   #origin: LeaseOrigin = "created";
-  #told = "";
+  #reported = "";
 
   constructor(options: AcquisitionOptions) {
     const { file, observations, isPredecessor } = options;
@@ -62,8 +65,8 @@ export class Acquisition {
   }
 
   /** Looks now, because somebody said that the lease was given back. */
-  nudge(): void {
-    this.#nudge.give();
+  notify(): void {
+    this.#notify.give();
   }
 
   async run(): Promise<Lease> {
@@ -91,14 +94,17 @@ export class Acquisition {
       } catch (error) {
         signal?.throwIfAborted();
         if (!mayPass(error) || this.#leftMs <= 0) throw error;
-        this.#tell("unreachable", { phase: "unreachable", error });
+        this.#report("unreachable", { phase: "unreachable", error });
       }
       if (this.#leftMs <= 0) throw this.#timedOut();
-      await this.#nudge.pause(clock, Math.min(pauseMs, this.#leftMs), signal);
+      await this.#notify.pause(clock, Math.min(pauseMs, this.#leftMs), signal);
     }
   }
 
-  /** Reads, and does the one thing that can be done. Without a lease to show for it, says in how many milliseconds to do so again. */
+  /**
+   * Reads, and does the one thing that can be done. Without a lease to show for it, says in how many milliseconds to do
+   * so again.
+   */
   async #step(): Promise<Lease | number> {
     const { file, observations, isPatient, epochAbove, signal } = this.#options;
     const sight = await file.read(signal);
@@ -131,7 +137,7 @@ export class Acquisition {
     }
     const expiresInMs = observations.remainingMs(file.key, "owner", owner);
     const news = { phase: "waiting", owner: partyOf(owner), epoch: document.epoch, expiresInMs } as const;
-    this.#tell(`waiting ${document.epoch}`, news);
+    this.#report(`waiting ${document.epoch}`, news);
     return Math.min(timing.pollMs, Math.max(1, expiresInMs));
   }
 
@@ -159,7 +165,7 @@ export class Acquisition {
     const sentMs = this.#sentAtMs.get(owner.renewal) ?? -Infinity;
     if (clock.now() >= sentMs + timing.ttlMs - timing.stopMs) return undefined;
     observations.forget(file.key);
-    this.#tell("acquired", { phase: "acquired", origin: this.#origin, epoch });
+    this.#report("acquired", { phase: "acquired", origin: this.#origin, epoch });
     const me = { ...owner, renewal: this.#writes };
     const sentAtMs = this.#sentAtMs;
     return new Lease({
@@ -183,7 +189,10 @@ export class Acquisition {
     return { ...partyOf(self), session: this.session, renewal: this.#writes, ttlMs: timing[ttl] };
   }
 
-  /** Takes back what this attempt may have written; what cannot be taken back runs out. The caller's signal does not count here. */
+  /**
+   * Takes back what this attempt may have written; what cannot be taken back runs out. The caller's signal does not
+   * count here.
+   */
   async #withdraw(): Promise<void> {
     const { file } = this.#options;
     for (let attempt = 0; attempt < 3; attempt += 1) {
@@ -202,10 +211,10 @@ export class Acquisition {
     }
   }
 
-  #tell(what: string, progress: HandoverProgress): void {
+  #report(what: string, progress: HandoverProgress): void {
     const { onProgress } = this.#options;
-    if (this.#told === what) return;
-    this.#told = what;
+    if (this.#reported === what) return;
+    this.#reported = what;
     if (onProgress !== undefined) queueMicrotask(() => onProgress(progress));
   }
 

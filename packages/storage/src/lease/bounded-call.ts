@@ -11,7 +11,10 @@ export interface CallBounds {
   key: string;
 }
 
-/** Settles in time even if the call ignores that it was told to stop. What was asked for may have happened, or may still happen. */
+/**
+ * Settles in time even if the call ignores that it was told to stop. What was asked for may have happened, or may still
+ * happen.
+ */
 export function boundedCall<T>(bounds: CallBounds, call: (stop: AbortSignal) => Promise<T>): Promise<T> {
   const { clock, limitMs, signal, place, key } = bounds;
   const controller = new AbortController();

@@ -22,7 +22,10 @@ export interface TimeSources {
   uptimeMs: () => number;
 }
 
-/** An owner that woke up with the monotonic clock alone would go on for as long as it had left when the machine fell asleep. */
+/**
+ * An owner that woke up with the monotonic clock alone would go on for as long as it had left when the machine fell
+ * asleep.
+ */
 export function awakeTime({ monotonicMs, uptimeMs }: TimeSources): () => number {
   const apartMs = (): number => uptimeMs() - monotonicMs();
   const apartAtStartMs = apartMs();

@@ -39,8 +39,9 @@ interface Stored<T> extends FencedContent<T> {
 }
 
 /**
- * A small JSON object that only the owner of a lease writes. Each version carries the epoch of its writer and replaces exactly the one before, and
- * nobody replaces a version of a larger epoch: so a write of a former owner, however late it arrives, never comes after one of his successor.
+ * A small JSON object that only the owner of a lease writes. Each version carries the epoch of its writer and replaces
+ * exactly the one before, and nobody replaces a version of a larger epoch: so a write of a former owner, however late
+ * it arrives, never comes after one of his successor.
  */
 export class FencedObject<T> {
   readonly #options: FencedObjectOptions<T>;
@@ -60,8 +61,9 @@ export class FencedObject<T> {
   }
 
   /**
-   * To be done first under a new lease: puts the new epoch on what is there, after which no former owner can change it any more. What was read before
-   * must not be relied on. An object that is not there cannot be claimed; its first write is refused if a former owner's comes first.
+   * To be done first under a new lease: puts the new epoch on what is there, after which no former owner can change it
+   * any more. What was read before must not be relied on. An object that is not there cannot be claimed; its first
+   * write is refused if a former owner's comes first.
    */
   static async claim<T>(
     options: FencedObjectOptions<T>,
@@ -84,8 +86,9 @@ export class FencedObject<T> {
   }
 
   /**
-   * Writes what `change` makes of what is stored by then. Rejects with `lease_lost` when this server may not write any more. One write at a time; the others wait for their
-   * turn, and change what those before them left. A write whose answer was lost is changed once more: doing so twice must be the same as once.
+   * Writes what `change` makes of what is stored by then. Rejects with `lease_lost` when this server may not write any
+   * more. One write at a time; the others wait for their turn, and change what those before them left. A write whose
+   * answer was lost is changed once more: doing so twice must be the same as once.
    */
   update(change: (stored: T | undefined) => T, call: CallOptions = {}): Promise<void> {
     const turn = this.#turn.then(() => this.#write(change, call));

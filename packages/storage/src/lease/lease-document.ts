@@ -15,8 +15,9 @@ export const longestTtlMs = 600_000;
 const Token = z.string().regex(/^[A-Za-z0-9_-]{8,64}$/);
 
 /**
- * Somebody who has to show again and again that he is there. `session` is new with every attempt, also of the same server; `renewal` grows
- * with every write of his. Expiry is a duration: he is gone when others have seen the same `renewal` for so long, by their own clocks.
+ * Somebody who has to show again and again that he is there. `session` is new with every attempt, also of the same
+ * server; `renewal` grows with every write of his. Expiry is a duration: he is gone when others have seen the same
+ * `renewal` for so long, by their own clocks.
  */
 const Claimant = z.strictObject({
   ...LeaseParty.shape,

@@ -22,7 +22,10 @@ export function newToken(): string {
   return randomBytes(12).toString("base64url");
 }
 
-/** The document of one lease in its store. Every call ends in bounded time; a write that rejects may have happened or may still happen. */
+/**
+ * The document of one lease in its store. Every call ends in bounded time; a write that rejects may have happened or
+ * may still happen.
+ */
 export class LeaseFile {
   readonly key: string;
   readonly #options: LeaseFileOptions;

@@ -2,8 +2,8 @@ import { SandboxError } from "@atoll/protocol";
 import { longestTtlMs } from "./lease-document.ts";
 
 /**
- * By how much a server's clock may run too fast or too slow. Crystals are off by 0.01 % and NTP slews by 0.05 % at most; the safety of
- * leases rests on no server being off by more than this, and on nothing else about clocks.
+ * By how much a server's clock may run too fast or too slow. Crystals are off by 0.01 % and NTP slews by 0.05 % at
+ * most; the safety of leases rests on no server being off by more than this, and on nothing else about clocks.
  */
 const driftRate = 0.01;
 
@@ -18,7 +18,9 @@ export function silenceMs(ttlMs: number): number {
 export interface LeaseTiming {
   /** For how long a renewal is good, from before it was sent. */
   ttlMs: number;
-  /** How much of that is left for stopping the sandbox when no renewal succeeds: the lease is lost this much earlier. */
+  /**
+   * How much of that is left for stopping the sandbox when no renewal succeeds: the lease is lost this much earlier.
+   */
   stopMs: number;
   /** How long after a renewal the next one is sent. */
   renewMs: number;

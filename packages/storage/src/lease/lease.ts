@@ -4,7 +4,7 @@ import { partyOf, type Claimant, type LeaseDocument, type LeaseParty } from "./l
 import type { LeaseFile, LeaseSight } from "./lease-file.ts";
 import { leaseLost, type LeaseLoss } from "./lease-lost.ts";
 import type { LeaseTiming } from "./lease-timing.ts";
-import { Nudge } from "./nudge.ts";
+import { Notify } from "./notify.ts";
 import type { Observations } from "./observations.ts";
 
 /** What is due within this is due: a clock need not be able to wait for less, and no look is answered within it. */
@@ -12,7 +12,10 @@ const soonMs = 1;
 
 type LeaseEvent = "release" | "confirm" | "lose" | "abandon";
 
-/** Only `held` lets anything be done, and there is no way back to it: who wants the lease again acquires it, under a new epoch. */
+/**
+ * Only `held` lets anything be done, and there is no way back to it: who wants the lease again acquires it, under a new
+ * epoch.
+ */
 export const leaseTransitions = {
   held: { release: "releasing", lose: "lost", abandon: "abandoned" },
   releasing: { confirm: "released", lose: "lost" },
@@ -37,7 +40,9 @@ export interface LeaseCallbacks {
   onRenewed?: (remainingMs: number) => void;
   /** Somebody waits for this lease: checkpoint, stop, and call `release`. Once per waiter. */
   onReleaseRequested?: (waiter: LeaseParty) => void;
-  /** A renewal was not answered, or with an error. It is looked after and tried again; in `lostInMs` the lease is lost. */
+  /**
+   * A renewal was not answered, or with an error. It is looked after and tried again; in `lostInMs` the lease is lost.
+   */
   onRenewalFailed?: (error: unknown, lostInMs: number) => void;
   /** Once. The sandbox has to stop within `stopMs`, after which another server may run it. */
   onLost?: (loss: LeaseLoss) => void;
@@ -63,8 +68,9 @@ export interface HeldLease {
 }
 
 /**
- * A lease that this process has acquired, renewed in the background until it is given back or lost. It counts as ours for `ttlMs - stopMs`
- * from before the last renewal that surely happened was sent, by this process's own clock: others wait longer than that from after they saw it.
+ * A lease that this process has acquired, renewed in the background until it is given back or lost. It counts as ours
+ * for `ttlMs - stopMs` from before the last renewal that surely happened was sent, by this process's own clock: others
+ * wait longer than that from after they saw it.
  */
 export class Lease implements Fence, AsyncDisposable {
   readonly key: string;
@@ -72,7 +78,7 @@ export class Lease implements Fence, AsyncDisposable {
   readonly origin: LeaseOrigin;
   readonly #held: HeldLease;
   readonly #ended = new AbortController();
-  readonly #nudge = new Nudge();
+  readonly #notify = new Notify();
   readonly #keeping: Promise<void>;
   #state: LeaseState = "held";
   #loss: LeaseLoss = { reason: "released" };
@@ -137,13 +143,13 @@ export class Lease implements Fence, AsyncDisposable {
   }
 
   /** Looks for a waiter now, because somebody said that there is one. */
-  nudge(): void {
-    this.#nudge.give();
+  notify(): void {
+    this.#notify.give();
   }
 
   /**
-   * Gives the lease back; from the call on it is no longer ours. Resolves when others can see that, or when it was lost before. Rejects with
-   * `unavailable` if the store could not be told: then the lease runs out by itself.
+   * Gives the lease back; from the call on it is no longer ours. Resolves when others can see that, or when it was lost
+   * before. Rejects with `unavailable` if the store could not be told: then the lease runs out by itself.
    */
   release(): Promise<void> {
     this.#release ??= this.#giveBack();
@@ -151,8 +157,8 @@ export class Lease implements Fence, AsyncDisposable {
   }
 
   /**
-   * Stops renewing and tells nobody, for a process that ends and leaves its sandboxes to the next one of the same server. Others get the lease
-   * when it has run out.
+   * Stops renewing and tells nobody, for a process that ends and leaves its sandboxes to the next one of the same
+   * server. Others get the lease when it has run out.
    */
   abandon(): void {
     if (this.#state === "held") this.#end("abandon", { reason: "abandoned" });
@@ -170,7 +176,7 @@ export class Lease implements Fence, AsyncDisposable {
     const { clock } = this.#held;
     while (this.#state === "held") {
       const nextMs = Math.min(this.#renewAtMs, this.#lookAtMs) - clock.now();
-      await this.#nudge.pause(clock, nextMs, this.#ended.signal);
+      await this.#notify.pause(clock, nextMs, this.#ended.signal);
       if (this.#state !== "held") return;
       if (!this.isCurrent) return this.#lose({ reason: "expired" });
       const renewInMs = this.#renewAtMs - clock.now();
@@ -190,7 +196,7 @@ export class Lease implements Fence, AsyncDisposable {
     } catch (error) {
       const isRefused = isSandboxError(error, "conflict");
       if (!isRefused && this.#state === "held") {
-        this.#tell(() => callbacks.onRenewalFailed?.(error, this.remainingMs));
+        this.#report(() => callbacks.onRenewalFailed?.(error, this.remainingMs));
       }
       // Refused or unanswered: it may have happened all the same, or a waiter's write came first. Only reading tells.
       const isKnown = await this.#look();
@@ -234,13 +240,13 @@ export class Lease implements Fence, AsyncDisposable {
       this.#renewAtMs = sentMs + timing.renewMs;
       // What was sent before stood on a version that is gone: it cannot happen any more.
       for (const renewal of sentAtMs.keys()) if (renewal < (owner?.renewal ?? 0)) sentAtMs.delete(renewal);
-      this.#tell(() => {
+      this.#report(() => {
         if (this.isCurrent) callbacks.onRenewed?.(this.remainingMs);
       });
     }
     if (waiter === null || waiter.session === this.#waiterSession) return;
     this.#waiterSession = waiter.session;
-    this.#tell(() => callbacks.onReleaseRequested?.(partyOf(waiter)));
+    this.#report(() => callbacks.onReleaseRequested?.(partyOf(waiter)));
   }
 
   #armExpiry(): void {
@@ -254,7 +260,7 @@ export class Lease implements Fence, AsyncDisposable {
 
   #lose(loss: LeaseLoss): void {
     this.#end("lose", loss);
-    this.#tell(() => this.#held.callbacks.onLost?.(loss));
+    this.#report(() => this.#held.callbacks.onLost?.(loss));
   }
 
   #move(event: LeaseEvent): void {
@@ -320,7 +326,7 @@ export class Lease implements Fence, AsyncDisposable {
   }
 
   /** After this turn, so that a callback finds a lease that has settled and cannot break one that has not. */
-  #tell(call: () => void): void {
+  #report(call: () => void): void {
     queueMicrotask(call);
   }
 }

@@ -14,25 +14,32 @@ export interface LeasesOptions {
   timing?: Partial<LeaseTiming>;
   clock?: Clock;
   /**
-   * Whether the process that wrote this owner is known to be dead, because this one holds the lock of its data directory. Its leases are
-   * taken over at once.
+   * Whether the process that wrote this owner is known to be dead, because this one holds the lock of its data
+   * directory. Its leases are taken over at once.
    */
   isPredecessor?: (owner: LeaseParty) => boolean;
   /**
-   * Names that lock, in letters and digits. A lock proves nothing about a copy of the data directory or of the whole machine, which may have the same name and has another lock: with it, only those who
-   * wrote under the same one can be predecessors.
+   * Names that lock, in letters and digits. A lock proves nothing about a copy of the data directory or of the whole
+   * machine, which may have the same name and has another lock: with it, only those who wrote under the same one can be
+   * predecessors.
    */
   readonly lock?: string;
 }
 
 export interface AcquireOptions extends LeaseCallbacks {
-  /** An epoch that is known from what was written under the lease: the new one is larger even if the lease's document was removed. */
+  /**
+   * An epoch that is known from what was written under the lease: the new one is larger even if the lease's document
+   * was removed.
+   */
   epochAbove?: number;
   signal?: AbortSignal;
 }
 
 export interface HandoverOptions extends AcquireOptions {
-  /** For how long to wait; without it, until `signal` is aborted. Then it rejects with `timed_out`, and nobody waits any more. */
+  /**
+   * For how long to wait; without it, until `signal` is aborted. Then it rejects with `timed_out`, and nobody waits any
+   * more.
+   */
   timeoutMs?: number;
   onProgress?: (progress: HandoverProgress) => void;
 }
@@ -43,7 +50,10 @@ export interface LeaseView {
   waiter: LeaseParty | undefined;
 }
 
-/** The leases of one server in one store. Whatever it has seen of others' leases it remembers, so that they expire for it also between calls. */
+/**
+ * The leases of one server in one store. Whatever it has seen of others' leases it remembers, so that they expire for
+ * it also between calls.
+ */
 export class Leases {
   readonly #options: LeasesOptions;
   readonly #clock: Clock;
@@ -51,9 +61,12 @@ export class Leases {
   readonly #observations: Observations;
   /** Of this process, and alive: nobody's predecessors. */
   readonly #sessions = new Set<string>();
-  readonly #listeners = new Map<string, Set<{ nudge(): void }>>();
+  readonly #listeners = new Map<string, Set<{ notify(): void }>>();
 
-  /** Proves first that conditions hold in this store, and rejects with `unsupported` where they do not: leases would be worth nothing there. */
+  /**
+   * Proves first that conditions hold in this store, and rejects with `unsupported` where they do not: leases would be
+   * worth nothing there.
+   */
   static async open(options: LeasesOptions, call: CallOptions = {}): Promise<Leases> {
     await options.store.probe(call);
     return new Leases(options);
@@ -68,16 +81,16 @@ export class Leases {
   }
 
   /**
-   * Takes a lease that is free, was given back, or whose owner this server has seen silent for long enough. Otherwise rejects with `in_use`, naming owner and
-   * waiter.
+   * Takes a lease that is free, was given back, or whose owner this server has seen silent for long enough. Otherwise
+   * rejects with `in_use`, naming owner and waiter.
    */
   acquire(key: string, options: AcquireOptions = {}): Promise<Lease> {
     return this.#run(key, options, { isPatient: false, limitMs: 3 * this.#timing.callMs });
   }
 
   /**
-   * Becomes the one who waits for a lease, waits until its owner gives it back or has been silent for long enough, and takes it. Rejects with `in_use`
-   * when somebody else waits already.
+   * Becomes the one who waits for a lease, waits until its owner gives it back or has been silent for long enough, and
+   * takes it. Rejects with `in_use` when somebody else waits already.
    */
   waitForHandover(key: string, options: HandoverOptions = {}): Promise<Lease> {
     return this.#run(key, options, { isPatient: true, limitMs: options.timeoutMs ?? Infinity });
@@ -94,9 +107,12 @@ export class Leases {
     return { epoch, owner: named(owner), waiter: named(waiter) };
   }
 
-  /** Another server says that it has written to this lease: whoever holds it or waits for it here looks at once. Never needed, only faster. */
-  nudge(key: string): void {
-    for (const listener of this.#listeners.get(key) ?? []) listener.nudge();
+  /**
+   * Another server says that it has written to this lease: whoever holds it or waits for it here looks at once. Never
+   * needed, only faster.
+   */
+  notify(key: string): void {
+    for (const listener of this.#listeners.get(key) ?? []) listener.notify();
   }
 
   async #run(key: string, options: HandoverOptions, manner: { isPatient: boolean; limitMs: number }): Promise<Lease> {
@@ -143,12 +159,12 @@ export class Leases {
     return new LeaseFile({ store: this.#options.store, key, clock: this.#clock, callMs: this.#timing.callMs });
   }
 
-  #listen(key: string, listener: { nudge(): void }): void {
+  #listen(key: string, listener: { notify(): void }): void {
     const listeners = this.#listeners.get(key) ?? new Set();
     this.#listeners.set(key, listeners.add(listener));
   }
 
-  #ignore(key: string, listener: { nudge(): void }): void {
+  #ignore(key: string, listener: { notify(): void }): void {
     const listeners = this.#listeners.get(key);
     listeners?.delete(listener);
     if (listeners?.size === 0) this.#listeners.delete(key);

@@ -16,8 +16,8 @@ interface SeenLease {
 }
 
 /**
- * Since when this process has seen the same renewal of each lease's owner and waiter, by its own clock. This is the only way in which
- * anybody is ever held to be gone: no time written by another server counts.
+ * Since when this process has seen the same renewal of each lease's owner and waiter, by its own clock. This is the
+ * only way in which anybody is ever held to be gone: no time written by another server counts.
  */
 export class Observations {
   readonly #clock: Clock;
@@ -27,7 +27,10 @@ export class Observations {
     this.#clock = clock;
   }
 
-  /** To be called with every answer of the store, after it has arrived: what it tells was so at that moment at the latest. */
+  /**
+   * To be called with every answer of the store, after it has arrived: what it tells was so at that moment at the
+   * latest.
+   */
   note(key: string, document: LeaseDocument): void {
     const before = this.#seen.get(key);
     this.#seen.delete(key);

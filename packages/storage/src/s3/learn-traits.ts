@@ -12,7 +12,10 @@ const trialKeyForm = new RegExp(`^probe/${uuidForm}/complete$`);
 /** Well-formed, and the ETag of nothing that is ever written here. */
 const foreignEtag = createHash("md5").update("never written").digest("hex");
 
-/** Tries every condition the store relies on, under names that are removed again. Rejects with `unsupported` and what was seen. */
+/**
+ * Tries every condition the store relies on, under names that are removed again. Rejects with `unsupported` and what
+ * was seen.
+ */
 export async function learnTraits(bucket: S3Bucket, prefix: string, signal: AbortSignal): Promise<S3Traits> {
   const folder = `${prefix}probe/${randomUUID()}`;
   const names = trials.map((name) => `${folder}/${name}`);
@@ -61,12 +64,12 @@ async function assertOneWinner(
   form: S3Traits["etagForm"],
   signal: AbortSignal,
 ): Promise<void> {
-  const race = async (condition: S3Condition, deed: string): Promise<StoredEntry> => {
+  const race = async (condition: S3Condition, action: string): Promise<StoredEntry> => {
     const attempts = Array.from({ length: racers }, () => tryWrite(bucket, name, condition, signal));
     const winners = (await Promise.all(attempts)).filter((result) => result !== "conflict");
     const [winner] = winners;
     if (winner === undefined || winners.length !== 1) {
-      throw dishonest(bucket, `let ${winners.length} of ${racers} ${deed}`);
+      throw dishonest(bucket, `let ${winners.length} of ${racers} ${action}`);
     }
     return winner;
   };
@@ -115,8 +118,8 @@ async function tryWrite(
 }
 
 /**
- * Whether a condition that does not hold is refused. A header that a server does not know may be refused as such, and an
- * upload that is over is one that was completed by an attempt whose answer was lost: both are no.
+ * Whether a condition that does not hold is refused. A header that a server does not know may be refused as such, and
+ * an upload that is over is one that was completed by an attempt whose answer was lost: both are no.
  */
 async function isRefused(attempt: Promise<unknown>): Promise<boolean> {
   try {

@@ -224,7 +224,10 @@ export class S3Bucket {
     }
   }
 
-  /** Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is none. */
+  /**
+   * Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is
+   * none.
+   */
   #entry(
     name: string,
     storedBytes: number | undefined,

@@ -127,7 +127,9 @@ export class S3ObjectStore implements ObjectStore {
     await probeConditions(this, { signal });
   }
 
-  /** What an upload left that nobody ends is invisible but paid for; where removals keep conditions, tombstones go too. */
+  /**
+   * What an upload left that nobody ends is invisible but paid for; where removals keep conditions, tombstones go too.
+   */
   async sweep(options: SweepOptions = {}): Promise<number> {
     const signal = signalOf(options);
     const before = Date.now() - this.#sweepAfterMs;
@@ -172,7 +174,9 @@ export class S3ObjectStore implements ObjectStore {
     }
   }
 
-  /** Exactly one removal or write of a version wins: the one whose bytes, a tombstone's or an object's, take its place. */
+  /**
+   * Exactly one removal or write of a version wins: the one whose bytes, a tombstone's or an object's, take its place.
+   */
   async #removeIf(key: string, name: string, version: ObjectVersion, signal: AbortSignal): Promise<boolean> {
     const tombstone = newTombstone();
     const write = { bucket: this.#bucket, traits: this.#learn, key, name, seal: tombstone, signal };

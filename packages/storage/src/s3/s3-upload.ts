@@ -48,7 +48,9 @@ async function uploadWhole(call: UploadCall, path: string, options: UploadOption
   }
 }
 
-/** In parts, several at a time; the parts become an object when all of them are there and the file was the right one. */
+/**
+ * In parts, several at a time; the parts become an object when all of them are there and the file was the right one.
+ */
 async function uploadParts(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
   const { bucket, name, signal } = call;
   const write = newWrite(call);
@@ -73,7 +75,10 @@ async function uploadParts(call: UploadCall, path: string, options: UploadOption
   }
 }
 
-/** An upload that is not there any more when it is completed may have been completed by an attempt whose answer was lost. */
+/**
+ * An upload that is not there any more when it is completed may have been completed by an attempt whose answer was
+ * lost.
+ */
 async function completeOnce(write: Write, complete: () => Promise<StoredEntry>): Promise<StoredEntry> {
   try {
     return await complete();
@@ -86,8 +91,8 @@ async function completeOnce(write: Write, complete: () => Promise<StoredEntry>):
 }
 
 /**
- * In one write, because the server keeps conditions only there. The file is read twice: the signature of the write has the
- * checksum of its body, with which the server compares what arrives.
+ * In one write, because the server keeps conditions only there. The file is read twice: the signature of the write has
+ * the checksum of its body, with which the server compares what arrives.
  */
 async function uploadStream(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
   const { bucket, key, name, signal } = call;

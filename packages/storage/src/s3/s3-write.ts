@@ -26,8 +26,8 @@ const raceAttempts = 5;
 const etagShape = /^[\w.+/=-]{1,200}$/;
 
 /**
- * Writes under a condition, or rejects with `conflict`. The client tries again when an answer is lost, and then the store refuses
- * because of the write that went through: so whatever is refused is compared with what is there.
+ * Writes under a condition, or rejects with `conflict`. The client tries again when an answer is lost, and then the
+ * store refuses because of the write that went through: so whatever is refused is compared with what is there.
  */
 export async function writeIf(
   write: Write,
@@ -61,7 +61,9 @@ interface Found {
 
 type Sent = { isDone: true; entry: StoredEntry } | { isDone: false; found: Found | undefined };
 
-/** Amazon refuses a write like this that meets another one, and asks to try again: the condition may hold all the same. */
+/**
+ * Amazon refuses a write like this that meets another one, and asks to try again: the condition may hold all the same.
+ */
 const isRace = (error: unknown): boolean =>
   isSandboxError(error, "conflict") && error.details["said"] === "ConditionalRequestConflict";
 

@@ -4,15 +4,17 @@ import { describe, expect, test } from "vitest";
 import { thorough } from "../../../../tools/thoroughness.mjs";
 import { collectGarbage, type CollectOptions } from "../../src/collection/collect-garbage.ts";
 import { retireManifest } from "../../src/collection/retired-manifests.ts";
-import { CollectionWorld, graceMs, type Deed } from "../support/collection-world.ts";
+import { CollectionWorld, graceMs, type Action } from "../support/collection-world.ts";
 import { MemoryObjectStore } from "../support/memory-object-store.ts";
 
-/** Printed with the test's name. Given again, it plays the same plans, and makes the one that fails as small as it can. */
+/**
+ * Printed with the test's name. Given again, it plays the same plans, and makes the one that fails as small as it can.
+ */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
 const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? thorough(12, 300));
 
-const deed: fc.Arbitrary<Deed> = fc.oneof(
+const action: fc.Arbitrary<Action> = fc.oneof(
   {
     weight: 4,
     arbitrary: fc.record({
@@ -38,11 +40,11 @@ test(
   async () => {
     const total = { published: 0, shared: 0, removed: 0, retired: 0, deaths: 0 };
     const property = fc.asyncProperty(
-      fc.array(deed, { minLength: 50, maxLength: 300, size: "max" }),
+      fc.array(action, { minLength: 50, maxLength: 300, size: "max" }),
       fc.array(fc.nat(4), { minLength: 1 }),
-      async (deeds, patience) => {
-        const world = new CollectionWorld(deeds);
-        for (let round = 0; world.hasDeeds; round += 1) {
+      async (actions, patience) => {
+        const world = new CollectionWorld(actions);
+        for (let round = 0; world.hasActions; round += 1) {
           await world.go();
           await world.collect(patience[round % patience.length] ?? 0);
         }

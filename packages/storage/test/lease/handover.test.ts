@@ -82,7 +82,7 @@ describe("hand-over", () => {
     expect(tookMs).toBeLessThan(labTiming.ttlMs * 1.1);
   });
 
-  test("a nudge makes both look at once", async () => {
+  test("a notify makes both look at once", async () => {
     const lab = new LeaseLab();
     const slow = { ...labTiming, watchMs: 100_000, pollMs: 100_000, renewMs: 300 };
     const owner = lab.server("a", { timing: { ...slow, ttlMs: 100_000 } });
@@ -93,15 +93,15 @@ describe("hand-over", () => {
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(50);
     expect(requests).toEqual([]);
-    owner.leases.nudge(leaseKey);
+    owner.leases.notify(leaseKey);
     await lab.timeline.advance(5);
     expect(requests).toEqual(["b"]);
     await lab.of(lease.release());
-    waiter.leases.nudge(leaseKey);
+    waiter.leases.notify(leaseKey);
     expect(await lab.of(waiting, 20)).toMatchObject({ epoch: 2 });
   });
 
-  test("a nudge that comes during a look is not lost", async () => {
+  test("a notify that comes during a look is not lost", async () => {
     const lab = new LeaseLab();
     const owner = lab.server("a", { timing: { ...labTiming, ttlMs: 100_000 } });
     const timing = { ...labTiming, pollMs: 100_000, waiterTtlMs: 300_000 };
@@ -112,7 +112,7 @@ describe("hand-over", () => {
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(20);
     await lab.of(lease.release());
-    waiter.leases.nudge(leaseKey);
+    waiter.leases.notify(leaseKey);
     expect(await lab.of(waiting, 200)).toMatchObject({ epoch: 2 });
   });
 

@@ -5,7 +5,9 @@ import { thorough } from "../../../../tools/thoroughness.mjs";
 import { lawlessPlan, sharpPlan, troubleMs, wildPlan } from "../support/lease/plans.ts";
 import { Simulation, type SimulationPlan } from "../support/lease/simulation.ts";
 
-/** Printed with each test's name. Given again, it plays the same plans, and makes the one that fails as small as it can. */
+/**
+ * Printed with each test's name. Given again, it plays the same plans, and makes the one that fails as small as it can.
+ */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
 const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? thorough(12, 300));

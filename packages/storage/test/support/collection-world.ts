@@ -7,7 +7,7 @@ import { MemoryObjectStore } from "./memory-object-store.ts";
 export const graceMs = 100;
 
 /** What somebody does next. Numbers choose among what there is at that moment. */
-export type Deed =
+export type Action =
   | { kind: "begin"; line: number; from: number; share: number; tookMs: number }
   | { kind: "retire"; keepLast: number }
   | { kind: "abandon"; from: number }
@@ -21,26 +21,26 @@ interface Publication {
 class CollectorDied extends Error {}
 
 /**
- * Servers that publish, share and retire manifests while collectors look and remove, on a clock of its own. Whenever a collector calls the
- * store, the others do something first.
+ * Servers that publish, share and retire manifests while collectors look and remove, on a clock of its own. Whenever a
+ * collector calls the store, the others do something first.
  */
 export class CollectionWorld extends MemoryObjectStore {
   readonly seen = { published: 0, shared: 0, removed: 0, retired: 0, deaths: 0 };
   nowMs = 1_000;
-  readonly #deeds: Deed[];
+  readonly #actions: Action[];
   readonly #underWay: Publication[] = [];
   #made = 0;
   #calls = 0;
   #isCollecting = false;
   #removalsLeft = Number.POSITIVE_INFINITY;
 
-  constructor(deeds: readonly Deed[]) {
+  constructor(actions: readonly Action[]) {
     super();
-    this.#deeds = [...deeds];
+    this.#actions = [...actions];
   }
 
-  get hasDeeds(): boolean {
-    return this.#deeds.length > 0 || this.#underWay.length > 0;
+  get hasActions(): boolean {
+    return this.#actions.length > 0 || this.#underWay.length > 0;
   }
 
   /** Dies in the middle when there is more to remove than this. */
@@ -69,19 +69,19 @@ export class CollectionWorld extends MemoryObjectStore {
 
   /** Somebody else does the next thing. */
   async go(): Promise<void> {
-    const deed = this.#deeds.shift() ?? { kind: "wait", ms: graceMs };
-    switch (deed.kind) {
+    const action = this.#actions.shift() ?? { kind: "wait", ms: graceMs };
+    switch (action.kind) {
       case "begin":
-        await this.#begin(deed);
+        await this.#begin(action);
         break;
       case "retire":
-        await this.#retire(deed.keepLast);
+        await this.#retire(action.keepLast);
         break;
       case "abandon":
         await super.put(`data/left-${this.#made++}`, Buffer.from("never named"));
         break;
       case "wait":
-        await this.#wait(deed.ms);
+        await this.#wait(action.ms);
     }
     await this.#assertWhole();
   }
@@ -124,7 +124,7 @@ export class CollectionWorld extends MemoryObjectStore {
   }
 
   async #interrupt(): Promise<void> {
-    if (!this.#isCollecting || !this.hasDeeds) return;
+    if (!this.#isCollecting || !this.hasActions) return;
     this.#calls += 1;
     // So that collections get to their end a few times while things go on.
     if (this.#calls % 4 !== 0) return;
@@ -134,7 +134,7 @@ export class CollectionWorld extends MemoryObjectStore {
   }
 
   /** Reads a manifest, decides to need some of what it needs, uploads something new, and publishes a while later. */
-  async #begin({ line, from, share, tookMs }: Extract<Deed, { kind: "begin" }>): Promise<void> {
+  async #begin({ line, from, share, tookMs }: Extract<Action, { kind: "begin" }>): Promise<void> {
     const there = await this.manifests();
     const shared = there[from % Math.max(1, there.length)]?.needs.slice(0, share) ?? [];
     const n = this.#made++;

@@ -21,7 +21,9 @@ interface Stored {
   info: ObjectInfo;
 }
 
-/** Objects in a map, for tests of what is built on stores. Writes take place in the order in which they are asked for. */
+/**
+ * Objects in a map, for tests of what is built on stores. Writes take place in the order in which they are asked for.
+ */
 export class MemoryObjectStore implements ObjectStore {
   readonly place = "memory";
   readonly #objects = new Map<string, Stored>();

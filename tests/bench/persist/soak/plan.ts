@@ -1,6 +1,6 @@
 import { Chance } from "../../server/durability/chance.ts";
 
-export const deeds = [
+export const actions = [
   "pause",
   "hand over",
   "fork",
@@ -14,7 +14,7 @@ export const deeds = [
 /** What happens to the sandbox between two pieces of work. All of it follows from its seed. */
 export interface Cycle {
   seed: number;
-  deed: (typeof deeds)[number];
+  action: (typeof actions)[number];
   /** Which of the two servers is asked for the work before. */
   at: 0 | 1;
   /** Of the file that the work writes. */
@@ -30,7 +30,7 @@ export function planCycle(seed: number): Cycle {
   const chance = new Chance(seed);
   return {
     seed,
-    deed: chance.oneOf(deeds),
+    action: chance.oneOf(actions),
     at: chance.oneOf([0, 1]),
     bytes: chance.oneOf([0, chance.between(1, 4 * KiB), chance.between(4 * KiB, 512 * KiB)]),
     faults: chance.between(1, 12),

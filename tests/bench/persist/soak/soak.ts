@@ -3,10 +3,10 @@ import { join } from "node:path";
 import type { Trial } from "../../benchmark.ts";
 import { exitCodeOf, outputOf } from "../../host-command.ts";
 import { ServerPair } from "../server-pair.ts";
-import { doDeed } from "./deeds.ts";
-import { Stuck } from "./insist.ts";
+import { runAction } from "./actions.ts";
 import { OwnerWatch } from "./owner-watch.ts";
 import { planCycle } from "./plan.ts";
+import { Stuck } from "./retry.ts";
 import { Subject } from "./subject.ts";
 
 /** Short, so that a dead server's sandboxes are soon free; what is shown does not depend on it. */
@@ -32,12 +32,12 @@ export const soak: Trial = {
     for (let round = 0; round < rounds && wrong.length + stuck.length === 0; round += 1) {
       bench.signal.throwIfAborted();
       const cycle = planCycle(bench.seed + round);
-      const named = `--seed ${cycle.seed} begins with ${cycle.deed}`;
-      bench.progress.tell(`cycle ${round + 1} of ${rounds}: ${cycle.deed}, seed ${cycle.seed}`);
+      const named = `--seed ${cycle.seed} begins with ${cycle.action}`;
+      bench.progress.report(`cycle ${round + 1} of ${rounds}: ${cycle.action}, seed ${cycle.seed}`);
       const startMs = performance.now();
       try {
         await subject.work(pair.places[cycle.at], cycle);
-        const { next, problems } = await doDeed({ pair, subject, disk: disk.path, until }, cycle);
+        const { next, problems } = await runAction({ pair, subject, disk: disk.path, until }, cycle);
         problems.push(...(await subject.look(next)));
         wrong.push(...problems.map((problem) => `${named}: ${problem}`));
       } catch (error) {

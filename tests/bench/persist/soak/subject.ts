@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import type { CommandInfo, CommandLine, SandboxForked, SandboxPaused } from "@atoll/protocol";
 import { ApiClient, all, readLines, type ApiAnswer } from "../../../support/api-client.ts";
 import type { Place } from "../server-pair.ts";
-import { insist } from "./insist.ts";
 import type { Cycle } from "./plan.ts";
+import { insist } from "./retry.ts";
 
 /** Counts in memory, and says each line again with its number. */
 const counter = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";

@@ -18,7 +18,7 @@ const client = new Atoll({ baseUrl, apiKey });
 const sandbox = await Sandbox.connect(sandboxId, { client });
 say({ isReady: true });
 await once(process.stdin, "data");
-const { exitCode, output } = await doWork({ client, sandbox, plan: JSON.parse(plan) as Plan, tell: say });
+const { exitCode, output } = await doWork({ client, sandbox, plan: JSON.parse(plan) as Plan, emit: say });
 // Every byte was compared as it came: their number says the rest, in a line that no pipe takes in halves.
 say({ outcome: { exitCode, outputBytes: output?.byteLength } });
 process.exit(0);

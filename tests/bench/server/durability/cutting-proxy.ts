@@ -1,7 +1,9 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 
-/** A way to the server that counts what passes and can be cut. While the server is away, whoever comes is turned away. */
+/**
+ * A way to the server that counts what passes and can be cut. While the server is away, whoever comes is turned away.
+ */
 export class CuttingProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();

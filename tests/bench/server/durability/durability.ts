@@ -30,7 +30,7 @@ export const durability: Trial = {
       bench.signal.throwIfAborted();
       // A round is made of its own seed: the first round of another run with that seed is the same.
       const plan = planRound(bench.seed + round);
-      bench.progress.tell(
+      bench.progress.report(
         `round ${round + 1} of ${rounds}: ${plan.victim} dies during ${plan.work}, seed ${plan.seed}`,
       );
       const startMs = performance.now();

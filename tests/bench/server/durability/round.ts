@@ -5,8 +5,8 @@ import { Atoll, Sandbox } from "@atoll/sdk";
 import { processesOf } from "../../process-tree.ts";
 import { until } from "../../until.ts";
 import type { ServerProcess } from "../server-process.ts";
+import { CrashingClient } from "./crashing-client.ts";
 import type { CuttingProxy } from "./cutting-proxy.ts";
-import { DoomedClient } from "./doomed-client.ts";
 import { payloadOf, type Plan } from "./plan.ts";
 import { carryOn, doWork, runsPath, uploadPath, type Outcome } from "./work.ts";
 
@@ -67,16 +67,16 @@ async function work({ server, proxy }: Arena, plan: Plan, sandboxId: string, blo
   const place = { url: proxy.url, key: server.key };
   await using client = new Atoll({ baseUrl: place.url, apiKey: place.key });
   const sandbox = await Sandbox.connect(sandboxId, { client });
-  const worker = { client, sandbox, plan, tell: () => undefined };
+  const worker = { client, sandbox, plan, emit: () => undefined };
   switch (plan.victim) {
     case "client": {
-      const doomed = new DoomedClient(place, sandboxId, plan);
+      const crashing = new CrashingClient(place, sandboxId, plan);
       try {
-        await doomed.ready();
-        proxy.arm(plan.hitAt, () => blow.strike(() => doomed.kill()));
-        return (await doomed.work()) ?? (await carryOn(worker, doomed.known));
+        await crashing.ready();
+        proxy.arm(plan.hitAt, () => blow.strike(() => crashing.kill()));
+        return (await crashing.work()) ?? (await carryOn(worker, crashing.known));
       } finally {
-        await doomed.kill();
+        await crashing.kill();
       }
     }
     case "server":

@@ -20,7 +20,7 @@ export interface Worker {
   client: Atoll;
   sandbox: Sandbox;
   plan: Plan;
-  tell: (fact: Fact) => void;
+  emit: (fact: Fact) => void;
 }
 
 const pieceBytes = 16 * 1024;
@@ -36,7 +36,7 @@ export function runsPath({ seed }: Plan): string {
 
 /** The whole work of a round. */
 export async function doWork(worker: Worker): Promise<Outcome> {
-  const { sandbox, plan, tell } = worker;
+  const { sandbox, plan, emit } = worker;
   switch (plan.work) {
     case "exec":
       // Only who has the key can ask again for what a client that has died may have started.
@@ -48,7 +48,7 @@ export async function doWork(worker: Worker): Promise<Outcome> {
     }
     case "upload":
       await sandbox.files.write(uploadPath(plan), payloadOf(plan));
-      tell({ uploaded: true });
+      emit({ uploaded: true });
       return {};
   }
 }
@@ -125,12 +125,12 @@ async function follow(command: CommandHandle, worker: Worker, from: number): Pro
 class Reader {
   readonly #chunks: Uint8Array[] = [];
   readonly #expected: Buffer;
-  readonly #tell: Worker["tell"];
+  readonly #emit: Worker["emit"];
   #at: number;
 
-  constructor({ plan, tell }: Worker, from: number) {
+  constructor({ plan, emit }: Worker, from: number) {
     this.#expected = payloadOf(plan);
-    this.#tell = tell;
+    this.#emit = emit;
     this.#at = from;
   }
 
@@ -147,7 +147,7 @@ class Reader {
     }
     this.#chunks.push(data);
     this.#at = end;
-    this.#tell({ read: end });
+    this.#emit({ read: end });
   }
 }
 
@@ -161,7 +161,7 @@ async function sendAll(command: CommandHandle, worker: Worker): Promise<void> {
   await command.closeStdin();
 }
 
-async function sendRest(command: CommandHandle, { client, sandbox, plan, tell }: Worker): Promise<void> {
+async function sendRest(command: CommandHandle, { client, sandbox, plan, emit }: Worker): Promise<void> {
   const payload = payloadOf(plan);
   const params = { id: sandbox.id, commandId: command.id };
   let { stdinBytes: accepted } = await sandbox.commands.get(command.id);
@@ -169,7 +169,7 @@ async function sendRest(command: CommandHandle, { client, sandbox, plan, tell }:
     const bytes = payload.subarray(accepted, accepted + pieceBytes);
     const call = { params, query: { offset: accepted }, bytes, isRepeatable: true, timeoutMs: undefined } as const;
     ({ stdinBytes: accepted } = await client.http.call("writeStdin", call));
-    tell({ accepted });
+    emit({ accepted });
   }
   await sandbox.commands.closeStdin(command.id);
 }

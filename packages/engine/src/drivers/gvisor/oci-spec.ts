@@ -1,7 +1,10 @@
 import type { SandboxLimits } from "@atoll/protocol";
 import type { ImageNeeds } from "../driver.ts";
 
-/** What root inside may do; the same set as the default of other container engines. Checked by gVisor's kernel, never by the host's. */
+/**
+ * What root inside may do; the same set as the default of other container engines. Checked by gVisor's kernel, never by
+ * the host's.
+ */
 const rootCapabilities = [
   "CAP_AUDIT_WRITE",
   "CAP_CHOWN",

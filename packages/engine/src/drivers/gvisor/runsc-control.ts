@@ -13,8 +13,9 @@ const Answer = z.object({ success: z.boolean(), err: z.string(), result: z.unkno
 type Answer = z.infer<typeof Answer>;
 
 /**
- * The socket on which runsc's own commands talk to a sandbox. Starting one of these commands takes longer than all that it does; asked directly, the sandbox
- * freezes in a millisecond. It counts how often it was frozen and dies of being woken once too often, so it is looked at first.
+ * The socket on which runsc's own commands talk to a sandbox. Starting one of these commands takes longer than all that
+ * it does; asked directly, the sandbox freezes in a millisecond. It counts how often it was frozen and dies of being
+ * woken once too often, so it is looked at first.
  */
 export class RunscControl {
   #stateDir: string;
@@ -115,8 +116,8 @@ export class RunscControl {
 export const imageName = "checkpoint.img";
 
 /**
- * What `runsc checkpoint` asks of a sandbox, together with the file to write to. Another version may want other words, and what it does not understand can cost the sandbox: undefined for those
- * that are not known.
+ * What `runsc checkpoint` asks of a sandbox, together with the file to write to. Another version may want other words,
+ * and what it does not understand can cost the sandbox: undefined for those that are not known.
  */
 export function saveRequest(runscVersion: string): string | undefined {
   if (!/(?:^|[~-])20240729\b/.test(runscVersion)) return undefined;
@@ -146,8 +147,9 @@ function parseAnswer(text: string): Answer | undefined {
 }
 
 /**
- * Whether each thread inside stands still, told from where runsc's own threads for them are. One alone may stand still for reasons of its own: it was sent SIGSTOP, or waits
- * for a child that it lent its memory. Undefined: there are none to be seen, which is never so.
+ * Whether each thread inside stands still, told from where runsc's own threads for them are. One alone may stand still
+ * for reasons of its own: it was sent SIGSTOP, or waits for a child that it lent its memory. Undefined: there are none
+ * to be seen, which is never so.
  */
 export function areAllStopped(stacks: string): boolean | undefined {
   const tasks = stacks.split("\n\n").filter((stack) => stack.includes("kernel.(*Task).run("));

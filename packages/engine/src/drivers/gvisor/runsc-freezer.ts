@@ -25,7 +25,10 @@ const memoryFile = "/memfd:runsc-memory";
 /** Of which `stat` counts. */
 const blockBytes = 512;
 
-/** A sandbox can have as many directories open as it likes, each with a path of 4 KiB. All of them would be held here, and sent to its guest. */
+/**
+ * A sandbox can have as many directories open as it likes, each with a path of 4 KiB. All of them would be held here,
+ * and sent to its guest.
+ */
 const mostPlaces = 65_536;
 const mostPlacesBytes = 8 * 1024 * 1024;
 
@@ -33,7 +36,10 @@ const SpecFile = z.object({
   annotations: z.object({ [guestAnnotation]: z.string(), [platformAnnotation]: z.string() }),
 });
 
-/** Freezes and saves containers through runsc's socket where it is understood, and otherwise with runsc's own commands, which find the container by its state directory. */
+/**
+ * Freezes and saves containers through runsc's socket where it is understood, and otherwise with runsc's own commands,
+ * which find the container by its state directory.
+ */
 export class RunscFreezer implements Freezer {
   readonly version: string;
   readonly platforms: readonly string[];
@@ -78,8 +84,9 @@ export class RunscFreezer implements Freezer {
   }
 
   /**
-   * A directory that gVisor remembers a pipe or a socket for is one that it has open for as long as that is there. When it was given one it noted the time of the change, which the host has not seen: so where both know the
-   * same time there is none. Rejects with `limit_reached` if there are too many.
+   * A directory that gVisor remembers a pipe or a socket for is one that it has open for as long as that is there. When
+   * it was given one it noted the time of the change, which the host has not seen: so where both know the same time
+   * there is none. Rejects with `limit_reached` if there are too many.
    */
   async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
     const { sandbox } = await readState(ref, layout);
@@ -138,7 +145,9 @@ export class RunscFreezer implements Freezer {
 
 interface OpenFile {
   fd: string;
-  /** Its bytes as `latin1`: a name inside need not be text. Undefined: it is longer than what the kernel tells, 4 KiB. */
+  /**
+   * Its bytes as `latin1`: a name inside need not be text. Undefined: it is longer than what the kernel tells, 4 KiB.
+   */
   path: string | undefined;
 }
 
@@ -162,7 +171,10 @@ async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<Open
   return files.filter((file) => file !== undefined);
 }
 
-/** Undefined for what is no directory of the root. Without the way to a thread and back, which takes longer than all else: there may be thousands. */
+/**
+ * Undefined for what is no directory of the root. Without the way to a thread and back, which takes longer than all
+ * else: there may be thousands.
+ */
 function placeOf(fd: string): NodesPlace | undefined {
   try {
     const path = readlinkSync(fd, { encoding: "buffer" });

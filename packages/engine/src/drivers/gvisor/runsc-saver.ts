@@ -27,7 +27,10 @@ export interface SaverOptions {
   fail: (stderr: string) => Error;
 }
 
-/** The program that asks on the socket waits for a word on its stdin, and for nothing once that is closed: starting it takes longer than asking. */
+/**
+ * The program that asks on the socket waits for a word on its stdin, and for nothing once that is closed: starting it
+ * takes longer than asking.
+ */
 export class RunscSaver implements Saver {
   readonly #options: SaverOptions;
   /** Resolves to undefined if it cannot be started, or is not needed. */

@@ -11,8 +11,9 @@ const mostRounds = 10;
 const mostProcesses = 256;
 
 /**
- * The timer slack of gVisor's own kernel, the sentry. Its systrap platform looks at its latencies every 400 µs for as long as the sandbox lives, which costs 2 % of a core; slack makes those sleeps longer.
- * Timers of processes inside are timers of the sentry, and become late with it.
+ * The timer slack of gVisor's own kernel, the sentry. Its systrap platform looks at its latencies every 400 µs for as
+ * long as the sandbox lives, which costs 2 % of a core; slack makes those sleeps longer. Timers of processes inside are
+ * timers of the sentry, and become late with it.
  */
 export class SentrySlack implements TimerSlack {
   readonly #pid: number;
@@ -40,7 +41,9 @@ export class SentrySlack implements TimerSlack {
     this.#set(ordinarySlackNs);
   }
 
-  /** Each process inside is run by host processes of its own, the stubs. They run when it does, and at no other time. */
+  /**
+   * Each process inside is run by host processes of its own, the stubs. They run when it does, and at no other time.
+   */
   readRuns(): RunTally | undefined {
     const pids = orGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
     if (pids === undefined || pids.length > mostProcesses) return undefined;

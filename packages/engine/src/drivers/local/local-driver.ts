@@ -8,8 +8,8 @@ import { guestInside } from "../gvisor/oci-spec.ts";
 const reservedProcesses = 64;
 
 /**
- * Containers as plain processes of the host's kernel, in namespaces of their own: same root, same guest, same network as under gVisor, and
- * no boundary to speak of. For code that is trusted, and for tests.
+ * Containers as plain processes of the host's kernel, in namespaces of their own: same root, same guest, same network
+ * as under gVisor, and no boundary to speak of. For code that is trusted, and for tests.
  */
 export class LocalDriver implements Driver {
   readonly name = "local";

@@ -17,13 +17,16 @@ export interface ExtractOptions {
 
 const longestTarget = 4095;
 
-/** Here sandboxes get their own filesystems: what an archive has in them besides files and directories is not needed. */
+/**
+ * Here sandboxes get their own filesystems: what an archive has in them besides files and directories is not needed.
+ */
 const replaced = ["dev", "run"];
 
 /**
- * Extracts a tar archive, compressed or not, into an empty directory that nobody else writes to. The archive is taken for hostile: every path stays below the directory, no
- * link that it brings is followed, device nodes are refused, and size and number are limited while they are read. Links
- * may point anywhere; they are followed inside a sandbox only. Owners and modes are kept, extended attributes are not.
+ * Extracts a tar archive, compressed or not, into an empty directory that nobody else writes to. The archive is taken
+ * for hostile: every path stays below the directory, no link that it brings is followed, device nodes are refused, and
+ * size and number are limited while they are read. Links may point anywhere; they are followed inside a sandbox only.
+ * Owners and modes are kept, extended attributes are not.
  */
 export async function extractArchive(archive: string, directory: string, options: ExtractOptions): Promise<void> {
   const extraction = new Extraction(directory, options);

@@ -11,7 +11,10 @@ interface Decompressor {
   args: string[];
 }
 
-/** How an archive is compressed, told by its first bytes and not by its name. Programs are kept from taking more memory than an honest archive needs. */
+/**
+ * How an archive is compressed, told by its first bytes and not by its name. Programs are kept from taking more memory
+ * than an honest archive needs.
+ */
 const formats: readonly { magic: string; decompressor: Decompressor | "gunzip" }[] = [
   { magic: "1f8b", decompressor: "gunzip" },
   { magic: "28b52ffd", decompressor: { file: "zstd", args: ["-dcq", "--memory=512MB"] } },

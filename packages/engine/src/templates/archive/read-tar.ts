@@ -25,8 +25,9 @@ export type TarEntry = Named &
 const longestExtension = 1024 * 1024;
 
 /**
- * The entries of a tar archive: POSIX (ustar, pax) and GNU forms. Strict: throws `MalformedArchive` for whatever is not plain, rather than guess, because two
- * readers that guess differently are how archives deceive. A file's content is read before the next entry is asked for, or skipped.
+ * The entries of a tar archive: POSIX (ustar, pax) and GNU forms. Strict: throws `MalformedArchive` for whatever is not
+ * plain, rather than guess, because two readers that guess differently are how archives deceive. A file's content is
+ * read before the next entry is asked for, or skipped.
  */
 export async function* readTar(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<TarEntry> {
   const reader = new ByteReader(chunks);

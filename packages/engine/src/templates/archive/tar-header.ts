@@ -71,7 +71,10 @@ function numberAt(block: Buffer, offset: number, length: number): number {
   return checked(Number.parseInt(text, 8));
 }
 
-/** GNU's form for what does not fit into octal digits: the high bit of the first byte, then a number of two's complement. */
+/**
+ * GNU's form for what does not fit into octal digits: the high bit of the first byte, then a number of two's
+ * complement.
+ */
 function binaryNumber(field: Buffer, first: number): number {
   if (first !== 0x80) throw new MalformedArchive("a number is negative or too large");
   let value = 0;

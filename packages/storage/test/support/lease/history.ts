@@ -57,7 +57,8 @@ export class History {
     if (isAnew && next.owner === null) this.#fail("an epoch began without an owner");
     if (before?.owner && next.owner && isNewOwner) {
       this.takeovers += 1;
-      // What its own last process held a server may take at once; that there are never two who believe is looked at elsewhere.
+      // What its own last process held a server may take at once; that there are never two who believe is looked at
+      // elsewhere.
       if (before.owner.id !== next.owner.id) this.#assertSilent("owner", before.owner);
     }
     if (before?.waiter && before.waiter.session !== next.waiter?.session)

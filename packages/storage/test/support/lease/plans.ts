@@ -70,7 +70,10 @@ export const wildPlan: fc.Arbitrary<SimulationPlan> = fc.record({
   disasters: disasters(anybody, ["stop", "die", "cut"]),
 });
 
-/** The one thing that separates one owner from two: he is cut off, somebody looks all the time, and the clocks are the worst. */
+/**
+ * The one thing that separates one owner from two: he is cut off, somebody looks all the time, and the clocks are the
+ * worst.
+ */
 export const sharpPlan: fc.Arbitrary<SimulationPlan> = fc.record({
   hasSoundClocks: fc.constant(true),
   pollMs: fc.constant(5),

@@ -9,8 +9,8 @@ export interface Fate {
   /** From there until its answer is back. */
   answerMs: number;
   /**
-   * `request_lost`: it never reaches the store. `answer_lost`: it does, and nobody is told. `reset`: it does, and the caller is told that it
-   * failed. `refused`: it does not, and the caller is told so.
+   * `request_lost`: it never reaches the store. `answer_lost`: it does, and nobody is told. `reset`: it does, and the
+   * caller is told that it failed. `refused`: it does not, and the caller is told so.
    */
   kind: "fine" | "request_lost" | "answer_lost" | "reset" | "refused";
   /** A second copy of the request reaches the store after so long. */
@@ -26,7 +26,9 @@ export interface Way {
   deliver: (action: () => void) => void;
 }
 
-/** The same store as others see it, over a way on which calls are delayed, lost, doubled and overtaken by later ones. */
+/**
+ * The same store as others see it, over a way on which calls are delayed, lost, doubled and overtaken by later ones.
+ */
 export function unreliableStore(store: ObjectStore, { timeline, nextFate, deliver }: Way): ObjectStore {
   const unavailable = (): SandboxError => new SandboxError("unavailable", "Cannot reach the store: the way is bad");
 

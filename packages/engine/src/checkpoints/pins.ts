@@ -1,0 +1,22 @@
+/** What is in use and must stay, by name, and for how many. */
+export class Pins {
+  readonly #counts = new Map<string, number>();
+
+  has(name: string): boolean {
+    return this.#counts.has(name);
+  }
+
+  /** Until the returned function is called; calling it again does nothing. */
+  hold(names: readonly string[]): () => void {
+    for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
+    let isHeld = true;
+    return () => {
+      for (const name of isHeld ? names : []) {
+        const left = (this.#counts.get(name) ?? 1) - 1;
+        if (left === 0) this.#counts.delete(name);
+        else this.#counts.set(name, left);
+      }
+      isHeld = false;
+    };
+  }
+}

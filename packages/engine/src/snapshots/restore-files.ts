@@ -1,0 +1,144 @@
+import { lstat, mkdir, rename } from "node:fs/promises";
+import { join } from "node:path";
+import { SandboxError, type LayerPart } from "@atoll/protocol";
+import { writeFirstLayers } from "../checkpoints/first-layers.ts";
+import { filesLayerId } from "../checkpoints/layer-library.ts";
+import type { UnpackOptions } from "../checkpoints/tree-packer.ts";
+import type { EngineContext } from "../engine-context.ts";
+import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
+import { overrunBytes } from "../limits/disk-guard.ts";
+import { leastEntryBytes } from "../limits/disk-usage.ts";
+import { syncFilesystem } from "../store/durable-file.ts";
+import { removeTree } from "../store/remove-tree.ts";
+import { Flattening } from "./copy-files.ts";
+import { guestDirectory } from "./guest-directory.ts";
+import { inScratch } from "./in-scratch.ts";
+import type { SavedFiles } from "./save-files.ts";
+
+/** What a sandbox begins with: an archive that `saveFiles` has written, or anybody. */
+export interface FilesSource extends Omit<SavedFiles, "template"> {
+  /** Asked for the archive when these files are not here yet. */
+  archive: () => Promise<string>;
+}
+
+/** An archive to be looked at. */
+export type FilesArchive = Omit<FilesSource, "archive" | "base"> & { archive: string };
+
+export interface CheckFilesOptions {
+  signal: AbortSignal;
+  maxBytes?: number;
+}
+
+type Bounds = Pick<UnpackOptions, "mostEntries" | "signal">;
+
+/**
+ * Puts saved files under what the sandbox will write, before its first start, and tells the layers that it begins with.
+ * All sandboxes that are made of the same files over the same template share them. When it rejects, the sandbox is of
+ * no use.
+ */
+export async function restoreFilesFromArchive(
+  context: EngineContext,
+  life: SandboxLife,
+  files: FilesSource,
+  signal: AbortSignal,
+): Promise<LayerPart[]> {
+  const { layout, template } = life.parts;
+  assertFits(life, files);
+  const mostEntries = entriesWithin(life.record.limits.diskBytes);
+  if (template.name !== files.base) {
+    await unpackFitted(context, life, { ...files, archive: await files.archive() }, { mostEntries, signal });
+    return [];
+  }
+  const { trees, sizeBytes, sha256 } = files;
+  const part: LayerPart = { id: filesLayerId(sha256), sizeBytes, sha256 };
+  const letGo = context.layers.hold([part.id]);
+  try {
+    if (!(await context.layers.has(part))) {
+      await context.layers.import(part, await files.archive(), { trees, mostEntries, signal });
+      // Others will find it here, and what it was made of may be gone by then.
+      await syncFilesystem(context.layout.frozenDir, signal);
+    }
+    await assertNoGuest(context.layers.upper(part.id, 0));
+    await writeFirstLayers(layout, [part]);
+    return [part];
+  } finally {
+    letGo();
+  }
+}
+
+/**
+ * Rejects with `unrestorable` unless an archive is one that `restoreFilesFromArchive` takes, with `limit_reached` when
+ * it takes more than `maxBytes` on a disk, and leaves nothing.
+ */
+export async function checkFiles(
+  context: EngineContext,
+  files: FilesArchive,
+  { signal, maxBytes }: CheckFilesOptions,
+): Promise<void> {
+  await inScratch(context.layout, async (scratch) => {
+    await unpack(context, files, scratch, { mostEntries: entriesWithin(maxBytes), signal });
+    await assertNoGuest(join(scratch, "0", "upper"));
+  });
+}
+
+function assertFits({ record, parts }: SandboxLife, { sizeBytes, trees }: FilesSource): void {
+  const { diskBytes } = record.limits;
+  if (sizeBytes > diskBytes) {
+    throw new SandboxError("limit_reached", `Cannot create a sandbox of ${sizeBytes} bytes of files`, {
+      suggestion: `Its limit is ${diskBytes} (limits.diskBytes): raise it.`,
+      details: { sizeBytes, diskBytes },
+    });
+  }
+  const { name, trees: own } = parts.template;
+  if (trees === own.length) return;
+  throw new SandboxError("unrestorable", `Cannot use these files over template ${name}`, {
+    suggestion: `They are of ${trees} trees, the template has ${own.length}: use the template that they were made over.`,
+    details: { template: name, trees, ofTemplate: own.length },
+  });
+}
+
+/** As many as a sandbox with this limit can have made before it is ended. */
+function entriesWithin(bytes = Number.MAX_SAFE_INTEGER / 2): number {
+  return Math.floor(overrunBytes(bytes) / leastEntryBytes);
+}
+
+/** The guest is ours: a sandbox must have the one that this server speaks with. */
+async function assertNoGuest(root: string): Promise<void> {
+  const found = await lstat(join(root, guestDirectory)).catch(() => undefined);
+  if (found !== undefined)
+    throw new SandboxError("unrestorable", "Cannot use the files: they bring a guest of their own");
+}
+
+async function unpack(
+  { packer }: EngineContext,
+  { archive, trees, sizeBytes, sha256 }: FilesArchive,
+  target: string,
+  bounds: Bounds,
+): Promise<void> {
+  const into = Array.from({ length: trees }, (_, tree) => join(target, String(tree), "upper"));
+  for (const dir of into) await mkdir(dir, { recursive: true });
+  await packer.unpack(archive, into, { seal: { sizeBytes, sha256 }, part: "the files", ...bounds });
+}
+
+/**
+ * Another machine's own files may lack what was hidden in these, and a mark that hides nothing would show. So this
+ * sandbox has a copy of its own.
+ */
+async function unpackFitted(
+  context: EngineContext,
+  life: SandboxLife,
+  files: FilesArchive,
+  bounds: Bounds,
+): Promise<void> {
+  const { layout, template } = life.parts;
+  await inScratch(context.layout, async (scratch) => {
+    const from = join(scratch, "from");
+    await unpack(context, files, from, bounds);
+    await assertNoGuest(join(from, "0", "upper"));
+    const flat = new Flattening(context, template, scratch, bounds.signal);
+    await flat.prepare();
+    await flat.begin(template.trees.map((_, tree) => join(from, String(tree), "upper")));
+    await removeTree(layout.layersDir);
+    await rename(flat.dir, layout.layersDir);
+  });
+}

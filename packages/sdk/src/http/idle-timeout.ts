@@ -1,0 +1,24 @@
+import { later } from "./backoff.ts";
+import type { ByteReader } from "./exchange.ts";
+
+/** A body that breaks when nothing came for longer than `silenceMs`. */
+export function idleTimeout(body: ByteReader, silenceMs: number): ByteReader {
+  let silence: Error | undefined;
+  return {
+    read: async () => {
+      const stop = later(silenceMs, () => {
+        silence = new Error(`nothing came for ${silenceMs} ms`);
+        body.cancel(silence).catch(() => undefined);
+      });
+      try {
+        const piece = await body.read();
+        // A body that is cancelled may end as one does that is whole.
+        if (silence !== undefined) throw silence;
+        return piece;
+      } finally {
+        stop();
+      }
+    },
+    cancel: (reason) => body.cancel(reason),
+  };
+}

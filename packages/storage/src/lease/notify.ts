@@ -1,0 +1,21 @@
+import { pause, type Clock } from "./clock.ts";
+
+/** Wakes one who pauses. A notify that comes while he does not is kept, and ends his next pause at once. */
+export class Notify {
+  #isPending = false;
+  #wake = new AbortController();
+
+  give(): void {
+    this.#isPending = true;
+    this.#wake.abort();
+  }
+
+  /** Ends with a notify, with the signal, or when the time has passed. */
+  async pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
+    if (!this.#isPending) {
+      this.#wake = new AbortController();
+      await pause(clock, delayMs, signal, this.#wake.signal);
+    }
+    this.#isPending = false;
+  }
+}
