@@ -5,6 +5,7 @@ import { startHostProcess } from "@atoll/engine";
 import { expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { repositoryRoot } from "../../tools/setup/paths.mjs";
+import { bringHostScan } from "../support/host-scan.ts";
 import { finish } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -27,6 +28,7 @@ test.for(["engine", "persistence", "transfer"])(
   "the blocks of docs/%s.md run, and print what their comments say",
   async (name) => {
     const dataDir = await makeDataDir();
+    bringHostScan(dataDir);
     const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
     // Beside the sources, so that the packages are found.
     const script = join(repositoryRoot, "tests", "e2e", `.${name}-page-${process.pid}.ts`);

@@ -2,21 +2,26 @@ import { access, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxId } from "@atoll/protocol";
 import { expect, test } from "vitest";
+import { thorough } from "../../tools/thoroughness.mjs";
 import { CrashingServer } from "../support/crashing-server.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-/** Each step at which a server can die, and how many copies run by then. */
-const steps: [step: string, copies: number][] = [
-  ["pause: frozen", 0],
-  ["pause: saved", 0],
-  ["pause: manifest", 0],
+/** Each step of a fork at which a server can die, and how many copies run by then. */
+const ownSteps: [step: string, copies: number][] = [
   ["fork: paused", 0],
-  ["fork: ready", 0],
   ["fork: inherited", 0],
   ["resume: verified", 2],
   ["fork: started", 2],
 ];
+/** Those of the pause in it, which has tests of its own, and one at which nothing differs from the one before. */
+const otherSteps: typeof ownSteps = [
+  ["pause: frozen", 0],
+  ["pause: saved", 0],
+  ["pause: manifest", 0],
+  ["fork: ready", 0],
+];
+const steps = thorough(ownSteps, [...ownSteps, ...otherSteps]);
 
 test.for(steps)("a server that dies at %s of a fork leaves a parent that runs on", async ([step, copies]) => {
   const dataDir = await makeDataDir();

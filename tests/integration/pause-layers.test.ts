@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Sandbox } from "@atoll/engine";
 import { CheckpointManifest } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { thorough } from "../../tools/thoroughness.mjs";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
 let host: TestEngine;
@@ -13,9 +14,11 @@ beforeAll(async () => {
 afterAll(() => host.dispose());
 
 const MiB = 1024 * 1024;
+/** More than a stack has layers. */
+const pauses = thorough(11, 30);
 
 test(
-  "twenty pauses keep every change made in between, in a stack that stays shallow",
+  `${pauses} pauses keep every change made in between, in a stack that stays shallow`,
   { timeout: 300_000 },
   async () => {
     const { engine } = host;
@@ -23,7 +26,7 @@ test(
     const command = "i=0; while read n; do i=$((i+1)); echo $n >>log; echo $i; done";
     const counting = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
     const events = counting[Symbol.asyncIterator]();
-    for (let n = 1; n <= 20; n += 1) {
+    for (let n = 1; n <= pauses; n += 1) {
       await counting.writeStdin(`${n}\n`);
       const { value } = await events.next();
       expect(value?.data.toString()).toBe(`${n}\n`);
@@ -34,7 +37,7 @@ test(
       );
       await engine.pause(sandbox.id);
       await engine.resume(sandbox.id);
-      if (![2, 5, 20].includes(n)) continue;
+      if (![2, 5, pauses].includes(n)) continue;
       const log = Array.from({ length: n }, (_, index) => `${index + 1}\n`).join("");
       expect((await runIn(sandbox, "cat log")).output).toBe(log);
       const expected = [`new${n - 1}`, `new${n}`, `dir/in${n}`, n % 2 === 1 ? "kind/x" : "kind"];
@@ -44,9 +47,9 @@ test(
       expect((await runIn(sandbox, "cat kind 2>/dev/null || cat kind/x")).output).toBe(`${n}\n`);
     }
     const checkpoints = await engine.checkpoints(sandbox.id);
-    expect(checkpoints.map(({ n }) => n)).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
+    expect(checkpoints.map(({ n }) => n)).toEqual(Array.from({ length: pauses }, (_, index) => index + 1));
     const manifest = await readFile(
-      join(host.dataDir, "sandboxes", sandbox.id, "checkpoints/20/manifest.json"),
+      join(host.dataDir, "sandboxes", sandbox.id, `checkpoints/${pauses}/manifest.json`),
       "utf8",
     );
     expect(CheckpointManifest.parse(JSON.parse(manifest)).layers.length).toBeLessThanOrEqual(8);

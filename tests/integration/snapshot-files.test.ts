@@ -6,6 +6,7 @@ import type { FilesSource, Sandbox } from "@atoll/engine";
 import { TemplateName, type DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { forge } from "../../packages/engine/test/guest-native/forge-archive.ts";
+import { thorough } from "../../tools/thoroughness.mjs";
 import { describeDrivers } from "../support/drivers.ts";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
@@ -234,7 +235,33 @@ test("what was hidden in one template is not shown in another that never had it"
   await Promise.all([sandbox.kill(), copy.kill()]);
 });
 
-test("files that are too many for the sandbox's disk, or none at all, leave nothing", deadline, async () => {
+/** The fewest that are too many for any disk: to make them takes longer than all else here. */
+test.for(thorough([], [17_000]))(
+  "%i files are too many for a small disk, and leave nothing",
+  deadline,
+  async (count) => {
+    const sandbox = await host.engine.create({ driver: "local" });
+    const files = await save(sandbox);
+    const before = host.engine.list().length;
+    const many = await forgeFiles(files, count);
+    const small = { driver: "local", limits: { diskBytes: 2_000_000 } } as const;
+    await expect(host.engine.create(small, { files: many })).rejects.toMatchObject({
+      code: "limit_reached",
+      details: { mostEntries: 16_994 },
+    });
+    const looked = { ...many, archive: await many.archive() };
+    const signal = AbortSignal.timeout(60_000);
+    await expect(host.engine.checkFiles(looked, { signal, maxBytes: 2_000_000 })).rejects.toMatchObject({
+      code: "limit_reached",
+    });
+    expect(host.engine.list()).toHaveLength(before);
+    expect(await readdir(join(host.dataDir, "sandboxes"))).toHaveLength(before);
+    expect(await readdir(join(host.dataDir, "copies"))).toEqual([]);
+    await sandbox.kill();
+  },
+);
+
+test("files that are too large for the sandbox's disk, or none at all, leave nothing", deadline, async () => {
   const sandbox = await host.engine.create({ driver: "local" });
   await runIn(sandbox, "head -c 3000000 /dev/urandom >large", asRoot);
   const files = await save(sandbox);
@@ -247,15 +274,6 @@ test("files that are too many for the sandbox's disk, or none at all, leave noth
     maxBytes: 1_000_000,
   });
   await expect(tooLarge).rejects.toMatchObject({ code: "limit_reached" });
-  const many = await forgeFiles(files, 17_000);
-  await expect(host.engine.create(small, { files: many })).rejects.toMatchObject({
-    code: "limit_reached",
-    details: { mostEntries: 16_994 },
-  });
-  const looked = { ...many, archive: await many.archive() };
-  await expect(host.engine.checkFiles(looked, { signal, maxBytes: 2_000_000 })).rejects.toMatchObject({
-    code: "limit_reached",
-  });
   const foreign = { ...files, sha256: "0".repeat(64), archive: async () => "/etc/hostname" };
   await expect(host.engine.create({ driver: "local" }, { files: foreign })).rejects.toMatchObject({
     code: "unrestorable",

@@ -2,7 +2,7 @@ import type { SharedStore } from "./shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer, type TestServerProcess } from "./test-server.ts";
 
 /** Not so short that a busy machine loses a lease by itself. */
-const leaseTtl = ["--lease-ttl-ms", "15000"];
+export const leaseTtl = ["--lease-ttl-ms", "15000"];
 
 interface CrashingServers {
   flags: string[];

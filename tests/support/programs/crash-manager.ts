@@ -108,16 +108,22 @@ async function rollBack(manager: SandboxManager, step: string): Promise<void> {
   await manager.rollbacks.rollback(id, { checkpoint: 1, force: false });
 }
 
+/** In one process: a shell would start two for every tick, in each of the sandboxes. */
+const ticker = `
+import time
+while True:
+    with open("ticks", "a") as ticks: ticks.write("tick\\n")
+    print("tick")
+    time.sleep(0.02)
+`;
+
 /** The same with persistent sandboxes, each of which is rolled back or paused up to another step. */
 async function movePersistent(manager: SandboxManager, plan: CrashPlan): Promise<void> {
   const moves = Object.entries(plan).map(async ([name, { move, step }]) => {
     const id = await create(manager, "gvisor", { persistent: true, idempotencyKey: name });
     const { id: commandId } = await countTwice(manager, id);
     // Counts by itself, for whoever looks whether it runs.
-    const ticking = await manager.run(
-      id,
-      RunCommand.parse({ shell: "while sleep 0.02; do echo tick | tee -a ticks; done" }),
-    );
+    const ticking = await manager.run(id, RunCommand.parse({ argv: ["python3", "-uc", ticker] }));
     for await (const piece of ticking.follow()) if (piece.type === "output") break;
     say({ sandboxId: id, commandId, name });
     lastSteps.set(id, step);
