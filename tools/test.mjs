@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * Sets up, runs every test project and ends with one plain line of counts.
- * Arguments go to vitest, but for `--long`: every test in full, which takes hours.
+ * Arguments go to vitest, but for `--long`: every test tries all that it can, which takes longer.
  */
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
