@@ -111,8 +111,8 @@ export function fileContract(driver: DriverName): void {
       expect([inside, above]).toEqual([inside, inside]);
       const { hostname } = await import("node:os");
       expect(inside).not.toBe(hostname());
-      await runIn(sandbox, "mkdir victim; touch victim/file; mkdir crashing; ln -s /home/user/victim doomed/link");
-      await sandbox.files.remove("/home/user/doomed", { recursive: true });
+      await runIn(sandbox, "mkdir victim; touch victim/file; mkdir leaving; ln -s /home/user/victim leaving/link");
+      await sandbox.files.remove("/home/user/leaving", { recursive: true });
       expect(await sandbox.files.exists("/home/user/victim/file")).toBe(true);
       await expect(sandbox.files.stat("bad\0path")).rejects.toMatchObject({ code: "invalid_argument" });
       await expect(sandbox.files.stat(`/${"x".repeat(5000)}`)).rejects.toMatchObject({
