@@ -5,11 +5,13 @@ import { listFiles, readText } from "./repository.ts";
 /** Which packages of ours a package may use. Arrows point towards protocol only. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
-  engine: ["protocol"],
+  host: ["protocol"],
+  engine: ["protocol", "host"],
   storage: ["protocol"],
-  server: ["protocol", "engine", "storage"],
+  server: ["protocol", "host", "engine", "storage"],
   sdk: ["protocol"],
-  cli: ["protocol", "sdk"],
+  runner: ["protocol", "host", "sdk"],
+  cli: ["protocol", "host", "sdk", "runner"],
 };
 
 const scope = "@atoll/";

@@ -8,7 +8,6 @@ import { listFiles, readText } from "./repository.ts";
  */
 const floors = [
   ["support"],
-  ["process"],
   ["guest", "store", "templates"],
   ["idle", "limits"],
   ["doctor", "drivers"],

@@ -1,7 +1,7 @@
 // @module-tag gvisor
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { startHostProcess } from "@atoll/engine";
+import { startHostProcess } from "@atoll/host";
 import { expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { repositoryRoot } from "../../tools/setup/paths.mjs";

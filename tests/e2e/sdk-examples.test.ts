@@ -1,7 +1,7 @@
 // @module-tag gvisor
 import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { startHostProcess } from "@atoll/engine";
+import { startHostProcess } from "@atoll/host";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { repositoryRoot } from "../../tools/setup/paths.mjs";
 import { finish } from "../support/test-engine.ts";

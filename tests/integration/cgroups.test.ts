@@ -1,9 +1,9 @@
 import { readdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
+import { type HostProcess, startHostProcess } from "@atoll/host";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Cgroup, CgroupLimits, CgroupTree } from "../../packages/engine/src/limits/cgroup.ts";
 import { detectCgroups } from "../../packages/engine/src/limits/detect-cgroups.ts";
-import { type HostProcess, startHostProcess } from "../../packages/engine/src/process/host-process.ts";
 
 const MiB = 1024 * 1024;
 const namespace = `test-${process.pid}`;

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { pollUntil, uptimeMs, type Sandbox } from "@atoll/engine";
+import { uptimeMs, type Sandbox } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 import { SandboxId } from "@atoll/protocol";
 import { afterEach, describe, expect, test } from "vitest";
 import { CrashingServer } from "../support/crashing-server.ts";

@@ -1,5 +1,5 @@
 // @module-tag gvisor
-import { pollUntil } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 import type { CommandResult } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";

@@ -2,7 +2,8 @@
 import { createHash } from "node:crypto";
 import { copyFile, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { pollUntil, type Sandbox } from "@atoll/engine";
+import { type Sandbox } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 import { CheckpointManifest, isSandboxError, type SandboxId, type PhaseTimes } from "@atoll/protocol";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { freezerOf } from "../support/freezer.ts";

@@ -1,4 +1,4 @@
-import { startHostProcess } from "@atoll/engine";
+import { startHostProcess } from "@atoll/host";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { repositoryRoot } from "../../tools/setup/paths.mjs";
 import { finish } from "../support/test-engine.ts";

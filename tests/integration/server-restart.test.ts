@@ -1,4 +1,4 @@
-import { pollUntil } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 import type { CommandInfo, CommandLine, SandboxInfo } from "@atoll/protocol";
 import { afterEach, describe, expect, test } from "vitest";
 import { all, ApiClient, readLines } from "../support/api-client.ts";

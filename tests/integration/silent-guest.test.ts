@@ -1,7 +1,7 @@
 // @module-tag gvisor
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { pollUntil, run } from "@atoll/engine";
+import { pollUntil, run } from "@atoll/host";
 import type { CommandInfo, SandboxInfo } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";

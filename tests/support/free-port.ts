@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { hasErrno } from "../../packages/engine/src/support/errno.ts";
+import { hasErrno } from "@atoll/host";
 
 /**
  * For a server that has to come back where it was. Below the ports that the kernel gives to outgoing connections: one

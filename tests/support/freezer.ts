@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { pollUntil, type Sandbox } from "@atoll/engine";
+import { type Sandbox } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 
 const patienceMs = 60_000;
 

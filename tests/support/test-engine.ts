@@ -1,5 +1,6 @@
 import { rm } from "node:fs/promises";
-import { Engine, type EngineOptions, type Process, type Sandbox } from "@atoll/engine";
+import { Engine, type EngineOptions, type Sandbox } from "@atoll/engine";
+import type { Process } from "@atoll/host";
 import type { ProcessExit, SandboxId, SandboxState, SpawnRequestInput } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { bringHostScan } from "./host-scan.ts";

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { Socket } from "node:net";
-import type { Process, ResumeResult, Sandbox } from "@atoll/engine";
+import type { ResumeResult, Sandbox } from "@atoll/engine";
+import type { Process } from "@atoll/host";
 import type { Lab } from "../lab.ts";
 import type { RawBundle } from "../raw-runsc.ts";
 

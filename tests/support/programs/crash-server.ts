@@ -5,7 +5,8 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { copyFile, mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import { Engine, pollUntil, uptimeMs } from "@atoll/engine";
+import { Engine, uptimeMs } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 import type { DriverName, SandboxId } from "@atoll/protocol";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
 import { readPackage } from "../sandbox-package.ts";

@@ -1,5 +1,6 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { hasErrno, syncDirectory, writeDurably } from "@atoll/host";
 import {
   CheckpointManifest,
   describeCheckpoint,
@@ -8,10 +9,8 @@ import {
   type MemoryPart,
 } from "@atoll/protocol";
 import type { ImageNeeds } from "../drivers/driver.ts";
-import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import { arrivingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
-import { hasErrno } from "../support/errno.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { digestFile, type Seal } from "./digest-file.ts";
 import type { TreePacker } from "./tree-packer.ts";

@@ -1,8 +1,8 @@
+import { pollUntil } from "@atoll/host";
 import { deadlineAfter, isSandboxError, SandboxError, type EndedProcess, type SandboxId } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
 import type { DeletedFileUser } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { pollUntil } from "../support/poll-until.ts";
 
 /** More would not help whoever has to close them. */
 const mostFiles = 32;

@@ -1,9 +1,8 @@
 import { readFile } from "node:fs/promises";
+import { hasErrno, writeDurably } from "@atoll/host";
 import { LayerPart } from "@atoll/protocol";
 import { z } from "zod";
-import { writeDurably } from "../store/durable-file.ts";
 import type { SandboxLayout } from "../store/layout.ts";
-import { hasErrno } from "../support/errno.ts";
 
 const FirstLayers = z.array(LayerPart);
 

@@ -1,12 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { access, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { hasErrno, syncDirectory, writeDurably } from "@atoll/host";
 import { deadlineAfter, isSandboxError, LayerId, SandboxError, SandboxId, type LayerPart } from "@atoll/protocol";
 import { z } from "zod";
-import { syncDirectory, writeDurably } from "../store/durable-file.ts";
 import type { DataLayout, SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
-import { hasErrno } from "../support/errno.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { warn } from "../support/warn.ts";
 import { CheckpointStore } from "./checkpoint-store.ts";

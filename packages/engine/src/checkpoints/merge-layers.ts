@@ -1,5 +1,5 @@
+import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { run } from "../process/run.ts";
 
 const mergeTimeoutMs = 30 * 60_000;
 /** As the guest's binary says it. */

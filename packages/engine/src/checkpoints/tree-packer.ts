@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { open, rm, stat } from "node:fs/promises";
 import type { Readable } from "node:stream";
+import { type HostProcess, startHostProcess } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { startHostProcess, type HostProcess } from "../process/host-process.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { digestFile, type Seal } from "./digest-file.ts";
 

@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
-import { defaultEnvironment } from "../process/host-process.ts";
+import { defaultEnvironment } from "@atoll/host";
 
 /** Where a program is that we would start by this name; undefined when there is none. */
 export async function findProgram(name: string): Promise<string | undefined> {

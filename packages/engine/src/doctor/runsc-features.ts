@@ -1,7 +1,6 @@
 import { stat } from "node:fs/promises";
+import { hasErrno, run } from "@atoll/host";
 import { deadlineAfter, SandboxError } from "@atoll/protocol";
-import { run } from "../process/run.ts";
-import { hasErrno } from "../support/errno.ts";
 import { findProgram } from "./find-program.ts";
 
 /**

@@ -1,13 +1,10 @@
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdir, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
+import { Cleanup, hasErrno, isAlive, pollUntil } from "@atoll/host";
 import { SandboxError, type ContainerId, type ContainerRef } from "@atoll/protocol";
 import type { Cgroup, CgroupTree } from "../limits/cgroup.ts";
-import { isAlive } from "../process/proc-table.ts";
 import type { RunLayout, SandboxLayout } from "../store/layout.ts";
-import { Cleanup } from "../support/cleanup.ts";
-import { hasErrno } from "../support/errno.ts";
-import { pollUntil } from "../support/poll-until.ts";
 import { DeadlineFile } from "./deadline-file.ts";
 import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";
 import { launch, type LauncherCommand } from "./launcher.ts";

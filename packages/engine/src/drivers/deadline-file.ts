@@ -1,9 +1,8 @@
 import { constants } from "node:fs";
 import { open, readFile, writeFile } from "node:fs/promises";
+import { hasErrno, pollUntil } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { RunLayout } from "../store/layout.ts";
-import { hasErrno } from "../support/errno.ts";
-import { pollUntil } from "../support/poll-until.ts";
 
 /**
  * Until when a container may run, on the clock of `uptimeMs`. `still`: not in force for now, because everything in the

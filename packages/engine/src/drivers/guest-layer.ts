@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { access, chmod, copyFile, mkdir, mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
 import { guestInside } from "./gvisor/oci-spec.ts";
 
 /**

@@ -1,8 +1,7 @@
 import { once } from "node:events";
 import { createInterface } from "node:readline";
+import { bootId, type HostProcess, readStartTicks, startHostProcess } from "@atoll/host";
 import { SandboxError, type ContainerRef } from "@atoll/protocol";
-import { startHostProcess, type HostProcess } from "../process/host-process.ts";
-import { bootId, readStartTicks } from "../process/proc-table.ts";
 
 export interface LauncherCommand {
   /** The guest's binary, which is also the launcher. */

@@ -1,5 +1,5 @@
 import { Duplex } from "node:stream";
-import type { OutputEvent } from "../process/process.ts";
+import type { OutputEvent } from "@atoll/host";
 import type { GuestStream } from "./guest-stream.ts";
 
 /** A TCP connection inside the sandbox, as a stream on the host. Destroying it closes the connection inside. */

@@ -1,5 +1,5 @@
+import type { OutputEvent, Process } from "@atoll/host";
 import type { ProcessExit, SignalName } from "@atoll/protocol";
-import type { OutputEvent, Process } from "../process/process.ts";
 import { encodeFrame, toGuest } from "./frames.ts";
 import type { GuestStream } from "./guest-stream.ts";
 import { PayloadWriter } from "./wire.ts";

@@ -1,5 +1,5 @@
+import type { OutputEvent } from "@atoll/host";
 import { SandboxError, type SignalName } from "@atoll/protocol";
-import type { OutputEvent } from "../process/process.ts";
 import { encodeFrame, protocolConstants, toGuest } from "./frames.ts";
 import { InputWindow, type InputPosition } from "./input-window.ts";
 import type { ExitReport, GuestMessage, StreamEntry } from "./messages.ts";

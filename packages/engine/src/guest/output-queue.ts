@@ -1,4 +1,4 @@
-import type { OutputEvent } from "../process/process.ts";
+import type { OutputEvent } from "@atoll/host";
 import { protocolConstants } from "./frames.ts";
 import { OutputRing } from "./output-ring.ts";
 

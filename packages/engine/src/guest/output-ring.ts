@@ -1,4 +1,4 @@
-import type { OutputEvent } from "../process/process.ts";
+import type { OutputEvent } from "@atoll/host";
 
 /** What a ring begins with: most commands say little. */
 const leastBytes = 4096;

@@ -1,4 +1,4 @@
-import { hasErrno } from "../support/errno.ts";
+import { hasErrno } from "@atoll/host";
 import { warn } from "../support/warn.ts";
 import { IdleSandbox } from "./idle-sandbox.ts";
 

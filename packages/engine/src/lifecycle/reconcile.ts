@@ -1,4 +1,5 @@
 import { readdir, rm } from "node:fs/promises";
+import { Cleanup, hasErrno } from "@atoll/host";
 import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
@@ -10,8 +11,6 @@ import type { EgressHandler } from "../guest/egress-relay.ts";
 import { thawMarked } from "../snapshots/while-frozen.ts";
 import { SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
-import { Cleanup } from "../support/cleanup.ts";
-import { hasErrno } from "../support/errno.ts";
 import type { Template } from "../templates/template.ts";
 import { failedRestart } from "./failed-record.ts";
 import { RecordKeeper } from "./record-keeper.ts";

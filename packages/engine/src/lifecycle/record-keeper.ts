@@ -1,3 +1,4 @@
+import { hasErrno, noSpace } from "@atoll/host";
 import {
   nextState,
   type EndedProcess,
@@ -8,7 +9,6 @@ import {
   type SandboxRecord,
 } from "@atoll/protocol";
 import type { SandboxStore } from "../store/sandbox-store.ts";
-import { hasErrno, noSpace } from "../support/errno.ts";
 
 /** What a disk says that takes nothing any more. */
 const brokenDisk = ["EIO", "EROFS"] as const;

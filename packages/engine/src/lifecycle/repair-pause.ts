@@ -1,3 +1,4 @@
+import { bootId } from "@atoll/host";
 import type { SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
@@ -5,7 +6,6 @@ import type { EngineContext } from "../engine-context.ts";
 import { boundStack } from "../operations/bound-layers.ts";
 import { newPause } from "../operations/pause-work.ts";
 import { finishPause } from "../operations/pause.ts";
-import { bootId } from "../process/proc-table.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 
 /** Between two tries to finish a pause that there was no room for, say; doubled up to the longest. */

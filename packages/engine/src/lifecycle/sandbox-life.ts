@@ -1,11 +1,11 @@
 import { once } from "node:events";
+import { messageOf } from "@atoll/host";
 import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
 import { based } from "../checkpoints/dependents.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
-import { messageOf } from "../support/message-of.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
 import { endReason, explainEnd, lateStart } from "./container-end.ts";

@@ -1,11 +1,8 @@
 import { readdir, readFile } from "node:fs/promises";
+import { bootId, hasErrno, isAlive, pollUntil, readStartTicks, run } from "@atoll/host";
 import { deadlineAfter, SandboxError } from "@atoll/protocol";
 import type { CgroupTree } from "../limits/cgroup.ts";
-import { bootId, isAlive, readStartTicks } from "../process/proc-table.ts";
-import { run } from "../process/run.ts";
 import type { DataLayout } from "../store/layout.ts";
-import { hasErrno } from "../support/errno.ts";
-import { pollUntil } from "../support/poll-until.ts";
 
 const killDeadlineMs = 10_000;
 const unmountTimeoutMs = 10_000;

@@ -1,6 +1,6 @@
 import { constants, readFileSync } from "node:fs";
 import { mkdir, open, readdir, rmdir } from "node:fs/promises";
-import { hasErrno } from "../support/errno.ts";
+import { hasErrno } from "@atoll/host";
 
 /** What cgroups need of the kernel. In tests it is played by a fake that knows the rules of both versions. */
 export interface CgroupKernel {

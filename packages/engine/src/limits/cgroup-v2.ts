@@ -1,7 +1,5 @@
 import { dirname, join } from "node:path";
-import { Cleanup } from "../support/cleanup.ts";
-import { hasErrno } from "../support/errno.ts";
-import { pollUntil } from "../support/poll-until.ts";
+import { Cleanup, hasErrno, pollUntil } from "@atoll/host";
 import {
   cannotCreate,
   makeGroupDirectory,

@@ -1,6 +1,6 @@
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
-import { hasErrno } from "../support/errno.ts";
+import { hasErrno } from "@atoll/host";
 
 /** Directories at one time. Node has four threads for file calls; a few more keep those busy. */
 const concurrency = 8;

@@ -1,3 +1,4 @@
+import { hasErrno, noSpace } from "@atoll/host";
 import { CreateRequest, firstToAbort, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
 import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -8,7 +9,6 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { Sandbox } from "../sandbox.ts";
 import { withNodes } from "../snapshots/nodes-in-layers.ts";
 import { restoreFilesFromArchive, type FilesSource } from "../snapshots/restore-files.ts";
-import { hasErrno, noSpace } from "../support/errno.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { newRecord } from "./new-record.ts";
 

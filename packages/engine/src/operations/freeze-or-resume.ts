@@ -1,9 +1,9 @@
+import { messageOf } from "@atoll/host";
 import { firstToAbort, isSandboxError, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
 import { assertDiskSpace } from "../checkpoints/assert-disk-space.ts";
 import { endDeletedFileUsers, findDeletedFileUsers, unsaveable } from "../checkpoints/deleted-file-users.ts";
 import { based } from "../checkpoints/dependents.ts";
 import { frozenBytesOf } from "../checkpoints/launch-source.ts";
-import { messageOf } from "../support/message-of.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { answerBy, step, reportedEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";

@@ -1,3 +1,4 @@
+import { messageOf } from "@atoll/host";
 import {
   deadlineAfter,
   SandboxError,
@@ -13,7 +14,6 @@ import type { Freezer } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { DeletedFileUser } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { messageOf } from "../support/message-of.ts";
 
 const guestAnswerMs = 10_000;
 

@@ -1,9 +1,9 @@
+import { messageOf } from "@atoll/host";
 import type { LayerPart } from "@atoll/protocol";
 import { based } from "../checkpoints/dependents.ts";
 import { filesOf, frozenBytesOf, withMemory } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import { newContainerId } from "../support/ids.ts";
-import { messageOf } from "../support/message-of.ts";
 import { discardMerged } from "./bound-layers.ts";
 import { giveUp, step, reportedEnded, type Pause } from "./pause-work.ts";
 

@@ -1,11 +1,11 @@
 import { constants } from "node:os";
+import { startHostProcess } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
 import { NodeList, type NodesOrder } from "../guest/guest-nodes.ts";
 import { readRecords } from "../guest/tool-records.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { startHostProcess } from "../process/host-process.ts";
 import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
 

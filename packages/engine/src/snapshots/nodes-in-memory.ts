@@ -1,7 +1,7 @@
+import { run } from "@atoll/host";
 import { deadlineAfter, firstToAbort, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { listNodes, neverNs, type Nodes, type NodesPlace } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { run } from "../process/run.ts";
 import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
 

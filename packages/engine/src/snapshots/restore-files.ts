@@ -1,5 +1,6 @@
 import { lstat, mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
+import { syncFilesystem } from "@atoll/host";
 import { SandboxError, type LayerPart } from "@atoll/protocol";
 import { writeFirstLayers } from "../checkpoints/first-layers.ts";
 import { filesLayerId } from "../checkpoints/layer-library.ts";
@@ -8,7 +9,6 @@ import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { overrunBytes } from "../limits/disk-guard.ts";
 import { leastEntryBytes } from "../limits/disk-usage.ts";
-import { syncFilesystem } from "../store/durable-file.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { Flattening } from "./copy-files.ts";
 import { guestDirectory } from "./guest-directory.ts";

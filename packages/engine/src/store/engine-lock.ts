@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { mkdir, open, readdir, readFile, realpath, rename, rm, writeFile, type FileHandle } from "node:fs/promises";
 import { connect, createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
 import { markOf, type DirectoryMark } from "./directory-mark.ts";
 
 /** Others come and go meanwhile, each of whom may get it: more than this many are none that give up. */

@@ -1,7 +1,6 @@
 import { rm } from "node:fs/promises";
+import { hasErrno, run } from "@atoll/host";
 import { deadlineAfter, SandboxError } from "@atoll/protocol";
-import { run } from "../process/run.ts";
-import { hasErrno } from "../support/errno.ts";
 
 const deadlineMs = 10 * 60_000;
 

@@ -1,7 +1,6 @@
 import { mkdir, readdir, readFile, rm } from "node:fs/promises";
+import { hasErrno, writeDurably } from "@atoll/host";
 import { SandboxId, SandboxRecord, type SandboxId as Id } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
-import { writeDurably } from "./durable-file.ts";
 import type { DataLayout } from "./layout.ts";
 import { removeTree } from "./remove-tree.ts";
 

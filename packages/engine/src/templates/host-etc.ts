@@ -1,6 +1,6 @@
 import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
-import { hasErrno } from "../support/errno.ts";
+import { hasErrno } from "@atoll/host";
 import type { SkeletonEntry } from "./skeleton.ts";
 
 /**

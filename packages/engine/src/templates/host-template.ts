@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { lstat, mkdir, readlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { deadlineAfter, SandboxError, TemplateName } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
 import { readAllowedEtc } from "./host-etc.ts";
 import { ownEntries } from "./host-skeleton.ts";
 import { findPrivateFiles } from "./private-files.ts";

@@ -1,10 +1,9 @@
 import { createHash, randomUUID } from "node:crypto";
 import { lstat, readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { hasErrno, run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
-import { run } from "../process/run.ts";
-import { hasErrno } from "../support/errno.ts";
 
 const byHand = "local";
 

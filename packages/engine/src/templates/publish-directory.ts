@@ -1,9 +1,7 @@
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { Cleanup, hasErrno, run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { run } from "../process/run.ts";
-import { Cleanup } from "../support/cleanup.ts";
-import { hasErrno } from "../support/errno.ts";
 
 /** Names of directories that are not finished begin like this; no template can be named so. */
 export const unfinishedPrefix = ".new-";

@@ -1,7 +1,7 @@
 import { lstat, mkdir, readdir, realpath } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError, type TemplateName } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
 import { extractArchive } from "./archive/extract-archive.ts";
 import { publishDirectory } from "./publish-directory.ts";
 import { planTopLayer } from "./rootfs-top-layer.ts";

@@ -1,8 +1,8 @@
 import { constants, type Stats } from "node:fs";
 import { lstat, open } from "node:fs/promises";
 import { join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
 import { groupLine, passwdLine, sandboxUser } from "./host-accounts.ts";
 import type { SkeletonEntry } from "./skeleton.ts";
 

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { chmod, chown, lchown, mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { run } from "../process/run.ts";
 
 interface Owned {
   mode: number;

@@ -1,7 +1,7 @@
 import { readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError, TemplateName } from "@atoll/protocol";
-import { hasErrno } from "../support/errno.ts";
 import { isHostTemplateName, makeHostTemplate } from "./host-template.ts";
 import { unfinishedPrefix } from "./publish-directory.ts";
 import { importRootfs, type ImportOptions, type RootfsSource } from "./rootfs-template.ts";

@@ -1,8 +1,8 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError, type TemplateName } from "@atoll/protocol";
 import { z } from "zod";
-import { hasErrno } from "../support/errno.ts";
 import type { Template } from "./template.ts";
 
 /** What a template's directory says about itself. */

@@ -1,10 +1,10 @@
 import { constants, copyFile, mkdir } from "node:fs/promises";
+import { syncFilesystem } from "@atoll/host";
 import { CheckpointManifest, firstToAbort, SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { assertMachineFits, ofCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
-import { syncFilesystem } from "../store/durable-file.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { settleAll } from "../support/settle-all.ts";

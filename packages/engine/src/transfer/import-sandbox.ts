@@ -1,4 +1,5 @@
 import { constants, copyFile, mkdir } from "node:fs/promises";
+import { syncFilesystem } from "@atoll/host";
 import { CheckpointManifest, ImportedRecord, SandboxError, type LayerPart } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { assertMachineFits, ofCheckpoint } from "../checkpoints/verify-checkpoint.ts";
@@ -6,7 +7,6 @@ import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import { RecordKeeper } from "../lifecycle/record-keeper.ts";
 import { Sandbox } from "../sandbox.ts";
-import { syncFilesystem } from "../store/durable-file.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";

@@ -1,7 +1,7 @@
+import { isAlive } from "@atoll/host";
 import { isSandboxError } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
 import { launch, launcherArguments, type LauncherCommand } from "../../src/drivers/launcher.ts";
-import { isAlive } from "../../src/process/proc-table.ts";
 import { caught } from "../support/caught.ts";
 import { FakeLauncher, livesOn } from "../support/fake-launcher.ts";
 

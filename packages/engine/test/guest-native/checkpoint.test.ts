@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { run } from "@atoll/host";
 import { ContainerId } from "@atoll/protocol";
 import { beforeAll, expect, test } from "vitest";
-import { run } from "../../src/process/run.ts";
 import { FakeSentry } from "../support/fake-sentry.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";

@@ -1,12 +1,12 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { pollUntil } from "@atoll/host";
 import { isSandboxError } from "@atoll/protocol";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { DeadlineFile } from "../../src/drivers/deadline-file.ts";
 import { SentrySlack } from "../../src/drivers/gvisor/sentry-slack.ts";
 import { RunLayout } from "../../src/store/layout.ts";
-import { pollUntil } from "../../src/support/poll-until.ts";
 import { uptimeMs } from "../../src/support/uptime.ts";
 import { caught } from "../support/caught.ts";
 import { buildTimeoutMs, guestProgram, SanitizerReports, testTimeoutMs } from "./guest-program.ts";

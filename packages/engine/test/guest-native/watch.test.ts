@@ -10,10 +10,10 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pollUntil } from "@atoll/host";
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { rlimits, type GuestSpawn } from "../../src/guest/requests.ts";
 import { parseEvent, type WatchEvent } from "../../src/guest/tool-records.ts";
-import { pollUntil } from "../../src/support/poll-until.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import { NativeGuest } from "./native-guest.ts";
 

@@ -1,6 +1,6 @@
+import type { OutputEvent } from "@atoll/host";
 import { describe, expect, test } from "vitest";
 import { OutputQueue } from "../../src/guest/output-queue.ts";
-import type { OutputEvent } from "../../src/process/process.ts";
 
 /** A queue with a window of 8 KiB, what it acknowledged, and a way to fill it. */
 function makeQueue({ startAt = 0, windowBytes = 8192 } = {}): {

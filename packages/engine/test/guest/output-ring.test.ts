@@ -1,6 +1,6 @@
+import type { OutputEvent } from "@atoll/host";
 import { describe, expect, test } from "vitest";
 import { OutputRing } from "../../src/guest/output-ring.ts";
-import type { OutputEvent } from "../../src/process/process.ts";
 import { SeededRandom } from "../support/seeded-random.ts";
 
 const most = 65_536;

@@ -1,4 +1,5 @@
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { bootId, readStartTicks } from "@atoll/host";
 import { SandboxError, type DriverName, type SandboxRecord, type SandboxState } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { LayerLibrary } from "../../src/checkpoints/layer-library.ts";
@@ -11,7 +12,6 @@ import { EventLog } from "../../src/lifecycle/event-log.ts";
 import { reconcile } from "../../src/lifecycle/reconcile.ts";
 import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
 import type { Cgroup } from "../../src/limits/cgroup.ts";
-import { bootId, readStartTicks } from "../../src/process/proc-table.ts";
 import { DataLayout } from "../../src/store/layout.ts";
 import { SandboxStore } from "../../src/store/sandbox-store.ts";
 import { newContainerId, newSandboxId } from "../../src/support/ids.ts";

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import { readFile } from "node:fs/promises";
-import { writeDurably } from "@atoll/engine";
+import { writeDurably } from "@atoll/host";
 import { AccessPolicy, KeyInfo, keyPolicy, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
 import { z } from "zod";
 import { storageError } from "../support/storage-error.ts";

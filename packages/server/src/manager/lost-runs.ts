@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { writeDurably } from "@atoll/engine";
+import { writeDurably } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { usedOtherwise, type IdempotencyMark } from "../support/idempotent-calls.ts";
 

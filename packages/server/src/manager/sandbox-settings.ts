@@ -1,6 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { writeDurably, type Sandbox } from "@atoll/engine";
+import { type Sandbox } from "@atoll/engine";
+import { writeDurably } from "@atoll/host";
 import { EgressPolicy, SandboxError, SandboxTimeouts, type CreateSandbox, type SandboxId } from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";

@@ -1,6 +1,7 @@
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { writeDurably, type Sandbox } from "@atoll/engine";
+import { type Sandbox } from "@atoll/engine";
+import { writeDurably } from "@atoll/host";
 import { z } from "zod";
 
 /** A checkpoint that a rollback leaves behind and that is not stored yet. */

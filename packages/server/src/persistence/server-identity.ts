@@ -2,7 +2,8 @@ import { createHash, randomBytes } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import { isSameDirectory, writeDurably, type DirectoryMark } from "@atoll/engine";
+import { isSameDirectory, type DirectoryMark } from "@atoll/engine";
+import { writeDurably } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { pollUntil } from "@atoll/engine";
+import { pollUntil } from "@atoll/host";
 import { deadlineAfter, firstToAbort, isSandboxError, SandboxError } from "@atoll/protocol";
 
 /** As `Sandbox.dial`. */

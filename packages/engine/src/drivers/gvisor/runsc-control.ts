@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
+import { hasErrno } from "@atoll/host";
 import { deadlineAfter, SandboxError, type ContainerId } from "@atoll/protocol";
 import { z } from "zod";
-import { hasErrno } from "../../support/errno.ts";
 
 /** A sandbox with thousands of threads has a long answer; one that sends more than this is not runsc as we know it. */
 const mostAnswerBytes = 64 * 1024 * 1024;

@@ -1,13 +1,11 @@
 import { readlinkSync, statSync } from "node:fs";
 import { readdir, readFile, readlink, stat } from "node:fs/promises";
 import { setImmediate } from "node:timers/promises";
+import { hasErrno, pollUntil, run } from "@atoll/host";
 import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { z } from "zod";
 import type { NodesPlace } from "../../guest/guest-nodes.ts";
-import { run } from "../../process/run.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
-import { hasErrno } from "../../support/errno.ts";
-import { pollUntil } from "../../support/poll-until.ts";
 import type { Freezer, FrozenContents, ImageNeeds, Saver } from "../driver.ts";
 import { guestAnnotation, platformAnnotation } from "./oci-spec.ts";
 import { RunscControl, saveRequest } from "./runsc-control.ts";

@@ -1,7 +1,6 @@
 import { readFile } from "node:fs/promises";
+import { type HostProcess, run, startHostProcess } from "@atoll/host";
 import { deadlineAfter } from "@atoll/protocol";
-import { startHostProcess, type HostProcess } from "../../process/host-process.ts";
-import { run } from "../../process/run.ts";
 import type { CheckpointLayout } from "../../store/layout.ts";
 import type { Saver } from "../driver.ts";
 import { imageName } from "./runsc-control.ts";

@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
+import { pollUntil } from "@atoll/host";
 import type { ContainerRef } from "@atoll/protocol";
 import { z } from "zod";
 import type { SandboxLayout } from "../../store/layout.ts";
-import { pollUntil } from "../../support/poll-until.ts";
 
 const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 

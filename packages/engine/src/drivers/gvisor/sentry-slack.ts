@@ -1,7 +1,6 @@
 import { closeSync, constants, openSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { hasErrno, parseProcessStat } from "@atoll/host";
 import type { RunTally, TimerSlack } from "../../idle/timer-slack.ts";
-import { parseProcessStat } from "../../process/proc-table.ts";
-import { hasErrno } from "../../support/errno.ts";
 
 /** What the kernel gives to every thread that nobody has changed. */
 const ordinarySlackNs = 50_000;

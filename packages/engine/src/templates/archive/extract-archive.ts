@@ -1,8 +1,8 @@
 import { constants } from "node:fs";
 import { chmod, chown, lchown, link, lstat, mkdir, open, rm, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { hasErrno } from "../../support/errno.ts";
 import { openArchive } from "./open-archive.ts";
 import { readTar, type TarEntry } from "./read-tar.ts";
 import { safePath } from "./safe-path.ts";

@@ -1,9 +1,8 @@
 import { type FileHandle, open } from "node:fs/promises";
 import { pipeline, Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
+import { hasErrno, startHostProcess } from "@atoll/host";
 import { isSandboxError, SandboxError } from "@atoll/protocol";
-import { startHostProcess } from "../../process/host-process.ts";
-import { hasErrno } from "../../support/errno.ts";
 import { MalformedArchive } from "./tar-header.ts";
 
 interface Decompressor {

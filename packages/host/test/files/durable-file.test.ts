@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { writeDurably } from "../../src/store/durable-file.ts";
+import { writeDurably } from "../../src/files/durable-file.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
 test("a file is made, readable by its owner alone, and nothing else is left", async () => {

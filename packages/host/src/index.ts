@@ -1,0 +1,14 @@
+export { syncDirectory, syncFilesystem, writeDurably } from "./files/durable-file.ts";
+export {
+  defaultEnvironment,
+  startHostProcess,
+  type HostProcess,
+  type HostProcessOptions,
+} from "./process/host-process.ts";
+export { bootId, isAlive, parseProcessStat, readStartTicks } from "./process/proc-table.ts";
+export type { OutputEvent, Process } from "./process/process.ts";
+export { run, type RunOptions, type RunResult } from "./process/run.ts";
+export { Cleanup } from "./support/cleanup.ts";
+export { hasErrno, noSpace } from "./support/errno.ts";
+export { messageOf } from "./support/message-of.ts";
+export { pollUntil } from "./support/poll-until.ts";
