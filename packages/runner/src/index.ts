@@ -6,3 +6,5 @@ export * from "./models/report.ts";
 export * from "./models/sandbox-config.ts";
 export * from "./models/task.ts";
 export type * from "./parsers/parser.ts";
+export type * from "./environments/environment.ts";
+export * from "./session/stage-context.ts";
