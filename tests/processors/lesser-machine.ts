@@ -1,5 +1,5 @@
 /**
- * Runs in the machine with the lesser processor: makes a sandbox for the other one, and tries to take in one of its.
+ * Runs in the machine with the lesser processor: packs a sandbox for the host, and tries to import one of the host's.
  */
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const [, , exchange = "", dataDir = ""] = process.argv;
 
 const cpuFlags = (/^flags\s*:(.*)$/m.exec(await readFile("/proc/cpuinfo", "utf8"))?.[1] ?? "").trim().split(/\s+/);
 const options = { guestPath: guestBinaryPath(), startTimeoutMs: 300_000 };
-// Directories of the host that the machine shares are no good as layers.
+// Directories that the host shares with the machine cannot be layers of an overlay.
 const local = join(dataDir, "from-host");
 await cp(join(exchange, "from-host"), local, { recursive: true });
 await mkdir(join(dataDir, "engine"));
@@ -29,7 +29,7 @@ await writeFile(join(exchange, "findings.json"), JSON.stringify(findings));
 for (const { id } of engine.list()) await engine.kill(id);
 await engine.close();
 
-/** Of an error, as it goes over a wire. */
+/** Returns the code and details of the error, as they are sent over a wire. */
 async function reason(promise: Promise<unknown>): Promise<Findings["opened"]> {
   try {
     await promise;

@@ -5,13 +5,13 @@ import { type SandboxId, TemplateName } from "@atoll/protocol";
 import { packSandbox, readPackage, withCopy } from "../support/sandbox-package.ts";
 import { Conversation } from "../support/test-engine.ts";
 
-/** The same on both machines, unlike the one of the machine's own programs. */
+/** A template with the same files on both machines, which have different programs in /usr. */
 const template = TemplateName.parse("traveller");
 
-/** What a package is accompanied by. */
+/** Facts about the sandbox that are stored beside its package. */
 interface Traveller {
   id: SandboxId;
-  /** The stream of a process that counts lines. */
+  /** The stream id of a process that counts lines. */
   counter: number;
 }
 
@@ -20,13 +20,13 @@ interface Refusal {
   details: { lacking?: string[] };
 }
 
-/** What the lesser machine tells the test. */
+/** What the lesser machine reports to the test. */
 export interface Findings {
   cpuFlags: string[];
-  /** What it said to a sandbox of the other machine, and to that one's set of features; nothing if it took them. */
+  /** The errors for the sandbox of the other machine and for that machine's set of features; undefined if accepted. */
   imported: Refusal | undefined;
   opened: Refusal | undefined;
-  /** States of the sandboxes that are left. */
+  /** The states of the sandboxes that are left. */
   left: string[];
 }
 
@@ -34,7 +34,7 @@ export async function bringTemplate(engine: Engine, rootfs: string): Promise<voi
   await engine.templates.importRootfs(template, { directory: rootfs }, { signal: new AbortController().signal });
 }
 
-/** Makes a sandbox that counts lines, has counted two of them, and sleeps; and a package of it. */
+/** Makes a sandbox with a process that has counted two lines, pauses it, and packs it. */
 export async function sendOff(engine: Engine, to: string): Promise<void> {
   const sandbox = await engine.create({ template });
   const script = "n=0; while read line; do n=$((n+1)); echo $n; done";
@@ -49,12 +49,12 @@ export async function sendOff(engine: Engine, to: string): Promise<void> {
   await writeFile(join(to, "traveller.json"), JSON.stringify(traveller));
 }
 
-/** Imports a package, which stays as it is. */
+/** Imports a copy of a package, so that the package itself does not change. */
 export function takeIn(engine: Engine, from: string): Promise<Sandbox> {
   return withCopy(from, async (copy) => engine.importSandbox(await readPackage(copy)));
 }
 
-/** Counts on. Resolves with what the counter says. */
+/** Resumes the sandbox and sends its counter one more line. Resolves with the number that it prints. */
 export async function goOn(engine: Engine, sandbox: Sandbox, from: string): Promise<string> {
   const { counter } = JSON.parse(await readFile(join(from, "traveller.json"), "utf8")) as Traveller;
   await engine.resume(sandbox.id);
@@ -63,7 +63,7 @@ export async function goOn(engine: Engine, sandbox: Sandbox, from: string): Prom
   return new Conversation(going).until(/\n/);
 }
 
-/** A root filesystem of one static program. */
+/** Makes a root filesystem that contains one static program. */
 export async function makeRootfs(directory: string, busybox: string): Promise<void> {
   await Promise.all(
     ["bin", "dev", "etc", "proc", "sys", "tmp"].map((name) => mkdir(join(directory, name), { recursive: true })),

@@ -54,7 +54,7 @@ test("files and groups that break count as failed, and each skipped test has a r
       { name: "mixed.test.mjs > lacks", reason: "no docker here" },
       { name: "mixed.test.mjs > rests", reason: "no reason given" },
       { name: "mixed.test.mjs > waits", reason: "to be written" },
-      { name: "broken-group.test.mjs > group > stands", reason: "what it stands on failed" },
+      { name: "broken-group.test.mjs > group > stands", reason: "a hook or an enclosing group failed" },
     ]),
   );
   expect(summary.skipped).toHaveLength(4);
