@@ -5,7 +5,7 @@ import { startHostProcess } from "@atoll/host";
 import { expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { repositoryRoot } from "../../tools/setup/paths.mjs";
-import { bringHostScan } from "../support/host-scan.ts";
+import { copyHostScan } from "../support/host-scan.ts";
 import { finish } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -28,7 +28,7 @@ test.for(["engine", "persistence", "transfer"])(
   "the blocks of docs/%s.md run, and print what their comments state",
   async (name) => {
     const dataDir = await makeDataDir();
-    bringHostScan(dataDir);
+    copyHostScan(dataDir);
     const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
     // The script is beside the sources, so that Node finds the packages.
     const script = join(repositoryRoot, "tests", "e2e", `.${name}-page-${process.pid}.ts`);

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Engine } from "@atoll/engine";
 import { SandboxError } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
-import { bringTemplate, type Findings, sendOff, takeIn } from "./travel.ts";
+import { importTemplate, type Findings, packCountingSandbox, importCopy } from "./counting-sandbox.ts";
 
 const [, , exchange = "", dataDir = ""] = process.argv;
 
@@ -20,10 +20,10 @@ await mkdir(join(dataDir, "engine"));
 const theirs = JSON.parse(await readFile(join(local, "features.json"), "utf8")) as string[];
 const opened = await reason(Engine.open({ ...options, dataDir: join(dataDir, "engine"), cpuFeatures: theirs }));
 const engine = await Engine.open({ ...options, dataDir: join(dataDir, "engine"), cpuFeatures: cpuFlags });
-await bringTemplate(engine, join(local, "rootfs"));
-const imported = await reason(takeIn(engine, join(local, "package")));
+await importTemplate(engine, join(local, "rootfs"));
+const imported = await reason(importCopy(engine, join(local, "package")));
 const left = engine.list().map(({ state }) => state);
-await sendOff(engine, join(exchange, "from-machine"));
+await packCountingSandbox(engine, join(exchange, "from-machine"));
 const findings: Findings = { cpuFlags, imported, opened, left };
 await writeFile(join(exchange, "findings.json"), JSON.stringify(findings));
 for (const { id } of engine.list()) await engine.kill(id);

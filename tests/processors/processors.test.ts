@@ -10,7 +10,14 @@ import { quoted } from "../../tools/vm/test-session.mjs";
 import { readPackage } from "../support/sandbox-package.ts";
 import { openTestEngine, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
-import { bringTemplate, type Findings, goOn, makeRootfs, sendOff, takeIn } from "./travel.ts";
+import {
+  importTemplate,
+  type Findings,
+  resumeCounting,
+  makeRootfs,
+  packCountingSandbox,
+  importCopy,
+} from "./counting-sandbox.ts";
 
 const deadlineMs = 15 * 60_000;
 
@@ -33,8 +40,8 @@ beforeAll(async () => {
   await mkdir(outgoing);
   await makeRootfs(join(outgoing, "rootfs"), kernel.busybox);
   await writeFile(join(outgoing, "features.json"), JSON.stringify(cpuFlags));
-  await bringTemplate(host.engine, join(outgoing, "rootfs"));
-  await sendOff(host.engine, join(outgoing, "package"));
+  await importTemplate(host.engine, join(outgoing, "rootfs"));
+  await packCountingSandbox(host.engine, join(outgoing, "package"));
 
   const program = [process.execPath, "--conditions=source", "--import", "tsx", "tests/processors/lesser-machine.ts"];
   const environment = [
@@ -74,8 +81,8 @@ test("a sandbox paused on the lesser processor resumes on the better one and car
   const packed = await readPackage(from);
   expect(packed.manifest.cpuFeatures).toContain("sse4_2");
   expect(packed.manifest.cpuFeatures).not.toContain("avx2");
-  const sandbox = await takeIn(host.engine, from);
-  expect(await goOn(host.engine, sandbox, from)).toBe("3\n");
+  const sandbox = await importCopy(host.engine, from);
+  expect(await resumeCounting(host.engine, sandbox, from)).toBe("3\n");
   // After the resume it may have used features of the better processor.
   const { checkpoint } = await host.engine.pause(sandbox.id);
   const { manifest } = await host.engine.checkpointFiles(sandbox.id, checkpoint);

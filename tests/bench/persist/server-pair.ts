@@ -1,6 +1,6 @@
 import { Atoll, Sandbox } from "@atoll/sdk";
 import type { ObjectServer } from "../../support/object-servers/object-server.ts";
-import { openS3Place } from "../../support/object-servers/s3-place.ts";
+import { openTestS3 } from "../../support/object-servers/test-s3.ts";
 import { ServerProcess } from "../server/server-process.ts";
 
 export type StoreKind = "file" | "s3";
@@ -82,6 +82,6 @@ function fileStore(setting: string): SharedStore {
 
 /** A small server of our own that speaks S3, in this process. */
 async function s3Store(): Promise<SharedStore> {
-  const { config, close, server } = await openS3Place();
+  const { config, close, server } = await openTestS3();
   return { bucket: server, setting: JSON.stringify(config), [Symbol.asyncDispose]: close };
 }

@@ -6,10 +6,10 @@ import { packSandbox, readPackage, withCopy } from "../support/sandbox-package.t
 import { Conversation } from "../support/test-engine.ts";
 
 /** A template with the same files on both machines, which have different programs in /usr. */
-const template = TemplateName.parse("traveller");
+const template = TemplateName.parse("busybox");
 
 /** Facts about the sandbox that are stored beside its package. */
-interface Traveller {
+interface CountingSandbox {
   id: SandboxId;
   /** The stream id of a process that counts lines. */
   counter: number;
@@ -30,12 +30,12 @@ export interface Findings {
   left: string[];
 }
 
-export async function bringTemplate(engine: Engine, rootfs: string): Promise<void> {
+export async function importTemplate(engine: Engine, rootfs: string): Promise<void> {
   await engine.templates.importRootfs(template, { directory: rootfs }, { signal: new AbortController().signal });
 }
 
 /** Makes a sandbox with a process that has counted two lines, pauses it, and packs it. */
-export async function sendOff(engine: Engine, to: string): Promise<void> {
+export async function packCountingSandbox(engine: Engine, to: string): Promise<void> {
   const sandbox = await engine.create({ template });
   const script = "n=0; while read line; do n=$((n+1)); echo $n; done";
   const counter = await sandbox.spawn({ argv: ["/bin/busybox", "sh", "-c", script], stdin: true }, { keep: true });
@@ -45,18 +45,18 @@ export async function sendOff(engine: Engine, to: string): Promise<void> {
   const packed = await packSandbox(engine, sandbox.id);
   await cp(packed, to, { recursive: true });
   await rm(packed, { recursive: true });
-  const traveller: Traveller = { id: sandbox.id, counter: counter.streamId };
-  await writeFile(join(to, "traveller.json"), JSON.stringify(traveller));
+  const facts: CountingSandbox = { id: sandbox.id, counter: counter.streamId };
+  await writeFile(join(to, "sandbox.json"), JSON.stringify(facts));
 }
 
 /** Imports a copy of a package, so that the package itself does not change. */
-export function takeIn(engine: Engine, from: string): Promise<Sandbox> {
+export function importCopy(engine: Engine, from: string): Promise<Sandbox> {
   return withCopy(from, async (copy) => engine.importSandbox(await readPackage(copy)));
 }
 
 /** Resumes the sandbox and sends its counter one more line. Resolves with the number that it prints. */
-export async function goOn(engine: Engine, sandbox: Sandbox, from: string): Promise<string> {
-  const { counter } = JSON.parse(await readFile(join(from, "traveller.json"), "utf8")) as Traveller;
+export async function resumeCounting(engine: Engine, sandbox: Sandbox, from: string): Promise<string> {
+  const { counter } = JSON.parse(await readFile(join(from, "sandbox.json"), "utf8")) as CountingSandbox;
   await engine.resume(sandbox.id);
   const going = sandbox.attach(counter, { stdoutBytes: 4, stderrBytes: 0 });
   await going.writeStdin("c\n");
