@@ -8,3 +8,6 @@ export * from "./models/task.ts";
 export type * from "./parsers/parser.ts";
 export type * from "./environments/environment.ts";
 export * from "./session/stage-context.ts";
+export type * from "./repository/repository-tree.ts";
+export { runInstances } from "./run/run-instances.ts";
+export type * from "./run/run-options.ts";

@@ -1,5 +1,6 @@
 import type { CompatFix, EnvFacts, FixPlan } from "../compat/compat-fix.ts";
 import type { EnvRecipe, Instance, ParserId } from "../models/task.ts";
+import type { RepositoryTree } from "../repository/repository-tree.ts";
 import type { StageContext } from "../session/stage-context.ts";
 
 /** How the tests of an instance are run. */
@@ -44,3 +45,14 @@ export interface Environment {
   usedAliases(context: StageContext): Promise<string[]>;
   testCommand(instance: Instance): TestCommand;
 }
+
+/** Plans the environment of an instance from its recipe and the files of its repository. */
+export type PlanEnvironment = (input: {
+  instance: Instance;
+  tree: RepositoryTree;
+  /** Shared by all runs: unpacked packages and the like are kept here. */
+  cacheDirectory: string;
+  /** What the last run of this repository and recipe found: fixes that change what is planned. */
+  fixes: readonly string[];
+  signal: AbortSignal;
+}) => Promise<Environment>;
