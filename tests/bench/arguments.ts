@@ -83,12 +83,12 @@ export function helpText(benchmarks: readonly { name: string; title: string }[])
 
 Measures Atoll and a rival in turns on this machine, prints a table and ends with 1 if a bar is missed.
 
-  --only <prefix>  only the benchmarks whose names begin so
-  --quick          fewer rounds: a look, not a result
+  --only <prefix>  run only the benchmarks whose names have this prefix
+  --quick          run fewer rounds, for an estimate
   --json <file>    write machine, commit and results as JSON
-  --driver local   without gVisor, for benchmarks that have no rival: is it right, not how fast
-  --seed <number>  makes the choices of an earlier run again, where there are any
-  --help           this text
+  --driver local   run without gVisor; for benchmarks that have no rival and check correctness
+  --seed <number>  repeat the random choices of an earlier run
+  --help           print this text
 
 Benchmarks:
 ${benchmarks.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join("\n")}
