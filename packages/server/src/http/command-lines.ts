@@ -12,7 +12,7 @@ export function commandLines(
   command: Command,
   options: { from?: number; rollbacks?: number | undefined; follow?: boolean; signal: AbortSignal },
 ): LineStream<CommandLine> {
-  command.assertSince(options.rollbacks);
+  command.assertNotRolledBack(options.rollbacks);
   const { stdoutBytes, stderrBytes } = command.info();
   const endAt = stdoutBytes + stderrBytes;
   const { from = 0 } = options;

@@ -217,7 +217,7 @@ export class ManagedSandbox {
     if (this.sandbox.state !== "running") return false;
     try {
       const signal = deadlineAfter(lookInsideMs);
-      return (await this.sandbox.countProcesses({ without: this.commands.restingStreams, signal })) > 0;
+      return (await this.sandbox.countProcesses({ without: this.commands.backgroundStreams, signal })) > 0;
     } catch (error) {
       // Who cannot say may be at work: nothing is lost by asking again.
       this.#logger.warn({ err: error }, "sandbox not asked whether it is idle");
@@ -236,7 +236,7 @@ export class ManagedSandbox {
   async #carryOnWhenReached(): Promise<void> {
     try {
       await this.sandbox.reached;
-      await this.commands.carryOn();
+      await this.commands.continueSuspended();
     } catch (error) {
       this.#logger.warn({ err: error }, "sandbox ended before its guest answered");
     }

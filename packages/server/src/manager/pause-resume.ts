@@ -143,7 +143,7 @@ export class PauseResume {
     if (!memory && proxyPort !== undefined) {
       await managed.sandbox.startProxy(proxyPort, { signal: deadlineAfter(proxyTimeoutMs) });
     }
-    await managed.commands.carryOn();
+    await managed.commands.continueSuspended();
     // A full disk is no reason to tell of a sandbox that runs as if it did not.
     await managed.resumed().catch((error: unknown) => {
       this.#options.log.warn({ err: error, sandboxId: managed.id }, "time of resume not stored");
