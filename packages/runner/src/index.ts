@@ -11,3 +11,6 @@ export * from "./session/stage-context.ts";
 export type * from "./repository/repository-tree.ts";
 export { runInstances } from "./run/run-instances.ts";
 export type * from "./run/run-options.ts";
+export { catalogue } from "./compat/catalogue.ts";
+export * from "./compat/choose-fixes.ts";
+export { planEnvironment } from "./environments/plan-environment.ts";
