@@ -1,4 +1,4 @@
-import type { CompatFix, EnvFacts, FixPlan } from "../compat/compat-fix.ts";
+import type { CompatFix, EnvFacts, FixPlan, PlannedFix } from "../compat/compat-fix.ts";
 import type { EnvRecipe, Instance, ParserId } from "../models/task.ts";
 import type { RepositoryTree } from "../repository/repository-tree.ts";
 import type { StageContext } from "../session/stage-context.ts";
@@ -52,7 +52,7 @@ export type PlanEnvironment = (input: {
   tree: RepositoryTree;
   /** Shared by all runs: unpacked packages and the like are kept here. */
   cacheDirectory: string;
-  /** What the last run of this repository and recipe found: fixes that change what is planned. */
-  fixes: readonly string[];
+  /** What was found to be needed before: an interpreter or packages of a plan count from the start. */
+  fixes: readonly PlannedFix[];
   signal: AbortSignal;
 }) => Promise<Environment>;
