@@ -32,6 +32,8 @@ export interface Environment {
   readonly recipe: EnvRecipe;
   /** Everything on the host that the environment is made from, as text: part of the key of its snapshot. */
   readonly inputs: string;
+  /** Hosts that `prepare` and `install` have to reach, beside those of the task; empty for most. */
+  readonly network: readonly string[];
   /** Stage `env`: interpreters, packages and tools outside the work tree. Shared by all tasks with the same key. */
   prepare(context: StageContext): Promise<void>;
   /** Stage `setup`: what has to be done in the work tree, such as `npm ci` or an editable install. */
