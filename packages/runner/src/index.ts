@@ -11,3 +11,8 @@ export * from "./session/stage-context.ts";
 export type * from "./repository/repository-tree.ts";
 export { runInstances } from "./run/run-instances.ts";
 export type * from "./run/run-options.ts";
+export { failsPassToPassOnly, grade, verdictOfFailure, type Grade, type GradeInput } from "./grading/grade.ts";
+export { findStatus, missingTests } from "./grading/test-results.ts";
+export { catalogue } from "./compat/catalogue.ts";
+export * from "./compat/choose-fixes.ts";
+export { planEnvironment } from "./environments/plan-environment.ts";
