@@ -11,7 +11,8 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   server: ["protocol", "host", "engine", "storage"],
   sdk: ["protocol"],
   runner: ["protocol", "host", "sdk"],
-  cli: ["protocol", "host", "sdk", "runner"],
+  live: ["protocol", "host", "sdk"],
+  cli: ["protocol", "host", "sdk", "runner", "live"],
 };
 
 const scope = "@atoll/";
