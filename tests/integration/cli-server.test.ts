@@ -157,7 +157,7 @@ describe("run", { tags: "gvisor" }, () => {
       zeros.pipe(running.child.stdin);
       expect(await running.ended).toMatchObject({
         exitCode: 125,
-        stderr: expect.stringContaining("Cannot take stdin"),
+        stderr: expect.stringContaining("Cannot read stdin"),
       });
       zeros.destroy();
     }
