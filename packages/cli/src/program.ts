@@ -44,6 +44,11 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   },
 };
 
+/** Started by other commands, and never by a person. */
+const ownCommands: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  "keep-server": async () => (await import("./commands/keep-server.ts")).keepServerCommand,
+};
+
 /** These tell of all the others. */
 const coversAllCommands: ReadonlySet<string> = new Set(["completion"]);
 
@@ -52,6 +57,8 @@ export async function programFor(cli: Cli, argv: readonly string[]): Promise<Com
   const [first = ""] = operands(argv);
   const isKnown = Object.values(groups).some((commands) => Object.hasOwn(commands, first));
   if (isKnown && !coversAllCommands.has(first)) return buildProgram(cli, first);
+  const own = Object.hasOwn(ownCommands, first) ? ownCommands[first] : undefined;
+  if (own !== undefined) return (await buildProgram(cli, first)).addCommand((await own())(cli), { hidden: true });
   return buildProgram(cli);
 }
 
