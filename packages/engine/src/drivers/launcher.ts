@@ -45,7 +45,7 @@ export function launcherArguments(command: LauncherCommand): string[] {
     ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
     ...(command.batch === true ? ["--batch"] : []),
     ...(command.noAttributes === true ? ["--no-attributes"] : []),
-    "--held",
+    "--wait",
     "--",
     ...command.program,
   ];

@@ -34,7 +34,7 @@ export interface NodesOrder {
    * `anew`: each in the place of one that the sandbox sees and cannot use, and as that is. `missing`: each where
    * nothing is.
    */
-  how: "anew" | "missing";
+  how: "replace" | "missing";
 }
 
 /** A directory to look for some in. */

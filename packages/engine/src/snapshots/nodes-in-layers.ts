@@ -44,7 +44,7 @@ async function findNodesInLayers(
     template.trees.map(async ({ at }, tree): Promise<NodesOrder> => {
       const list = new NodeList(`use the pipes and sockets for ${at}`);
       for (const dir of layers[tree] ?? []) await look(guestPath, dir, list, signal);
-      return { at, nodes: list.nodes, how: "anew" };
+      return { at, nodes: list.nodes, how: "replace" };
     }),
   );
 }
