@@ -75,7 +75,7 @@ static void emit_position(struct batch *b, uint8_t type, uint32_t id, uint64_t p
 
 static void emit_input(struct stream *s, struct batch *b) {
     uint64_t unacknowledged = s->in_handed - s->in_sent;
-    if (unacknowledged >= INPUT_ACK_STEP || (untold > 0 && s->in.length == 0)) {
+    if (unacknowledged >= INPUT_ACK_STEP || (unacknowledged > 0 && s->in.length == 0)) {
         emit_position(b, ATOLL_FRAME_STDIN_ACK, s->id, s->in_handed);
         s->in_sent = s->in_handed;
     }

@@ -1,11 +1,11 @@
 import type { SandboxRecord } from "@atoll/protocol";
 
-/** An absent base is no field at all. */
+/** Returns no field at all for an absent base. */
 export function based(base: number | undefined): { base?: number } {
   return base === undefined ? {} : { base };
 }
 
-/** The checkpoint whose layers lie below what a sandbox writes, or that it goes on from. */
+/** Returns the checkpoint whose layers are below what a sandbox writes, or from which it will be resumed. */
 export function standsOn(record: SandboxRecord): number | undefined {
   switch (record.state) {
     case "running":

@@ -1,4 +1,4 @@
-/** What is in use and must stay, by name, and for how many. */
+/** Names of things that are in use and must not be removed, with the number of users of each. */
 export class Pins {
   readonly #counts = new Map<string, number>();
 
@@ -6,7 +6,7 @@ export class Pins {
     return this.#counts.has(name);
   }
 
-  /** Until the returned function is called; calling it again does nothing. */
+  /** Pins the names until the returned function is called; calling it again does nothing. */
   hold(names: readonly string[]): () => void {
     for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
     let isHeld = true;

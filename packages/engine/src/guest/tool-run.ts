@@ -34,7 +34,7 @@ export class ToolRun {
     if (this.#message.length < maxMessageBytes) this.#message += data.toString("utf8");
   }
 
-  /** For a tool that has nothing to say on stdout. */
+  /** Reads the output of a tool that writes nothing on stdout. */
   listen(): void {
     this.#listening = (async () => {
       for await (const { stream, data } of this.process) if (stream === "stderr") this.hear(data);
@@ -42,7 +42,7 @@ export class ToolRun {
     this.#listening.catch(() => undefined);
   }
 
-  /** False when the tool does not listen any more: its end says why. */
+  /** Returns false when the tool does not read any more: its end says why. */
   async feed(data: Uint8Array): Promise<boolean> {
     try {
       await this.process.writeStdin(data);
@@ -53,7 +53,10 @@ export class ToolRun {
     }
   }
 
-  /** What the tool tells, to its end, which has to be a good one. A reader that stops early ends the tool. */
+  /**
+   * Yields the records of the tool up to its end. Throws unless the tool succeeds. A reader that stops early ends the
+   * tool.
+   */
   async *records(asked: string): AsyncGenerator<Buffer, void, void> {
     try {
       yield* readRecords(this.#stdout());
@@ -86,7 +89,7 @@ export class ToolRun {
   }
 }
 
-/** A tool runs inside and may lie. */
+/** Returns the error for malformed output of a tool, which runs inside and is not trusted. */
 export function badAnswer(cause: MalformedPayload): SandboxError {
   return new SandboxError("guest_violation", `Cannot use the guest's answer: ${cause.message}`, { cause });
 }

@@ -12,8 +12,8 @@ import { newContainerId } from "../support/ids.ts";
 import type { ResumeOptions, ResumeResult } from "./resume.ts";
 
 /**
- * Starts a sandbox that has failed on the files that it left; for work that has the turn. They are used where they lie
- * and never moved, so that whatever comes of it they are there. When it rejects, the sandbox has failed as before and
+ * Starts a failed sandbox from the files that it left, for an operation that has the sandbox's turn. The files are used
+ * in place and never moved, so that they survive in any case. When it rejects, the sandbox has failed as before and
  * nothing of it runs.
  */
 export async function restart(

@@ -8,8 +8,8 @@ import { discardMerged } from "./bound-layers.ts";
 import { giveUp, step, reportedEnded, type Pause } from "./pause-work.ts";
 
 /**
- * Its memory and its files are there, but no checkpoint could be made of them: it goes on. Rejects with
- * `sandbox_ended`, saying what survives, if it does not.
+ * Restores a sandbox whose memory and files were saved but could not be made into a checkpoint. Rejects with
+ * `sandbox_ended`, saying what survives, if that fails.
  */
 export async function restoreContainer(pause: Pause, because: unknown, below: Promise<LayerPart[]>): Promise<void> {
   const { context, life, store, n, parent, ground, killed } = pause;
@@ -24,8 +24,7 @@ export async function restoreContainer(pause: Pause, because: unknown, below: Pr
     await life.deadline.allowed(killed);
     const moved = await life.moveTo(newContainerId(), source, {
       signal: killed,
-      // From here on the image is of a time before that of the files: the next server must not make a checkpoint of the
-      // two.
+      // From now on the image is older than the files, so the next server must not make a checkpoint of the two.
       mayStart: store.spoil(n),
       keepsStreams: true,
       onLaunched: () => undefined,
@@ -38,8 +37,8 @@ export async function restoreContainer(pause: Pause, because: unknown, below: Pr
     await store.remove(n);
   } catch (error) {
     killed.throwIfAborted();
-    // What it wrote is looked for where it writes.
+    // The files that the sandbox wrote go back to where it writes, and a restart looks for them there.
     await context.layers.thaw(layerId(life.record.id, n), layout).catch(() => undefined);
-    throw await giveUp(pause, `it could not be paused (${messageOf(because)}) and not be brought back`, error);
+    throw await giveUp(pause, `it could not be paused (${messageOf(because)}) and could not be restored`, error);
   }
 }

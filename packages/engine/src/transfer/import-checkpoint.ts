@@ -11,9 +11,9 @@ import { settleAll } from "../support/settle-all.ts";
 import { assertBelongs, bringInLayer, type CheckpointImport } from "./import-sandbox.ts";
 
 /**
- * Adds a checkpoint that was made of this very sandbox, here or elsewhere, to those that it has here. The sandbox is as
- * it was, and runs on if it ran. Everything is verified; when it rejects, nothing is left of it. One that a crash cuts
- * off is swept later.
+ * Adds a checkpoint that was made of this very sandbox, here or on another machine, to its checkpoints here. The
+ * sandbox does not change, and runs on if it was running. Everything is verified; when this rejects, nothing is left of
+ * the import. The leftovers of a crash are removed later.
  */
 export function importCheckpoint(
   context: EngineContext,
@@ -65,7 +65,7 @@ export function importCheckpoint(
   });
 }
 
-/** Unpacked when it is gone back to. */
+/** The archive is unpacked by a rollback. */
 async function adoptOwner(
   store: CheckpointStore,
   { manifest, owner }: CheckpointImport,

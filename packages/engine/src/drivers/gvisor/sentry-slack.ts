@@ -2,17 +2,17 @@ import { closeSync, constants, openSync, readdirSync, readFileSync, writeFileSyn
 import { hasErrno, parseProcessStat } from "@atoll/host";
 import type { RunTally, TimerSlack } from "../../idle/timer-slack.ts";
 
-/** What the kernel gives to every thread that nobody has changed. */
+/** The kernel gives this slack to every thread by default. */
 const ordinarySlackNs = 50_000;
-/** A thread that starts another one hands its slack on, so the list is read again until it has nothing new. */
+/** A thread that starts another one passes its slack on, so the list is read again until it has nothing new. */
 const mostRounds = 10;
-/** Each takes some ten microseconds to read, in which requests wait. */
+/** Each process takes some ten microseconds to read, in which requests wait. */
 const mostProcesses = 256;
 
 /**
- * The timer slack of gVisor's own kernel, the sentry. Its systrap platform looks at its latencies every 400 µs for as
+ * The timer slack of gVisor's own kernel, the sentry. Its systrap platform checks its latencies every 400 µs for as
  * long as the sandbox lives, which costs 2 % of a core; slack makes those sleeps longer. Timers of processes inside are
- * timers of the sentry, and become late with it.
+ * timers of the sentry, and become late as well.
  */
 export class SentrySlack implements TimerSlack {
   readonly #pid: number;
@@ -21,7 +21,7 @@ export class SentrySlack implements TimerSlack {
   readonly #fifo: string;
   #fifoFd: number | undefined;
 
-  /** `cgroupDir` has all processes of the container, and no others. `fifo`: the `slackFifo` of its launch. */
+  /** `cgroupDir` has all processes of the container, and no others. `fifo` is the `slackFifo` of its launch. */
   constructor({ pid, cgroupDir, fifo }: { pid: number; cgroupDir: string; fifo: string }) {
     this.#pid = pid;
     this.#cgroupDir = cgroupDir;
@@ -30,7 +30,7 @@ export class SentrySlack implements TimerSlack {
   }
 
   allow(ms: number): void {
-    // The number may be another process's by now, which is none of ours.
+    // The process id may belong to another process by now.
     if (this.#startTicks === undefined || this.#readStartTicks() !== this.#startTicks) return;
     this.#fifoFd ??= openFifo(this.#fifo);
     this.#set(ms * 1_000_000);
@@ -81,7 +81,7 @@ export class SentrySlack implements TimerSlack {
   }
 }
 
-/** Undefined: the launcher is of an older build and has no such FIFO, or it is gone. */
+/** Returns undefined if the launcher is of an older build and has no such FIFO, or is gone. */
 function openFifo(path: string): number | undefined {
   try {
     return openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
@@ -91,7 +91,7 @@ function openFifo(path: string): number | undefined {
   }
 }
 
-/** Undefined for a process, a thread or a group that has ended. */
+/** Returns undefined for a process, a thread or a group that has ended. */
 function orGone<T>(read: () => T): T | undefined {
   try {
     return read();
