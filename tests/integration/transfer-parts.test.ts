@@ -92,12 +92,12 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
   ["a layer in the place of what was kept", /owner: it has/, (from) => copyFile(archive(from), owner(from))],
   [
     "the record of another sandbox",
-    /manifest is that of sandbox/,
+    /manifest belongs to sandbox/,
     async (from) => ({ ...from, record: { ...from.record, id: SandboxId.parse("a".repeat(20)) } }),
   ],
   [
     "another version of runsc",
-    /saved by runsc release-1, and here is/,
+    /saved by runsc release-1, and this machine has/,
     async (from) => ({
       ...from,
       manifest: { ...from.manifest, runtime: { ...from.manifest.runtime, version: "release-1" } },

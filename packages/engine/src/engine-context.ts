@@ -45,7 +45,7 @@ export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void>
 export class EngineContext {
   readonly lives = new Map<SandboxId, SandboxLife>();
   /** Sandboxes that are being imported from another machine. */
-  readonly arriving = new Set<SandboxId>();
+  readonly importing = new Set<SandboxId>();
   readonly layout: DataLayout;
   readonly store: SandboxStore;
   readonly templates: TemplateLibrary;
@@ -58,7 +58,7 @@ export class EngineContext {
   readonly readCpuFeatures: () => Promise<string[]>;
   readonly policy: CheckpointPolicy | undefined;
   /** The directories of checkpoints that are being forked. */
-  readonly held = new Pins();
+  readonly pinnedCheckpoints = new Pins();
   /** A closing engine begins no work of its own; the next engine does that. */
   isClosing = false;
   #parts: EngineParts;

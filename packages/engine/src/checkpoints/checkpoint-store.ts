@@ -9,7 +9,7 @@ import {
   type MemoryPart,
 } from "@atoll/protocol";
 import type { ImageNeeds } from "../drivers/driver.ts";
-import { arrivingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
+import { importingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { digestFile, type Seal } from "./digest-file.ts";
@@ -21,7 +21,7 @@ export const lastCheckpoint = 999_999_999;
 const retiredMark = ".gone";
 
 /** What is known of a checkpoint before its memory is saved. */
-interface Beginnings extends ImageNeeds, Pick<CheckpointManifest, "nodes"> {}
+interface PendingCheckpoint extends ImageNeeds, Pick<CheckpointManifest, "nodes"> {}
 
 /** The checkpoints of one sandbox: numbered directories. Each is complete from the moment it has its manifest. */
 export class CheckpointStore {
@@ -49,16 +49,16 @@ export class CheckpointStore {
   }
 
   /** Makes an empty directory for an image with these needs, and stores what its manifest will say. */
-  async begin(n: number, beginnings: Beginnings): Promise<void> {
+  async begin(n: number, pending: PendingCheckpoint): Promise<void> {
     const target = this.#sandbox.checkpoint(n);
     await this.remove(n);
     await mkdir(target.memoryDir, { recursive: true, mode: 0o700 });
-    await writeDurably(target.needsFile, JSON.stringify(beginnings));
+    await writeDurably(target.needsFile, JSON.stringify(pending));
   }
 
   /** Returns what `begin` stored. */
-  async needsOf(n: number): Promise<Beginnings> {
-    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as Beginnings;
+  async needsOf(n: number): Promise<PendingCheckpoint> {
+    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as PendingCheckpoint;
   }
 
   /** Rejects with `unrestorable` when there is no such checkpoint, or it belongs to another sandbox. */
@@ -177,7 +177,7 @@ export class CheckpointStore {
   /** Turns an imported checkpoint, with its manifest, into one of this sandbox, in one step. */
   async place(n: number): Promise<void> {
     await this.remove(n);
-    await rename(this.#sandbox.arrivingCheckpoint(n).dir, this.#sandbox.checkpoint(n).dir);
+    await rename(this.#sandbox.importingCheckpoint(n).dir, this.#sandbox.checkpoint(n).dir);
     await syncDirectory(this.#sandbox.checkpointsDir);
   }
 
@@ -187,7 +187,7 @@ export class CheckpointStore {
   }
 
   /** Makes the image unusable, durably: it must not be used again once the sandbox that it belongs to has continued. */
-  async spoil(n: number): Promise<void> {
+  async invalidateMemory(n: number): Promise<void> {
     await writeDurably(this.#sandbox.checkpoint(n).outcomeFile, "1\n");
   }
 
@@ -211,7 +211,7 @@ export class CheckpointStore {
    */
   async sweep(): Promise<void> {
     const names = await this.#names();
-    const arriving = names.filter((name) => name.endsWith(arrivingMark));
+    const arriving = names.filter((name) => name.endsWith(importingMark));
     await Promise.all(arriving.map((name) => removeTree(join(this.#sandbox.checkpointsDir, name))));
     const gone = names.filter((name) => name.endsWith(retiredMark)).map((name) => Number.parseInt(name, 10));
     if (gone.length === 0) return;
@@ -256,8 +256,7 @@ async function syncPath(path: string): Promise<void> {
 
 function unrestorable(n: number, part: string, because: string, cause?: unknown): SandboxError {
   return new SandboxError("unrestorable", `Cannot use checkpoint ${n}: ${part}: ${because}`, {
-    suggestion:
-      "Go back to another checkpoint; if only memory is affected, start afresh on the saved files with memory: false.",
+    suggestion: "Roll back to another checkpoint. If only the memory is damaged, resume with memory: false.",
     details: { checkpoint: n, part, because },
     cause,
   });

@@ -36,14 +36,18 @@ export async function limitFeatures(
   const details = { runsc: runsc.version, hidden };
   if (!canHide) {
     throw refusal(`${name} cannot hide ${hidden.join(", ")}`, {
-      suggestion: `Leave the setting out, name all features of this processor, or install a runsc whose \`runsc help\` lists cpu-features; releases of late 2025 and newer have it.`,
+      suggestion:
+        "Leave the setting out, name all features of this processor, or install a runsc " +
+        "whose `runsc help` lists cpu-features: a release of late 2025 or newer.",
       details,
     });
   }
   // runsc would hide them in /proc/cpuinfo only, and programs that ask the processor itself would find them.
   if (hidden.length > 0 && !present.has(trapsCpuid)) {
     throw refusal(`this processor shows programs ${hidden.join(", ")} whatever runsc hides`, {
-      suggestion: `Leave the setting out, name all features of this processor, or use one with ${trapsCpuid} in /proc/cpuinfo.`,
+      suggestion:
+        "Leave the setting out, name all features of this processor, " +
+        `or use a processor with ${trapsCpuid} in /proc/cpuinfo.`,
       details,
     });
   }

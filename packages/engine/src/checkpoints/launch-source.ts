@@ -39,6 +39,6 @@ export function needsOf({ guest, runtime }: Pick<CheckpointManifest, "guest" | "
   return { guest, platform: runtime.platform };
 }
 
-export function frozenBytesOf({ layers }: Pick<CheckpointManifest, "layers">): number {
+export function layerBytesOf({ layers }: Pick<CheckpointManifest, "layers">): number {
   return layers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }

@@ -34,7 +34,7 @@ export class LayerLibrary {
   /** Layers that were made and are not in a manifest yet. */
   #unpublished = new Set<string>();
   /** Layers that are in use and may not be in a manifest yet. */
-  #held = new Pins();
+  #pins = new Pins();
   #turn: Promise<unknown> = Promise.resolve();
   #isCollectionDue = false;
 
@@ -58,7 +58,7 @@ export class LayerLibrary {
    * Turns what a sandbox wrote into a layer, in one step and for good, and returns the layer. Nothing may write to it
    * any more; it may still be mounted. A call that was interrupted can be repeated.
    */
-  async freeze(id: LayerId, sandbox: SandboxLayout, signal: AbortSignal): Promise<LayerPart> {
+  async seal(id: LayerId, sandbox: SandboxLayout, signal: AbortSignal): Promise<LayerPart> {
     this.#unpublished.add(id);
     await mkdir(this.#dir(id), { recursive: true, mode: 0o700 });
     const isTaken = await exists(this.#trees(id));
@@ -68,7 +68,7 @@ export class LayerLibrary {
   }
 
   /** Undoes `seal`, also one that was interrupted. Idempotent. */
-  async thaw(id: LayerId, sandbox: SandboxLayout): Promise<void> {
+  async unseal(id: LayerId, sandbox: SandboxLayout): Promise<void> {
     if (await exists(this.#trees(id))) {
       await removeTree(sandbox.layersDir);
       await rename(this.#trees(id), sandbox.layersDir);
@@ -84,7 +84,7 @@ export class LayerLibrary {
   async #keep(id: LayerId, { sizeBytes, sha256, stamp }: Sealed): Promise<LayerPart> {
     // A layer without its seal, or with half of it, is read again, so the seal need not survive a crash of the machine.
     await writeFile(this.#sealFile(id), JSON.stringify({ sizeBytes, sha256, stamp }), { mode: 0o600 });
-    await Promise.all([this.#dir(id), this.#layout.frozenDir].map(syncDirectory));
+    await Promise.all([this.#dir(id), this.#layout.sealedDir].map(syncDirectory));
     return { id, sizeBytes, sha256 };
   }
 
@@ -183,8 +183,8 @@ export class LayerLibrary {
   /**
    * Keeps these layers, also ones that do not exist yet, from being collected until the returned function is called.
    */
-  hold(ids: readonly string[]): () => void {
-    return this.#held.hold(ids);
+  pin(ids: readonly string[]): () => void {
+    return this.#pins.pin(ids);
   }
 
   /** Makes a layer from its archive, unless it is here already. The caller has pinned it. */
@@ -195,8 +195,8 @@ export class LayerLibrary {
   ): Promise<void> {
     if (await this.has(part)) return;
     const draft = `${part.id}.${randomUUID()}`;
-    const dir = join(this.#layout.frozenDir, draft);
-    const release = this.hold([draft]);
+    const dir = join(this.#layout.sealedDir, draft);
+    const release = this.pin([draft]);
     try {
       const into = Array.from({ length: trees }, (_, tree) => join(dir, "trees", String(tree), "upper"));
       for (const upper of into) await mkdir(upper, { recursive: true, mode: 0o700 });
@@ -226,7 +226,7 @@ export class LayerLibrary {
       await rename(place, `${place}.${randomUUID()}`);
     }
     await rename(dir, place);
-    await syncDirectory(this.#layout.frozenDir);
+    await syncDirectory(this.#layout.sealedDir);
   }
 
   /** Runs `write`, after which manifests name these layers. No layer is collected during that time. */
@@ -269,12 +269,12 @@ export class LayerLibrary {
   }
 
   async #collect(): Promise<string[]> {
-    const present = await names(this.#layout.frozenDir);
+    const present = await names(this.#layout.sealedDir);
     if (present.length === 0) return [];
     const needed = await this.#needed().catch(() => undefined);
     if (needed === undefined) return [];
-    const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#held.has(name));
-    await settleAll(left.map((name) => removeTree(join(this.#layout.frozenDir, name))));
+    const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#pins.has(name));
+    await settleAll(left.map((name) => removeTree(join(this.#layout.sealedDir, name))));
     return left;
   }
 
@@ -317,7 +317,7 @@ export class LayerLibrary {
   }
 
   #dir(id: LayerId): string {
-    return join(this.#layout.frozenDir, id);
+    return join(this.#layout.sealedDir, id);
   }
 
   #trees(id: LayerId): string {

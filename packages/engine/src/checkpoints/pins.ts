@@ -7,16 +7,16 @@ export class Pins {
   }
 
   /** Pins the names until the returned function is called; calling it again does nothing. */
-  hold(names: readonly string[]): () => void {
+  pin(names: readonly string[]): () => void {
     for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
-    let isHeld = true;
+    let isPinned = true;
     return () => {
-      for (const name of isHeld ? names : []) {
+      for (const name of isPinned ? names : []) {
         const left = (this.#counts.get(name) ?? 1) - 1;
         if (left === 0) this.#counts.delete(name);
         else this.#counts.set(name, left);
       }
-      isHeld = false;
+      isPinned = false;
     };
   }
 }

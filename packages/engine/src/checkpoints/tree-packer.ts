@@ -187,7 +187,7 @@ export class TreePacker {
     if (exitCode === 0) return;
     const code = exitCode === exitNoSpace ? "no_space" : "storage_failed";
     const said = stderr.trim();
-    throw new SandboxError(code, said === "" ? `Cannot use an archive: the archive tool exited with ${exitCode}` : said, {
+    throw new SandboxError(code, said === "" ? `Cannot use an archive: its tool exited with ${exitCode}` : said, {
       details: { exitCode, stderr: said.replace(/^Cannot unpack: /, "") },
     });
   }

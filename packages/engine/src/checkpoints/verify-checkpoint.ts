@@ -50,7 +50,7 @@ export async function verifyParts(
 }
 
 /** The operation that a machine must be able to do, for the error message if it cannot. */
-export interface Asked {
+export interface RestoreAction {
   /** The action completes "Cannot … on this machine", for example "restore checkpoint 1". */
   action: string;
   details: Record<string, unknown>;
@@ -58,26 +58,28 @@ export interface Asked {
   suggestion?: string;
 }
 
-export const ofCheckpoint = (n: number): Asked => ({ action: `restore checkpoint ${n}`, details: { checkpoint: n } });
+export const ofCheckpoint = (n: number): RestoreAction => ({
+  action: `restore checkpoint ${n}`,
+  details: { checkpoint: n },
+});
 
 /** Rejects with `unrestorable`, naming what this machine lacks, unless it can restore this memory. */
 export async function assertMachineFits(
   context: EngineContext,
   { freezer }: Pick<Driver, "freezer">,
   { runtime, cpuFeatures, guest }: MachineNeeds,
-  asked: Asked,
+  asked: RestoreAction,
 ): Promise<void> {
   const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
     new SandboxError("unrestorable", `Cannot ${asked.action} on this machine: ${because}`, {
-      suggestion:
-        asked.suggestion ??
-        "Resume it on a machine that has it, or start again from the saved files with memory: false.",
+      suggestion: asked.suggestion ?? "Resume it on a machine that has it, or resume it here with memory: false.",
       details: { ...asked.details, ...details },
     });
   if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
   if (freezer.version !== runtime.version) {
     const here = freezer.version;
-    throw refuse(`it was saved by runsc ${runtime.version}, and this machine has ${here}`, { needed: runtime.version, here });
+    const because = `it was saved by runsc ${runtime.version}, and this machine has ${here}`;
+    throw refuse(because, { needed: runtime.version, here });
   }
   if (!freezer.platforms.includes(runtime.platform)) {
     throw refuse(`it needs gVisor's platform ${runtime.platform}`, {

@@ -14,6 +14,7 @@ const killDeadlineMs = 20_000;
 /** How long the launcher may take to write the exit status after the runtime's end. */
 const exitFileDeadlineMs = 5_000;
 const stderrTailBytes = 4096;
+const overlayFeatures = ["redirect_dir=off", "index=off", "metacopy=off"];
 
 export interface ContainerRunsOptions {
   guestPath: string;
@@ -156,7 +157,7 @@ export class ContainerRuns {
       const layers = [...(from?.frozen[index] ?? []), ...own];
       return {
         target: at === "/" ? run.rootfs : `${run.rootfs}${at}`,
-        options: `lowerdir=${layers.join(":")},upperdir=${upper},workdir=${work},redirect_dir=off,index=off,metacopy=off`,
+        options: [`lowerdir=${layers.join(":")}`, `upperdir=${upper}`, `workdir=${work}`, ...overlayFeatures].join(","),
       };
     });
   }

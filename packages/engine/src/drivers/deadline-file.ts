@@ -15,7 +15,7 @@ const orderPattern = /^(until|still|never) (\d{19})\n\1 \2\n/;
 const seenAt = 64;
 const fileBytes = 128;
 /** A launcher whose container uses up its processor time gets to run once per period of the quota. */
-const heedDeadlineMs = 20_000;
+const applyDeadlineMs = 20_000;
 
 /**
  * The file by which a server and the launcher of a container exchange the container's deadline. It outlives servers,
@@ -52,7 +52,7 @@ export class DeadlineFile {
       throw error;
     });
     const order = parse(content);
-    if (order === undefined) throw new SandboxError("internal", `Cannot read ${this.#run.deadlineFile}: it has no valid order`);
+    if (order === undefined) throw new SandboxError("internal", `Cannot read ${this.#run.deadlineFile}`);
     return order;
   }
 
@@ -61,7 +61,7 @@ export class DeadlineFile {
     const text = format(order);
     try {
       await overwrite(this.#run.deadlineFile, text);
-      await poke(this.#run.wakeFifo);
+      await wakeLauncher(this.#run.wakeFifo);
     } catch (error) {
       throw explained(error);
     }
@@ -71,7 +71,7 @@ export class DeadlineFile {
         seen = await readFile(this.#run.deadlineFile, "latin1").catch(() => undefined);
         return seen === undefined || seen.startsWith(text, seenAt);
       },
-      { deadlineMs: heedDeadlineMs },
+      { deadlineMs: applyDeadlineMs },
     );
     if (isHeeded && seen !== undefined) return;
     if (seen === undefined) throw ended();
@@ -103,7 +103,7 @@ async function overwrite(path: string, text: string): Promise<void> {
   }
 }
 
-async function poke(path: string): Promise<void> {
+async function wakeLauncher(path: string): Promise<void> {
   const fifo = await open(path, constants.O_WRONLY | constants.O_NONBLOCK);
   try {
     await fifo.write("\n");

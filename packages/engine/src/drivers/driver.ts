@@ -1,5 +1,5 @@
 import type { ContainerId, ContainerRef, DriverName, SandboxLimits } from "@atoll/protocol";
-import type { NodesOrder, NodesPlace } from "../guest/guest-nodes.ts";
+import type { NodesToMake, NodeDirectory } from "../guest/guest-nodes.ts";
 import type { FifoPaths } from "../guest/transport.ts";
 import type { TimerSlack } from "../idle/timer-slack.ts";
 import type { Cgroup } from "../limits/cgroup.ts";
@@ -32,7 +32,7 @@ export interface LaunchSource {
   /** Processes continue from this memory image; without it they are started again. */
   memoryDir?: string;
   /** The guest makes these pipes and sockets before anything else runs. */
-  nodes?: Promise<NodesOrder[]>;
+  nodes?: Promise<NodesToMake[]>;
 }
 
 export interface DriverLaunchOptions {
@@ -146,7 +146,7 @@ export interface Driver {
    * in the container's memory. A driver without this method keeps all files on disk, and pipes and sockets that are
    * found there can be used.
    */
-  findDirectories?(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]>;
+  findDirectories?(ref: ContainerRef, layout: SandboxLayout): Promise<NodeDirectory[]>;
   /** Stops every process of a container where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Does nothing to a container that is not frozen. */

@@ -69,7 +69,7 @@ export async function launch(
     () => undefined,
   );
   try {
-    await Promise.all([followSteps(parent, signal), ready.then(() => letGo(parent))]);
+    await Promise.all([followSteps(parent, signal), ready.then(() => sendStart(parent))]);
     // A launcher that is gone already has written how its program ended, which shows when the FIFOs are opened. No
     // living process has the start time 0.
     const startTicks = (await readStartTicks(parent.pid)) ?? 0;
@@ -82,7 +82,7 @@ export async function launch(
 }
 
 /** Lets the launcher continue. If it is gone, its reported steps say why. */
-async function letGo(parent: HostProcess): Promise<void> {
+async function sendStart(parent: HostProcess): Promise<void> {
   await parent.writeStdin("\n").catch(() => undefined);
   await parent.closeStdin();
 }

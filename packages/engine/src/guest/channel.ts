@@ -11,8 +11,8 @@ import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestQuestions } from "./guest-questions.ts";
 import {
-  assertHeld,
-  freshStream,
+  assertBuffered,
+  newStream,
   GuestStream,
   type OutputPosition,
   type StreamOptions,
@@ -134,7 +134,7 @@ export class GuestChannel extends GuestQuestions {
     if (entry === undefined) {
       throw new SandboxError("not_found", `Cannot attach to process ${id}: the sandbox has no such process`);
     }
-    assertHeld(entry, from);
+    assertBuffered(entry, from);
     this.#inherited.delete(id);
     const stream = this.#addStream(id, "process", {
       windowBytes: protocolConstants.WINDOW_MAX,
@@ -182,7 +182,7 @@ export class GuestChannel extends GuestQuestions {
   /** After this no frame comes from the guest, and none goes to it, until the next `greet`. */
   async prepareCheckpoint(signal: AbortSignal): Promise<void> {
     const ready = this.request(toGuest.PREPARE, Buffer.alloc(0), signal);
-    this.#line.hold();
+    this.#line.pause();
     await ready;
   }
 
@@ -273,7 +273,7 @@ export class GuestChannel extends GuestQuestions {
 
   #addStream(id: number, kind: StreamOptions["kind"], options: StreamStart): GuestStream {
     const forget = (): void => void this.#streams.delete(id);
-    const stream = new GuestStream({ ...freshStream, ...options, id, kind, send: this.#send, forget });
+    const stream = new GuestStream({ ...newStream, ...options, id, kind, send: this.#send, forget });
     this.#streams.set(id, stream);
     return stream;
   }
@@ -323,13 +323,13 @@ export class GuestChannel extends GuestQuestions {
     if (entries.size !== message.streams.length) throw new MalformedPayload("Welcome lists a stream twice");
     for (const [id, stream] of this.#streams) {
       const entry = entries.get(id);
-      if (entry === undefined && this.#line.isStartHeld(id)) continue;
+      if (entry === undefined && this.#line.isStartQueued(id)) continue;
       if (entry === undefined)
         stream.refuse(new SandboxError("not_found", `Cannot continue: the guest lost stream ${id}`));
       else stream.reattach(entry);
       entries.delete(id);
     }
-    this.#egress.abandonAsks();
+    this.#egress.abandonRequests();
     this.#inherited.clear();
     for (const [id, entry] of entries) {
       if (id < protocolConstants.GUEST_ID_BIT) this.#lastId = Math.max(this.#lastId, id);
@@ -337,7 +337,7 @@ export class GuestChannel extends GuestQuestions {
       // The other end of a connection ended with the host that had it.
       else this.#send(encodeFrame(toGuest.RELEASE, id));
     }
-    this.#line.release();
+    this.#line.flush();
     this.#watch?.answered();
     this.#answers.resolve(greetingId, message);
   }
@@ -381,7 +381,7 @@ export class GuestChannel extends GuestQuestions {
     this.#end = { reason };
     this.#watch?.close();
     this.#line.leave();
-    this.#egress.abandonAsks();
+    this.#egress.abandonRequests();
     const error = reason ?? new SandboxError("sandbox_ended", "Cannot continue: the channel to the sandbox was closed");
     this.#answers.rejectAll(error);
     for (const stream of this.#streams.values()) stream.fail(error);

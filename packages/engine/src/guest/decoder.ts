@@ -32,7 +32,7 @@ export class FrameDecoder {
   }
 
   /** The number of bytes that are kept for an incomplete frame. */
-  get heldBytes(): number {
+  get bufferedBytes(): number {
     return this.#hunted.byteLength + this.#filled;
   }
 

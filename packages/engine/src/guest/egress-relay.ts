@@ -6,7 +6,7 @@ import type { GuestMessage } from "./messages.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
 /** A connection that a process inside wants to the outside. */
-export interface EgressAsk {
+export interface EgressRequest {
   host: string;
   port: number;
   protocol: "http-connect" | "http" | "socks5";
@@ -16,7 +16,7 @@ export type EgressAnswer =
   | { verdict: "allowed"; socket: Duplex }
   | { verdict: "refused" | "unknown_name" | "unreachable" | "timed_out"; reason: string };
 
-export type EgressHandler = (ask: EgressAsk) => Promise<EgressAnswer>;
+export type EgressHandler = (ask: EgressRequest) => Promise<EgressAnswer>;
 
 const verdicts = { allowed: 0, refused: 1, unknown_name: 2, unreachable: 3, timed_out: 4 } as const;
 
@@ -61,7 +61,7 @@ export class EgressRelay {
   }
 
   /** Makes pending requests invalid, after a greeting and at the end: their answers are ignored. */
-  abandonAsks(): void {
+  abandonRequests(): void {
     this.#asked = new Set();
   }
 
@@ -97,7 +97,7 @@ export class EgressRelay {
   }
 }
 
-async function askOf(handler: EgressHandler, { host, port, protocol }: EgressAsk): Promise<EgressAnswer> {
+async function askOf(handler: EgressHandler, { host, port, protocol }: EgressRequest): Promise<EgressAnswer> {
   try {
     return await handler({ host, port, protocol });
   } catch (error) {

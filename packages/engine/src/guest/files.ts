@@ -61,7 +61,7 @@ export class GuestFiles {
     try {
       for await (const { stream, data } of tool.process) {
         if (stream === "stdout") yield data;
-        else tool.hear(data);
+        else tool.addMessage(data);
       }
     } finally {
       await tool.process.kill("SIGKILL");
@@ -97,7 +97,7 @@ export class GuestFiles {
   ): Promise<void> {
     const mode = (options.mode ?? 0o644).toString(8);
     const tool = await this.#start(["write", path, mode, options.how ?? "replace"], options, true);
-    tool.listen();
+    tool.readStderr();
     let isWhole = true;
     try {
       for await (const piece of pieces(content)) {
@@ -112,7 +112,7 @@ export class GuestFiles {
       throw error;
     }
     await tool.finish(`write ${path}`);
-    if (!isWhole) throw badAnswer(new MalformedPayload(`The guest reports success for ${path} but has not taken all of it`));
+    if (!isWhole) throw badAnswer(new MalformedPayload(`It reports success but has not taken all of ${path}`));
   }
 
   mkdir(path: string, options: FileOptions & { mode?: number; parents?: boolean } = {}): Promise<void> {
@@ -166,7 +166,7 @@ export class GuestFiles {
 
   async #run(argv: string[], asked: string, options: FileOptions): Promise<void> {
     const tool = await this.#start(argv, options, false);
-    tool.listen();
+    tool.readStderr();
     await tool.finish(asked);
   }
 

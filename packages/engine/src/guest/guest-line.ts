@@ -1,7 +1,7 @@
 import { toGuest, toHost, typeOffset } from "./frames.ts";
 import { FifoTransport, type FifoPaths } from "./transport.ts";
 
-interface HeldFrame {
+interface QueuedFrame {
   frame: Buffer;
   onTaken: (() => void) | undefined;
 }
@@ -43,7 +43,7 @@ export interface GuestLineOptions {
  */
 export class GuestLine {
   #fifos: FifoTransport | undefined;
-  #held: HeldFrame[] | undefined;
+  #queued: QueuedFrame[] | undefined;
   #heldReplyBytes = 0;
   #unreadReplyBytes = 0;
   #options: GuestLineOptions;
@@ -71,8 +71,8 @@ export class GuestLine {
   write(frame: Buffer, onTaken?: () => void): void {
     const type = frame.readUInt8(typeOffset);
     const isReply = replies.has(type);
-    if (this.#held !== undefined && type !== toGuest.HELLO) {
-      this.#held.push({ frame, onTaken });
+    if (this.#queued !== undefined && type !== toGuest.HELLO) {
+      this.#queued.push({ frame, onTaken });
       if (isReply) this.#heldReplyBytes += frame.byteLength;
     } else {
       this.#options.traffic?.onSend(type === toGuest.COUNT);
@@ -83,24 +83,24 @@ export class GuestLine {
   }
 
   /** Queues all frames from now on, except a greeting. */
-  hold(): void {
-    this.#held ??= [];
+  pause(): void {
+    this.#queued ??= [];
   }
 
   /**
    * Sends the queued frames, in order. Input may come twice, before and after the greeting that requests it; the guest
    * takes it once.
    */
-  release(): void {
-    const held = this.#held ?? [];
-    this.#held = undefined;
+  flush(): void {
+    const queued = this.#queued ?? [];
+    this.#queued = undefined;
     this.#heldReplyBytes = 0;
-    for (const { frame, onTaken } of held) this.write(frame, onTaken);
+    for (const { frame, onTaken } of queued) this.write(frame, onTaken);
   }
 
   /** Says whether the guest cannot know of this stream yet, because the frame that starts it is queued. */
-  isStartHeld(id: number): boolean {
-    return (this.#held ?? []).some(({ frame }) => {
+  isStartQueued(id: number): boolean {
+    return (this.#queued ?? []).some(({ frame }) => {
       const type = frame.readUInt8(typeOffset);
       return (type === toGuest.SPAWN || type === toGuest.DIAL) && frame.readUInt32LE(idOffset) === id;
     });

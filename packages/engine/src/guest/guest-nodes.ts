@@ -26,7 +26,7 @@ export const neverNs = -(2n ** 63n);
 export type Nodes = readonly Buffer[];
 
 /** Pipes and sockets to be made in a sandbox before anything runs in it. */
-export interface NodesOrder {
+export interface NodesToMake {
   /** The directory that their names begin in. */
   at: string;
   nodes: Nodes;
@@ -38,7 +38,7 @@ export interface NodesOrder {
 }
 
 /** A directory to search for pipes and sockets. */
-export interface NodesPlace {
+export interface NodeDirectory {
   /**
    * The path from the root, without a leading slash. A path that is no directory, or no longer one, has nothing in it.
    */
@@ -47,8 +47,8 @@ export interface NodesPlace {
   emptyAtNs: bigint;
 }
 
-export interface NodesQuestion {
-  places: readonly NodesPlace[];
+export interface NodesRequest {
+  places: readonly NodeDirectory[];
   /** With `synced`, the directories of what is found are on the host's disk afterwards, with their times. */
   where: "in" | "synced";
 }
@@ -59,7 +59,7 @@ export interface NodesQuestion {
  */
 export async function listNodes(
   channel: GuestChannel,
-  { places, where }: NodesQuestion,
+  { places, where }: NodesRequest,
   signal: AbortSignal,
 ): Promise<Nodes> {
   if (places.length === 0) return [];
@@ -89,7 +89,7 @@ export async function listNodes(
  */
 export async function listFewNodes(
   channel: GuestChannel,
-  { places, where }: NodesQuestion,
+  { places, where }: NodesRequest,
   signal: AbortSignal,
 ): Promise<Nodes | undefined> {
   const question = encodeNodes(where, places);
@@ -104,12 +104,12 @@ export async function listFewNodes(
 
 export async function makeNodes(
   channel: GuestChannel,
-  { at, nodes, how }: NodesOrder,
+  { at, nodes, how }: NodesToMake,
   signal: AbortSignal,
 ): Promise<void> {
   if (nodes.length === 0) return;
   const tool = await ToolRun.start(channel, ["mknodes", at, how], { user: root, cwd: "/", stdin: true, signal });
-  tool.listen();
+  tool.readStderr();
   await feed(tool, Buffer.concat(nodes)).catch(() => undefined);
   await tool.finish(`make pipes and sockets in ${at}`);
 }

@@ -14,7 +14,7 @@ export interface OutputPosition {
 }
 
 /** Throws `invalid_argument` unless the guest has all output of the stream from there on. */
-export function assertHeld(
+export function assertBuffered(
   { id, ackedAt, producedAt }: StreamEntry,
   { stdoutBytes, stderrBytes }: OutputPosition,
 ): void {
@@ -40,7 +40,7 @@ export interface StreamOptions {
 export type StreamStart = Partial<Pick<StreamOptions, "windowBytes" | "from" | "input">>;
 
 /** The defaults of a new stream. */
-export const freshStream = {
+export const newStream = {
   windowBytes: protocolConstants.WINDOW_DEFAULT,
   from: { stdoutBytes: 0, stderrBytes: 0 },
   input: { receivedOffset: 0, handedOnOffset: 0 },

@@ -39,7 +39,7 @@ export interface Counted {
   /** The number of the user who has the most. */
   ofOneUser: number;
   streams: number;
-  heldBytes: number;
+  bufferedBytes: number;
 }
 
 export type GuestMessage =
@@ -121,10 +121,10 @@ function readOutput(id: number, reader: PayloadReader): GuestMessage {
 
 /** Threads count as processes. */
 function readCounted(id: number, reader: PayloadReader): GuestMessage {
-  const [processes, streams, heldBytes] = [reader.u32(), reader.u32(), reader.u64()];
+  const [processes, streams, bufferedBytes] = [reader.u32(), reader.u32(), reader.u64()];
   // A guest of an older version, in memory since it was paused, does not distinguish users.
   const ofOneUser = reader.isAtEnd ? processes : reader.u32();
-  return { type: "counted", id, processes, ofOneUser, streams, heldBytes };
+  return { type: "counted", id, processes, ofOneUser, streams, bufferedBytes };
 }
 
 function readConnect(id: number, reader: PayloadReader): GuestMessage {

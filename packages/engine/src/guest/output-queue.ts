@@ -44,8 +44,8 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   }
 
   /** The memory of the queue, whether or not it has output in it. */
-  get heldBytes(): number {
-    return this.#ring.heldBytes;
+  get bufferedBytes(): number {
+    return this.#ring.bufferedBytes;
   }
 
   /** Says whether the guest has sent more than it may before an acknowledgement. */

@@ -22,7 +22,7 @@ export class OutputRing {
   }
 
   /** The memory of the ring, whether or not it has output in it. */
-  get heldBytes(): number {
+  get bufferedBytes(): number {
     return this.#memory.byteLength;
   }
 

@@ -64,19 +64,19 @@ export class RecordCutOff extends MalformedPayload {}
 
 /** Splits the output of a tool, which runs inside and is not trusted, into records. Keeps at most one of them. */
 export async function* readRecords(chunks: AsyncIterable<{ data: Buffer }>): AsyncGenerator<Buffer, void, void> {
-  let held: Buffer = Buffer.alloc(0);
+  let buffered: Buffer = Buffer.alloc(0);
   for await (const { data } of chunks) {
-    held = held.byteLength === 0 ? data : Buffer.concat([held, data]);
-    while (held.byteLength >= 4) {
-      const length = held.readUInt32LE(0);
+    buffered = buffered.byteLength === 0 ? data : Buffer.concat([buffered, data]);
+    while (buffered.byteLength >= 4) {
+      const length = buffered.readUInt32LE(0);
       if (length > maxRecordBytes) throw new MalformedPayload(`Record of ${length} bytes`);
-      if (held.byteLength < 4 + length) break;
-      const record = held.subarray(4, 4 + length);
-      held = held.subarray(4 + length);
+      if (buffered.byteLength < 4 + length) break;
+      const record = buffered.subarray(4, 4 + length);
+      buffered = buffered.subarray(4 + length);
       yield record;
     }
   }
-  if (held.byteLength > 0) throw new RecordCutOff("The last record is cut off");
+  if (buffered.byteLength > 0) throw new RecordCutOff("The last record is cut off");
 }
 
 export function parseEntry(record: Buffer): FileEntry {

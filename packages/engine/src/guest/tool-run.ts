@@ -18,7 +18,7 @@ export interface ToolOptions {
 export class ToolRun {
   readonly process: GuestProcess;
   #message = "";
-  #listening: Promise<void> = Promise.resolve();
+  #readingStderr: Promise<void> = Promise.resolve();
 
   private constructor(process: GuestProcess) {
     this.process = process;
@@ -30,16 +30,16 @@ export class ToolRun {
     return new ToolRun(await channel.spawn(spawn, signal === undefined ? {} : { signal }));
   }
 
-  hear(data: Buffer): void {
+  addMessage(data: Buffer): void {
     if (this.#message.length < maxMessageBytes) this.#message += data.toString("utf8");
   }
 
   /** Reads the output of a tool that writes nothing on stdout. */
-  listen(): void {
-    this.#listening = (async () => {
-      for await (const { stream, data } of this.process) if (stream === "stderr") this.hear(data);
+  readStderr(): void {
+    this.#readingStderr = (async () => {
+      for await (const { stream, data } of this.process) if (stream === "stderr") this.addMessage(data);
     })();
-    this.#listening.catch(() => undefined);
+    this.#readingStderr.catch(() => undefined);
   }
 
   /** Returns false when the tool does not read any more: its end says why. */
@@ -72,13 +72,13 @@ export class ToolRun {
   async *#stdout(): AsyncGenerator<{ data: Buffer }, void, void> {
     for await (const event of this.process) {
       if (event.stream === "stdout") yield event;
-      else this.hear(event.data);
+      else this.addMessage(event.data);
     }
   }
 
   async finish(asked: string): Promise<void> {
     const exit = await this.process.wait();
-    await this.#listening;
+    await this.#readingStderr;
     if (exit.exitCode === 0) return;
     const details = { message: this.#message.trim() };
     if (exit.exitCode !== null) throw fileError(exit.exitCode, asked, details);

@@ -83,7 +83,8 @@ export class PayloadReader {
 
   str(maxBytes: number): string {
     const length = this.u32();
-    if (length > maxBytes) throw new MalformedPayload(`String of ${length} bytes where at most ${maxBytes} are allowed`);
+    if (length > maxBytes)
+      throw new MalformedPayload(`String of ${length} bytes where at most ${maxBytes} are allowed`);
     const bytes = this.bytes(length);
     if (bytes.includes(0)) throw new MalformedPayload("String with a NUL in it");
     return bytes.toString("utf8");

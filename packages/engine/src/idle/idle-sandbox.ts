@@ -103,7 +103,7 @@ export class IdleSandbox implements TrafficListener {
   }
 
   /** Prevents slack until the result is disposed of, for work on the container that does not pass through the guest. */
-  hold(): Disposable {
+  preventSlack(): Disposable {
     this.#holds += 1;
     this.#touch();
     return {

@@ -58,6 +58,8 @@ export class IdleWatch {
     if (this.#slackMs === 0 || !hasErrno(error, "EPERM", "EACCES")) return;
     this.#slackMs = 0;
     for (const sandbox of this.#watched) sandbox.leave();
-    warn(new Error("Cannot set the timer slack of idle sandboxes, so each costs about 2 % of a core", { cause: error }));
+    warn(
+      new Error("Cannot set the timer slack of idle sandboxes, so each costs about 2 % of a core", { cause: error }),
+    );
   }
 }

@@ -21,7 +21,7 @@ export function endReason(error: SandboxError): EndReason {
 }
 
 /** Returns the error of a start whose guest did not answer in time. */
-export function lateStart(id: SandboxId, timeoutMs: number): SandboxError {
+export function startTimedOut(id: SandboxId, timeoutMs: number): SandboxError {
   const what = `Cannot start sandbox ${id}: no answer within ${timeoutMs} ms`;
   return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
 }

@@ -30,7 +30,7 @@ export interface StartOptions {
   from?: LaunchSource;
   base?: number;
   /** The size of the layers in `from`. */
-  frozenBytes?: number;
+  layerBytes?: number;
   /** The port of the proxy inside, which listens before the sandbox counts as running. */
   proxyPort?: number | undefined;
 }

@@ -9,7 +9,7 @@ export class LiveUsage {
   watch(
     { id, limits }: Pick<SandboxRecord, "id" | "limits">,
     { layout, template }: Pick<SandboxLifeOptions, "layout" | "template">,
-    options: Pick<UsageMonitorOptions, "cgroup" | "channel" | "frozenBytes" | "emit"> & {
+    options: Pick<UsageMonitorOptions, "cgroup" | "channel" | "layerBytes" | "emit"> & {
       onOverrun: (message: string) => void;
     },
   ): void {
@@ -19,7 +19,9 @@ export class LiveUsage {
       limits,
       upperDirs: template.trees.map((_, index) => layout.layer(index).upper),
       onOverrun: (usedBytes) => {
-        options.onOverrun(`its files take ${usedBytes} bytes, ${limits.diskBytes} are allowed, and it continued to write`);
+        options.onOverrun(
+          `its files take ${usedBytes} bytes, ${limits.diskBytes} are allowed, and it continued to write`,
+        );
       },
     });
   }

@@ -3,7 +3,7 @@ import { Cleanup, hasErrno } from "@atoll/host";
 import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
-import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import type { Driver } from "../drivers/driver.ts";
 import { MissingDriver } from "../drivers/missing-driver.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -68,7 +68,7 @@ export async function reconcile(context: EngineContext, options: ReconcileOption
 }
 
 /** One thing that cannot be repaired is reported and must not keep the server from starting. */
-async function orReported(what: string, repair: () => Promise<Repair>): Promise<Repair> {
+async function reportFailure(what: string, repair: () => Promise<Repair>): Promise<Repair> {
   try {
     return await repair();
   } catch (error) {
@@ -81,12 +81,12 @@ function reported(what: string, error: unknown): Repair {
 }
 
 function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
-  return orReported(`sandbox ${record.id}`, () => carryOut(context, record, options));
+  return reportFailure(`sandbox ${record.id}`, () => executePlan(context, record, options));
 }
 
 function removeOwnerless(context: EngineContext, id: SandboxId): Promise<Repair> {
   const what = `sandbox ${id}`;
-  return orReported(what, async () => {
+  return reportFailure(what, async () => {
     await removeContainers(context, id, undefined);
     await context.store.remove(id);
     const because = "it has no record: its creation never began, or its removal was all but done";
@@ -95,7 +95,7 @@ function removeOwnerless(context: EngineContext, id: SandboxId): Promise<Repair>
 }
 
 function removeStray({ what, remove }: Stray): Promise<Repair> {
-  return orReported(what, async () => {
+  return reportFailure(what, async () => {
     await remove();
     return { what, done: "removed", because: "it belongs to no living sandbox" };
   });
@@ -106,11 +106,11 @@ async function collectLayers({ layers, layout }: EngineContext): Promise<Repair[
     const names = await layers.collect();
     return names.map((name) => ({ what: `layer ${name}`, done: "removed", because: "no checkpoint needs it" }));
   } catch (error) {
-    return [reported(layout.frozenDir, error)];
+    return [reported(layout.sealedDir, error)];
   }
 }
 
-async function carryOut(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
+async function executePlan(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
   const plan = repairPlan(record);
   const what = `sandbox ${record.id}`;
   const keeper = new RecordKeeper(record, context.store, context.events.emit);
@@ -206,7 +206,7 @@ async function adoptOrFail(
       await removeContainers(context, record.id, "container" in record ? record.container.id : undefined);
       if (!life.deadline.hasPassed) {
         if ("container" in record) await thawMarked(life, record.container);
-        const onReached = async (): Promise<void> => life.live(await frozenBytes(context, life.record));
+        const onReached = async (): Promise<void> => life.live(await layerBytes(context, life.record));
         const isReached = await life.takeOver({ withinMs: adoptWaitMs, onReached });
         const silent = "its guest does not answer yet: requests are refused until it does";
         return { what, done: "adopted", because: isReached ? because : silent };
@@ -228,11 +228,11 @@ async function adoptOrFail(
   return { what, done: "failed", because: problem };
 }
 
-async function frozenBytes(context: EngineContext, record: SandboxRecord): Promise<number> {
+async function layerBytes(context: EngineContext, record: SandboxRecord): Promise<number> {
   if (record.state !== "running") return 0;
   const layout = context.layout.sandbox(record.id);
-  if (record.base === undefined) return frozenBytesOf({ layers: await readFirstLayers(layout) });
-  return frozenBytesOf(await new CheckpointStore(layout).read(record.base));
+  if (record.base === undefined) return layerBytesOf({ layers: await readFirstLayers(layout) });
+  return layerBytesOf(await new CheckpointStore(layout).read(record.base));
 }
 
 /** Removes every container that ever ran for the sandbox, except one. */

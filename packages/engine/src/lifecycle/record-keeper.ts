@@ -67,7 +67,7 @@ export class RecordKeeper {
   apply(
     event: SandboxEvent,
     build: (common: CommonRecord) => SandboxRecord,
-    told: { phases?: PhaseTimes; ended?: EndedProcess[] } = {},
+    details: { phases?: PhaseTimes; ended?: EndedProcess[] } = {},
   ): Promise<void> {
     return this.#inTurn(async () => {
       const from = this.#record.state;
@@ -81,7 +81,14 @@ export class RecordKeeper {
       });
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
-      const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state, ...told } as const;
+      const message = {
+        type: "state",
+        sandboxId: next.id,
+        atMs: Date.now(),
+        from,
+        to: next.state,
+        ...details,
+      } as const;
       this.#emit(reason === undefined ? message : { ...message, reason });
     });
   }

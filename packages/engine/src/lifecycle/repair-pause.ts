@@ -44,7 +44,7 @@ export async function repairPause(
       return "not begun";
     case "failed":
       // What the sandbox wrote may have become the layer of a checkpoint that will not be made.
-      await context.layers.thaw(layerId(record.id, n), layout);
+      await context.layers.unseal(layerId(record.id, n), layout);
       await store.remove(n);
       return "lost";
     case "saved": {

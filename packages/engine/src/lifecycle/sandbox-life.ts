@@ -1,15 +1,15 @@
 import { once } from "node:events";
 import { messageOf } from "@atoll/host";
 import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
-import { based } from "../checkpoints/dependents.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
-import { endReason, explainEnd, lateStart } from "./container-end.ts";
-import { failedNow } from "./failed-record.ts";
+import { endReason, explainEnd, startTimedOut } from "./container-end.ts";
+import { failedRecord } from "./failed-record.ts";
 import { FirstAnswer } from "./first-answer.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions, TakeOverOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";
@@ -41,7 +41,7 @@ export class SandboxLife {
   #stopLifetime: () => void = () => undefined;
   #killRequested = new AbortController();
   /** Aborts when the guest gets no more requests. */
-  #letGo = new AbortController();
+  #channelAbort = new AbortController();
   #starting: Promise<void> = Promise.resolve();
   #killing: Promise<void> | undefined;
   #detached = false;
@@ -148,13 +148,13 @@ export class SandboxLife {
     } catch (error) {
       await this.leaveContainer();
       options.signal.throwIfAborted();
-      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
+      throw stop.aborted ? startTimedOut(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
   /** Watches the limits, the end and the lifetime of the sandbox from now on. */
-  live(frozenBytes = 0): void {
-    if (this.#container !== undefined) this.#live(this.#container, this.channel, frozenBytes);
+  live(layerBytes = 0): void {
+    if (this.#container !== undefined) this.#live(this.#container, this.channel, layerBytes);
   }
 
   /**
@@ -188,9 +188,14 @@ export class SandboxLife {
     if (record.state === "pausing") {
       await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
       const { container: ref, base } = record;
-      await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
+      await keeper.apply("refused", (common) => ({
+        ...common,
+        state: "running",
+        container: ref,
+        ...optionalBase(base),
+      }));
     }
-    const { signal } = this.#letGo;
+    const { signal } = this.#channelAbort;
     const answer = this.#openChannel(container, { isFirstHost: false, signal });
     return this.firstAnswer.wait(record.id, answer, {
       withinMs,
@@ -218,7 +223,7 @@ export class SandboxLife {
   /** Detaches without ending anything: the sandbox runs on for the next server. */
   detach(): void {
     this.#detached = true;
-    this.#letGo.abort();
+    this.#channelAbort.abort();
     this.dropStreams();
     this.#stopWatching();
     this.#channel?.close();
@@ -229,29 +234,29 @@ export class SandboxLife {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
     const { record } = this;
-    await this.#options.keeper.apply("fault", (common) => failedNow(common, record, reason));
+    await this.#options.keeper.apply("fault", (common) => failedRecord(common, record, reason));
     this.#channel?.close();
     await this.#removeContainer();
   }
 
   async #start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     const { keeper, startTimeoutMs } = this.#options;
-    const { signal, from, base, frozenBytes, proxyPort } = options;
+    const { signal, from, base, layerBytes, proxyPort } = options;
     using stop = firstToAbort(signal, timeoutAfter(Promise.resolve(), startTimeoutMs));
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
       const running = { state: "running" as const, container: container.ref };
       await Promise.all([
-        keeper.apply("started", (common) => ({ ...common, ...running, ...based(base) })),
+        keeper.apply("started", (common) => ({ ...common, ...running, ...optionalBase(base) })),
         proxyPort === undefined ? undefined : this.channel.startProxy(proxyPort, stop),
       ]);
-      this.live(frozenBytes);
+      this.live(layerBytes);
     } catch (error) {
       this.#channel?.close();
       await this.#removeContainer();
       signal.throwIfAborted();
-      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
+      throw stop.aborted ? startTimedOut(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
@@ -308,12 +313,12 @@ export class SandboxLife {
     }
   }
 
-  #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
+  #live(container: Container, channel: GuestChannel, layerBytes: number): void {
     const { driver, layout, idle } = this.#options;
     this.usage.watch(this.record, this.#options, {
       cgroup: container.cgroup,
       channel,
-      frozenBytes,
+      layerBytes,
       emit: this.#options.events.emit,
       onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
@@ -371,7 +376,7 @@ export class SandboxLife {
   /** Ends every operation and everything that runs. */
   async #clear(because: string): Promise<void> {
     this.#killRequested.abort(new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${because}`));
-    this.#letGo.abort();
+    this.#channelAbort.abort();
     // The guest is not waited for: operations that ask it, or wait for its processes, end now.
     this.#channel?.close();
     if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId).catch(warn);

@@ -90,7 +90,7 @@ async function killAndWait(pid: number): Promise<void> {
   };
   if (await pollUntil(isGone, { deadlineMs: killDeadlineMs })) return;
   throw new SandboxError("timed_out", `Cannot kill process ${pid}: it is still there`, {
-    suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and network file systems that it uses.",
+    suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and file systems that it uses.",
   });
 }
 

@@ -142,7 +142,7 @@ export function noDiskSpace(name: string, limitBytes: number, usedBytes: number)
 /** Returns the error of `killAll` when its deadline has passed. */
 export function stillAlive(name: string, pids: number[]): SandboxError {
   return new SandboxError("timed_out", `Cannot kill all processes of cgroup ${name}: ${pids.length} are left`, {
-    suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and network file systems that it uses.",
+    suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and file systems that it uses.",
     details: { pids },
   });
 }

@@ -117,7 +117,7 @@ export class CgroupV1Tree implements CgroupTree {
     try {
       const failure = results.find((result) => result.status === "rejected");
       if (failure !== undefined) throw failure.reason;
-      await this.#weight.uphold({ isNewTree });
+      await this.#weight.reapply({ isNewTree });
       return undo;
     } catch (error) {
       await undo();

@@ -57,7 +57,7 @@ export class CgroupV2Tree implements CgroupTree {
         await this.#enableControllers(group.directory);
         await group.setLimits(limits);
       });
-      await this.#weight.uphold({ isNewTree });
+      await this.#weight.reapply({ isNewTree });
     } catch (error) {
       throw cannotCreate(name, error);
     }

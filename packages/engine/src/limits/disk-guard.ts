@@ -30,7 +30,7 @@ export type DiskState = "open" | "full" | "blind" | "overrun";
 export interface DiskGuardOptions {
   sandboxId: SandboxId;
   /** The size of the layers below, which do not change. */
-  frozenBytes: number;
+  layerBytes: number;
   /** The directories that the sandbox's writes go to. */
   upperDirs: string[];
   channel: Pick<GuestChannel, "capFileSize">;
@@ -91,20 +91,24 @@ export class DiskGuard {
   }
 
   async measure(allowedBytes: number, signal: AbortSignal): Promise<void> {
-    const { upperDirs, frozenBytes, sandboxId, measureTree: measureOne = measureTree } = this.#options;
+    const { upperDirs, layerBytes, sandboxId, measureTree: measureOne = measureTree } = this.#options;
     const startedMs = performance.now();
     const options = { signal, enoughBytes: overrunBytes(allowedBytes) };
     const sizes = await Promise.all(upperDirs.map((dir) => measureOne(dir, options))).catch((cause: unknown) => {
       signal.throwIfAborted();
       // A measurement that fails late must not be repeated all the time either.
       this.#durationMs = performance.now() - startedMs;
-      throw new SandboxError("internal", `Cannot measure the files of sandbox ${sandboxId}: the host cannot read all of them`, {
-        cause,
-        suggestion: "Check the host's disks and its kernel log.",
-      });
+      throw new SandboxError(
+        "internal",
+        `Cannot measure the files of sandbox ${sandboxId}: the host cannot read them`,
+        {
+          cause,
+          suggestion: "Check the host's disks and its kernel log.",
+        },
+      );
     });
     const nowMs = performance.now();
-    const usedBytes = sizes.reduce((sum, size) => sum + size, frozenBytes);
+    const usedBytes = sizes.reduce((sum, size) => sum + size, layerBytes);
     const grownBytes = this.#measuredAtMs === 0 ? 0 : Math.max(0, usedBytes - this.#usedBytes);
     this.#growthPerMs = grownBytes / Math.max(1, nowMs - this.#measuredAtMs);
     this.#usedBytes = usedBytes;

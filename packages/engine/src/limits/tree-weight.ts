@@ -27,7 +27,7 @@ export class TreeWeight {
    * Must be called when a group was made. `isNewTree` says whether the common directory was made with it, and so needs
    * the weight again.
    */
-  async uphold({ isNewTree }: { isNewTree: boolean }): Promise<void> {
+  async reapply({ isNewTree }: { isNewTree: boolean }): Promise<void> {
     if (isNewTree || !this.#isInForce) await this.#write();
   }
 

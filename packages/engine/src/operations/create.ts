@@ -1,6 +1,6 @@
 import { hasErrno, noSpace } from "@atoll/host";
 import { CreateRequest, firstToAbort, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
-import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf } from "../checkpoints/launch-source.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import type { StartOptions } from "../lifecycle/life-options.ts";
@@ -87,14 +87,14 @@ async function beginWith(
   life: SandboxLife,
   files: FilesSource,
   { intent, signal }: { intent: Promise<void>; signal: AbortSignal },
-): Promise<Pick<StartOptions, "from" | "frozenBytes">> {
+): Promise<Pick<StartOptions, "from" | "layerBytes">> {
   await intent;
   const layers = await life.inTurn(async (killed) => {
     using stop = firstToAbort(signal, killed);
     return await restoreFilesFromArchive(context, life, files, stop);
   });
   const from = withNodes(context, life, filesOf(context, life, { layers }), signal);
-  return { from, frozenBytes: frozenBytesOf({ layers }) };
+  return { from, layerBytes: layerBytesOf({ layers }) };
 }
 
 /** A caller can do something about a full disk; all other errors stay as they are. */

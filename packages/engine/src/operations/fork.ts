@@ -9,7 +9,7 @@ import {
 } from "@atoll/protocol";
 import { z } from "zod";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { filesOf, frozenBytesOf, needsOf, withMemory } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf, needsOf, withMemory } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -103,7 +103,7 @@ async function forkPaused(
   const { record } = parent;
   if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be forked`);
   // The parent may be paused again before all copies have what they need of its checkpoint.
-  const release = context.held.hold([parent.parts.layout.checkpoint(record.checkpoint).dir]);
+  const release = context.pinnedCheckpoints.pin([parent.parts.layout.checkpoint(record.checkpoint).dir]);
   try {
     // A checkpoint that was just saved is verified already.
     const manifest = wasRunning
@@ -193,8 +193,8 @@ async function startCopy(
     const own = await inherit(context, parent, life, manifest);
     await context.atStep("fork: inherited", record.id);
     const from = withMemory(context, life, filesOf(context, life, own), own.n, needsOf(own));
-    const frozenBytes = frozenBytesOf(own);
-    await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });
+    const layerBytes = layerBytesOf(own);
+    await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, layerBytes });
     return new Sandbox(life);
   } catch (error) {
     await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });

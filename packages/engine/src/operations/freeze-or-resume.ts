@@ -1,9 +1,9 @@
 import { messageOf } from "@atoll/host";
 import { firstToAbort, isSandboxError, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
 import { assertDiskSpace } from "../checkpoints/assert-disk-space.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { endDeletedFileUsers, findDeletedFileUsers, unsaveable } from "../checkpoints/deleted-file-users.ts";
-import { based } from "../checkpoints/dependents.ts";
-import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { answerBy, step, reportedEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";
@@ -33,14 +33,14 @@ export async function freezeOrResume(pause: Pause, options: FreezeOptions): Prom
       await life.deadline.enforce();
       await wake(pause);
       const base = pause.parent?.n;
-      const running = { state: "running" as const, container, ...based(base) };
+      const running = { state: "running" as const, container, ...optionalBase(base) };
       await keeper.apply("refused", (common) => ({ ...common, ...running }), reportedEnded(pause));
     } catch (cause) {
       killed.throwIfAborted();
       await life.fail({ kind: "driver", message: `it does not thaw: ${messageOf(cause)}` });
       throw error;
     }
-    life.live(frozenBytesOf(pause.ground));
+    life.live(layerBytesOf(pause.ground));
     // The directory is empty, so it does no harm if it stays.
     await pause.store.remove(pause.n).catch(() => undefined);
     throw isLate(error) ? silent(life.record.id, error) : error;
@@ -77,7 +77,7 @@ function isLate(error: unknown): boolean {
 }
 
 function silent(id: SandboxId, cause: unknown): SandboxError {
-  return new SandboxError("guest_silent", `Cannot pause sandbox ${id}: its guest does not answer; the sandbox still runs`, {
+  return new SandboxError("guest_silent", `Cannot pause sandbox ${id}: its guest does not answer; it still runs`, {
     suggestion: "Try again when it has more CPU time.",
     details: { sandboxId: id },
     cause,

@@ -8,9 +8,9 @@ import {
   type PhaseTimes,
 } from "@atoll/protocol";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { reportEnded } from "../checkpoints/deleted-file-users.ts";
-import { based } from "../checkpoints/dependents.ts";
-import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import type { Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -101,14 +101,14 @@ export async function pauseInTurn(
       state: "pausing",
       container,
       checkpoint: n,
-      ...based(base),
+      ...optionalBase(base),
     }));
   } catch (error) {
     await prepared.catch(() => undefined);
     killed.throwIfAborted();
     // A guest that does not answer now does later: the greeting waits for it.
     await life.channel.greet(answerBy()).catch(() => undefined);
-    life.live(frozenBytesOf(ground));
+    life.live(layerBytesOf(ground));
     throw error;
   }
   await step(pause, "intent");
@@ -153,9 +153,9 @@ async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
   } catch (error) {
     await discardMerged(pause, below);
     killed.throwIfAborted();
-    const told = await giveUp(pause, "its memory could not be saved", error);
+    const failure = await giveUp(pause, "its memory could not be saved", error);
     await store.remove(n);
-    throw told;
+    throw failure;
   }
   clock.lap("save");
   let stopped = Promise.resolve();
@@ -196,7 +196,7 @@ export async function finishPause(
   isStopped.catch(() => undefined);
   const [memory, own, owner, cpuFeatures, needs] = await settleAll([
     store.sealMemory(n),
-    context.layers.freeze(layerId(id, n), layout, signal),
+    context.layers.seal(layerId(id, n), layout, signal),
     store.sealOwner(n, context.packer, signal),
     context.readCpuFeatures(),
     store.needsOf(n),

@@ -1,5 +1,5 @@
 import { deadlineAfter, isSandboxError, type CheckpointManifest, type ContainerRef } from "@atoll/protocol";
-import { listFewNodes, listNodes, type Nodes, type NodesQuestion } from "../guest/guest-nodes.ts";
+import { listFewNodes, listNodes, type Nodes, type NodesRequest } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { findPlaces } from "../snapshots/nodes-in-memory.ts";
 
@@ -12,7 +12,7 @@ const guestAnswerMs = 10_000;
 export async function findNodePlaces(
   life: SandboxLife,
   container: ContainerRef,
-): Promise<NodesQuestion["places"] | undefined> {
+): Promise<NodesRequest["places"] | undefined> {
   return findPlaces(life, container).catch(() => undefined);
 }
 
@@ -23,7 +23,7 @@ export async function findNodePlaces(
  */
 export async function prepareGuest(
   { channel }: SandboxLife,
-  places: NodesQuestion["places"] | undefined,
+  places: NodesRequest["places"] | undefined,
 ): Promise<Pick<CheckpointManifest, "nodes">> {
   const answerBy = (): AbortSignal => deadlineAfter(guestAnswerMs);
   if (places === undefined) {

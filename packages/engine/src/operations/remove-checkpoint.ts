@@ -1,6 +1,6 @@
 import { SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { standsOn } from "../checkpoints/dependents.ts";
+import { currentCheckpoint } from "../checkpoints/current-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
@@ -11,13 +11,13 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 export function removeCheckpoint(context: EngineContext, life: SandboxLife, n: number): Promise<boolean> {
   return life.inTurn(async () => {
     const { id } = life.record;
-    if (n === standsOn(life.record)) {
+    if (n === currentCheckpoint(life.record)) {
       throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: sandbox ${id} depends on it`, {
         suggestion: "Pause the sandbox again, or roll it back to another one, then remove this one.",
         details: { sandboxId: id, checkpoint: n },
       });
     }
-    if (context.held.has(life.parts.layout.checkpoint(n).dir)) {
+    if (context.pinnedCheckpoints.has(life.parts.layout.checkpoint(n).dir)) {
       throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: copies of sandbox ${id} are being made of it`, {
         suggestion: "Wait until the fork is done, then remove it.",
         details: { sandboxId: id, checkpoint: n },

@@ -1,5 +1,5 @@
 import { assertAccepts, firstToAbort, type PhaseTimes } from "@atoll/protocol";
-import { filesOf, frozenBytesOf, needsOf, withMemory, withSavedNodes } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf, needsOf, withMemory, withSavedNodes } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { readCheckpoint, verifyParts } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -28,7 +28,7 @@ export interface ResumeResult {
 }
 
 /** The target of a rollback. */
-interface GoBack {
+interface RollbackTarget {
   checkpoint: number;
   /**
    * Called when the sandbox runs from that checkpoint and this is stored. Users of streams of the earlier memory wait
@@ -57,7 +57,7 @@ export function resumeSandbox(
 export async function resumeInTurn(
   context: EngineContext,
   life: SandboxLife,
-  options: ResumeOptions & Partial<GoBack>,
+  options: ResumeOptions & Partial<RollbackTarget>,
   killed: AbortSignal,
 ): Promise<ResumeResult> {
   options.signal?.throwIfAborted();
@@ -104,7 +104,7 @@ export async function resumeInTurn(
     await step("answered");
     const { phases } = clock;
     await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, base: n }), { phases });
-    life.live(frozenBytesOf(manifest));
+    life.live(layerBytesOf(manifest));
     await step("running");
     await options.switched?.(() => life.dropStreams());
     return { checkpoint: n, phases, totalMs: clock.totalMs };

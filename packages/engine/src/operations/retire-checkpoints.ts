@@ -1,5 +1,5 @@
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { standsOn } from "../checkpoints/dependents.ts";
+import { currentCheckpoint } from "../checkpoints/current-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { warn } from "../support/warn.ts";
@@ -36,14 +36,14 @@ export async function retireAllExpired(context: EngineContext): Promise<void> {
 }
 
 async function chooseExpired(context: EngineContext, life: SandboxLife, store: CheckpointStore): Promise<number[]> {
-  const { policy, held } = context;
+  const { policy, pinnedCheckpoints } = context;
   const { record } = life;
   // A failed sandbox stays as it is: its checkpoints are all that survives of it.
   if (policy === undefined || (record.state !== "running" && record.state !== "paused")) return [];
   if ((await store.numbers()).length <= policy.keepLast) return [];
-  const current = standsOn(record);
+  const current = currentCheckpoint(record);
   const oldestMs = Date.now() - policy.keepForMs;
-  const isNeeded = (n: number): boolean => n === current || held.has(life.parts.layout.checkpoint(n).dir);
+  const isNeeded = (n: number): boolean => n === current || pinnedCheckpoints.has(life.parts.layout.checkpoint(n).dir);
   const older = (await store.readAll()).slice(0, -policy.keepLast);
   return older.filter(({ n, createdAtMs }) => createdAtMs < oldestMs && !isNeeded(n)).map(({ n }) => n);
 }

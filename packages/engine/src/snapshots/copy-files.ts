@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { assertAccepts, firstToAbort, isSandboxError, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { standsOn } from "../checkpoints/dependents.ts";
+import { currentCheckpoint } from "../checkpoints/current-checkpoint.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { nodesOf } from "../checkpoints/launch-source.ts";
 import { mergeLayers } from "../checkpoints/merge-layers.ts";
@@ -87,7 +87,7 @@ async function readSaved(
   record: SandboxRecord,
   signal: AbortSignal,
 ): Promise<{ layers: Layer[]; nodes: Nodes }> {
-  const n = standsOn(record);
+  const n = currentCheckpoint(record);
   const { layout } = life.parts;
   const { layers, nodes } =
     n === undefined

@@ -3,7 +3,7 @@ import { startHostProcess } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { NodeList, type NodesOrder } from "../guest/guest-nodes.ts";
+import { NodeList, type NodesToMake } from "../guest/guest-nodes.ts";
 import { readRecords } from "../guest/tool-records.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
@@ -39,9 +39,9 @@ async function findNodesInLayers(
   template: Template,
   layers: readonly (readonly string[])[],
   signal: AbortSignal,
-): Promise<NodesOrder[]> {
+): Promise<NodesToMake[]> {
   return settleAll(
-    template.trees.map(async ({ at }, tree): Promise<NodesOrder> => {
+    template.trees.map(async ({ at }, tree): Promise<NodesToMake> => {
       const list = new NodeList(`use the pipes and sockets for ${at}`);
       for (const dir of layers[tree] ?? []) await look(guestPath, dir, list, signal);
       return { at, nodes: list.nodes, how: "replace" };

@@ -1,6 +1,6 @@
 import { run } from "@atoll/host";
 import { deadlineAfter, firstToAbort, SandboxError, type ContainerRef } from "@atoll/protocol";
-import { listNodes, neverNs, type Nodes, type NodesPlace } from "../guest/guest-nodes.ts";
+import { listNodes, neverNs, type Nodes, type NodeDirectory } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
@@ -31,7 +31,7 @@ export async function findNodesInMemory(
 }
 
 /** Returns the directories that may have some. */
-export async function findPlaces(life: SandboxLife, container: ContainerRef): Promise<NodesPlace[]> {
+export async function findPlaces(life: SandboxLife, container: ContainerRef): Promise<NodeDirectory[]> {
   const { driver, layout } = life.parts;
   const found = (await driver.findDirectories?.(container, layout)) ?? [];
   return found.map(({ path, ...rest }) => ({ path: path.byteLength === 0 ? Buffer.from(".") : path, ...rest }));

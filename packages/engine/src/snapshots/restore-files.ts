@@ -51,18 +51,18 @@ export async function restoreFilesFromArchive(
   }
   const { trees, sizeBytes, sha256 } = files;
   const part: LayerPart = { id: filesLayerId(sha256), sizeBytes, sha256 };
-  const letGo = context.layers.hold([part.id]);
+  const unpin = context.layers.pin([part.id]);
   try {
     if (!(await context.layers.has(part))) {
       await context.layers.import(part, await files.archive(), { trees, mostEntries, signal });
       // Other sandboxes will find the layer here, and its archive may be gone by then.
-      await syncFilesystem(context.layout.frozenDir, signal);
+      await syncFilesystem(context.layout.sealedDir, signal);
     }
     await assertNoGuest(context.layers.upper(part.id, 0));
     await writeFirstLayers(layout, [part]);
     return [part];
   } finally {
-    letGo();
+    unpin();
   }
 }
 
@@ -92,7 +92,7 @@ function assertFits({ record, parts }: SandboxLife, { sizeBytes, trees }: FilesS
   const { name, trees: own } = parts.template;
   if (trees === own.length) return;
   throw new SandboxError("unrestorable", `Cannot use these files over template ${name}`, {
-    suggestion: `They have ${trees} trees, and the template has ${own.length}: use the template that they were made over.`,
+    suggestion: `They have ${trees} trees, the template has ${own.length}: use the template that they were made over.`,
     details: { template: name, trees, ofTemplate: own.length },
   });
 }
@@ -105,8 +105,7 @@ function entriesWithin(bytes = Number.MAX_SAFE_INTEGER / 2): number {
 /** A sandbox must have the guest of this server, so the files must not have one. */
 async function assertNoGuest(root: string): Promise<void> {
   const found = await lstat(join(root, guestDirectory)).catch(() => undefined);
-  if (found !== undefined)
-    throw new SandboxError("unrestorable", "Cannot use the files: they contain a guest");
+  if (found !== undefined) throw new SandboxError("unrestorable", "Cannot use the files: they contain a guest");
 }
 
 async function unpack(

@@ -15,7 +15,7 @@ export async function whileFrozen<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const { driver, layout, idle } = life.parts;
-  using _ = idle.hold();
+  using _ = idle.preventSlack();
   await writeFile(layout.frozenMark, "");
   life.isFrozen = true;
   try {

@@ -3,7 +3,7 @@ import { isAbsolute, join, resolve } from "node:path";
 import { SandboxError, type ContainerId, type SandboxId } from "@atoll/protocol";
 
 /** A checkpoint that is being imported has this suffix after its number. */
-export const arrivingMark = ".coming";
+export const importingMark = ".coming";
 
 /** The only place that knows the paths of a data directory. */
 export class DataLayout {
@@ -42,7 +42,7 @@ export class DataLayout {
   }
 
   /** Sealed layers, which never change; forked sandboxes share them. */
-  get frozenDir(): string {
+  get sealedDir(): string {
     return join(this.root, "layers");
   }
 
@@ -86,8 +86,8 @@ export class SandboxLayout {
   }
 
   /** Returns the directory of a checkpoint that is being imported, until all of it is here. */
-  arrivingCheckpoint(n: number): CheckpointLayout {
-    return new CheckpointLayout(`${this.checkpoint(n).dir}${arrivingMark}`);
+  importingCheckpoint(n: number): CheckpointLayout {
+    return new CheckpointLayout(`${this.checkpoint(n).dir}${importingMark}`);
   }
 
   /** Names the layers that the sandbox began with, if it began with more than its template. */

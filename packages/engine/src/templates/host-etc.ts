@@ -51,8 +51,8 @@ const allowedPatterns: readonly RegExp[] = [/^python3(\.\d+)?$/, /^java-\d+-open
 const mostBytes = 4 * 1024 * 1024;
 
 /**
- * Returns the entries below `etc/` that are taken from the host, parents first. All of them belong to root, whoever
- * owns them outside.
+ * Returns the entries below `etc/` that are taken from the host, parents first. All of them belong to root, also if
+ * they do not on the host.
  */
 export async function readAllowedEtc(hostEtc: string): Promise<SkeletonEntry[]> {
   const present = await readdir(hostEtc);
@@ -77,12 +77,12 @@ async function readEntries(hostEtc: string, path: string): Promise<SkeletonEntry
     const stats = await lstat(source);
     const { mode, size } = stats;
     if (stats.isSymbolicLink()) return [{ kind: "link", path: `etc/${path}`, target: await readlink(source) }];
-    const canEverybodyRead = (mode & 0o004) !== 0;
-    if (stats.isFile() && canEverybodyRead && size <= mostBytes) {
+    const isWorldReadable = (mode & 0o004) !== 0;
+    if (stats.isFile() && isWorldReadable && size <= mostBytes) {
       const content = await readFile(source);
       return [{ kind: "file", path: `etc/${path}`, content, mode: mode & 0o755, uid: 0, gid: 0 }];
     }
-    if (!stats.isDirectory() || !canEverybodyRead) return [];
+    if (!stats.isDirectory() || !isWorldReadable) return [];
     const names = (await readdir(source)).toSorted();
     const below = await Promise.all(names.map((name) => readEntries(hostEtc, join(path, name))));
     return [directory(path), ...below.flat()];

@@ -37,8 +37,8 @@ export function importCheckpoint(
     await assertMachineFits(context, driver, manifest, ofCheckpoint(n));
     using stop = firstToAbort(signal, killed);
     const step = (name: string): Promise<void> => context.atStep(`import checkpoint: ${name}`, record.id);
-    const at = layout.arrivingCheckpoint(n);
-    const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
+    const at = layout.importingCheckpoint(n);
+    const unpin = context.layers.pin(manifest.layers.map((layer) => layer.id));
     let isHere = false;
     try {
       await store.sweep();
@@ -56,7 +56,7 @@ export function importCheckpoint(
       isHere = true;
       await step("placed");
     } finally {
-      letGo();
+      unpin();
       if (!isHere) {
         await removeTree(at.dir);
         await context.layers.collect();
@@ -69,7 +69,7 @@ export function importCheckpoint(
 async function adoptOwner(
   store: CheckpointStore,
   { manifest, owner }: CheckpointImport,
-  at: ReturnType<SandboxLife["parts"]["layout"]["arrivingCheckpoint"]>,
+  at: ReturnType<SandboxLife["parts"]["layout"]["importingCheckpoint"]>,
 ): Promise<void> {
   if (manifest.owner === undefined) return;
   if (owner !== undefined) await copyFile(owner, at.ownerFile, constants.COPYFILE_FICLONE);

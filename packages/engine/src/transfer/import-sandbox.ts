@@ -61,13 +61,13 @@ export async function importSandbox(
   const { id } = record;
   assertBelongs(from);
   signal.throwIfAborted();
-  if (context.lives.has(id) || context.arriving.has(id)) {
+  if (context.lives.has(id) || context.importing.has(id)) {
     throw new SandboxError("already_exists", `Cannot import sandbox ${id}: it is here already`, {
       details: { sandboxId: id },
     });
   }
-  context.arriving.add(id);
-  const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
+  context.importing.add(id);
+  const unpin = context.layers.pin(manifest.layers.map((layer) => layer.id));
   try {
     const driver = context.driver(record.driver);
     const template = await findTemplate(context, manifest.template, ofCheckpoint(manifest.n));
@@ -81,12 +81,12 @@ export async function importSandbox(
     return new Sandbox(life);
   } catch (error) {
     await context.store.remove(id);
-    letGo();
+    unpin();
     await context.layers.collect();
     throw error;
   } finally {
-    context.arriving.delete(id);
-    letGo();
+    context.importing.delete(id);
+    unpin();
   }
 }
 

@@ -8,7 +8,7 @@ import {
 } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { needsOf } from "../checkpoints/launch-source.ts";
-import { assertMachineFits, type Asked } from "../checkpoints/verify-checkpoint.ts";
+import { assertMachineFits, type RestoreAction } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { isHostTemplateName } from "../templates/host-template.ts";
@@ -28,7 +28,7 @@ export interface NeedsOptions {
 export async function findMachineNeeds(
   context: EngineContext,
   { parts: { driver, layout }, record }: Pick<SandboxLife, "parts" | "record">,
-  { checkpoint = standsOn(record), memory = true }: NeedsOptions,
+  { checkpoint = currentCheckpoint(record), memory = true }: NeedsOptions,
 ): Promise<MachineNeeds | undefined> {
   const { freezer } = driver;
   if (freezer === undefined) return undefined;
@@ -47,7 +47,7 @@ export async function assertCouldRun(
   needs: MachineNeeds,
   { checkpoint }: { checkpoint?: number } = {},
 ): Promise<void> {
-  const asked: Asked =
+  const asked: RestoreAction =
     checkpoint === undefined
       ? { action: `run sandbox ${id}`, details: { sandboxId: id } }
       : {
@@ -59,7 +59,11 @@ export async function assertCouldRun(
   await assertMachineFits(context, context.driver(driver), needs, asked);
 }
 
-export async function findTemplate(context: EngineContext, name: TemplateName, asked: Asked): Promise<Template> {
+export async function findTemplate(
+  context: EngineContext,
+  name: TemplateName,
+  asked: RestoreAction,
+): Promise<Template> {
   try {
     return await context.templates.get(name);
   } catch (cause) {
@@ -78,7 +82,7 @@ export async function findTemplate(context: EngineContext, name: TemplateName, a
   }
 }
 
-function standsOn(record: SandboxRecord): number | undefined {
+function currentCheckpoint(record: SandboxRecord): number | undefined {
   if ("checkpoint" in record) return record.checkpoint;
   return "base" in record ? record.base : undefined;
 }

@@ -171,7 +171,7 @@ async function fuzz(build: GuestBuild): Promise<void> {
         killChildren(guest.pid);
         return guest.ask("COUNT");
       })
-      .toMatchObject({ processes: 0, streams: 0, heldBytes: 0 });
+      .toMatchObject({ processes: 0, streams: 0, bufferedBytes: 0 });
     // Its stdio, the pipe of its signals, /proc, /dev/null, itself, and perhaps the proxy.
     expect(guest.descriptorCount).toBeLessThanOrEqual(9);
   } finally {

@@ -242,8 +242,7 @@ export class HostProcess implements Process {
     if (await killGroup(this.pid, killDeadlineMs)) return;
     const pids = await groupMembers(this.pid);
     throw new SandboxError("timed_out", `Cannot end ${this.#child.spawnfile}: it is still alive after SIGKILL`, {
-      suggestion:
-        "A process that survives SIGKILL hangs in the kernel: check the disks and network file systems that it uses.",
+      suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and file systems that it uses.",
       details: { pids },
     });
   }

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { addUp, standsOn, type Engine, type Sandbox } from "@atoll/engine";
+import { addUp, currentCheckpoint, type Engine, type Sandbox } from "@atoll/engine";
 import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
@@ -134,7 +134,7 @@ export class SandboxRollbacks {
 /** Finishes what a crash has left of a rollback if the sandbox is there already, and undoes it if not. */
 export async function settleRollback(sandbox: Sandbox): Promise<void> {
   const prepared = new PreparedCommands(sandbox.ownerDir);
-  const current = standsOn(sandbox.record);
+  const current = currentCheckpoint(sandbox.record);
   const found = await prepared.find();
   if (found === undefined) return;
   if (found.checkpoint === current) {

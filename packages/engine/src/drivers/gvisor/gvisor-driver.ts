@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
-import type { NodesPlace } from "../../guest/guest-nodes.ts";
+import type { NodeDirectory } from "../../guest/guest-nodes.ts";
 import type { TimerSlack } from "../../idle/timer-slack.ts";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
@@ -83,7 +83,7 @@ export class GvisorDriver implements Driver {
     return this.#options.runs.adopt(ref, layout);
   }
 
-  findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
+  findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodeDirectory[]> {
     return this.freezer.findDirectories(ref, layout);
   }
 

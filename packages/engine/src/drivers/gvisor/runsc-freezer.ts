@@ -4,7 +4,7 @@ import { setImmediate } from "node:timers/promises";
 import { hasErrno, pollUntil, run } from "@atoll/host";
 import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { z } from "zod";
-import type { NodesPlace } from "../../guest/guest-nodes.ts";
+import type { NodeDirectory } from "../../guest/guest-nodes.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
 import type { Freezer, FrozenContents, ImageNeeds, Saver } from "../driver.ts";
 import { guestAnnotation, platformAnnotation } from "./oci-spec.ts";
@@ -86,10 +86,10 @@ export class RunscFreezer implements Freezer {
    * made that it stored the time of the change, which the host has not seen: so where both know the same time there is
    * none. Rejects with `limit_reached` if there are too many directories.
    */
-  async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
+  async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodeDirectory[]> {
     const { sandbox } = await readState(ref, layout);
     const fdDir = `/proc/${sandbox.pid}/fd`;
-    const found = new Map<string, NodesPlace>();
+    const found = new Map<string, NodeDirectory>();
     let bytes = 0;
     for (const [index, fd] of (await readdir(fdDir)).entries()) {
       // A sandbox may have any number of them, and other requests wait.
@@ -174,7 +174,7 @@ async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<Open
  * Returns undefined for a file that is no directory of the root. Synchronous, because there may be thousands, and a
  * promise for each would take longer than the calls.
  */
-function placeOf(fd: string): NodesPlace | undefined {
+function placeOf(fd: string): NodeDirectory | undefined {
   try {
     const path = readlinkSync(fd, { encoding: "buffer" });
     if (!`${path.toString("latin1")}/`.startsWith(`${rootInside}/`)) return undefined;

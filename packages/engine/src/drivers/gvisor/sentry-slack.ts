@@ -44,12 +44,13 @@ export class SentrySlack implements TimerSlack {
    * Each process inside is run by host processes of its own, the stubs. They run when it does, and at no other time.
    */
   readRuns(): RunTally | undefined {
-    const pids = orGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
+    const pids = undefinedIfGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
     if (pids === undefined || pids.length > mostProcesses) return undefined;
     const tally = { runs: 0, ms: 0, waitMs: 0 };
     for (const pid of pids) {
       if (pid === "" || pid === "0" || pid === String(this.#pid)) continue;
-      const [ranNs, waitedNs, runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
+      const [ranNs, waitedNs, runs] =
+        undefinedIfGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
       tally.runs += Number(runs ?? 0);
       tally.ms += Number(ranNs ?? 0) / 1_000_000;
       tally.waitMs += Number(waitedNs ?? 0) / 1_000_000;
@@ -65,18 +66,18 @@ export class SentrySlack implements TimerSlack {
   #set(ns: number): void {
     const done = new Set<string>();
     for (let round = 0; round < mostRounds; round += 1) {
-      const threads = orGone(() => readdirSync(`/proc/${this.#pid}/task`)) ?? [];
+      const threads = undefinedIfGone(() => readdirSync(`/proc/${this.#pid}/task`)) ?? [];
       const fresh = threads.filter((thread) => !done.has(thread));
       if (fresh.length === 0) return;
       for (const thread of fresh) {
-        orGone(() => writeFileSync(`/proc/${thread}/timerslack_ns`, String(ns)));
+        undefinedIfGone(() => writeFileSync(`/proc/${thread}/timerslack_ns`, String(ns)));
         done.add(thread);
       }
     }
   }
 
   #readStartTicks(): number | undefined {
-    const line = orGone(() => readFileSync(`/proc/${this.#pid}/stat`, "latin1"));
+    const line = undefinedIfGone(() => readFileSync(`/proc/${this.#pid}/stat`, "latin1"));
     return line === undefined ? undefined : parseProcessStat(line)?.startTicks;
   }
 }
@@ -92,7 +93,7 @@ function openFifo(path: string): number | undefined {
 }
 
 /** Returns undefined for a process, a thread or a group that has ended. */
-function orGone<T>(read: () => T): T | undefined {
+function undefinedIfGone<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {

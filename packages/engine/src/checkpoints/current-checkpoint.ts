@@ -1,12 +1,12 @@
 import type { SandboxRecord } from "@atoll/protocol";
 
 /** Returns no field at all for an absent base. */
-export function based(base: number | undefined): { base?: number } {
+export function optionalBase(base: number | undefined): { base?: number } {
   return base === undefined ? {} : { base };
 }
 
 /** Returns the checkpoint whose layers are below what a sandbox writes, or from which it will be resumed. */
-export function standsOn(record: SandboxRecord): number | undefined {
+export function currentCheckpoint(record: SandboxRecord): number | undefined {
   switch (record.state) {
     case "running":
     case "pausing":
