@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { ContainerId } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
-import { areAllStopped, RunscControl, saveRequest } from "../../src/drivers/gvisor/runsc-control.ts";
+import { RunscControl, saveRequest, stopState } from "../../src/drivers/gvisor/runsc-control.ts";
 import { FakeSentry, runningStack, stoppedStack } from "../support/fake-sentry.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
@@ -78,14 +78,33 @@ describe("freezing through runsc's socket", () => {
   });
 });
 
+const wokenStack = stoppedStack.replace("sync.Cond.Wait", "runnable");
+
 test.for([
-  ["all stand still", [stoppedStack, stoppedStack], true],
-  ["all run", [runningStack, runningStack], false],
-  ["one was sent SIGSTOP", [stoppedStack, runningStack], false],
-  ["others of runsc's own do not count", [stoppedStack, "goroutine 9 [select]:\nmain.main()"], true],
-  ["nothing is known of any", ["goroutine 9 [select]:\nmain.main()"], undefined],
-] as const)("threads of which %s", ([, stacks, answer]) => {
-  expect(areAllStopped(stacks.join("\n\n"))).toBe(answer);
+  ["all are stopped", [stoppedStack, stoppedStack], "stopped"],
+  ["all have been stopped for long", [stoppedStack.replace("Wait]", "Wait, 3 minutes]")], "stopped"],
+  ["all run", [runningStack, runningStack], "running"],
+  ["one received SIGSTOP", [stoppedStack, runningStack], "running"],
+  ["one was woken and has not run yet", [stoppedStack, wokenStack], "between"],
+  ["goroutines of runsc itself do not count", [stoppedStack, "goroutine 9 [select]:\nmain.main()"], "stopped"],
+  ["none is known", ["goroutine 9 [select]:\nmain.main()"], undefined],
+] as const)("the state of threads of which %s", ([, stacks, state]) => {
+  expect(stopState(stacks.join("\n\n"))).toBe(state);
+});
+
+test("a sandbox whose threads were woken and have not run yet is not woken a second time", async () => {
+  using temporary = new TemporaryDirectory();
+  const dir = await stateDirectory(temporary);
+  await using sentry = await FakeSentry.listen(dir, id);
+  sentry.frozen = 1;
+  let looksAfterWaking = 0;
+  sentry.stacks = () => {
+    if (sentry.frozen > 0) return stoppedStack;
+    looksAfterWaking += 1;
+    return looksAfterWaking < 3 ? wokenStack : runningStack;
+  };
+  await new RunscControl(dir, id).thaw();
+  expect(sentry.calls.filter((method) => method === "containerManager.Resume")).toHaveLength(1);
 });
 
 test.for([

@@ -128,7 +128,8 @@ describe("requests", { timeout: testTimeoutMs }, () => {
         await start("exec 5>file; rm file"),
         await start("exec 5>file; echo >new; mv new file; rm file"),
         await start("mkdir file; cd file; rmdir ../file"),
-        await start("cp /bin/sleep file; ./file 60 <&0 & rm file"),
+        // The file is removed once the program runs: until then the background shell still has to find it.
+        await start("cp /bin/sleep file; ./file 60 <&0 & until [ /proc/$!/exe -ef file ]; do :; done; rm file"),
       ];
       // What was made since under the same name, or is really called as if it were deleted, can be saved.
       const others = [await start("exec 5>file"), await start("exec 5>'file (deleted)'"), await start("true")];

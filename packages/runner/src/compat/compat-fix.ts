@@ -27,6 +27,12 @@ export interface FixPlan {
   rewrites?: readonly string[][];
 }
 
+/** A fix that was chosen for an instance. It is stored with the cache, so that later runs start with it. */
+export interface PlannedFix {
+  id: string;
+  plan: FixPlan;
+}
+
 /** What a test run looked like when fixes are chosen. */
 export interface Symptoms {
   /** The tail of the output, ANSI sequences removed. */

@@ -1,5 +1,6 @@
-import type { CompatFix, EnvFacts, FixPlan } from "../compat/compat-fix.ts";
+import type { CompatFix, EnvFacts, FixPlan, PlannedFix } from "../compat/compat-fix.ts";
 import type { EnvRecipe, Instance, ParserId } from "../models/task.ts";
+import type { RepositoryTree } from "../repository/repository-tree.ts";
 import type { StageContext } from "../session/stage-context.ts";
 
 /** How the tests of an instance are run. */
@@ -31,6 +32,8 @@ export interface Environment {
   readonly recipe: EnvRecipe;
   /** Everything on the host that the environment is made from, as text: part of the key of its snapshot. */
   readonly inputs: string;
+  /** Hosts that `prepare` and `install` have to reach, beside those of the task; empty for most. */
+  readonly network: readonly string[];
   /** Stage `env`: interpreters, packages and tools outside the work tree. Shared by all tasks with the same key. */
   prepare(context: StageContext): Promise<void>;
   /** Stage `setup`: what has to be done in the work tree, such as `npm ci` or an editable install. */
@@ -44,3 +47,14 @@ export interface Environment {
   usedAliases(context: StageContext): Promise<string[]>;
   testCommand(instance: Instance): TestCommand;
 }
+
+/** Plans the environment of an instance from its recipe and the files of its repository. */
+export type PlanEnvironment = (input: {
+  instance: Instance;
+  tree: RepositoryTree;
+  /** Shared by all runs: unpacked packages and the like are kept here. */
+  cacheDirectory: string;
+  /** What was found to be needed before: an interpreter or packages of a plan count from the start. */
+  fixes: readonly PlannedFix[];
+  signal: AbortSignal;
+}) => Promise<Environment>;

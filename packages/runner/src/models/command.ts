@@ -14,7 +14,9 @@ export const CommandEnd = z.discriminatedUnion("kind", [
 ]);
 export type CommandEnd = z.infer<typeof CommandEnd>;
 
-/** One stream of one command, stored as a file. `bytes` counts everything written, `dropped` what is not in the file. */
+/**
+ * One stream of one command, stored as a file. `bytes` counts everything written, `dropped` what is not in the file.
+ */
 export const OutputFile = z.object({
   /** Relative to the directory of the run. */
   path: z.string(),

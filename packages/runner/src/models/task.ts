@@ -27,7 +27,8 @@ export const toArgv = (line: CommandLine): string[] => (typeof line === "string"
 
 /** What makes an environment. Two tasks with equal recipes and repositories share one. */
 export const EnvRecipe = z.strictObject({
-  language: z.enum(["python", "node", "none"]).default("none"),
+  /** `auto` chooses by the files of the repository, as instances of data sets need it. */
+  language: z.enum(["auto", "python", "node", "none"]).default("none"),
   /** A path, or a version such as `3.9`, which is searched for among the interpreters of the machine. */
   interpreter: z.string().min(1).optional(),
   /** Distributions that are made visible in the environment; nothing else of the system is. */

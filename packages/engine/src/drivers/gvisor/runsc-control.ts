@@ -41,14 +41,23 @@ export class RunscControl {
   /** Returns false if the sandbox cannot be frozen this way; then nothing has changed. */
   async freeze(): Promise<boolean> {
     if ((await this.#call("containerManager.Pause"))?.success !== true) return false;
-    if ((await this.#isFrozen()) === true) return true;
+    // After the answer every thread is in its stop, though a goroutine may still be on its way to wait there.
+    const state = await this.#stopState();
+    if (state === "stopped" || state === "between") return true;
     await this.#wake();
     return false;
   }
 
   /** Does nothing to a container that is not frozen. */
   async thaw(): Promise<void> {
-    while ((await this.#isFrozen()) === true) await this.#wake();
+    const signal = deadlineAfter(answerTimeoutMs);
+    for (;;) {
+      const state = await this.#stopState();
+      if (state === "stopped") await this.#wake();
+      else if (state !== "between") return;
+      else if (signal.aborted)
+        throw new SandboxError("internal", `Cannot wake container ${this.#id}: it stays stopped`);
+    }
   }
 
   async #wake(): Promise<void> {
@@ -57,10 +66,10 @@ export class RunscControl {
     throw new SandboxError("internal", `Cannot wake container ${this.#id}: ${answer?.err ?? "it does not listen"}`);
   }
 
-  /** Returns undefined if the sandbox does not say. */
-  async #isFrozen(): Promise<boolean | undefined> {
+  /** Returns undefined if the container does not answer. */
+  async #stopState(): Promise<ReturnType<typeof stopState>> {
     const answer = await this.#call("debug.Stacks");
-    return answer?.success === true && typeof answer.result === "string" ? areAllStopped(answer.result) : undefined;
+    return answer?.success === true && typeof answer.result === "string" ? stopState(answer.result) : undefined;
   }
 
   /** Returns undefined if no sandbox listens on the socket. */
@@ -151,12 +160,18 @@ function parseAnswer(text: string): Answer | undefined {
 }
 
 /**
- * Says whether every thread inside stands still, by where runsc's own threads for them are. A single thread may stand
- * still for other reasons: it was sent SIGSTOP, or it waits for a child of vfork. Returns undefined if no thread can be
- * seen, which never happens.
+ * Returns what the stacks of runsc's goroutines say about the threads inside; undefined if there are no threads. In
+ * `between` every thread is in a stop, but at least one goroutine does not wait for its end: it is about to wait, or it
+ * was woken and has not run yet. On a busy machine that lasts long, and waking such a sandbox a second time crashes it.
+ * All threads are looked at, because a single one may be stopped for reasons of its own: it received SIGSTOP, or it
+ * waits for a child that borrowed its memory.
  */
-export function areAllStopped(stacks: string): boolean | undefined {
+export function stopState(stacks: string): "running" | "between" | "stopped" | undefined {
   const tasks = stacks.split("\n\n").filter((stack) => stack.includes("kernel.(*Task).run("));
   if (tasks.length === 0) return undefined;
-  return tasks.every((stack) => stack.includes("kernel.(*Task).doStop("));
+  if (!tasks.every((stack) => stack.includes("kernel.(*Task).doStop("))) return "running";
+  return tasks.every((stack) => waitsForSignal.test(stack)) ? "stopped" : "between";
 }
+
+/** The header of a stack names what its goroutine waits for, and after a minute for how long. */
+const waitsForSignal = /^goroutine \d+ (?:\w+=\S+ )*\[sync\.Cond\.Wait[\],]/m;

@@ -1,0 +1,153 @@
+import { createHash } from "node:crypto";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Cleanup } from "@atoll/host";
+import type { RepoSpec } from "../models/sandbox-config.ts";
+import { StageFailure } from "../session/stage-context.ts";
+import { git, gitChecked, type GitOptions } from "./git.ts";
+import { locate, type LocatedCommit } from "./locate.ts";
+import type { RepositoryTree } from "./repository-tree.ts";
+
+/** A path that a patch changes, with what it does to it: `A`dded, `D`eleted, or `M`odified. */
+export interface ChangedPath {
+  status: string;
+  path: string;
+}
+
+const maxFileBytes = 1024 * 1024;
+
+/**
+ * One commit of a repository, read on the host. Its files are never laid out here: names, links and sizes are for the
+ * sandbox to deal with. All work is done in a git directory of our own that borrows the objects of the source.
+ */
+export class Repository implements RepositoryTree, AsyncDisposable {
+  readonly commit: string;
+  readonly #located: LocatedCommit;
+  readonly #directory: string;
+  readonly #signal: AbortSignal;
+
+  private constructor(located: LocatedCommit, directory: string, signal: AbortSignal) {
+    this.commit = located.commit;
+    this.#located = located;
+    this.#directory = directory;
+    this.#signal = signal;
+  }
+
+  static async open(spec: RepoSpec, cacheDirectory: string, signal: AbortSignal): Promise<Repository> {
+    const located = await locate(spec, cacheDirectory, signal);
+    await using cleanup = new Cleanup();
+    const directory = await mkdtemp(join(tmpdir(), "atoll-repository-"));
+    cleanup.defer(() => rm(directory, { recursive: true, force: true }));
+    await initialize(join(directory, "git"), located, signal);
+    const repository = new Repository(located, directory, signal);
+    await repository.#git(["cat-file", "-e", `${located.commit}^{tree}`], "read the commit");
+    cleanup.release();
+    return repository;
+  }
+
+  async read(path: string): Promise<string | undefined> {
+    const listed = await this.#git(["ls-tree", "-z", this.commit, "--", path], `look for ${path}`);
+    const entry = /^100\d{3} blob ([0-9a-f]+)\t/.exec(listed);
+    if (entry?.[1] === undefined) return undefined;
+    return this.#git(["cat-file", "blob", entry[1]], `read ${path}`, { maxOutputBytes: maxFileBytes });
+  }
+
+  async list(path: string): Promise<string[]> {
+    const target = path === "" ? `${this.commit}^{tree}` : `${this.commit}:${path.replace(/\/+$/, "")}`;
+    const { exitCode, stdout } = await git(["ls-tree", "-z", "--name-only", target], this.#options());
+    return exitCode === 0 ? stdout.split("\0").filter((name) => name !== "") : [];
+  }
+
+  describe(): Promise<string | undefined> {
+    return this.#located.describe(this.#signal);
+  }
+
+  /** The paths that a patch changes. Rejects with blame on the environment when it does not fit this commit. */
+  async changedPaths(patch: string, name: string): Promise<ChangedPath[]> {
+    const index = {
+      GIT_INDEX_FILE: join(this.#directory, `index-${createHash("sha256").update(patch).digest("hex")}`),
+    };
+    await this.#git(["read-tree", this.commit], "read the tree", { env: index });
+    const applied = await git(
+      ["apply", "--cached", "--whitespace=nowarn", "-"],
+      this.#options({ env: index, input: patch }),
+    );
+    if (applied.exitCode !== 0) {
+      throw new StageFailure("environment", `${name} does not apply to ${this.commit}: ${applied.stderr.trim()}`);
+    }
+    const diff = ["diff-index", "--cached", "--no-renames", "--name-status", "-z", this.commit];
+    const fields = (await this.#git(diff, "list changed paths", { env: index })).split("\0");
+    return Array.from({ length: Math.floor(fields.length / 2) }, (_, at) => ({
+      status: fields[at * 2] ?? "",
+      path: fields[at * 2 + 1] ?? "",
+    }));
+  }
+
+  /**
+   * Makes a git directory for the sandbox: one commit with exactly the files of this one, and nothing before or after
+   * it. Attributes that would change bytes on checkout are off, and so are hooks.
+   */
+  async exportTo(target: string): Promise<void> {
+    const date = await this.#git(["show", "--no-patch", "--format=%ct +0000", this.commit], "read the commit");
+    const who = { NAME: "Atoll", EMAIL: "atoll@localhost", DATE: date.trim() };
+    const identity = Object.entries(who).flatMap(([key, value]) =>
+      ["AUTHOR", "COMMITTER"].map((role) => [`GIT_${role}_${key}`, value]),
+    );
+    const commitTree = ["commit-tree", "-m", "The files as they were at the commit", `${this.commit}^{tree}`];
+    const id = (await this.#git(commitTree, "make a commit", { env: Object.fromEntries(identity) })).trim();
+    const packs = join(target, "objects", "pack");
+    await mkdir(packs, { recursive: true });
+    await mkdir(join(target, "refs", "heads"), { recursive: true });
+    await mkdir(join(target, "info"), { recursive: true });
+    const pack = ["pack-objects", "--revs", "--quiet", "--delta-base-offset", join(packs, "pack")];
+    await this.#git(pack, "pack the files of the commit", { input: `${id}\n` });
+    const files = {
+      HEAD: "ref: refs/heads/main\n",
+      "refs/heads/main": `${id}\n`,
+      config: configFor(id),
+      "info/attributes": "* -text -eol -ident -filter -working-tree-encoding\n",
+      "info/exclude": "",
+    };
+    for (const [path, content] of Object.entries(files)) await writeFile(join(target, path), content);
+    if ((await readdir(packs)).length === 0) throw new StageFailure("infrastructure", "Cannot pack the files: no pack");
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await rm(this.#directory, { recursive: true, force: true });
+  }
+
+  #git(args: readonly string[], purpose: string, options: Partial<GitOptions> = {}): Promise<string> {
+    return gitChecked(args, purpose, this.#options(options));
+  }
+
+  #options(options: Partial<GitOptions> = {}): GitOptions {
+    const env = { GIT_DIR: join(this.#directory, "git"), GIT_LITERAL_PATHSPECS: "1", ...options.env };
+    return { maxOutputBytes: 64 * 1024 * 1024, ...options, cwd: this.#directory, env, signal: this.#signal };
+  }
+}
+
+async function initialize(directory: string, { commit, objects }: LocatedCommit, signal: AbortSignal): Promise<void> {
+  const format = commit.length === 64 ? "sha256" : "sha1";
+  const init = ["init", "--quiet", "--bare", "--template=", `--object-format=${format}`, directory];
+  await gitChecked(init, "make a git directory", { signal });
+  await mkdir(join(directory, "objects", "info"), { recursive: true });
+  await writeFile(join(directory, "objects", "info", "alternates"), `${quoted(objects)}\n`);
+}
+
+/** A path with a newline or a quote is written in the style of C, as git reads it. */
+function quoted(path: string): string {
+  if (!/["\n\\#]/.test(path)) return path;
+  return `"${path.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n")}"`;
+}
+
+function configFor(commit: string): string {
+  const format = commit.length === 64 ? "[extensions]\n\tobjectFormat = sha256\n" : "";
+  return (
+    [
+      `[core]\n\trepositoryFormatVersion = ${format === "" ? 0 : 1}\n\tfileMode = true\n\tbare = false`,
+      "\tautocrlf = false\n\thooksPath = /dev/null\n\tfsmonitor = false\n\tlogAllRefUpdates = false",
+      "[gc]\n\tauto = 0\n[user]\n\tname = Atoll\n\temail = atoll@localhost\n",
+    ].join("\n") + format
+  );
+}
