@@ -113,7 +113,7 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
   ],
   [
     "a guest that is not here",
-    /guest 0123456789abcdef is not there/,
+    /it has no guest 0123456789abcdef/,
     async (from) => ({ ...from, manifest: { ...from.manifest, guest: "0123456789abcdef" } }),
   ],
   [
@@ -123,7 +123,7 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
   ],
   [
     "a template that is not here",
-    /template nowhere is not there/,
+    /it has no template nowhere/,
     async (from) => ({
       ...from,
       record: { ...from.record, template: TemplateName.parse("nowhere") },
