@@ -27,7 +27,7 @@ function idOf({ name, classname, file }: Case, suites: readonly string[]): strin
 }
 
 /** Reads what `--junitxml` and its like write. Entities of a document are not expanded, and texts are not kept. */
-export function parseJunit(xml: string): ParsedTests {
+function parseJunit(xml: string): ParsedTests {
   const collector = new TestCollector();
   const suites: string[] = [];
   let current: Case | undefined;

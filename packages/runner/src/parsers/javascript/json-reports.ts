@@ -49,7 +49,7 @@ function addJest(report: z.infer<typeof JestReport>, collector: TestCollector): 
 }
 
 /** Adds a JSON report of mocha, jest or vitest; `false` when the value is none. */
-export function addJsonReport(value: unknown, collector: TestCollector): boolean {
+function addJsonReport(value: unknown, collector: TestCollector): boolean {
   const mocha = MochaReport.safeParse(value);
   if (mocha.success) {
     addMocha(mocha.data, collector);
