@@ -1,4 +1,4 @@
-#include "followers.h"
+#include "descendants.h"
 
 #include <signal.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static bool follows(const struct search *search, pid_t pid) {
     return false;
 }
 
-/* Those that are marked bring those that they started. */
+/* Marks the descendants of marked processes. */
 static void spread(struct search *search) {
     bool changed = true;
     while (changed) {
@@ -55,7 +55,8 @@ static void spread(struct search *search) {
     }
 }
 
-/* Signals those that were not in the list of the last round, and puts all into the list. The number that were new. */
+/* Signals the processes that were not in the list of the last round, and stores the new list. Returns how many were
+ * new. */
 static int signal_new(const struct search *search, int signal, int *signalled_count) {
     int fresh = 0, listed = 0;
     for (int i = 0; i < search->count; i++) {
@@ -75,14 +76,14 @@ static int signal_new(const struct search *search, int signal, int *signalled_co
     return fresh;
 }
 
-int followers_signal(uint32_t stream, pid_t leader, int signal) {
+int descendants_signal(uint32_t stream, pid_t leader, int signal) {
     int living = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct search search = {.stream = stream, .leader = leader, .found = table, .count = 0};
         procfs_each(look_at, &search);
         spread(&search);
         int fresh = signal_new(&search, signal, &living);
-        /* A child that was born before its parent was killed is found in the next round. */
+        /* A child that was started before its parent was killed is found in the next round. */
         if (signal != SIGKILL || fresh == 0)
             break;
     }

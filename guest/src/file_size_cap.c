@@ -1,4 +1,4 @@
-#include "cap.h"
+#include "file_size_cap.h"
 
 #include <errno.h>
 
@@ -6,8 +6,8 @@
 #include "procfs.h"
 #include "stream.h"
 
-/* Processes that are born while the others are visited inherit the old limit, so visits are repeated until all is
- * quiet. */
+/* Processes that start during a visit inherit the old limit, so visits are repeated until one finds nothing to
+ * change. */
 #define ROUNDS 16
 #define LOOK_MS 1000
 
@@ -36,7 +36,7 @@ void cap_apply(bool *limited, struct rlimit *limit) {
         limit->rlim_max = least(limit->rlim_max, cap);
 }
 
-/* The limit that SPAWN gave to the stream of a process. */
+/* Returns the limit that SPAWN gave to the stream of a process. */
 static uint64_t own_limit(pid_t pid) {
     struct stream *s = stream_find(procfs_stream(pid));
     return s == NULL ? UINT64_MAX : s->process.file_size_limit;
@@ -56,10 +56,10 @@ static bool visit_process(pid_t pid, void *context) {
     if (prlimit(pid, RLIMIT_FSIZE, NULL, &now) != 0)
         return true;
     bool capped = visit->before != UINT64_MAX;
-    /* A soft limit that is not the old cap is the process's own wish and stays, as far as the new cap lets it. */
+    /* A soft limit other than the old cap is the process's own choice. It stays, as far as the new cap allows. */
     bool lift = capped && now.rlim_cur == visit->before;
     uint64_t most = hard ? least(now.rlim_max, cap) : now.rlim_max;
-    /* A hard limit can be lifted where the kernel lets root do that. */
+    /* A hard limit can be raised again where the kernel lets root do that. */
     if (capped && now.rlim_max == visit->before && change(pid, &now, cap, least(cap, own_limit(pid)))) {
         visit->changed++;
         return true;

@@ -1,4 +1,4 @@
-#include "out.h"
+#include "host_output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include "stream.h"
 #include "wire.h"
 
-/* Beyond THROTTLE no input is taken, so what one more frame and all connections being dialled can answer has to fit
- * as well. */
+/* No input is taken beyond THROTTLE. One more frame, and all connections being dialled, must still be able to
+ * answer, so the queue has room for that too. */
 #define THROTTLE ((size_t)256 << 10)
 #define QUEUE_SIZE ((size_t)640 << 10)
 #define QUEUE_SLICE 65536
@@ -27,7 +27,8 @@ enum voice { VOICE_NONE, VOICE_FULL, VOICE_LAST_WORDS };
 static enum voice voice = VOICE_NONE;
 static uint8_t queue[QUEUE_SIZE];
 static size_t queue_start, queue_end;
-/* What a short write left over of a batch: it goes before everything else, so no frame is ever broken by another. */
+/* The rest of a batch after a short write. It is sent before everything else, so no frame is ever interrupted by
+ * another. */
 static uint8_t rest[QUEUE_SLICE + BATCH_ENOUGH + ATOLL_MAX_DATA + BATCH_SCRATCH];
 static size_t rest_start, rest_end;
 static bool blocked, unfinished;
@@ -98,16 +99,16 @@ void out_greet(void) {
     voice = VOICE_FULL;
 }
 
-void out_mute(void) {
+void out_silence(void) {
     voice = VOICE_LAST_WORDS;
 }
 
 void out_prepare(uint32_t id) {
     out_frame(ATOLL_FRAME_READY, id, NULL, 0);
-    out_mute();
+    out_silence();
 }
 
-/* False when nothing could be written. A broken pipe is no reason to stop: the next host opens it again. */
+/* Returns false when nothing could be written. A broken pipe is no reason to stop: the next host opens it again. */
 static bool write_pieces(const struct iovec *pieces, int count, size_t *written) {
     ssize_t n = writev(STDOUT_FILENO, pieces, count);
     *written = n > 0 ? (size_t)n : 0;
@@ -146,7 +147,7 @@ static void gather(void) {
     }
 }
 
-/* Moves what `written` bytes left of the batch to `rest`. */
+/* Copies the part of the batch after the first `written` bytes to `rest`. */
 static void keep_rest(size_t written) {
     rest_start = rest_end = 0;
     for (int i = 0; i < batch.count; i++) {

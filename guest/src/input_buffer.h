@@ -1,6 +1,6 @@
 /* The input side of a stream: bytes from the host that the reader inside has not taken yet. */
-#ifndef ATOLL_INBUF_H
-#define ATOLL_INBUF_H
+#ifndef ATOLL_INPUT_BUFFER_H
+#define ATOLL_INPUT_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@ struct inbuf {
     size_t capacity, start, length;
 };
 
-/* False, and nothing taken, when there is no memory. The caller keeps to STDIN_WINDOW. */
+/* Returns false, and adds nothing, when there is no memory. The caller keeps to STDIN_WINDOW. */
 bool inbuf_add(struct inbuf *b, const uint8_t *bytes, size_t length);
 void inbuf_drop(struct inbuf *b, size_t length);
 void inbuf_clear(struct inbuf *b);

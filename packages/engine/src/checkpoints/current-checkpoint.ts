@@ -1,12 +1,12 @@
 import type { SandboxRecord } from "@atoll/protocol";
 
-/** An absent base is no field at all. */
-export function based(base: number | undefined): { base?: number } {
+/** Returns no field at all for an absent base. */
+export function optionalBase(base: number | undefined): { base?: number } {
   return base === undefined ? {} : { base };
 }
 
-/** The checkpoint whose layers lie below what a sandbox writes, or that it goes on from. */
-export function standsOn(record: SandboxRecord): number | undefined {
+/** Returns the checkpoint whose layers are below what a sandbox writes, or from which it will be resumed. */
+export function currentCheckpoint(record: SandboxRecord): number | undefined {
   switch (record.state) {
     case "running":
     case "pausing":

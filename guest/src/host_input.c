@@ -1,4 +1,4 @@
-#include "in.h"
+#include "host_input.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 
 #include "clock.h"
 #include "dispatch.h"
-#include "out.h"
+#include "host_output.h"
 #include "protocol.h"
 #include "wire.h"
 
@@ -17,15 +17,15 @@
 
 static uint8_t buffer[FRAME_MAX];
 static size_t start, end;
-static bool hunting = true;
+static bool resyncing = true;
 static uint64_t quiet_until;
 
 void in_init(void) {
     fcntl(STDIN_FILENO, F_SETFL, fcntl(STDIN_FILENO, F_GETFL) | O_NONBLOCK);
 }
 
-void in_hunt(void) {
-    hunting = true;
+void in_resync(void) {
+    resyncing = true;
 }
 
 bool in_wants_poll(uint64_t now_ms) {
@@ -38,7 +38,7 @@ void in_read(void) {
         end -= start;
         start = 0;
     }
-    /* Full only while answers are queued up: any frame fits, so otherwise the pump would have taken one. */
+    /* The buffer is full only while answers are queued: any frame fits, so otherwise the pump would have taken one. */
     if (end == sizeof buffer)
         return;
     ssize_t n = read(STDIN_FILENO, buffer + end, sizeof buffer - end);
@@ -72,7 +72,7 @@ static size_t frame_size(const struct frame *f) {
     return ATOLL_HEADER_SIZE + (size_t)f->length + ATOLL_TRAILER_SIZE;
 }
 
-/* Moves `start` to the next thing that may still become a HELLO; true when it is a whole one. */
+/* Moves `start` to the next position that may still become a HELLO. Returns true when there is a complete one. */
 static bool find_hello(struct frame *f) {
     while (start < end) {
         uint8_t *candidate = memchr(buffer + start, ATOLL_MAGIC & 0xff, end - start);
@@ -95,18 +95,19 @@ static bool find_hello(struct frame *f) {
 }
 
 static bool next_frame(struct frame *f) {
-    while (!hunting) {
+    while (!resyncing) {
         if (end - start < ATOLL_HEADER_SIZE)
             return false;
         if (!parse_header(buffer + start, f)) {
             start++;
-            hunting = true;
+            resyncing = true;
         } else if (end - start < frame_size(f)) {
             return false;
         } else if (!trailer_fits(buffer + start, f)) {
-            /* What a torn frame holds may be anything, also the likeness of a HELLO: the hunt begins after it. */
+            /* A torn frame may contain anything, even bytes that look like a HELLO, so the search for HELLO begins
+             * after it. */
             start += frame_size(f);
-            hunting = true;
+            resyncing = true;
         } else {
             return true;
         }
@@ -119,7 +120,7 @@ void in_pump(void) {
     while (!out_throttled() && next_frame(&f)) {
         const uint8_t *payload = buffer + start + ATOLL_HEADER_SIZE;
         start += frame_size(&f);
-        hunting = false;
+        resyncing = false;
         dispatch_frame(f.type, f.id, payload, f.length);
     }
 }

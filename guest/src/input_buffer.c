@@ -1,4 +1,4 @@
-#include "inbuf.h"
+#include "input_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>
