@@ -212,7 +212,7 @@ test("up starts a server, Ctrl-C stops it", async () => {
     exitCode: 1,
     stdout: "",
     stderr: `Cannot listen on ${url}: another program listens there
-Stop that one, or take another port: \`npm start -- --port 4700\`, \`atoll up --port 4700\`.
+Stop it, or choose another port: \`npm start -- --port 4700\`, \`atoll up --port 4700\`.
 `,
   });
   await rm(second, { recursive: true, force: true });

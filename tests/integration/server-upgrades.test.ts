@@ -129,7 +129,9 @@ describe("a request to a name that somebody else made lead here", () => {
     "is refused at %s, also when it is authorised",
     async (target) => {
       const answer = await send(target, "evil.test", `Authorization: Bearer ${server.key}\r\n`);
-      expect(answer).toMatch(/^HTTP\/1.1 403 [^]*Cannot take a request for [^ ]+: no name of this server[^]*hostNames/);
+      expect(answer).toMatch(
+        /^HTTP\/1.1 403 [^]*Cannot take a request for [^ ]+: this server has another name[^]*hostNames/,
+      );
       expect(await send(target, "localhost:1", `Authorization: Bearer ${server.key}\r\n`)).not.toContain("no name of");
     },
   );
@@ -143,6 +145,6 @@ describe("a request to a name that somebody else made lead here", () => {
 
   test("is passed on where the name is that of a port", async () => {
     expect(await send("/", `81-${id}.ports.test:4600`)).toContain("This port is guarded.");
-    expect(await send("/", `81-${id}.other.test:4600`)).toContain("no name of this server");
+    expect(await send("/", `81-${id}.other.test:4600`)).toContain("this server has another name");
   });
 });

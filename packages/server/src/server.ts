@@ -20,7 +20,7 @@ import { buildApp } from "./http/app.ts";
 import { createHandlers } from "./http/create-handlers.ts";
 import { HostNames } from "./http/host-names.ts";
 import { listen } from "./http/listen.ts";
-import { answerPlainly, isPassedOver, wantsWebSocket } from "./http/plain-upgrades.ts";
+import { answerWithoutUpgrade, ignoresUpgrade, wantsWebSocket } from "./http/plain-upgrades.ts";
 import { visibleEvents } from "./http/visible-events.ts";
 import { SandboxManager } from "./manager/sandbox-manager.ts";
 import { openServerPersistence, type ServerPersistence } from "./persistence/server-persistence.ts";
@@ -133,7 +133,7 @@ export class Server {
         acquire: async ({ sandboxId: id, by }) => {
           const leave = await manager.access.acquire(id, stopping.signal);
           try {
-            manager.access.assertFree(id, by ?? { who: "signed URL", holder: undefined });
+            manager.access.assertNotHeld(id, by ?? { who: "signed URL", holder: undefined });
             await manager.pauseResume.wake(id);
             return { files: manager.files(id), leave };
           } catch (error) {
@@ -206,7 +206,7 @@ export class Server {
           acquire: (id, signal) => manager.access.acquire(id, signal),
           retain: (id) => manager.access.retain(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),
-          assertFree: (id, by) => manager.access.assertFree(id, by),
+          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
           wake: (id) => manager.pauseResume.wake(id),
         },
         audit: (entry) => manager.audit.record(entry),
@@ -226,7 +226,7 @@ export class Server {
         locate: (id) => manager.access.locate(id),
         sources: {
           command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
-          assertNotHeld: (id, by) => manager.access.assertFree(id, by),
+          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),
           acquire: (id, signal) => manager.access.acquire(id, signal),
@@ -247,9 +247,9 @@ export class Server {
         if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
         try {
           if (!hosts.isOurs(request)) return refuse(socket, "403 Forbidden");
-          if (isPassedOver(request)) return answerPlainly(app.server, request, socket, head);
+          if (ignoresUpgrade(request)) return answerWithoutUpgrade(app.server, request, socket, head);
           if (ports.upgrade(request, socket, head)) return;
-          if (!wantsWebSocket(request)) answerPlainly(app.server, request, socket, head);
+          if (!wantsWebSocket(request)) answerWithoutUpgrade(app.server, request, socket, head);
           else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
         } catch (error) {
           // Nobody is above this listener: what it throws ends the server. An upgrade that does not wait for the answer

@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { basename, join, posix } from "node:path";
-import { unpack } from "../archive/unpack.ts";
+import { unpack } from "@atoll/host";
 import { UsageError } from "../input/usage-error.ts";
 import { printStream, saveStream } from "./save-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";

@@ -1,9 +1,9 @@
 import { createReadStream } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
 import { basename, posix, resolve } from "node:path";
+import { pack } from "@atoll/host";
 import { isSandboxError } from "@atoll/protocol";
 import type { FileInfo } from "@atoll/sdk";
-import { pack } from "../archive/pack.ts";
 import { UsageError } from "../input/usage-error.ts";
 import { byteStream, stdinStream } from "./byte-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";

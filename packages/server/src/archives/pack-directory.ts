@@ -1,9 +1,10 @@
 import { TarProcess, type ArchiveOptions, type ArchiveSandbox } from "./tar-process.ts";
 
 /**
- * A directory of a sandbox as a tar archive, names relative to it. Resolves when the archive has begun, so that what
- * cannot be packed at all rejects here; what fails later breaks the iteration off with the reason. A reader that leaves
- * early ends the work inside. The bytes are the sandbox's: whoever unpacks them must not trust them.
+ * Packs a directory of a sandbox into a tar archive with names relative to that directory. Resolves when the archive
+ * has begun, so that a directory that cannot be packed at all rejects here; a later failure ends the iteration with the
+ * reason. A reader that leaves early ends the work inside. The bytes come from the sandbox, so that the program that
+ * unpacks them must not trust them.
  */
 export async function packDirectory(
   sandbox: ArchiveSandbox,
@@ -11,7 +12,7 @@ export async function packDirectory(
   options: ArchiveOptions = {},
 ): Promise<AsyncGenerator<Buffer, void, void>> {
   const asked = `pack ${path}`;
-  // Through a link, and only if it leads to a directory.
+  // This follows a link, and refuses one that does not lead to a directory.
   await sandbox.files.stat(`${path}/.`, options);
   const tar = await TarProcess.start(sandbox, ["-C", path, "-cf", "-", "."], { ...options, stdin: false });
   const output = tar.output();

@@ -3,18 +3,18 @@ import type { TarEntry } from "@atoll/engine";
 const blockBytes = 512;
 const longestName = 100;
 
-/** What a sandbox's tar may be given: everything else is refused before. */
+/** An entry that the tar in a sandbox may receive. All other kinds are refused before. */
 export type PlainEntry = Exclude<TarEntry, { kind: "device" | "fifo" }>;
 
 const types = { file: "0", "hard-link": "1", link: "2", directory: "5" } as const;
 
-/** Two blocks of zeros. */
+/** A tar archive ends with two blocks of zeros. */
 export const endOfArchive = Buffer.alloc(2 * blockBytes);
 
 /**
- * The header of an entry, made anew from what was understood of the old one. So the tar inside sees what was checked
- * here, and nothing that two programs could read in two ways. Long names have GNU's form, which every tar knows. Owners
- * are left out: whoever unpacks is the owner.
+ * Returns the header of an entry, written again from what the reader understood of the old one. So the tar inside sees
+ * exactly what was checked here, and nothing that two programs could read in two ways. Long names have GNU's form,
+ * which every tar knows. Owners are left out: the user who unpacks becomes the owner.
  */
 export function entryHeader(entry: PlainEntry, path: string): Buffer {
   const target = entry.kind === "link" || entry.kind === "hard-link" ? entry.target : "";
@@ -32,7 +32,7 @@ export function entryHeader(entry: PlainEntry, path: string): Buffer {
   ]);
 }
 
-/** What fills the last block of a content of this size. */
+/** Returns the zeros that fill the last block of a content of this size. */
 export function padding(size: number): Buffer {
   return Buffer.alloc((blockBytes - (size % blockBytes)) % blockBytes);
 }
@@ -70,7 +70,7 @@ function header({ path, target, type, size, mode, mtimeSeconds }: HeaderFields):
   return block;
 }
 
-/** Octal digits; what does not fit is written in GNU's binary form. */
+/** Writes octal digits. A value that does not fit is written in GNU's binary form. */
 function number(block: Buffer, offset: number, length: number, value: number): void {
   const octal = value.toString(8);
   if (octal.length < length) {

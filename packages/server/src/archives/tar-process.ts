@@ -1,31 +1,31 @@
 import type { GuestProcess, Sandbox } from "@atoll/engine";
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 
-/** What archives need of a sandbox. */
+/** The part of a sandbox that archives use. */
 export type ArchiveSandbox = Pick<Sandbox, "files" | "spawn" | "record">;
 
 export interface ArchiveOptions {
-  /** On whose behalf: the sandbox's kernel checks that user's permissions. */
+  /** The user on whose behalf tar runs: the sandbox's kernel checks this user's permissions. */
   user?: string;
   signal?: AbortSignal;
 }
 
-const mostWords = 4096;
+const maxMessageLength = 4096;
 
-/** What tar says of what a user may not do. */
-const forbiddenErrnos = [
-  { said: "Permission denied", errno: "EACCES" },
-  { said: "Operation not permitted", errno: "EPERM" },
-  { said: "Read-only file system", errno: "EROFS" },
+/** The messages of tar about actions that a user may not do. */
+const errnoMessages = [
+  { message: "Permission denied", errno: "EACCES" },
+  { message: "Operation not permitted", errno: "EPERM" },
+  { message: "Read-only file system", errno: "EROFS" },
 ] as const;
 
 /**
- * The sandbox's own tar at work in a directory. It runs as the given user: what that user may not touch, the archive
- * cannot touch.
+ * The tar program of the sandbox, at work in a directory. It runs as the given user, so that the archive cannot touch
+ * what that user may not touch.
  */
 export class TarProcess {
   readonly process: GuestProcess;
-  #words = "";
+  #messages = "";
 
   private constructor(process: GuestProcess) {
     this.process = process;
@@ -36,7 +36,7 @@ export class TarProcess {
     args: string[],
     { user = "user", signal, stdin }: ArchiveOptions & { stdin: boolean },
   ): Promise<TarProcess> {
-    // Messages are read below; the language of a template must not matter.
+    // The messages of tar are read below, so the language of the template must not matter.
     const request = { argv: ["tar", ...args], env: { LC_ALL: "C" }, user, stdin };
     try {
       return new TarProcess(await sandbox.spawn(request, signal === undefined ? {} : { signal }));
@@ -49,44 +49,47 @@ export class TarProcess {
     }
   }
 
-  /** What tar has complained about. */
-  get words(): string {
-    return this.#words.trim();
+  /** What tar wrote to stderr. */
+  get messages(): string {
+    return this.#messages.trim();
   }
 
   async *output(): AsyncGenerator<Buffer, void, void> {
     for await (const { stream, data } of this.process) {
       if (stream === "stdout") yield data;
-      else if (this.#words.length < mostWords) this.#words += data.toString("utf8");
+      else if (this.#messages.length < maxMessageLength) this.#messages += data.toString("utf8");
     }
   }
 
-  /** Ends it, whatever it does. */
+  /** Ends tar, whatever it does at that moment. */
   async stop(): Promise<void> {
-    // Its end comes after its output, which nobody reads any more.
+    // The end is reported after the output, which no caller reads any more.
     this.process.discardOutput();
     await this.process.kill("SIGKILL");
     await this.process.wait().catch(() => undefined);
   }
 
-  /** After the last of its output. `asked` completes "Cannot …". */
+  /** Waits for the end of tar; the caller has read all output before. `asked` completes "Cannot …". */
   async finish(asked: string, details: Record<string, unknown> = {}): Promise<void> {
     const { exitCode, signal } = await this.process.wait();
     if (exitCode === 0 || (exitCode === 1 && this.#isAboutChanges())) return;
-    const words = this.words;
-    const because = words.split("\n")[0]?.replace(/^tar: /, "") ?? "";
+    const { messages } = this;
+    const because = messages.split("\n")[0]?.replace(/^tar: /, "") ?? "";
     const how = signal === null ? because || `tar ended with ${exitCode}` : `tar was ended by ${signal}`;
-    const isFull = signal === "SIGXFSZ" || /No space left|quota exceeded|File too large/.test(words);
-    const forbidden = forbiddenErrnos.find(({ said }) => words.includes(said));
+    const isFull = signal === "SIGXFSZ" || /No space left|quota exceeded|File too large/.test(messages);
+    const forbidden = errnoMessages.find(({ message }) => messages.includes(message));
     throw new SandboxError(
       isFull ? "no_space" : forbidden === undefined ? "file_error" : "permission_denied",
       `Cannot ${asked}: ${how}`,
-      { details: { ...details, message: words, ...(forbidden === undefined ? {} : { errno: forbidden.errno }) } },
+      { details: { ...details, message: messages, ...(forbidden === undefined ? {} : { errno: forbidden.errno }) } },
     );
   }
 
-  /** Files that others write to meanwhile are in the archive as they were found; GNU's tar says so with exit code 1. */
+  /**
+   * Reports whether tar only complained about files that changed while it read them. Such files are in the archive as
+   * tar found them; GNU's tar says so with exit code 1.
+   */
   #isAboutChanges(): boolean {
-    return this.words.split("\n").every((line) => /changed as we read it|removed before we read it/.test(line));
+    return this.messages.split("\n").every((line) => /changed as we read it|removed before we read it/.test(line));
   }
 }

@@ -6,7 +6,7 @@ import { pipeline } from "node:stream/promises";
 import { SandboxError } from "@atoll/protocol";
 import { storageError } from "../support/storage-error.ts";
 
-/** Where archives lie that templates are made of, until they are. */
+/** The directory for uploaded archives while templates are made of them. */
 export class TemplateUploads {
   readonly #dir: string;
   readonly maxBytes: number;
@@ -16,14 +16,14 @@ export class TemplateUploads {
     this.maxBytes = maxBytes;
   }
 
-  /** What a server before this one left is removed: nobody waits for it. */
+  /** Removes what an earlier server left behind: no request waits for it. */
   static async open(dir: string, maxBytes: number): Promise<TemplateUploads> {
     await rm(dir, { recursive: true, force: true });
     await mkdir(dir, { recursive: true, mode: 0o700 });
     return new TemplateUploads(dir, maxBytes);
   }
 
-  /** Keeps the archive while it is used. */
+  /** Stores the archive while `use` runs and removes it afterwards. */
   async use(
     body: AsyncIterable<Buffer>,
     signal: AbortSignal,

@@ -4,27 +4,27 @@ import { endOfArchive, entryHeader, padding, type PlainEntry } from "./tar-block
 import { TarProcess, type ArchiveOptions, type ArchiveSandbox } from "./tar-process.ts";
 
 export interface UnpackOptions extends ArchiveOptions {
-  /** Of all files together; absent: what the sandbox's disk may hold. */
+  /** The limit for all files together. The default is the sandbox's disk limit. */
   maxBytes?: number;
   maxEntries?: number;
 }
 
 export interface Unpacked {
-  /** Everything but directories. */
+  /** The number of entries that are not directories. */
   files: number;
   bytes: number;
 }
 
-/** What may follow the end of an archive: tar fills up to a whole record. */
+/** How many bytes may follow the end of an archive: tar fills up to a whole record. */
 const longestRest = 1024 * 1024;
 
 /**
- * Unpacks an uploaded archive into a directory of a sandbox, which is made if it is missing. The archive is read here
- * first, entry by entry, and none reaches the sandbox before it was found harmless: no absolute names, no `..`, no
- * devices, bounded in number and size. Then the sandbox's own tar unpacks it as the given user, with that user as the
- * owner.
+ * Unpacks an uploaded archive into a directory of a sandbox, which is created if it is missing. The archive is read
+ * here first, entry by entry, and no entry reaches the sandbox before it was found harmless: no absolute names, no
+ * `..`, no devices, bounded in number and size. Then the sandbox's own tar unpacks it as the given user, with that user
+ * as the owner.
  *
- * It is not all or nothing: an error tells in `details` how many files were written before it, and which one is
+ * Unpacking is not all or nothing: an error says in `details` how many files were written before it, and which file is
  * incomplete.
  */
 export async function unpackArchive(
@@ -54,11 +54,11 @@ export async function unpackArchive(
   return upload.unpacked;
 }
 
-/** Tar has stopped listening: its own end says why. */
+/** Tar has stopped reading. The exit of tar says why. */
 class TarGone extends Error {}
 
 class Upload {
-  /** In the middle of this one. */
+  /** The path of the entry that is being sent. */
   incomplete: string | undefined;
   readonly unpacked: Unpacked = { files: 0, bytes: 0 };
   readonly #tar: TarProcess;
@@ -94,15 +94,15 @@ class Upload {
     await this.#tar.process.closeStdin();
   }
 
-  /** What was sent whole is there when this resolves. */
+  /** Describes a failure. When this resolves, every entry that was sent whole is on the sandbox's disk. */
   async explain(cause: unknown, path: string): Promise<unknown> {
-    // In the middle of a file an end of input is all that tar can be summary; it stops there, with everything before it
+    // In the middle of a file, an end of input is all that tar can be given; tar stops there, with everything before it
     // written.
     await (this.incomplete === undefined ? this.end() : this.#tar.process.closeStdin()).catch(() => undefined);
     await this.#tar.process.wait().catch(() => undefined);
     const asked = `Cannot unpack into ${path}`;
     const { files } = this.unpacked;
-    const suggestion = `${files} ${files === 1 ? "file was" : "files were"} written before; details tell more.`;
+    const suggestion = `${files} ${files === 1 ? "file was" : "files were"} written before; see details.`;
     if (cause instanceof MalformedArchive) {
       return new SandboxError("invalid_argument", `${asked}: ${cause.message}`, {
         cause,
@@ -140,9 +140,7 @@ class Upload {
   }
 }
 
-/**
- * A source that stays open behind a reader that leaves: what a client still sends has to be read before it is answered.
- */
+/** A source that stays open when a reader leaves: the rest of what a client sends has to be read before the reply. */
 class KeptOpen implements AsyncIterable<Uint8Array> {
   readonly #iterator: AsyncIterator<Uint8Array>;
 
@@ -168,6 +166,6 @@ async function drain(output: AsyncIterable<unknown>): Promise<void> {
   try {
     for await (const _ of output);
   } catch {
-    // How the process ended is asked of the process.
+    // The caller asks the process itself how it ended.
   }
 }

@@ -13,13 +13,14 @@ import { join } from "node:path";
 import { RateLimiter } from "../auth/rate-limiter.ts";
 import { redact } from "./redact.ts";
 
-/** Who did what, when, with which result. */
+/** One action in the audit log: the principal, the action, the time and the result. */
 export interface AuditEntry {
   /**
-   * A key's id, `sandbox:<id>` for a sandbox's own token, `server` for what happens by itself, `nobody` for strangers.
+   * The id of an API key, `sandbox:<id>` for a sandbox's own token, `server` for what the server does by itself, or
+   * `nobody` for requests without valid credentials.
    */
   who: string;
-  /** A route's name, or what the server did. */
+  /** The name of a route, or of an action of the server. */
   what: string;
   sandboxId?: string | undefined;
   /** `ok`, or the code of the error. */
@@ -32,23 +33,26 @@ export interface AuditEntry {
 }
 
 export interface AuditOptions {
-  /** A file is put aside at about this size. */
+  /** The approximate size at which the file is renamed and another one begun. */
   fileBytes?: number;
-  /** So many of those that were put aside are kept. */
+  /** How many renamed files are kept. */
   files?: number;
-  /** Lines about strangers. What anybody can cause without a key must not push out what keys did. */
-  strangersPerMinute?: number;
-  /** Told when a line could not be written; `tell` goes on without it. */
+  /**
+   * How many lines a minute may be about unauthenticated requests. What any client can cause without a key must not
+   * push out what keys did.
+   */
+  unauthenticatedPerMinute?: number;
+  /** Called when a line could not be written; `record` goes on without it. */
   onError?: (error: unknown, entry: AuditEntry) => void;
 }
 
-/** One JSON object per line in `audit.jsonl`; older lines are in `audit-<time>.jsonl`. Secrets are left out. */
+/** Writes one JSON object per line to `audit.jsonl`; older lines are in `audit-<time>.jsonl`. Secrets are left out. */
 export class AuditLog {
   readonly #dir: string;
   readonly #options: Required<AuditOptions>;
   #file: number | undefined;
   #bytes = 0;
-  #strangers = new RateLimiter();
+  #unauthenticated = new RateLimiter();
   #leftOut = 0;
 
   constructor(dir: string, options: AuditOptions = {}) {
@@ -56,7 +60,7 @@ export class AuditLog {
     this.#options = {
       fileBytes: 32 * 1024 * 1024,
       files: 16,
-      strangersPerMinute: 60,
+      unauthenticatedPerMinute: 60,
       onError: () => undefined,
       ...options,
     };
@@ -65,12 +69,12 @@ export class AuditLog {
   }
 
   /**
-   * For what has happened already, also when there is no room to say so. Of strangers only so much is told, and how
-   * much was left out.
+   * Records an action that has already happened, and does not throw when the disk is full. Unauthenticated requests
+   * have a limit per minute; the number of lines beyond it is recorded.
    */
   record(entry: AuditEntry): void {
-    const isStranger = entry.who === "nobody";
-    if (isStranger && this.#strangers.take("", this.#options.strangersPerMinute) > 0) {
+    const isUnauthenticated = entry.who === "nobody";
+    if (isUnauthenticated && this.#unauthenticated.take("", this.#options.unauthenticatedPerMinute) > 0) {
       this.#leftOut += 1;
       return;
     }
@@ -84,12 +88,12 @@ export class AuditLog {
 
   #reportLeftOut(): void {
     if (this.#leftOut === 0) return;
-    const details = { lines: this.#leftOut, because: "strangers asked for too much" };
+    const details = { lines: this.#leftOut, because: "too many unauthenticated requests" };
     this.write({ who: "server", what: "audit", result: "left out", details });
     this.#leftOut = 0;
   }
 
-  /** In the file when it returns. When it throws, nothing of the line is there. */
+  /** Writes one line. The line is in the file when this returns; when it throws, no part of the line is there. */
   write(entry: AuditEntry): void {
     const { details, ...facts } = entry;
     const line = {
@@ -108,7 +112,7 @@ export class AuditLog {
     try {
       for (let written = 0; written < bytes.byteLength;) written += writeSync(file, bytes, written);
     } catch (error) {
-      // The next line would go on where this one broke off.
+      // Otherwise the next line would continue the broken one.
       ftruncateSync(file, this.#bytes);
       throw error;
     }
@@ -134,16 +138,17 @@ export class AuditLog {
 
   #rotate(): void {
     this.#close();
-    const asides = this.#asides();
-    const newest = asides.at(-1);
+    const rotated = this.#rotatedFiles();
+    const newest = rotated.at(-1);
     // Two in one millisecond must not share a name, and a clock that was set back must not change the order.
     const stamp = Math.max(Date.now(), newest === undefined ? 0 : Number(/\d+/.exec(newest)?.[0]) + 1);
     renameSync(this.#path, join(this.#dir, `audit-${String(stamp).padStart(15, "0")}.jsonl`));
-    for (const name of this.#asides().slice(0, -this.#options.files)) rmSync(join(this.#dir, name), { force: true });
+    for (const name of this.#rotatedFiles().slice(0, -this.#options.files))
+      rmSync(join(this.#dir, name), { force: true });
     this.#open();
   }
 
-  #asides(): string[] {
+  #rotatedFiles(): string[] {
     return readdirSync(this.#dir)
       .filter((name) => /^audit-\d+\.jsonl$/.test(name))
       .toSorted();

@@ -1,13 +1,13 @@
 const redacted = "[redacted]";
-/** What a name says about its value. */
+/** A name that shows that its value is secret. */
 const secretName = /(token|secret|password|passwd|authorization|cookie|credential|api[_-]?key|private[_-]?key|stdin)/i;
-/** Values of variables are the caller's business; their names say enough. */
+/** The values of variables are left out; their names are enough for an audit. */
 const environmentName = /^env$/i;
-/** What looks like a secret wherever it stands: our own tokens and keys, bearer headers, passwords in addresses. */
+/** Text that is a secret wherever it is found: our own tokens and keys, bearer headers, passwords in addresses. */
 const secretText = /\b(?:atoll|atk|sbt)_[A-Za-z0-9_-]{16,}|\bBearer\s+\S+|(?<=:\/\/[^/\s:@]*:)[^/\s@]+(?=@)/g;
 const longestText = 1_000;
 
-/** A copy without secrets, for a log that outlives everything it tells of. */
+/** Returns a copy without secrets, for a log that outlives everything that it describes. */
 export function redact(value: unknown, name = ""): unknown {
   if (secretName.test(name)) return value === undefined ? undefined : redacted;
   if (typeof value === "string") {

@@ -1,17 +1,20 @@
 import { SandboxError, type AccessPolicy, type KeyInfo } from "@atoll/protocol";
 import { Bounds } from "./bounds.ts";
 
-/** How many sandboxes there are. */
+/** Counts the sandboxes that exist. */
 export interface SandboxCounts {
   ofKey(keyId: string): number;
   all(): number;
 }
 
-/** What each key may make, and how many sandboxes there may be at a time, those that are being made included. */
+/**
+ * Decides what each key may create, and limits the number of sandboxes at a time, including those that are being
+ * created.
+ */
 export class Admission {
   readonly #server: AccessPolicy;
   readonly #counts: SandboxCounts;
-  readonly #beingMade = new Map<string, number>();
+  readonly #beingCreated = new Map<string, number>();
 
   constructor(server: AccessPolicy, counts: SandboxCounts) {
     this.#server = server;
@@ -22,13 +25,14 @@ export class Admission {
     return new Bounds(this.#server, key);
   }
 
-  /** `admit` is called when a sandbox is really going to be made; `done` when it is, or never will be. */
+  /** The caller calls `admit` when a sandbox is really going to be created, and `done` when it exists or never will. */
   open(key: KeyInfo): { admit: () => void; done: () => void } {
     let isCounted = false;
-    const change = (by: 1 | -1): void => void this.#beingMade.set(key.id, (this.#beingMade.get(key.id) ?? 0) + by);
+    const change = (by: 1 | -1): void =>
+      void this.#beingCreated.set(key.id, (this.#beingCreated.get(key.id) ?? 0) + by);
     return {
       admit: () => {
-        this.#assertPlace(key);
+        this.#assertBelowCeiling(key);
         isCounted = true;
         change(1);
       },
@@ -39,11 +43,11 @@ export class Admission {
     };
   }
 
-  #assertPlace(key: KeyInfo): void {
-    const making = this.#beingMade;
+  #assertBelowCeiling(key: KeyInfo): void {
+    const creating = this.#beingCreated;
     const used = {
-      key: this.#counts.ofKey(key.id) + (making.get(key.id) ?? 0),
-      server: this.#counts.all() + [...making.values()].reduce((sum, count) => sum + count, 0),
+      key: this.#counts.ofKey(key.id) + (creating.get(key.id) ?? 0),
+      server: this.#counts.all() + [...creating.values()].reduce((sum, count) => sum + count, 0),
     };
     for (const { of, allowed } of this.boundsOf(key).mostSandboxes) {
       if (used[of] < allowed) continue;

@@ -10,30 +10,30 @@ import {
 } from "@atoll/protocol";
 import { ruleBeyond } from "../egress/compile-policy.ts";
 
-/** Whose ceiling it is, as errors say it. */
-type Holder = "key" | "server";
+/** Whose policy a ceiling comes from, as errors name it. */
+type CeilingOwner = "key" | "server";
 
 interface Ceiling {
-  of: Holder;
+  of: CeilingOwner;
   policy: AccessPolicy;
 }
 
-const names: Record<Holder, string> = { key: "this key", server: "this server" };
+const names: Record<CeilingOwner, string> = { key: "this key", server: "this server" };
 
-const remedies: Record<Holder, string> = {
-  key: "An admin key can make a key that allows it (`atoll key create --help`).",
-  server: "Who runs the server can allow it with the setting `policy`.",
+const remedies: Record<CeilingOwner, string> = {
+  key: "An admin key can create a key that allows it (`atoll key create --help`).",
+  server: "The operator of the server can allow it with the setting `policy`.",
 };
 
 const boundedLimits = ["memoryBytes", "cpus", "processes", "diskBytes", "tmpBytes"] as const;
 
-/** What requests of one key have to be within: the policy of the key and that of the server. */
+/** What the requests of one key have to stay within: the policy of the key and that of the server. */
 export class Bounds {
-  /** What holds for the key, to be kept beside an egress policy that was allowed by it. */
+  /** The egress policy that bounds the key. It is stored beside an egress policy that it allowed. */
   readonly egressCeiling: EgressPolicy;
   readonly #ceilings: readonly Ceiling[];
 
-  /** The server's policy as `serverPolicy` has it; without a key it holds alone. */
+  /** `server` is the policy as `serverPolicy` returns it. Without a key it is the only bound. */
   constructor(server: AccessPolicy, key?: Pick<KeyInfo, "policy">) {
     this.#ceilings = [
       ...(key === undefined ? [] : [{ of: "key", policy: key.policy } as const]),
@@ -63,14 +63,16 @@ export class Bounds {
         "permission_denied",
         `Cannot ${asked}: the egress rule ${rule} is beyond the ceiling of ${names[of]}`,
         {
-          suggestion: `The ceiling is ${allow.join(", ") || "nothing"}${except}; special addresses have to be named. ${remedies[of]}`,
+          suggestion:
+            `The ceiling is ${allow.join(", ") || "nothing"}${except}; special addresses have to be named. ` +
+            remedies[of],
           details: { rule, ceiling: of, allowed: policy.egress },
         },
       );
     }
   }
 
-  /** All limits: those that were asked for, and for the others the defaults, as far as the ceilings let them. */
+  /** Returns all limits. A limit that was not asked for has its default, lowered to the ceilings. */
   limitsFor(asked: AskedLimits, what: string): SandboxLimits {
     const limits = SandboxLimits.parse(asked);
     for (const limit of boundedLimits) {
@@ -84,8 +86,8 @@ export class Bounds {
     return limits;
   }
 
-  /** How many sandboxes there may be at a time, of the key and of all. */
-  get mostSandboxes(): { of: Holder; allowed: number }[] {
+  /** The ceilings for the number of sandboxes at a time: the one of the key and the one of the server. */
+  get mostSandboxes(): { of: CeilingOwner; allowed: number }[] {
     return this.#ceilings.flatMap(({ of, policy: { limits } }) =>
       limits.sandboxes === undefined ? [] : [{ of, allowed: limits.sandboxes }],
     );
@@ -94,7 +96,12 @@ export class Bounds {
 
 function beyondLimit(
   what: string,
-  { limit, asked, allowed, of }: { limit: (typeof boundedLimits)[number]; asked: number; allowed: number; of: Holder },
+  {
+    limit,
+    asked,
+    allowed,
+    of,
+  }: { limit: (typeof boundedLimits)[number]; asked: number; allowed: number; of: CeilingOwner },
 ): SandboxError {
   const message = `Cannot ${what}: ${limit} ${asked} is over ${allowed}, the ceiling of ${names[of]}`;
   return new SandboxError("limit_reached", message, {

@@ -3,7 +3,7 @@ import type { KeyStore } from "./key-store.ts";
 import type { Principal } from "./principal.ts";
 import { RateLimiter } from "./rate-limiter.ts";
 
-/** What a client shows, by header or in the first message of a WebSocket. */
+/** What a client authenticates with, by header or in the first message of a WebSocket. */
 export interface Credentials {
   key?: string | undefined;
   sandboxToken?: string | undefined;
@@ -12,9 +12,9 @@ export interface Credentials {
 export interface GateOptions {
   keys: KeyStore;
   verifyToken(id: SandboxId, token: string): boolean;
-  /** Whether this proves that another server with the same metadata store sends a request. */
+  /** Reports whether `proof` shows that the request comes from another server with the same metadata store. */
   isFromServer?(proof: string, request: { method: string; path: string }): Promise<boolean>;
-  /** Told of refusals, but not of each one of a flood. */
+  /** Called for refusals, but not for each one of a flood. */
   onRefused(refusal: { what: string; because: string }): void;
 }
 
@@ -22,7 +22,10 @@ type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 const refusalsPerMinute = 60;
 
-/** Lets requests in: knows who asks, and how often they may. What they may do is the verbs' matter. */
+/**
+ * Authenticates requests and limits their rate. What an authenticated principal may do is decided elsewhere, by its
+ * verbs.
+ */
 export class Gate {
   #options: GateOptions;
   #limiter = new RateLimiter();
@@ -32,14 +35,17 @@ export class Gate {
     this.#options = options;
   }
 
-  /** `sandboxId`: what a sandbox's token has to belong to. A wrong token is told no more than that. */
+  /**
+   * Authenticates a request and counts it. `sandboxId` is the sandbox that a token has to belong to. A client with a
+   * wrong token learns only that the token is wrong.
+   */
   admit(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
     const principal = this.recognise(credentials, asked, sandboxId);
     if (principal.kind === "key") this.#spend(principal.key.id, principal.key.requestsPerMinute, asked);
     return principal;
   }
 
-  /** For what servers ask each other. Of what is asked about, nothing is said or looked at before. */
+  /** Admits a request of another server. Nothing about the sandbox is read or answered before the proof was checked. */
   async admitServer(headers: RequestHeaders, request: { method: string; path: string }, asked: string): Promise<void> {
     const proof = headerOf(headers, serverProofHeader);
     if (proof !== undefined && (await this.#options.isFromServer?.(proof, request)) === true) return;
@@ -47,8 +53,8 @@ export class Gate {
   }
 
   /**
-   * For what belongs to a request that was let in, such as the input of a command that is followed: it is no request of
-   * its own.
+   * Authenticates without counting a request. It is for parts of a request that was admitted before, such as the input
+   * of a command that is followed.
    */
   recognise(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
     const { key: secret, sandboxToken } = credentials;
@@ -64,13 +70,13 @@ export class Gate {
       return { kind: "sandbox", sandboxId };
     }
     throw new SandboxError("permission_denied", `Cannot ${asked}: no API key was given`, {
-      suggestion: "Send `Authorization: Bearer <key>`. The first start of the server prints a key.",
+      suggestion: "Send `Authorization: Bearer <key>`. The server prints a key at its first start.",
     });
   }
 
   /**
-   * Aborts when the principal is nobody any more. A sandbox's own token ends with the sandbox, and so does what it is
-   * used for.
+   * Returns a signal that aborts when the key is revoked. A sandbox's own token has none: it is valid as long as the
+   * sandbox exists, and what it is used for ends with the sandbox.
    */
   untilRevoked(principal: Principal): AbortSignal | undefined {
     return principal.kind === "key" ? this.#options.keys.untilRevoked(principal.key.id) : undefined;
@@ -92,7 +98,7 @@ export class Gate {
   }
 }
 
-/** `Authorization: Bearer` takes either kind; each also has a header of its own. */
+/** Reads the credentials from headers. `Authorization: Bearer` takes either kind; each also has a header of its own. */
 export function credentialsOf(headers: RequestHeaders): Credentials {
   const one = (name: string): string | undefined => headerOf(headers, name);
   const [, bearer] = /^bearer +(\S+)$/i.exec(one(httpHeaders.authorization) ?? "") ?? [];

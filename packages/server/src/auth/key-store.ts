@@ -7,7 +7,7 @@ import { z } from "zod";
 import { storageError } from "../support/storage-error.ts";
 import { hashSecret, matchesHash, newSecret } from "./secret.ts";
 
-/** Older servers stored no policy, but a number of sandboxes beside the other fields. */
+/** A key as it is stored. Older servers stored no policy, but a number of sandboxes beside the other fields. */
 const StoredKey = KeyInfo.extend({
   hash: z.string().regex(/^[0-9a-f]{64}$/),
   policy: AccessPolicy.optional(),
@@ -19,21 +19,23 @@ const StoredKey = KeyInfo.extend({
 type StoredKey = z.output<typeof StoredKey>;
 const KeyFile = z.strictObject({ version: z.literal(1), keys: z.array(StoredKey) });
 
-/** Of no key: an unknown id is compared all the same, and takes as long. */
-const nobody = hashSecret("");
+/** The hash that an unknown id is compared with, so that the comparison takes as long as for a known id. */
+const unknownKeyHash = hashSecret("");
 
 const secretForm = /^atk_([a-z0-9]{12})_([A-Za-z0-9_-]{43})$/;
 
-/** The API keys of one data directory. Secrets leave once, when they are made; the file has their hashes. */
+/**
+ * The API keys of one data directory. A secret is returned once, when its key is created; the file has only its hash.
+ */
 export class KeyStore {
-  /** Set when this start made the first key: the only time that anybody can be told. */
+  /** Set when this start created the first key. It is the only time at which the secret can be shown. */
   readonly firstSecret: string | undefined;
   #path: string;
   #keys: Map<string, StoredKey>;
-  /** Good for nothing any more, though the file may still have them: another attempt stores that they are gone. */
+  /** Keys that are revoked though the file may still have them: the next attempt to store removes them there. */
   #refused = new Set<string>();
   #revocations = new Map<string, AbortController>();
-  /** Writes one after the other, each with what is true when it begins. */
+  /** Serializes writes. Each stores the state at the time when it begins. */
   #writing: Promise<void> = Promise.resolve();
 
   private constructor(path: string, keys: Map<string, StoredKey>, firstSecret: string | undefined) {
@@ -45,15 +47,15 @@ export class KeyStore {
   static async open(path: string): Promise<KeyStore> {
     const keys = await readKeys(path);
     if (keys !== undefined) return new KeyStore(path, keys, undefined);
-    const first = makeKey({ name: "admin", verbs: ["admin"], ownOnly: false, policy: { limits: {} } });
+    const first = newKey({ name: "admin", verbs: ["admin"], ownOnly: false, policy: { limits: {} } });
     const store = new KeyStore(path, new Map([[first.stored.id, first.stored]]), first.secret);
     await store.#save();
     return store;
   }
 
-  /** There from when it is stored: nobody has the secret of one that could not be. */
+  /** Creates a key. It is valid from when it is stored; when that fails, no client has its secret. */
   async create(request: CreateKey): Promise<KeyCreated> {
-    const { stored, secret } = makeKey(request);
+    const { stored, secret } = newKey(request);
     await this.#save(stored).catch((error: unknown) => {
       throw storageError(error, "create a key");
     });
@@ -65,8 +67,8 @@ export class KeyStore {
   }
 
   /**
-   * It is refused at once. It is listed until that is stored: when it cannot be, asking again tries again. The last one
-   * that may manage keys stays: without it nobody could ever make another.
+   * Revokes a key. It is refused at once, and listed until the change is stored; when storing fails, the caller can try
+   * again. The last admin key cannot be revoked: without it no client could ever create another.
    */
   async revoke(id: string): Promise<void> {
     const key = this.#keys.get(id);
@@ -74,7 +76,7 @@ export class KeyStore {
     const others = [...this.#keys.values()].filter((other) => other.id !== id && !this.#refused.has(other.id));
     if (!others.some(({ verbs }) => verbs.includes("admin"))) {
       throw new SandboxError("invalid_state", `Cannot revoke key ${id}: it is the last one with the verb admin`, {
-        suggestion: "Make another admin key first.",
+        suggestion: "Create another admin key first.",
       });
     }
     this.#refused.add(id);
@@ -85,18 +87,21 @@ export class KeyStore {
     });
   }
 
-  /** The key of this secret, or nothing; the time it takes does not tell which part was wrong. */
+  /** Returns the key of this secret, if it is valid. The time it takes does not show which part was wrong. */
   verify(secret: string): KeyInfo | undefined {
     const [, id = ""] = secretForm.exec(secret) ?? [];
-    const key = this.#good(id);
-    if (!matchesHash(secret, key?.hash ?? nobody) || key === undefined) return undefined;
+    const key = this.#valid(id);
+    if (!matchesHash(secret, key?.hash ?? unknownKeyHash) || key === undefined) return undefined;
     key.lastUsedAtMs = Date.now();
     return withoutHash(key);
   }
 
-  /** Aborts when the key is revoked, with what its clients are told: what lasts longer than a request ends then. */
+  /**
+   * Returns a signal that aborts when the key is revoked, with the error for its clients. Streams, which outlive a
+   * single request, end then.
+   */
   untilRevoked(id: string): AbortSignal {
-    if (this.#good(id) === undefined) return AbortSignal.abort(revoked());
+    if (this.#valid(id) === undefined) return AbortSignal.abort(revoked());
     const revocation = this.#revocations.get(id) ?? new AbortController();
     // Every stream and every request of the key listens to it.
     setMaxListeners(0, revocation.signal);
@@ -104,12 +109,12 @@ export class KeyStore {
     return revocation.signal;
   }
 
-  /** Stores when keys were last used: not worth a write each time. */
+  /** Stores when keys were last used, which is not worth a write at each use. */
   async close(): Promise<void> {
     await this.#save();
   }
 
-  #good(id: string): StoredKey | undefined {
+  #valid(id: string): StoredKey | undefined {
     return this.#refused.has(id) ? undefined : this.#keys.get(id);
   }
 
@@ -143,7 +148,7 @@ async function readKeys(path: string): Promise<Map<string, StoredKey> | undefine
   return new Map(keys.map((key) => [key.id, key]));
 }
 
-function makeKey(request: CreateKey): { stored: StoredKey; secret: string } {
+function newKey(request: CreateKey): { stored: StoredKey; secret: string } {
   const id = randomBytes(6).toString("hex");
   const secret = `atk_${id}_${newSecret()}`;
   const { name, verbs, templates, ownOnly, policy, requestsPerMinute } = request;
@@ -163,7 +168,7 @@ function makeKey(request: CreateKey): { stored: StoredKey; secret: string } {
 
 function revoked(): SandboxError {
   return new SandboxError("permission_denied", "Cannot go on: this API key was revoked", {
-    suggestion: "An admin key can make another one.",
+    suggestion: "An admin key can create another one.",
   });
 }
 

@@ -3,7 +3,10 @@ interface Bucket {
   filledAtMs: number;
 }
 
-/** One bucket per key: it fills at the key's rate and holds a minute's worth, at most `maxBurst`. */
+/**
+ * Limits rates with one bucket per key. A bucket fills at the key's rate and holds a minute's worth, at most
+ * `maxBurst`.
+ */
 export class RateLimiter {
   #buckets = new Map<string, Bucket>();
   #maxBurst: number;
@@ -12,7 +15,7 @@ export class RateLimiter {
     this.#maxBurst = options.maxBurst ?? 1_000;
   }
 
-  /** 0 when the request may go ahead; otherwise the milliseconds until one may. */
+  /** Returns 0 when the request may proceed, otherwise the milliseconds until one may. */
   take(key: string, perMinute: number, nowMs: number = performance.now()): number {
     const size = Math.max(1, Math.min(perMinute, this.#maxBurst));
     const bucket = this.#buckets.get(key) ?? { tokens: size, filledAtMs: nowMs };

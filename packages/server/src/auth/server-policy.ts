@@ -7,8 +7,8 @@ import type { PooledShape } from "../manager/warm-pool.ts";
 import { Bounds } from "./bounds.ts";
 
 /**
- * The policy of the whole server, with nothing left out but the number of sandboxes: what was not set is what is safe
- * and what the machine has.
+ * Returns the policy of the whole server, complete except for the number of sandboxes. A field that was not set gets a
+ * safe value or the size of the machine.
  */
 export async function serverPolicy(
   { drivers = isolatingDrivers, egress = internetOnly, limits }: AccessPolicy,
@@ -18,7 +18,10 @@ export async function serverPolicy(
   return { drivers, egress, limits: { ...(await machineLimits(dataDir)), ...limits } };
 }
 
-/** What is kept ready has to be within the server's policy, too: a key that has no narrower one finds it. */
+/**
+ * Returns the shapes of sandboxes that are kept ready. They have to be within the server's policy, because a key
+ * without a narrower policy may get one.
+ */
 export function pooledShapes(pool: Config["pool"], policy: AccessPolicy): PooledShape[] {
   const bounds = new Bounds(policy);
   const what = "start with this setting pool";

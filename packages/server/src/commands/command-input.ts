@@ -4,31 +4,31 @@ import { storageError } from "../support/storage-error.ts";
 import { Turns } from "../support/turns.ts";
 import type { InputWriters } from "./input-writers.ts";
 
-/** Small enough that an abandoned writer leaves little behind. */
+/** The size is small, so that an abandoned writer leaves little behind. */
 const pieceBytes = 64 * 1024;
 
-/** Whose the bytes are that nobody in particular wrote. */
-const nobody = "";
+/** The writer of bytes that were sent without a writer's name. */
+const unnamedWriter = "";
 
 export interface InputOptions {
-  /** Offsets are then this writer's own, and count nobody else's bytes; without it they count everybody's. */
+  /** With a writer, offsets count only this writer's bytes; without one they count the bytes of all writers. */
   writer?: string | undefined;
   offset?: number | undefined;
   signal?: AbortSignal | undefined;
 }
 
 /**
- * The input of a command, by offsets: a writer says where its bytes belong, so that a retry after a broken connection,
- * from any client, writes nothing twice and leaves nothing out. Writers that have a name of their own can write at the
- * same time: what each gives comes once and in its order. A byte is accepted when it reaches the process even if this
- * server dies.
+ * The input of a command, by offsets. A writer says where its bytes belong, so that a retry after a broken connection,
+ * from any client, writes nothing twice and leaves nothing out. Writers with names of their own can write at the same
+ * time: the bytes of each arrive once and in their order. A byte is accepted when it will reach the process even if
+ * this server crashes.
  */
 export class CommandInput {
   #process: Pick<GuestProcess, "writeStdin" | "flushStdin" | "closeStdin" | "stdinBytes">;
   #writers: InputWriters;
   #turns = new Turns();
-  /** A piece that was given to the process's window and has not left; the next writer waits for it. */
-  #leaving: Promise<void> = Promise.resolve();
+  /** Sends a piece that is in the process's window but not acknowledged; the next writer waits for it. */
+  #sending: Promise<void> = Promise.resolve();
   #acceptedBytes: number;
   #onAccepted: () => void;
 
@@ -47,14 +47,14 @@ export class CommandInput {
     return this.#acceptedBytes;
   }
 
-  /** Where the input of this writer goes on, or everybody's. */
+  /** Returns the offset where the input of this writer continues, or that of all writers together. */
   nextOffset(writer: string | undefined): number {
     return writer === undefined ? this.#acceptedBytes : this.#writers.acceptedFrom(writer);
   }
 
   /**
-   * Resolves with the offset where input goes on. Bytes that are there already are passed over; without `offset` they
-   * come at the end.
+   * Resolves with the offset where input continues. Bytes below that offset are skipped; without `offset` the bytes are
+   * appended.
    */
   write(data: Uint8Array, { writer, offset, signal }: InputOptions = {}): Promise<number> {
     return this.#turns.take(async () => {
@@ -62,18 +62,21 @@ export class CommandInput {
       const rest = data.subarray(this.#overlap(writer, offset));
       for (let start = 0; start < rest.byteLength; start += pieceBytes) {
         signal?.throwIfAborted();
-        await this.#writers.begin(writer ?? nobody, this.#acceptedBytes).catch((error: unknown) => {
+        await this.#writers.begin(writer ?? unnamedWriter, this.#acceptedBytes).catch((error: unknown) => {
           throw storageError(error, "take input");
         });
-        this.#leaving = this.#send(rest.subarray(start, start + pieceBytes), writer ?? nobody);
-        this.#leaving.catch(() => undefined);
-        await abortable(this.#leaving, signal);
+        this.#sending = this.#send(rest.subarray(start, start + pieceBytes), writer ?? unnamedWriter);
+        this.#sending.catch(() => undefined);
+        await abortable(this.#sending, signal);
       }
       return this.nextOffset(writer);
     });
   }
 
-  /** Idempotent. With `offset`, only when all input below it is there. It ends the input of all writers. */
+  /**
+   * Closes the input of all writers; repeated calls are allowed. With `offset`, it fails unless all input below it was
+   * accepted.
+   */
   close({ writer, offset, signal }: InputOptions = {}): Promise<number> {
     return this.#turns.take(async () => {
       await this.#settle(signal);
@@ -86,7 +89,7 @@ export class CommandInput {
 
   async #settle(signal: AbortSignal | undefined): Promise<void> {
     await abortable(
-      this.#leaving.catch(() => undefined),
+      this.#sending.catch(() => undefined),
       signal,
     );
   }
@@ -105,19 +108,19 @@ export class CommandInput {
     if (offset <= wanted) return wanted - offset;
     throw new SandboxError(
       "invalid_argument",
-      `Cannot take input at offset ${offset}: input goes on at ${wanted}, and a gap would be left`,
+      `Cannot take input at offset ${offset}: input continues at ${wanted}, so that bytes would be missing`,
       {
-        suggestion: `Send the bytes from offset ${wanted} on.`,
+        suggestion: `Send the bytes from offset ${wanted} onwards.`,
         details: writer === undefined ? { stdinBytes: wanted } : { writerBytes: wanted },
       },
     );
   }
 }
 
-/** Stops waiting, not the work. */
+/** Rejects when the signal aborts. The work itself goes on. */
 async function abortable<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return work;
-  // Whoever stops waiting does not hear of its failure; nobody else waits for it.
+  // A caller that stops waiting does not see a later failure, and no other caller handles it.
   work.catch(() => undefined);
   signal.throwIfAborted();
   let abort: () => void = () => undefined;

@@ -6,15 +6,15 @@ import { Bell } from "../support/bell.ts";
 import type { OutputPiece } from "./log-record.ts";
 import { LogSegment } from "./log-segment.ts";
 
-/** The tail is dropped in pieces of this share of itself. */
+/** The tail is dropped in segments of this fraction of its size. */
 const tailSegments = 8;
-/** A piece up to this length is kept at hand for those who follow. */
+/** A piece up to this length is kept in memory for followers. */
 const newestBytes = 16 * 1024;
 
 /**
  * The output of one command on disk. A quarter of `logBytes` is kept from the beginning, the rest from the end; what
- * lies between is dropped, whole segments at a time, and how much is known exactly. Survives a crash at any moment:
- * what was appended stays, half a record is cut off.
+ * lies between is dropped, whole segments at a time, and the number of dropped bytes is exact. The log survives a crash
+ * at any moment: what was appended stays, and half a record is cut off.
  */
 export class CommandLog {
   readonly #dir: string;
@@ -23,11 +23,14 @@ export class CommandLog {
   #head: LogSegment;
   #tail: LogSegment[] = [];
   #position: OutputPosition = { stdoutBytes: 0, stderrBytes: 0 };
-  /** At the end, of an ended command: they were dropped, or the machine went before the disk had them. */
+  /**
+   * Bytes that are missing at the end of an ended command's log: they were dropped, or the machine failed before the
+   * disk had them.
+   */
   #missingBytes = 0;
   #isComplete = false;
   #interruption: Error | undefined;
-  /** While the command runs: whoever has all before it need not read it back from the disk. */
+  /** The newest piece, while the command runs: a follower that has all before it need not read it from the disk. */
   #newest: OutputPiece | undefined;
   #bell = new Bell();
 
@@ -38,12 +41,12 @@ export class CommandLog {
     this.#head = new LogSegment(join(dir, "head"), 0);
   }
 
-  /** A log of which nothing is on disk yet. */
+  /** Returns a log that has nothing on disk yet. */
   static create(dir: string, logBytes: number): CommandLog {
     return new CommandLog(dir, logBytes);
   }
 
-  /** Carries on with what a server before this one left. */
+  /** Opens the log that an earlier server left, to append to it. */
   static async open(dir: string, logBytes: number): Promise<CommandLog> {
     const log = new CommandLog(dir, logBytes);
     await log.#recover();
@@ -51,9 +54,9 @@ export class CommandLog {
   }
 
   /**
-   * The log of a command that ended with so much output. What the disk does not have of it is told as dropped: output
-   * is not forced to the disk, and a machine that loses its power may remember the end of a command and not all that it
-   * said.
+   * Opens the log of a command that ended with this amount of output. Output that the disk does not have is reported as
+   * dropped: output is not flushed to the disk, so after a loss of power the disk may have the end of a command but not
+   * all of its output.
    */
   static async openEnded(dir: string, logBytes: number, ended: OutputPosition): Promise<CommandLog> {
     const log = await CommandLog.open(dir, logBytes);
@@ -66,7 +69,7 @@ export class CommandLog {
     return log;
   }
 
-  /** Bytes that were ever appended, per stream. */
+  /** The number of bytes that were ever appended, per stream. */
   get position(): OutputPosition {
     return { ...this.#position };
   }
@@ -80,14 +83,17 @@ export class CommandLog {
     return this.#missingBytes + (first === undefined ? 0 : first.startAt - this.#head.endAt);
   }
 
-  /** Nothing follows any more. */
+  /** True when no more output follows. */
   get isComplete(): boolean {
     return this.#isComplete;
   }
 
-  /** One at a time, in order. When it resolves, a crash of this process does not lose the piece any more. */
+  /**
+   * Appends a piece. Calls must not overlap, and come in order. When it resolves, a crash of this process does not lose
+   * the piece.
+   */
   async append(piece: OutputPiece): Promise<void> {
-    // After a write that went wrong in its middle, the same piece comes again.
+    // After a write that failed in the middle, the caller sends the same piece again.
     let { at, offset, data } = skipTo(piece, this.endAt);
     while (data.byteLength > 0) {
       const segment = await this.#segmentWithRoom();
@@ -95,7 +101,7 @@ export class CommandLog {
       const part = data.subarray(0, room);
       const stored = { stream: piece.stream, at, offset, data: part };
       await segment.append(stored);
-      // A copy: the bytes are the caller's again when this resolves.
+      // This is a copy, because the caller may reuse the bytes when this resolves.
       this.#newest = part.byteLength > newestBytes ? undefined : { ...stored, data: Buffer.from(part) };
       this.#position[piece.stream === "stdout" ? "stdoutBytes" : "stderrBytes"] += part.byteLength;
       at += part.byteLength;
@@ -105,7 +111,7 @@ export class CommandLog {
     }
   }
 
-  /** Readers that have read everything are done. */
+  /** Marks the end of the output: followers that have read everything end. */
   async complete(): Promise<void> {
     this.#isComplete = true;
     this.#newest = undefined;
@@ -113,44 +119,46 @@ export class CommandLog {
     await this.release();
   }
 
-  /** Nothing more is heard of it here, though it is not complete: readers that wait are told `reason`. */
+  /** Ends all followers with `reason`, although the log is not complete. */
   interrupt(reason: Error): void {
     this.#interruption = reason;
     this.#bell.ring();
   }
 
-  /** Throws if what it has on disk may be another's by now. */
-  assertUncut(): void {
+  /** Throws if the sandbox was rolled back, because the files may then belong to the log from before. */
+  assertNotRolledBack(): void {
     if (isSandboxError(this.#interruption, "rolled_back")) throw this.#interruption;
   }
 
-  /** The files of a complete log are removed: whoever reads on is told that the rest was dropped. */
+  /**
+   * Forgets the files of a complete log, which the caller removes. Followers that still read get the rest as dropped.
+   */
   forget(): void {
     this.#head = new LogSegment(this.#head.path, 0);
     this.#tail = [];
     this.#missingBytes = this.endAt;
   }
 
-  /** Lets go of the file; another server may carry on. */
+  /** Closes the file, so that another server may open it. */
   async release(): Promise<void> {
     await (this.#tail.at(-1) ?? this.#head).close();
   }
 
-  /** Resolves when something may have changed: more bytes, or the end. */
+  /** Resolves when there may be more bytes, or the end. */
   async changed(signal?: AbortSignal): Promise<void> {
     if (this.#interruption !== undefined) throw this.#interruption;
     await this.#bell.wait(signal);
   }
 
-  /** The newest piece, if it has the byte `at` and is at hand. */
+  /** Returns the newest piece if it has the byte `at` and is in memory. */
   newestWith(at: number): OutputPiece | undefined {
     const piece = this.#newest;
     return piece !== undefined && piece.at <= at && at < piece.at + piece.data.byteLength ? piece : undefined;
   }
 
   /**
-   * The segment that has the byte `at`, or the first one behind it if that byte was dropped. `undefined`: it was
-   * dropped with all that followed.
+   * Returns the segment that has the byte `at`, or the first one behind it if that byte was dropped. It returns
+   * `undefined` if the byte and all that follows were dropped.
    */
   segmentFrom(at: number): LogSegment | undefined {
     if (at < this.#head.endAt) return this.#head;
@@ -194,7 +202,7 @@ export class CommandLog {
         this.#position = position;
         break;
       }
-      // Made, and never written to.
+      // The segment was created but never written to.
       await rm(last.path, { force: true });
       this.#tail.pop();
     }

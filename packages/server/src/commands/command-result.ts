@@ -1,12 +1,13 @@
 import type { CommandResult } from "@atoll/protocol";
 import type { Command } from "./command.ts";
 
-/** What an answer holds at most; the log may have more, which a stream can read. */
+/** The most output that one reply holds. The log may have more, which a stream can read. */
 const headBytes = 4 * 1024 * 1024;
 const tailBytes = 12 * 1024 * 1024;
 
 /**
- * The end of a command together with its output, as far as the log has it and an answer can hold it. Waits for the end.
+ * Waits for the end of a command and returns it together with its output, as far as the log has it and a reply can hold
+ * it.
  */
 export async function commandResult(command: Command, signal?: AbortSignal): Promise<CommandResult> {
   const info = await command.waitEnd(signal);

@@ -19,15 +19,15 @@ import { InputWriters } from "./input-writers.ts";
 import { rolledBack } from "./rolled-back.ts";
 import type { CommandStore, EndedCommand, StoredCommand } from "./stored-command.ts";
 
-/** Between two attempts to store what the disk did not take. The process waits meanwhile. */
-const storeAgainMs = 1_000;
+/** The time between two attempts to store output that the disk did not accept. The process is blocked until then. */
+const storeRetryMs = 1_000;
 
 export interface CommandOptions {
   stored: StoredCommand;
-  /** Of a command that has ended the log is opened when somebody reads it. */
+  /** The log. That of an ended command is opened when a client reads it. */
   log: CommandLog | (() => Promise<CommandLog>);
   store: CommandStore;
-  /** How often its sandbox was rolled back before. */
+  /** How many times its sandbox was rolled back before. */
   rollbacks: number;
   logger: Logger;
   /** Called once, after the end was stored. */
@@ -35,8 +35,8 @@ export interface CommandOptions {
 }
 
 /**
- * One command: its output goes to its log before the guest may forget it, its end is stored before anybody is told. Any
- * number of clients can follow it, from any byte; it needs none.
+ * One command. Its output is in its log before the guest may forget it, and its end is stored before any client is
+ * notified. Any number of clients can follow it, from any byte; it runs without any.
  */
 export class Command {
   readonly #options: CommandOptions;
@@ -47,13 +47,13 @@ export class Command {
   #input: CommandInput | undefined;
   #bell = new Bell();
   #inputBell = new Bell();
-  /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server goes. */
-  #letGo = new AbortController();
-  /** Aborts when those who wait are to wait no longer; there is a new one then. */
-  #patience = forManyWaiters();
-  /** Everybody who keeps account of the command knows of its end. */
+  /** Aborts when nothing of this command may be stored any more: its sandbox is being removed, or this server stops. */
+  #released = new AbortController();
+  /** Aborts when callers that wait are to stop waiting; another controller replaces it then. */
+  #waiters = forManyWaiters();
+  /** True when the end is stored and reported to all parts of the server that count the command. */
   #isOver: boolean;
-  /** Set when this server goes: nobody here learns the end any more. */
+  /** Set when this server stops: it will not learn the end of the command. */
   #detachedBecause: Error | undefined;
   #readers = 0;
   #kept: Promise<void> = Promise.resolve();
@@ -78,7 +78,7 @@ export class Command {
     return this.#stored;
   }
 
-  /** Up to where its output is stored, while it runs. */
+  /** The position up to which its output is stored, while it runs. */
   get logPosition(): CommandLog["position"] {
     return this.#openLog.position;
   }
@@ -111,93 +111,94 @@ export class Command {
       ...(hasEnded ? { endedAtMs: stored.endedAtMs } : {}),
       stdoutBytes,
       stderrBytes,
-      // Whoever has read the log knows better than the record, which cannot know what the disk has lost.
+      // A log that was read knows better than the record, which cannot know what the disk has lost.
       droppedBytes: Math.max(hasEnded ? stored.droppedBytes : 0, this.#log?.droppedBytes ?? 0),
       stdinBytes: hasEnded ? stored.stdinBytes : (this.#input?.acceptedBytes ?? 0),
       ...(rollbacks === 0 ? {} : { rollbacks }),
     };
   }
 
-  /** Whether somebody reads its output. */
+  /** True while a client reads its output. */
   get isBeingRead(): boolean {
     return this.#readers > 0;
   }
 
-  /** Of one that has ended: what its log has. */
+  /** The size of the log of an ended command; 0 while it runs. */
   get keptLogBytes(): number {
     const { stdoutBytes, stderrBytes, droppedBytes } = this.info();
     return this.isRunning ? 0 : stdoutBytes + stderrBytes - droppedBytes;
   }
 
   /**
-   * Of one that has ended: of its output only the length is kept. A crash in the middle leaves a log that is told as
-   * dropped, and dropped again when there is too much.
+   * Removes the log of an ended command; only the length of its output is kept. A crash in the middle leaves a log that
+   * is reported as dropped, and dropped again when the logs are too large.
    */
   async dropLog(): Promise<void> {
     const { store } = this.#options;
     const stored = this.#stored;
-    if (stored.state === "running" || this.#letGo.signal.aborted) return;
+    if (stored.state === "running" || this.#released.signal.aborted) return;
     const dropped = { ...stored, droppedBytes: stored.stdoutBytes + stored.stderrBytes };
     this.#stored = dropped;
     const work = async (): Promise<void> => {
       (this.#log ?? (await this.#opening))?.forget();
       await store.removeLog(this.id);
-      if (!this.#letGo.signal.aborted) store.saveEnd(dropped);
+      if (!this.#released.signal.aborted) store.saveEnd(dropped);
     };
     const dropping = work();
     this.#storing = dropping.catch(() => undefined);
     await dropping;
   }
 
-  /** Output from any byte of the common order on, each once; then whatever comes, until the command has ended. */
+  /** Yields the output from any byte of the common order onwards, each byte once, until the command has ended. */
   async *follow(options: FollowOptions = {}): AsyncGenerator<LogPiece, void, void> {
-    this.assertSince(options.rollbacks);
+    this.assertNotRolledBack(options.rollbacks);
     this.#readers += 1;
     try {
       const log = await this.#readableLog();
       if (this.#detachedBecause !== undefined) log.interrupt(this.#detachedBecause);
-      using signal = firstToAbort(options.signal, options.follow === false ? undefined : this.#patience.signal);
+      using signal = firstToAbort(options.signal, options.follow === false ? undefined : this.#waiters.signal);
       yield* followLog(log, { ...options, signal });
     } finally {
       this.#readers -= 1;
     }
   }
 
-  /** Throws `rolled_back` to whoever has bytes of it from before its sandbox was rolled back. */
-  assertSince(rollbacks: number | undefined): void {
+  /** Throws `rolled_back` if the caller has bytes from before its sandbox was rolled back. */
+  assertNotRolledBack(rollbacks: number | undefined): void {
     if (rollbacks !== undefined && rollbacks !== this.#options.rollbacks) throw rolledBack(this.#stored.sandboxId);
   }
 
   /**
-   * Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server goes before.
+   * Resolves when the end is stored, or the command was removed with its sandbox; rejects when this server stops
+   * before.
    */
   async waitEnd(signal?: AbortSignal): Promise<CommandInfo> {
     while (!this.#isOver) {
       if (this.#detachedBecause !== undefined) throw this.#detachedBecause;
-      using either = firstToAbort(signal, this.#patience.signal);
+      using either = firstToAbort(signal, this.#waiters.signal);
       await this.#bell.wait(either);
     }
     return this.info();
   }
 
   /**
-   * It should have ended and its guest is silent: whoever waits is told so and may ask again. The command is what it
-   * was.
+   * Rejects all callers that wait, because the command should have ended and its guest does not answer. They may call
+   * again; the command itself does not change.
    */
-  leaveWaiting(because: SandboxError): void {
-    const patience = this.#patience;
-    this.#patience = forManyWaiters();
-    patience.abort(because);
+  rejectWaiters(because: SandboxError): void {
+    const waiters = this.#waiters;
+    this.#waiters = forManyWaiters();
+    waiters.abort(because);
   }
 
   /**
-   * Resolves with the offset where input goes on. Bytes below the accepted offset are passed over, also after the end;
-   * a gap is `invalid_argument`.
+   * Resolves with the offset where input continues. Bytes below the accepted offset are skipped, also after the end; a
+   * gap is `invalid_argument`.
    */
   async writeStdin(data: Uint8Array, options: InputOptions = {}): Promise<number> {
     const { writer, offset } = options;
     if (!this.isRunning && offset !== undefined) {
-      // Whoever did not hear that it was taken sends it again, and the command may have ended with it.
+      // A client that got no reply sends the same bytes again, and the command may have ended with them.
       const accepted = (await this.nextOffset(writer)) ?? 0;
       if (offset + data.byteLength <= accepted) return accepted;
     }
@@ -205,44 +206,43 @@ export class Command {
   }
 
   /**
-   * The offset where input goes on: this writer's, or everybody's. `undefined`: not known before its sandbox runs
-   * again, or ever, if it was lost.
+   * Returns the offset where input continues: this writer's, or that of all writers together. `undefined` means that it
+   * is not known before the sandbox runs again, or ever, if the command was lost.
    */
   async nextOffset(writer?: string): Promise<number | undefined> {
     const stored = this.#stored;
-    if (writer === undefined || this.#input !== undefined || stored.state !== "exited")
-      return this.offsetAtHand(writer);
-    // It ended under a server before this one. Few ever ask, so it is read for each.
+    if (writer === undefined || this.#input !== undefined || stored.state !== "exited") return this.knownOffset(writer);
+    // The command ended under an earlier server. Clients rarely ask, so the file is read each time.
     const writers = await InputWriters.open(this.#options.store.inputFile(this.id), stored.stdinBytes);
     return writers.acceptedFrom(writer);
   }
 
-  /** The same, as far as it is known without asking the disk: always while this server gives it input. */
-  offsetAtHand(writer?: string): number | undefined {
+  /** Returns the same as `nextOffset`, as far as it is in memory: always while this server sends the input. */
+  knownOffset(writer?: string): number | undefined {
     return writer === undefined ? this.info().stdinBytes : this.#input?.nextOffset(writer);
   }
 
-  /** Resolves when more input has been accepted, whoever wrote it. */
+  /** Resolves when more input has been accepted, from any writer. */
   inputAccepted(signal: AbortSignal): Promise<void> {
     return this.#inputBell.wait(signal);
   }
 
-  /** Idempotent, also after the end. Resolves with the offset of the end. */
+  /** Closes the input; repeated calls are allowed, also after the end. Resolves with the offset of the end. */
   async closeStdin(options: InputOptions = {}): Promise<number> {
     const { writer, offset } = options;
-    const goesOnAt = async (): Promise<number> =>
+    const endOffset = async (): Promise<number> =>
       Math.max((await this.nextOffset(writer)) ?? 0, writer === undefined ? 0 : (offset ?? 0));
-    if (!this.isRunning) return goesOnAt();
+    if (!this.isRunning) return endOffset();
     try {
       return await this.#openInput("close").close(options);
     } catch (error) {
-      // Closed by its reader, or by the end of the process.
-      if (isSandboxError(error, "invalid_state") && !this.#letGo.signal.aborted) return goesOnAt();
+      // The input was closed by its reader, or by the end of the process.
+      if (isSandboxError(error, "invalid_state") && !this.#released.signal.aborted) return endOffset();
       throw error;
     }
   }
 
-  /** To the whole process group; to a command that has ended it does nothing. */
+  /** Sends a signal to the whole process group; it does nothing to a command that has ended. */
   async signal(name: SignalName = "SIGTERM"): Promise<void> {
     if (this.isRunning) await this.#process?.kill(name);
   }
@@ -254,22 +254,22 @@ export class Command {
     if (this.isRunning) await this.#process?.resize(size);
   }
 
-  /** Begins to store what the process does. Called once. `writers`: those of servers before this one. */
+  /** Begins to store what the process does. It is called once. `writers` are those of earlier servers. */
   attach(process: GuestProcess, writers = new InputWriters(this.#options.store.inputFile(this.id))): void {
     this.#process = process;
     this.#input = new CommandInput(process, writers, () => this.#inputBell.ring());
     this.#kept = this.#keep(process);
   }
 
-  /** The end cannot be known. */
+  /** Records that the command has ended in an unknown way. */
   async lose(because: string): Promise<void> {
     if (!this.isRunning) return;
     await this.#end({ ...this.#facts(), state: "lost", because });
   }
 
-  /** The sandbox is being removed with everything that is stored: from now on only memory is changed. */
+  /** Stops storing, because the sandbox is being removed with all its files: from now on only memory is changed. */
   async abandon(because: string): Promise<void> {
-    this.#letGo.abort(new SandboxError("sandbox_ended", `Cannot carry on with command ${this.id}: ${because}`));
+    this.#released.abort(new SandboxError("sandbox_ended", `Cannot continue with command ${this.id}: ${because}`));
     await this.#storing;
     if (!this.isRunning) return;
     this.#stored = { ...this.#facts(), state: "lost", because };
@@ -277,11 +277,11 @@ export class Command {
   }
 
   /**
-   * What is stored of it is replaced by what was at an earlier time: nothing is stored or read from now on, and whoever
-   * follows it is told `reason`.
+   * Ends this object because the sandbox is rolled back and its stored commands are replaced by earlier ones: nothing
+   * is stored or read from now on, and followers get `reason`.
    */
-  async cut(reason: Error): Promise<void> {
-    this.#letGo.abort(reason);
+  async discard(reason: Error): Promise<void> {
+    this.#released.abort(reason);
     await this.#storing;
     this.#detachedBecause = reason;
     this.#log?.interrupt(reason);
@@ -289,17 +289,18 @@ export class Command {
   }
 
   /**
-   * The command goes on without this server: nothing is stored or told from now on, and whoever waits is told `reason`.
+   * Ends this object while the command itself goes on: nothing is stored or emitted from now on, and callers that wait
+   * get `reason`.
    */
   detach(reason: Error): void {
-    this.#letGo.abort(reason);
+    this.#released.abort(reason);
     if (!this.isRunning) return;
     this.#detachedBecause = reason;
     this.#openLog.interrupt(reason);
     this.#bell.ring();
   }
 
-  /** After `detach`, and after the channel to the sandbox was closed. */
+  /** Closes the log. It is called after `detach`, when the channel to the sandbox was closed. */
   async release(): Promise<void> {
     await this.#kept;
     await this.#log?.release();
@@ -309,15 +310,15 @@ export class Command {
     const { logger } = this.#options;
     const log = this.#openLog;
     try {
-      // What is stored the guest may forget.
+      // The guest may forget what is stored.
       await process.consume((piece) => this.#untilStored(() => log.append(piece)));
       await this.#end({ ...this.#facts(), ...endOf(await process.wait()) });
       process.release();
     } catch (error) {
-      if (this.#letGo.signal.aborted) return;
+      if (this.#released.signal.aborted) return;
       const because = error instanceof Error ? error.message : String(error);
       await this.lose(because).catch((cause: unknown) => {
-        if (!this.#letGo.signal.aborted) logger.error({ err: cause, commandId: this.id }, "command end not stored");
+        if (!this.#released.signal.aborted) logger.error({ err: cause, commandId: this.id }, "command end not stored");
       });
     }
   }
@@ -325,11 +326,12 @@ export class Command {
   async #end(ended: EndedCommand): Promise<void> {
     await this.#untilStored(async () => {
       this.#options.store.saveEnd(ended);
-      // In one step with storing it: whoever waits for what is being stored sees the end, and does not make up another.
+      // This is set in one step with storing it: code that waits for `#storing` sees the end, and does not make up
+      // another.
       this.#stored = ended;
     });
     await this.#close();
-    // Whoever waits is told already: what this server knows outlives it.
+    // Clients already have the end: what is stored outlives this server process.
     await this.#options.store.makeDurable(this.id).catch((error: unknown) => {
       this.#options.logger.warn({ err: error, commandId: this.id }, "command end not made durable");
     });
@@ -345,9 +347,9 @@ export class Command {
     }
   }
 
-  /** A full disk makes the process wait and loses nothing. */
+  /** Retries until the output is stored: a full disk blocks the process and loses nothing. */
   async #untilStored(store: () => Promise<void>): Promise<void> {
-    const { signal } = this.#letGo;
+    const { signal } = this.#released;
     for (;;) {
       signal.throwIfAborted();
       try {
@@ -356,8 +358,8 @@ export class Command {
         return await stored;
       } catch (error) {
         signal.throwIfAborted();
-        this.#options.logger.warn({ err: error, commandId: this.id }, "command output not stored, trying again");
-        await delay(storeAgainMs, undefined, { signal });
+        this.#options.logger.warn({ err: error, commandId: this.id }, "command output not stored, retrying");
+        await delay(storeRetryMs, undefined, { signal });
       }
     }
   }
@@ -394,7 +396,7 @@ export class Command {
     if (!this.#stored.hasStdin) {
       throw new SandboxError(
         "invalid_state",
-        `Cannot ${what} the input of command ${this.id}: it was started without`,
+        `Cannot ${what} the input of command ${this.id}: it was started without one`,
         {
           suggestion: "Run it with stdin: true.",
         },
@@ -419,7 +421,7 @@ function endOf({
   return { state: "exited", exitCode, signal, timedOut, outOfMemory };
 }
 
-/** Any number of clients may wait for one command, each with a listener of its own. */
+/** Returns a controller for any number of waiting clients, each with a listener of its own. */
 function forManyWaiters(): AbortController {
   const controller = new AbortController();
   setMaxListeners(0, controller.signal);

@@ -2,14 +2,14 @@ import { cp, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxId } from "@atoll/protocol";
 
-/** Where what is stored of a sandbox's commands lies; see `CommandStore`. */
+/** Returns the directory with the stored commands of a sandbox; see `CommandStore`. */
 export function commandsDir(ownerDir: string): string {
   return join(ownerDir, "commands");
 }
 
 /**
- * Copies the commands of one sandbox for another that goes on with them under the same ids. A log that is being written
- * may end within a record in the copy: the guest still has what was not stored, and gives it again.
+ * Copies the commands of one sandbox for a fork that continues them under the same ids. A log that is being written may
+ * end within a record in the copy: the guest still has the output that was not stored, and sends it again.
  */
 export async function copyCommands(from: string, to: string, sandboxId: SandboxId): Promise<void> {
   const names = await readdir(from).catch((error: unknown) => {
@@ -23,7 +23,7 @@ export async function copyCommands(from: string, to: string, sandboxId: SandboxI
   }
 }
 
-/** Each whole line names its sandbox. Half a line belongs to an end that was not stored. */
+/** Copies the lines of one record with the id of the new sandbox. Half a line belongs to an end that was not stored. */
 async function copyRecord(from: string, to: string, sandboxId: SandboxId): Promise<void> {
   const lines = (await readFile(from, "utf8")).split("\n").flatMap((line): object[] => {
     try {

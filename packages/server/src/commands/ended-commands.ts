@@ -3,18 +3,18 @@ import type { Command } from "./command.ts";
 type Ended = Pick<Command, "stored" | "isBeingRead" | "keptLogBytes">;
 
 /**
- * The ended commands of one sandbox in the order in which they ended: one that ends now gives way last, however early
- * it was started.
+ * The ended commands of one sandbox in the order in which they ended: a command that ends now is removed last, however
+ * early it was started.
  */
 export class EndedCommands<C extends Ended = Command> {
   readonly #commands: C[] = [];
 
-  /** It has ended just now. */
+  /** Adds a command that has ended just now. */
   add(command: C): void {
     this.#commands.push(command);
   }
 
-  /** It ended under a server before this one. */
+  /** Adds a command that ended under an earlier server. */
   restore(command: C): void {
     const after = this.#commands.findLastIndex((other) => endedAtMs(other) <= endedAtMs(command));
     this.#commands.splice(after + 1, 0, command);
@@ -24,7 +24,7 @@ export class EndedCommands<C extends Ended = Command> {
     this.#commands.length = 0;
   }
 
-  /** Takes out the oldest beyond `kept`. One that somebody reads stays until it is looked for the next time. */
+  /** Removes and returns the oldest commands beyond `kept`. A command that a client reads stays until the next call. */
   takeSurplus(kept: number): C[] {
     const surplus = this.#commands.slice(0, Math.max(0, this.#commands.length - kept));
     const taken = surplus.filter(({ isBeingRead }) => !isBeingRead);
@@ -33,8 +33,9 @@ export class EndedCommands<C extends Ended = Command> {
   }
 
   /**
-   * The oldest, without whose logs the others have no more than `keptBytes` together. Also those that somebody reads,
-   * who is told what is missing: a reader must not fill the disk by being slow.
+   * Returns the oldest commands whose logs have to be dropped so that the others have no more than `keptBytes`
+   * together. They include commands that clients read, which then learn how much is missing: a slow reader must not
+   * fill the disk.
    */
   withSurplusLogs(keptBytes: number): C[] {
     let bytes = this.#commands.reduce((sum, command) => sum + command.keptLogBytes, 0);

@@ -5,22 +5,23 @@ import type { OutputPiece } from "./log-record.ts";
 import { recordHeaderBytes } from "./log-record.ts";
 import { readPieces, type LogSegment } from "./log-segment.ts";
 
-/** What a reader of a log gets: output, or the place and number of bytes that are no longer there. */
+/** What a follower of a log gets: output, or the place and number of bytes that are no longer there. */
 export type LogPiece = ({ type: "output" } & OutputPiece) | { type: "dropped"; at: number; bytes: number };
 
 export interface FollowOptions {
-  /** Bytes of the common order that the reader has. */
+  /** The number of bytes of the common order that the reader has. */
   from?: number;
   signal?: AbortSignal | undefined;
-  /** As the command said when the bytes before `from` were read. */
+  /** The number of rollbacks as the command reported it when the bytes before `from` were read. */
   rollbacks?: number | undefined;
-  /** False: ends where the log ends now. */
+  /** If false, reading ends at the current end of the log. */
   follow?: boolean;
 }
 
 /**
- * Replays a log from any byte, then follows it to the end of the command. Each byte comes once, in order; a gap is told
- * as `dropped`. A slow reader holds up nobody: what it has not read is on disk, and when that is dropped it is told so.
+ * Replays a log from any byte, then follows it to the end of the command. Each byte comes once, in order; a gap is
+ * reported as `dropped`. A slow reader delays no other: what it has not read is on disk, and when that is dropped, the
+ * reader gets a `dropped` piece.
  */
 export async function* followLog(
   log: CommandLog,
@@ -37,7 +38,7 @@ export async function* followLog(
   try {
     while (at < stopAt) {
       signal?.throwIfAborted();
-      log.assertUncut();
+      log.assertNotRolledBack();
       if (at === log.endAt) {
         if (log.isComplete) return;
         await log.changed(signal);
@@ -50,18 +51,18 @@ export async function* followLog(
         continue;
       }
       const segment = log.segmentFrom(at);
-      const goesOnAt = segment?.startAt ?? log.endAt;
-      if (segment === undefined || at < goesOnAt) {
-        yield { type: "dropped", at, bytes: goesOnAt - at };
-        at = goesOnAt;
+      const nextAt = segment?.startAt ?? log.endAt;
+      if (segment === undefined || at < nextAt) {
+        yield { type: "dropped", at, bytes: nextAt - at };
+        at = nextAt;
         continue;
       }
       const pieces = await cursor.read(segment);
       if (pieces === undefined && log.segmentFrom(at) === segment) {
-        throw new SandboxError("sandbox_ended", "Cannot read the output any further: it was removed with its sandbox");
+        throw new SandboxError("sandbox_ended", "Cannot read the output further: it was removed with its sandbox");
       }
       if (pieces?.length === 0) {
-        // What stands in the place of a record is none: the disk did not keep what was written.
+        // The bytes at this place are not a record: the disk did not keep what was written.
         yield { type: "dropped", at, bytes: segment.endAt - at };
         at = segment.endAt;
       }
@@ -82,13 +83,16 @@ function outputFrom(piece: OutputPiece, at: number): LogPiece {
   return { type: "output", ...piece, at, offset: piece.offset + skipped, data: piece.data.subarray(skipped) };
 }
 
-/** Reads segment after segment, each in one go from its beginning. */
+/** Reads one segment after another, each from its beginning without a break. */
 class SegmentCursor {
   #segment: LogSegment | undefined;
   #file: FileHandle | undefined;
   #position = 0;
 
-  /** `undefined`: its file is gone. None: what is left of it is damaged. */
+  /**
+   * Reads the next pieces. It returns `undefined` if the file of the segment is gone, and an empty array if the rest of
+   * it is damaged.
+   */
   async read(segment: LogSegment): Promise<OutputPiece[] | undefined> {
     if (this.#segment !== segment) {
       await this.close();
@@ -101,7 +105,7 @@ class SegmentCursor {
       this.#segment = segment;
       this.#position = 0;
     }
-    if (this.#file === undefined) throw new Error("A segment that is read is open");
+    if (this.#file === undefined) throw new Error("The segment is not open");
     const pieces = await readPieces(this.#file, this.#position, segment.fileBytes - this.#position);
     for (const { data } of pieces) this.#position += recordHeaderBytes + data.byteLength;
     return pieces;

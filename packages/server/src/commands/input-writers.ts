@@ -2,27 +2,29 @@ import { appendFile, readFile, rename, writeFile } from "node:fs/promises";
 import { z } from "zod";
 
 /**
- * Those that have not written for longest are forgotten beyond this many. One that comes back is told of a gap: nothing
- * is written twice.
+ * The number of writers that are remembered; those that have not written for longest are forgotten. A forgotten writer
+ * that returns is refused because of a gap: nothing is written twice.
  */
 const mostWriters = 1_000;
 
-/** Lines after which the file is written anew. */
+/** The number of lines after which the file is rewritten. */
 const mostLines = 1_024;
 
-/** Empty: nobody in particular. */
+/** The name of a writer; it is empty for bytes without a writer's name. */
 const Writer = z.string().max(64);
 
-/** From `at` on, input is this writer's; or, at `at`, the writers had given so many bytes each. */
+/**
+ * A line of the file: from `at` on, input is from this writer; or, at `at`, each writer had sent this number of bytes.
+ */
 const Line = z.union([
   z.strictObject({ at: z.int().min(0), writer: Writer }),
   z.strictObject({ at: z.int().min(0), bytes: z.record(Writer, z.int().min(0)) }),
 ]);
 
 /**
- * How much of a command's input each writer has given, so that one who sends again after a broken connection is told
- * from another who writes. On disk is where one writer followed another, before any byte of the other is sent: with the
- * number of bytes that the process has, that says what is whose.
+ * Counts how much of a command's input each writer has sent, so that bytes that one writer sends again after a broken
+ * connection are distinguished from those of another. The file records where one writer follows another, before any
+ * byte of the other is sent: together with the number of bytes that the process has, this says which bytes are whose.
  */
 export class InputWriters {
   readonly #file: string;
@@ -34,7 +36,7 @@ export class InputWriters {
     this.#file = file;
   }
 
-  /** Carries on with what a server before this one left: of the input, `acceptedBytes` have reached the process. */
+  /** Opens the file that an earlier server left. The process has received `acceptedBytes` of the input. */
   static async open(file: string, acceptedBytes: number): Promise<InputWriters> {
     const writers = new InputWriters(file);
     const text = await readFile(file, "utf8").catch((error: unknown) => {
@@ -57,12 +59,12 @@ export class InputWriters {
     return this.#bytes.get(writer) ?? 0;
   }
 
-  /** Before bytes of `writer` are sent that begin at `at`. */
+  /** Records that bytes of `writer` follow from `at` on. It is called before they are sent. */
   async begin(writer: string, at: number): Promise<void> {
     if (writer === this.#current) return;
     const line = JSON.stringify({ at, writer });
     if (this.#lines >= mostLines) await this.#compact(at);
-    // The line break before it keeps it whole behind the half line of an earlier attempt.
+    // The line break before the line keeps it whole behind the half line of an earlier attempt.
     await appendFile(this.#file, `\n${line}`, { mode: 0o600 });
     this.#lines += 1;
     this.#current = writer;

@@ -1,6 +1,6 @@
 import { crc32 } from "node:zlib";
 
-/** A piece of output as it came: `at` counts both streams in their common order, `offset` its own. */
+/** A piece of output as it arrived: `at` counts both streams in their common order, `offset` its own stream. */
 export interface OutputPiece {
   stream: "stdout" | "stderr";
   at: number;
@@ -9,12 +9,12 @@ export interface OutputPiece {
 }
 
 /**
- * `u32` checksum of all that follows, `u32` length with the top bit set for stderr, `u64` at, `u64` offset; then the
- * bytes. Little-endian.
+ * The header of a record: `u32` checksum of all that follows, `u32` length with the top bit set for stderr, `u64` at,
+ * `u64` offset; then the bytes. Numbers are little-endian.
  */
 export const recordHeaderBytes = 24;
 
-/** More than one record ever has. What claims to be longer is not a record. */
+/** More bytes than any record has. Bytes that claim a greater length are not a record. */
 export const maxRecordBytes = 128 * 1024;
 
 const stderrBit = 0x8000_0000;
@@ -28,9 +28,7 @@ export function encodeRecordHeader({ stream, at, offset, data }: OutputPiece): B
   return header;
 }
 
-/**
- * The record at `position`: `undefined` if it is not all there, or is not what was written. `data` is a view.
- */
+/** Returns the record at `position`, or `undefined` if it is incomplete or damaged. `data` is a view. */
 export function parseRecord(bytes: Buffer, position: number): OutputPiece | undefined {
   if (position + recordHeaderBytes > bytes.byteLength) return undefined;
   const lengthAndStream = bytes.readUInt32LE(position + 4);

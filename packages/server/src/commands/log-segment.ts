@@ -3,20 +3,20 @@ import { open, stat, truncate, type FileHandle } from "node:fs/promises";
 import type { OutputPosition } from "@atoll/engine";
 import { encodeRecordHeader, maxRecordBytes, parseRecord, recordHeaderBytes, type OutputPiece } from "./log-record.ts";
 
-/** Enough for the longest record, so that every read gets at least one. */
+/** The size is enough for the longest record, so that every read gets at least one. */
 const readBytes = maxRecordBytes + recordHeaderBytes;
 
-/** A piece up to this length is written without waiting: to hand it to another thread takes longer than to write it. */
-const atOnceBytes = 16 * 1024;
+/** A piece up to this length is written synchronously: passing it to another thread takes longer than writing it. */
+const synchronousBytes = 16 * 1024;
 
 /** One file of a command's log: records that follow each other without a gap. */
 export class LogSegment {
   readonly path: string;
-  /** `at` of its first byte. */
+  /** The `at` of its first byte. */
   readonly startAt: number;
-  /** Bytes of output in it. */
+  /** The number of bytes of output in it. */
   dataBytes = 0;
-  /** Bytes of whole records in the file; what a crash may have left behind them is overwritten. */
+  /** The number of bytes of whole records in the file. Bytes that a crash left behind them are overwritten. */
   fileBytes = 0;
   #writer: FileHandle | undefined;
 
@@ -29,7 +29,10 @@ export class LogSegment {
     return this.startAt + this.dataBytes;
   }
 
-  /** One at a time. When it rejects, nothing has been added: the next call writes over what is there. */
+  /**
+   * Appends a piece. Calls must not overlap. When it rejects, nothing has been added: the next call overwrites what is
+   * there.
+   */
   async append(piece: OutputPiece): Promise<void> {
     this.#writer ??= await open(this.path, constants.O_RDWR | constants.O_CREAT, 0o600);
     const buffers = [encodeRecordHeader(piece), piece.data];
@@ -43,22 +46,22 @@ export class LogSegment {
     this.dataBytes += piece.data.byteLength;
   }
 
-  /** The writing end; readers have their own. */
+  /** Closes the file for writing; readers have their own. */
   async close(): Promise<void> {
     const writer = this.#writer;
     this.#writer = undefined;
     await writer?.close();
   }
 
-  /** For one that is known to be whole, because another follows it. */
+  /** Takes a segment as whole without reading it, because another one follows it. */
   async adopt(endAt: number): Promise<void> {
     this.dataBytes = endAt - this.startAt;
     this.fileBytes = (await stat(this.path)).size;
   }
 
   /**
-   * Counts what is there, up to the first record that is not whole, and cuts the rest off. Tells the position behind
-   * the last whole record.
+   * Counts what is there, up to the first incomplete record, and cuts the rest off. Returns the position behind the
+   * last whole record.
    */
   async recover(): Promise<OutputPosition | undefined> {
     let last: OutputPiece | undefined;
@@ -86,7 +89,7 @@ export class LogSegment {
   }
 }
 
-/** The whole records from `position` on that lie within the next `bytes` bytes. */
+/** Returns the whole records from `position` on that lie within the next `bytes` bytes. */
 export async function readPieces(file: FileHandle, position: number, bytes: number): Promise<OutputPiece[]> {
   const buffer = Buffer.allocUnsafeSlow(Math.min(bytes, readBytes));
   let filled = 0;
@@ -113,8 +116,8 @@ function positionBehind({ stream, at, offset, data }: OutputPiece): OutputPositi
     : { stdoutBytes: endAt - ownBytes, stderrBytes: ownBytes };
 }
 
-/** How many bytes of it were written. */
+/** Returns how many bytes were written. */
 async function writeAt(file: FileHandle, buffers: Buffer[], length: number, position: number): Promise<number> {
-  if (length <= atOnceBytes) return writevSync(file.fd, buffers, position);
+  if (length <= synchronousBytes) return writevSync(file.fd, buffers, position);
   return (await file.writev(buffers, position)).bytesWritten;
 }

@@ -22,46 +22,53 @@ import { CommandStore, type RunningCommand, type StoredCommand } from "./stored-
 
 export interface SandboxCommandsOptions {
   sandbox: Sandbox;
-  /** Ended commands beyond this many are forgotten, those first that ended first. */
+  /** The number of ended commands that are kept; those that ended first are forgotten first. */
   keptCommands: number;
   /**
-   * Output that is kept of one command, and of all ended ones together; of those that ended first it is dropped first.
+   * The limit for the output of one command, and for that of all ended commands together; the output of those that
+   * ended first is dropped first.
    */
   keptLogBytes: number;
-  /** In the environment of every command; the request's own comes on top. */
+  /** The environment of every command. The variables of a request are added to it and win. */
   environment: () => Record<string, string>;
-  /** How often the sandbox was rolled back. */
+  /** How many times the sandbox was rolled back. */
   rollbacks: () => number;
   logger: Logger;
   onStart: (command: CommandInfo) => void;
   onEnd: (command: CommandInfo) => void;
 }
 
-/** Between SIGTERM and SIGKILL at the time limit of a command. */
-const endingMs = 2_000;
+/** The time between SIGTERM and SIGKILL at the time limit of a command. */
+const killDelayMs = 2_000;
 
-/** What runs a line, the best first. With its path it is found at once, and does not look for itself either. */
+/**
+ * The programs that run a shell line, the best first. With its full path a shell is found at once, and does not search
+ * for itself either.
+ */
 const shells = ["/bin/bash", "bash", "sh"];
 
-/** A number that something inside still has, though its server has forgotten it; the next one is tried. */
-const mostTakenNumbers = 16;
+/** How many stream ids are tried. The guest may still use one that its server has forgotten. */
+const mostStreamIdRetries = 16;
 
-/** The commands of one sandbox, those of servers before this one included. */
+/** The commands of one sandbox, including those of earlier servers. */
 export class SandboxCommands {
   readonly #options: SandboxCommandsOptions;
   readonly #store: CommandStore;
   readonly #sandboxId: SandboxId;
-  /** In the order in which they were started. */
+  /** The commands in the order in which they were started. */
   readonly #commands = new Map<CommandId, Command>();
   readonly #ended = new EndedCommands();
   #calls = new IdempotentCalls<Command>();
   readonly #starting = new Set<Promise<unknown>>();
-  /** Those of a paused or silent sandbox that a server before this one had: they go on when it does. */
-  readonly #asleep: RunningCommand[] = [];
-  /** What a start is refused with from now on. */
+  /**
+   * Running commands of earlier servers in a sandbox that is paused or does not answer. They continue when the sandbox
+   * does.
+   */
+  readonly #suspended: RunningCommand[] = [];
+  /** The error that refuses starts from now on. */
   #refusal: SandboxError | undefined;
   #isDetached = false;
-  /** Aborts when its sandbox is being killed: starts that are under way end, whether or not the guest answers. */
+  /** Aborts when the sandbox is being killed: starts in progress end, whether or not the guest answers. */
   readonly #killed = new AbortController();
   #restoring: Promise<void> = Promise.resolve();
 
@@ -77,24 +84,24 @@ export class SandboxCommands {
     return count;
   }
 
-  /** Whether one runs that its sandbox has to stay awake for. */
+  /** True while a command runs that the sandbox has to stay awake for. */
   get hasWork(): boolean {
     for (const { isRunning, stored } of this.#commands.values()) if (isRunning && stored.keepAlive) return true;
     return false;
   }
 
   /**
-   * The streams of those that their sandbox need not stay awake for, also of those that have ended: what they left
-   * behind may run.
+   * The streams of commands that the sandbox need not stay awake for, also of those that have ended: processes that
+   * they left behind may still run.
    */
-  get restingStreams(): number[] {
-    const resting = new Set<number>();
+  get backgroundStreams(): number[] {
+    const background = new Set<number>();
     for (const { stored } of this.#commands.values()) {
-      // A number may have been another command's before.
-      if (stored.keepAlive) resting.delete(stored.streamId);
-      else resting.add(stored.streamId);
+      // Another command may have had the same stream id before.
+      if (stored.keepAlive) background.delete(stored.streamId);
+      else background.add(stored.streamId);
     }
-    return [...resting];
+    return [...background];
   }
 
   list(): CommandInfo[] {
@@ -102,7 +109,8 @@ export class SandboxCommands {
   }
 
   /**
-   * `rollbacks`: as it was when the caller last heard of the command, which may have been in a past that is no more.
+   * Returns a command. `rollbacks` is the number that the caller last saw: with an older one, the command may have been
+   * undone by a rollback.
    */
   get(id: CommandId, rollbacks?: number): Command {
     const command = this.#commands.get(id);
@@ -113,9 +121,10 @@ export class SandboxCommands {
     });
   }
 
-  /** Resolves when it has started. The same key with the same request gives the same command. */
+  /** Starts a command and resolves when it has started. The same key with the same request returns the same command. */
   async run(request: RunCommand, options: { idempotencyKey?: string | undefined } = {}): Promise<Command> {
-    // A key may be one of them, and what is stored meanwhile would be taken for one.
+    // The key may belong to a stored command, and a command that is started before all are restored would be taken for
+    // a stored one.
     await this.#restoring;
     const { idempotencyKey } = options;
     const mark = idempotencyKey === undefined ? undefined : idempotencyMark(this.#sandboxId, idempotencyKey, request);
@@ -131,7 +140,7 @@ export class SandboxCommands {
   }
 
   /**
-   * Finds the commands of servers before this one: those that run are carried on with, those that cannot be are told as
+   * Restores the commands of earlier servers: those that run are continued, and those that cannot be are recorded as
    * lost.
    */
   restore(): Promise<void> {
@@ -144,46 +153,47 @@ export class SandboxCommands {
     const stored = await this.#store.load();
     for (const command of stored) await this.#restoreOne(command);
     const { sandbox } = this.#options;
-    if (sandbox.state === "running" && !sandbox.isSilent && this.#asleep.length === 0) this.#endUnclaimed();
+    if (sandbox.state === "running" && !sandbox.isSilent && this.#suspended.length === 0) this.#endUnclaimed();
   }
 
-  /** The sandbox was resumed: commands of servers before this one are found in it. */
-  async carryOn(): Promise<void> {
-    const asleep = this.#asleep.splice(0);
-    for (const stored of asleep) {
+  /** Continues the commands of earlier servers after the sandbox was resumed. */
+  async continueSuspended(): Promise<void> {
+    const suspended = this.#suspended.splice(0);
+    for (const stored of suspended) {
       const command = this.get(stored.id);
       if (!command.isRunning) continue;
       if (this.#isKnown(stored)) await this.#attach(command, stored, command.logPosition);
-      else await command.lose("its sandbox was started afresh, without its memory");
+      else await command.lose("its sandbox was restarted without its memory");
     }
-    if (asleep.length > 0) this.#endUnclaimed();
+    if (suspended.length > 0) this.#endUnclaimed();
   }
 
   /**
-   * The sandbox was taken back in time: `swap` puts the commands of then in the place of those that are here. Whoever
-   * follows one of these is told so; `dropStreams` ends what they still wait for in the memory that was left.
+   * Replaces the commands after a rollback: `swap` puts the stored commands of the checkpoint in place of the current
+   * ones. Followers of the current ones get `rolled_back`; `dropStreams` ends what they still wait for in the memory
+   * from before.
    */
   async rollBack(dropStreams: () => void, swap: () => Promise<void>): Promise<void> {
     this.#refusal = rolledBack(this.#sandboxId);
-    const cut = this.#refusal;
-    const cutAll = (): Promise<unknown> =>
-      Promise.allSettled([...this.#commands.values()].map((command) => command.cut(cut)));
-    await cutAll();
+    const rolledBackError = this.#refusal;
+    const discardAll = (): Promise<unknown> =>
+      Promise.allSettled([...this.#commands.values()].map((command) => command.discard(rolledBackError)));
+    await discardAll();
     dropStreams();
     await Promise.allSettled(this.#starting);
-    // Those whose start was under way.
-    await cutAll();
+    // The starts that were in progress have added commands.
+    await discardAll();
     await Promise.allSettled([...this.#commands.values()].map((command) => command.release()));
     this.#commands.clear();
     this.#ended.clear();
-    this.#asleep.length = 0;
+    this.#suspended.length = 0;
     this.#calls = new IdempotentCalls();
     await swap();
     this.#refusal = undefined;
     await this.restore();
   }
 
-  /** Nothing is stored any more when it resolves: the directory can be removed. */
+  /** Stops storing because the sandbox is killed. When it resolves, the directory can be removed. */
   async abandon(because: string): Promise<void> {
     this.#refusal = new SandboxError("sandbox_ended", `Cannot start a command: ${because}`);
     const abandonAll = (): Promise<unknown> =>
@@ -191,11 +201,11 @@ export class SandboxCommands {
     await abandonAll();
     this.#killed.abort(this.#refusal);
     await Promise.allSettled(this.#starting);
-    // Those whose start was under way.
+    // The starts that were in progress have added commands.
     await abandonAll();
   }
 
-  /** Nothing is stored any more, and whoever waits is told why. */
+  /** Stops storing because this server no longer has the sandbox. Callers that wait get `because`. */
   detach(because = new SandboxError("unavailable", "Cannot start a command: the server stops")): void {
     this.#refusal = because;
     this.#isDetached = true;
@@ -215,7 +225,7 @@ export class SandboxCommands {
         return await this.#startProgram(request, [shell, "-c", line], mark);
       } catch (error) {
         if (!isSandboxError(error, "spawn_failed") || error.details["errno"] !== "ENOENT") throw missing ?? error;
-        // Of the first: a missing directory looks the same for all of them.
+        // The error of the first shell is thrown: a missing working directory looks the same for all of them.
         missing ??= error;
       }
     }
@@ -250,8 +260,8 @@ export class SandboxCommands {
       } catch (error) {
         if (isSandboxError(this.#refusal, "rolled_back")) throw this.#refusal;
         if (this.#refusal === undefined) await this.#store.remove(stored.id);
-        const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
-        if (!isTaken || taken === mostTakenNumbers) throw error;
+        const isIdTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
+        if (!isIdTaken || taken === mostStreamIdRetries) throw error;
       }
     }
   }
@@ -281,17 +291,20 @@ export class SandboxCommands {
     );
   }
 
-  /** Those who wait for its end are told when its guest does not end it in time. */
+  /**
+   * Returns the deadline after which callers that wait for the end are rejected, because the guest did not end the
+   * command in time.
+   */
   #overdueOf({ id, startedAtMs, timeoutMs }: RunningCommand): ProcessOptions["overdue"] {
     if (timeoutMs === undefined) return undefined;
-    const afterMs = Math.max(0, startedAtMs + timeoutMs + endingMs - Date.now());
-    return { afterMs, onSilent: (error) => this.#commands.get(id)?.leaveWaiting(error) };
+    const afterMs = Math.max(0, startedAtMs + timeoutMs + killDelayMs - Date.now());
+    return { afterMs, onSilent: (error) => this.#commands.get(id)?.rejectWaiters(error) };
   }
 
   #begin(stored: RunningCommand, process: GuestProcess): Command {
     const command = this.#add(stored, CommandLog.create(this.#store.logDir(stored.id), stored.logBytes));
     command.attach(process);
-    // Its start was under way when this server let go: it is the next one's.
+    // The start was in progress when this server released the sandbox: the command belongs to the next server.
     if (this.#isDetached && this.#refusal !== undefined) command.detach(this.#refusal);
     this.#options.onStart(command.info());
     return command;
@@ -305,17 +318,17 @@ export class SandboxCommands {
       return;
     }
     const log = await CommandLog.open(logDir, stored.logBytes);
-    // A pause that a crash cut off after the memory was saved may still have to wait for disk space: its commands are
-    // restored like those of a paused sandbox. So are those of a guest that does not answer.
-    const isAsleep = sandbox.state === "paused" || sandbox.state === "pausing";
-    if (isAsleep || (sandbox.state === "running" && sandbox.isSilent)) {
+    // A pause that a crash interrupted after the memory was saved may still have to wait for disk space: its commands
+    // are restored like those of a paused sandbox. So are those of a guest that does not answer.
+    const isPaused = sandbox.state === "paused" || sandbox.state === "pausing";
+    if (isPaused || (sandbox.state === "running" && sandbox.isSilent)) {
       this.#add(stored, log);
-      this.#asleep.push(stored);
+      this.#suspended.push(stored);
     } else if (sandbox.state === "running" && this.#isKnown(stored)) {
       await this.#attach(this.#add(stored, log), stored, log.position);
     } else if (sandbox.state === "running" && log.endAt === 0) {
-      // The guest forgets nothing that was not released: its server died before it could start it, and nobody was told
-      // of it.
+      // The guest forgets nothing that was not released. So the earlier server died before it could start the command,
+      // and no client knows of it.
       await this.#store.remove(stored.id);
     } else {
       await this.#add(stored, log).lose(whyLost(sandbox));
@@ -333,11 +346,14 @@ export class SandboxCommands {
       command.attach(process, await InputWriters.open(this.#store.inputFile(id), process.stdinBytes));
     } catch (error) {
       const because = error instanceof Error ? error.message : String(error);
-      await command.lose(`its output cannot be carried on with: ${because}`);
+      await command.lose(`its output cannot be continued: ${because}`);
     }
   }
 
-  /** What is left belongs to requests that died with their server: nobody can carry on with them. */
+  /**
+   * Ends the processes that are left: they belong to requests that ended with their server, so no client can continue
+   * them.
+   */
   #endUnclaimed(): void {
     const { sandbox } = this.#options;
     for (const { id } of sandbox.inherited) sandbox.killInherited(id);
@@ -374,7 +390,7 @@ export class SandboxCommands {
     }
   }
 
-  /** Those that run are bounded by their own. */
+  /** Drops logs of ended commands. Each running command has a limit of its own. */
   #dropOldestLogs(): void {
     if (this.#refusal !== undefined) return;
     for (const command of this.#ended.withSurplusLogs(this.#options.keptLogBytes)) {
@@ -391,6 +407,6 @@ export class SandboxCommands {
 
 function whyLost(sandbox: Sandbox): string {
   const { record } = sandbox;
-  const reason = "reason" in record ? record.reason.message : `the sandbox is ${record.state} and does not know it`;
+  const reason = "reason" in record ? record.reason.message : `the sandbox is ${record.state} and does not have it`;
   return `its sandbox has ended: ${reason}`;
 }

@@ -5,14 +5,14 @@ import { CommandId, SandboxId, StreamId } from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
 
-/** What is not there any more was removed with its sandbox, and is not made again. */
+/** Opens only a file that exists: a missing one was removed with its sandbox and must not be created again. */
 const appendToExisting = constants.O_WRONLY | constants.O_APPEND;
 
 const start = {
   version: z.literal(1),
   id: CommandId,
   sandboxId: SandboxId,
-  /** The number the guest knows it by, reserved before the start. */
+  /** The id under which the guest knows it, reserved before the start. */
   streamId: StreamId,
   name: z.string().optional(),
   argv: z.array(z.string()),
@@ -36,7 +36,7 @@ const end = {
   stdinBytes: z.int(),
 };
 
-/** The stored truth about one command. Its environment is not in it: nobody needs it after the start. */
+/** A command as it is stored. Its environment is left out, because it is not needed after the start. */
 export const StoredCommand = z.discriminatedUnion("state", [
   z.strictObject({ ...start, state: z.literal("running") }),
   z.strictObject({
@@ -55,10 +55,10 @@ export type RunningCommand = StoredCommand & { state: "running" };
 export type EndedCommand = Exclude<StoredCommand, RunningCommand>;
 
 /**
- * Where the commands of one sandbox lie: `<id>.jsonl` has the start of a command and, on a line of its own, its end;
- * the directory `<id>` has its log, `<id>.input` whose its input is. A line that is added is safe with one write to the
- * disk, where replacing a file takes two. Lines are written without waiting: to hand so few bytes to another thread and
- * to be told of it takes ten times as long as to write them.
+ * Stores the commands of one sandbox: `<id>.jsonl` has the start of a command and, on a line of its own, its end; the
+ * directory `<id>` has its log, and `<id>.input` has the writers of its input. Appending a line takes one write to the
+ * disk, where replacing a file takes two. Lines are written synchronously: passing so few bytes to another thread and
+ * waiting for it takes ten times as long as writing them.
  */
 export class CommandStore {
   readonly #dir: string;
@@ -72,14 +72,14 @@ export class CommandStore {
     return join(this.#dir, id);
   }
 
-  /** Whose input the command has; see `InputWriters`. */
+  /** The file that records which writer sent which input; see `InputWriters`. */
   inputFile(id: CommandId): string {
     return join(this.#dir, `${id}.input`);
   }
 
   /**
-   * Before the start. It outlives this process and not the machine, as the sandbox does; half a record, which a crash
-   * in here leaves, belongs to a command that was not started.
+   * Stores a command before its start. The record survives a crash of this process but not one of the machine, as the
+   * sandbox does. Half a record, which a crash in here leaves, belongs to a command that was not started.
    */
   saveStart(command: RunningCommand): void {
     if (!this.#isMade) mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
@@ -87,18 +87,18 @@ export class CommandStore {
     writeFileSync(this.#recordFile(command.id), `${JSON.stringify(command)}\n`, { mode: 0o600, flag: "wx" });
   }
 
-  /** Outlives this process from now on, and the machine from `makeDurable` on. */
+  /** Stores the end. It survives a crash of this process from now on, and one of the machine after `makeDurable`. */
   saveEnd(command: EndedCommand): void {
     const file = openSync(this.#recordFile(command.id), appendToExisting);
     try {
-      // The line break before it keeps it whole behind the half line of an earlier attempt.
+      // The line break before the record keeps it whole behind the half line of an earlier attempt.
       writeFileSync(file, `\n${JSON.stringify(command)}\n`);
     } finally {
       closeSync(file);
     }
   }
 
-  /** One that was removed meanwhile needs no more. */
+  /** Flushes the record to the disk. It does nothing if the command was removed. */
   async makeDurable(id: CommandId): Promise<void> {
     const file = await open(this.#recordFile(id), "r").catch(ignoreMissing);
     try {
@@ -118,7 +118,10 @@ export class CommandStore {
     await this.removeLog(id);
   }
 
-  /** In the order in which they were started. What has no whole line was never started, and goes. */
+  /**
+   * Loads the commands in the order in which they were started. A command without a whole line was never started, and
+   * is removed.
+   */
   async load(): Promise<StoredCommand[]> {
     const names = await readdir(this.#dir).catch(() => []);
     const ids = new Set(names.flatMap((name) => CommandId.safeParse(name.replace(/\.jsonl$/, "")).data ?? []));
@@ -129,7 +132,7 @@ export class CommandStore {
   async #loadOne(id: CommandId): Promise<StoredCommand | undefined> {
     const text = await readFile(this.#recordFile(id), "utf8").catch(() => "");
     const lines = text.split("\n").map(parseJson);
-    // What another version wrote is not understood, and left alone.
+    // A record of another version is not understood, and left alone.
     if (lines.every((line) => line === undefined)) await this.remove(id);
     return lines.map((line) => StoredCommand.safeParse(line).data).findLast((line) => line !== undefined);
   }

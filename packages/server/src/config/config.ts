@@ -5,13 +5,13 @@ import { z } from "zod";
 
 const MiB = 1024 * 1024;
 
-/** What set-up builds, where this checkout has it. */
+/** The guest program that set-up builds in this checkout. */
 const builtGuest = fileURLToPath(new URL("../../../../.cache/atoll-guest", import.meta.url));
 
 const absolutePath = z.string().regex(/^\//, "an absolute path");
 const origin = z.string().regex(/^https?:\/\/[^/]+$/, "an origin such as https://example.com");
 
-/** Where something lasts. Left out: a directory of the server's own. */
+/** The place of a store. When it is left out, the server uses a directory of its own. */
 const StoreSetting = z.union([z.literal("none"), absolutePath, StoreConfig], {
   error: ({ input, errors }) =>
     typeof input === "object" && input !== null
@@ -21,7 +21,8 @@ const StoreSetting = z.union([z.literal("none"), absolutePath, StoreConfig], {
 export type StoreSetting = z.output<typeof StoreSetting>;
 
 /**
- * Every setting of the server, with its default. Names are flags (`--data-dir`) and variables (`ATOLL_DATA_DIR`) alike.
+ * All settings of the server with their defaults. Each name is also a flag (`--data-dir`) and a variable
+ * (`ATOLL_DATA_DIR`).
  */
 export const Config = z.strictObject({
   host: z.string().min(1).default("127.0.0.1").describe("address to listen on; the default is for this machine only"),
@@ -65,11 +66,11 @@ export const Config = z.strictObject({
     .min(300)
     .max(600_000)
     .default(30_000)
-    .describe("how long a sandbox may leave a request unanswered before it is told as unresponsive"),
+    .describe("how long a sandbox may leave a request unanswered before it is reported as unresponsive"),
   logLevel: z
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")
-    .describe("the least that is logged, as JSON lines on stderr"),
+    .describe("the lowest level that is logged, as JSON lines on stderr"),
   otlpEndpoint: z
     .string()
     .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")
@@ -121,7 +122,8 @@ export const Config = z.strictObject({
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
   policy: AccessPolicy.prefault({}).describe(
-    'what sandboxes may be given, as JSON: {"drivers":["gvisor","local"]}; left out, gvisor, the internet and the machine',
+    'what sandboxes may be given, as JSON: {"drivers":["gvisor","local"]}; ' +
+      "left out, gvisor, the internet and the machine",
   ),
   keptCommands: z.int().min(1).max(100_000).default(200).describe("ended commands that are kept of each sandbox"),
   keptLogBytes: z
@@ -150,7 +152,7 @@ export const Config = z.strictObject({
     .describe("the largest JSON body; files have no such limit"),
   headersTimeoutMs: z.int().min(100).max(600_000).default(10_000).describe("for the headers of a request"),
   bodyTimeoutMs: z.int().min(100).max(600_000).default(30_000).describe("for a JSON body, and for a pause in a stream"),
-  // Clients give a stream up that says nothing for 45 seconds.
+  // Clients close a stream that is silent for 45 seconds.
   heartbeatMs: z.int().min(50).max(30_000).default(15_000).describe("between signs of life on a quiet stream"),
 });
 export type Config = z.output<typeof Config>;
@@ -162,7 +164,7 @@ export function flagName(name: SettingName): string {
   return `--${name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }
 
-/** What the rest of the world calls a setting; ours wins. */
+/** The names that other programs use for a setting; our own name wins. */
 export const standardVariables: Partial<Record<SettingName, string>> = { otlpEndpoint: "OTEL_EXPORTER_OTLP_ENDPOINT" };
 
 export function variableName(name: SettingName): string {

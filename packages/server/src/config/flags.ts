@@ -2,14 +2,14 @@ import { SandboxError } from "@atoll/protocol";
 import { Config, flagName, settingNames, type SettingName } from "./config.ts";
 
 export interface Flags {
-  /** As written; what they mean is the schema's matter. */
+  /** The values as they were written; the schema interprets them. */
   settings: Map<SettingName, string>;
   config?: string;
 }
 
 const byFlag = new Map(settingNames.map((name) => [flagName(name), name]));
 
-/** `--name value`, `--name=value`; a flag without a value is `true`, and `--no-name` is `false`. */
+/** Parses `--name value` and `--name=value`; a flag without a value is `true`, and `--no-name` is `false`. */
 export function parseFlags(argv: readonly string[]): Flags {
   const settings = new Map<SettingName, string>();
   let config: string | undefined;
@@ -43,7 +43,7 @@ export function usage(): string {
   const all = [
     ["--config", "a JSON file with settings (/etc/atoll/config.json)"] as const,
     ...rows,
-    ["--doctor [--json]", "tell what this machine offers and what it lacks, and end"] as const,
+    ["--doctor [--json]", "report what this machine offers and what it lacks, and exit"] as const,
   ];
   const width = Math.max(...all.map(([flag]) => flag.length));
   const lines = all.map(([flag, text]) => `  ${flag.padEnd(width)}  ${text}`);

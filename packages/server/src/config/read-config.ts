@@ -7,15 +7,15 @@ import { parseFlags } from "./flags.ts";
 
 type SettingSource = "flag" | "environment" | "file" | "default";
 
-/** What is in force, and from where. */
+/** The settings in force, and where each comes from. */
 export interface ReadConfig {
   config: Config;
   sources: Record<SettingName, SettingSource>;
-  /** The file that was read; absent: there is none. */
+  /** The file that was read; absent if there is none. */
   file?: string;
 }
 
-/** This process's own, where nothing else is said. */
+/** Where settings are read from; by default the arguments and the environment of this process. */
 interface ConfigOrigins {
   argv: readonly string[];
   env: Readonly<Record<string, string | undefined>>;
@@ -24,8 +24,8 @@ interface ConfigOrigins {
 const defaultFile = "/etc/atoll/config.json";
 
 /**
- * Flags win over the environment, that over the file, that over the defaults. A bad value is refused with its name and
- * where it stands.
+ * Reads the configuration. Flags win over the environment, which wins over the file, which wins over the defaults. An
+ * error for a bad value names the setting and where its value comes from.
  */
 export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<ReadConfig> {
   const origins: ConfigOrigins = { argv: process.argv.slice(2), env: process.env, ...from };
@@ -49,7 +49,7 @@ export async function readConfig(from: Partial<ConfigOrigins> = {}): Promise<Rea
   return { config: parsed.data, sources, ...(file === undefined ? {} : { file: file.path }) };
 }
 
-/** For `showConfig` and people: every setting with its value, without secrets, and its origin. */
+/** Returns every setting with its value, without secrets, and its source. It is for `showConfig` and for people. */
 export function describeConfig({ config, sources, file }: ReadConfig): Record<string, unknown> {
   return {
     ...(file === undefined ? {} : { file }),
@@ -59,16 +59,16 @@ export function describeConfig({ config, sources, file }: ReadConfig): Record<st
   };
 }
 
-/** The variable that says it: ours, or the one that the rest of the world has for it. */
+/** Returns the variable that sets it: our own, or the one that other programs use. */
 function variableOf(name: SettingName, env: ConfigOrigins["env"]): string {
   const [ours, standard] = [variableName(name), standardVariables[name]];
-  // There, an empty one is as good as none.
+  // An empty standard variable counts as not set.
   return env[ours] === undefined && standard !== undefined && env[standard] ? standard : ours;
 }
 
 /**
- * Flags and variables are text; the schema says what each stands for. What does not fit stays text, for the schema to
- * refuse.
+ * Converts the text of flags and variables to the type in the schema. A text that does not fit stays text, and the
+ * schema refuses it.
  */
 function textValue(name: SettingName, text: string | undefined): unknown {
   if (text === undefined) return undefined;

@@ -5,8 +5,8 @@ import ipaddr from "ipaddr.js";
 export type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
 /**
- * Plain notation only: four decimal parts, or IPv6 without a zone. An IPv4 address in IPv6 clothes comes out as the
- * IPv4 address.
+ * Parses plain notation only: four decimal parts, or IPv6 without a zone. An IPv4 address that is mapped into IPv6 is
+ * returned as the IPv4 address.
  */
 export function parseAddress(text: string): Address | undefined {
   if (isIPv4(text)) return ipaddr.IPv4.parse(text);
@@ -16,7 +16,7 @@ export function parseAddress(text: string): Address | undefined {
 }
 
 function isMapped(address: Address): address is ipaddr.IPv6 {
-  // `::ffff:0:0/96` only: the library counts the long deprecated `::a.b.c.d` as well, which the kernel does not.
+  // This is `::ffff:0:0/96` only: the library also counts the long deprecated `::a.b.c.d`, which the kernel does not.
   return address.kind() === "ipv6" && (address as ipaddr.IPv6).match(ipaddr.IPv6.parse("::ffff:0:0"), 96);
 }
 
@@ -33,7 +33,9 @@ const descriptions: Readonly<Record<string, string>> = {
   unspecified: "the unspecified address, which means this machine",
 };
 
-/** Where clouds answer a machine about itself, credentials included: some are link-local, others are not. */
+/**
+ * The addresses where clouds answer a machine about itself, credentials included: some are link-local, others are not.
+ */
 const metadataAddresses = new Set(
   [
     "169.254.169.254",
@@ -49,9 +51,9 @@ const metadataAddresses = new Set(
 );
 
 /**
- * Why an address is not simply part of the internet, to be read after "it is"; undefined if it is. Everything that the
- * registries set apart counts, and so do the machine's own addresses, whatever their range: services that trust the
- * machine trust them.
+ * Returns why an address is not an ordinary address of the internet, as text that follows "it is", or undefined if it
+ * is ordinary. All ranges that the registries set apart are special, and so are the machine's own addresses in any
+ * range: services that trust the machine trust them.
  */
 export function specialAddress(address: Address): string | undefined {
   const translated = translate(address);
@@ -63,21 +65,22 @@ export function specialAddress(address: Address): string | undefined {
 }
 
 /**
- * Whether only a rule of this very address means it, and no range that it lies in: behind these are credentials of the
- * machine and services that trust it, and who allows a range of a private network does not think of them.
+ * Reports whether only a rule with this single address allows it, and no rule with a range around it. Behind these
+ * addresses are credentials of the machine and services that trust it, and an operator who allows a range of a private
+ * network does not think of them.
  */
-export function isMeantAloneOnly(address: Address): boolean {
+export function needsOwnRule(address: Address): boolean {
   const plain = translate(address);
   return metadataAddresses.has(plain.toString()) || (plain.range() !== "loopback" && isOwn(plain));
 }
 
-/** The IPv4 address that a translator between IPv6 and IPv4 turns this one into, or the address itself. */
+/** Returns the IPv4 address that a translator between IPv6 and IPv4 makes of this one, or the address itself. */
 function translate(address: Address): Address {
   const isTranslated = address.kind() === "ipv6" && (address as ipaddr.IPv6).match(nat64, 96);
   return isTranslated ? new ipaddr.IPv4(address.toByteArray().slice(12)) : address;
 }
 
-/** Whether the whole range is set apart from the internet, in one way. */
+/** Reports whether the whole range is set apart from the internet, for one reason. */
 export function isSetApart(network: Address, bits: number): boolean {
   const cidr = `${network.toString()}/${bits}`;
   const last =

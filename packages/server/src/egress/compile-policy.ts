@@ -1,33 +1,36 @@
 import { SandboxError, type EgressPolicy } from "@atoll/protocol";
 import { specialAddress, type Address } from "./address.ts";
 import { parseHost, type Host } from "./host.ts";
-import { contains, grants, MalformedRule, matches, meansSpecial, parseRule, type Rule } from "./rule.ts";
+import { contains, grants, MalformedRule, matches, allowsSpecial, parseRule, type Rule } from "./rule.ts";
 
 interface Decision {
   allowed: boolean;
-  /** For people: the rule that decided, or what is missing. */
+  /** The rule that decided, or what is missing, as text for people. */
   because: string;
 }
 
 /**
- * A policy that has been understood. It knows no resolver: whoever resolves an allowed name asks again with each
- * address.
+ * A policy in the form in which decisions are made. It resolves no names: the caller resolves an allowed name and asks
+ * again with each address.
  */
 export interface CompiledPolicy {
-  /** For a host as a program inside asks for it: a name, or an address in any notation. */
+  /** Decides about a host as a program inside names it: a name, or an address in any notation. */
   decide(host: string, port: number): Decision;
-  /** For an address that an allowed name has led to. */
+  /** Decides about an address that an allowed name resolved to. */
   decideResolved(address: Address, port: number): Decision;
 }
 
-/** Throws `invalid_argument` for rules that are not rules, naming each with its place. */
+/** Throws `invalid_argument` for malformed rules, naming each with its position. */
 export function compilePolicy(policy: EgressPolicy): CompiledPolicy {
   return new RuleBook(parseRules(policy));
 }
 
-/** One policy out of several: what each of them allows. A refusal names the one that it comes from. */
+/**
+ * Combines several policies into one that allows what each of them allows. A refusal names the policy that it comes
+ * from.
+ */
 export function allOf(policies: readonly { name?: string; policy: CompiledPolicy }[]): CompiledPolicy {
-  const ask = (decide: (policy: CompiledPolicy) => Decision): Decision => {
+  const askAll = (decide: (policy: CompiledPolicy) => Decision): Decision => {
     let first: Decision | undefined;
     for (const { name, policy } of policies) {
       const decision = decide(policy);
@@ -38,14 +41,14 @@ export function allOf(policies: readonly { name?: string; policy: CompiledPolicy
     return first ?? notAllowed;
   };
   return {
-    decide: (host, port) => ask((policy) => policy.decide(host, port)),
-    decideResolved: (address, port) => ask((policy) => policy.decideResolved(address, port)),
+    decide: (host, port) => askAll((policy) => policy.decide(host, port)),
+    decideResolved: (address, port) => askAll((policy) => policy.decideResolved(address, port)),
   };
 }
 
 /**
- * The first rule that the policy allows and the ceiling does not; a rule has to lie within one rule of the ceiling.
- * What `deny` takes out of the middle of a rule is found at the connection.
+ * Returns the first rule that the policy allows and the ceiling does not; a rule has to lie within one rule of the
+ * ceiling. Exceptions by `deny` inside a rule are checked at the connection.
  */
 export function ruleBeyond(policy: EgressPolicy, ceiling: EgressPolicy): string | undefined {
   const { allow, deny } = parseRules(ceiling);
@@ -118,7 +121,7 @@ class RuleBook implements CompiledPolicy {
 
   #decideSpecial(host: Host & { kind: "address" }, port: number, special: string): Decision {
     const rule = this.#allow.find(
-      (candidate) => meansSpecial(candidate, host.address) && matches(candidate, host, port),
+      (candidate) => allowsSpecial(candidate, host.address) && matches(candidate, host, port),
     );
     if (rule !== undefined) return { allowed: true, because: `the rule ${rule.text} allows it` };
     return { allowed: false, because: `${host.address.toString()} is ${special}, and no rule names it` };

@@ -1,22 +1,22 @@
 import { connect, type Socket } from "node:net";
 
-/** An address that has not answered by then gets company; it may still win. */
+/** The time after which the next address is tried as well; an earlier one may still win. */
 const headStartMs = 250;
 
 export interface Connected {
   socket: Socket;
-  /** The one of the addresses that it leads to. */
+  /** The one of the addresses that the socket is connected to. */
   address: string;
 }
 
 /**
- * Connects to the first address that answers (RFC 8305): one after the other, each with a head start, IPv6 and IPv4 in
- * turn. Rejects with the first failure when all have failed, and with the signal's reason when it aborts; no attempt
- * outlives the call.
+ * Connects to the first address that answers (RFC 8305): one after the other, each with a head start, alternating
+ * between IPv6 and IPv4. Rejects with the first failure when all have failed, and with the signal's reason when it
+ * aborts; no attempt outlives the call.
  */
 export function connectFirst(addresses: readonly string[], port: number, signal: AbortSignal): Promise<Connected> {
   return new Promise((resolve, reject) => {
-    const waiting = inTurn(addresses);
+    const waiting = alternateFamilies(addresses);
     const attempts = new Set<Socket>();
     let firstFailure: Error | undefined;
     let headStart: NodeJS.Timeout | undefined;
@@ -61,7 +61,7 @@ export function connectFirst(addresses: readonly string[], port: number, signal:
   });
 }
 
-function inTurn(addresses: readonly string[]): string[] {
+function alternateFamilies(addresses: readonly string[]): string[] {
   const six = addresses.filter((address) => address.includes(":"));
   const four = addresses.filter((address) => !address.includes(":"));
   const [first, second] = addresses[0]?.includes(":") === true ? [six, four] : [four, six];

@@ -12,26 +12,26 @@ import { resolveName, type ResolveName } from "./resolve-name.ts";
 export interface EgressDecision extends EgressAsk {
   verdict: EgressAnswer["verdict"];
   because: string;
-  /** What was connected to. */
+  /** The address that was connected to. */
   address?: string;
 }
 
 export interface EgressGateOptions {
-  /** Asked at every connection: what it returns from now on holds from now on. */
+  /** Called at every connection, so that a changed policy applies at once. */
   policy: () => CompiledPolicy;
-  /** Told of everything that was asked for, once each. */
+  /** Called once for each connection that was asked for. */
   onDecision: (decision: EgressDecision) => void;
   resolve?: ResolveName;
-  /** For the name and the connection together. */
+  /** The time limit for the name and the connection together. */
   timeoutMs?: number;
 }
 
-/** The way out of one sandbox. */
+/** The network access of one sandbox. */
 export interface EgressGate {
-  /** To be given to the engine. */
+  /** The handler for the engine. */
   onEgress: EgressHandler;
-  /** Closes the connections that the policy as it is now would not allow, and tells how many. */
-  closeNow(): number;
+  /** Closes the connections that the current policy does not allow, and returns how many. */
+  closeForbidden(): number;
 }
 
 interface Open {
@@ -39,21 +39,21 @@ interface Open {
   address: string;
 }
 
-/** More connections than this waiting for an answer at once are refused. */
+/** The most connections that may be in progress at once; more are refused. */
 const mostPending = 128;
 
-/** More addresses of one name than this are not looked at. */
+/** The most addresses of one name that are tried. */
 const mostAddresses = 16;
 
 /**
- * Lets connections out of a sandbox as its policy says. A name is judged first, and one that is not allowed is not even
- * looked up, so that lookups carry nothing out. Then the name is resolved here, once; every address is judged, and the
- * connection goes to one that was: no later answer of a name server can change where it goes.
+ * Allows connections out of a sandbox according to its policy. A name is checked first, and one that is not allowed is
+ * not even looked up, so that lookups carry no data out. Then the name is resolved here, once; every address is
+ * checked, and the connection goes to one that is allowed: no later answer of a name server can change where it goes.
  */
 export function createEgressHandler(options: EgressGateOptions): EgressGate {
   const { policy, onDecision, resolve = resolveName, timeoutMs = 15_000 } = options;
   const open = new Map<Socket, Open>();
-  // Each of them may be a lookup and a connection of the host's.
+  // Each turn may cost the host a lookup and a connection.
   const pace = new Pace({ perSecond: 50, burst: 500 });
   let pending = 0;
 
@@ -66,7 +66,7 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
   const keep = (socket: Socket, entry: Open): void => {
     open.set(socket, entry);
     socket.on("close", () => open.delete(socket));
-    // Without a listener a reset connection would end the server. Whoever relays it hears of it by its close.
+    // Without a listener a reset connection would end the server. The relay of the connection sees its close.
     socket.on("error", () => undefined);
   };
 
@@ -95,7 +95,7 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
       // The policy may have changed while the connection was being made.
       if (!isAllowed({ ask, address })) {
         socket.destroy();
-        const reason = "the policy has changed meanwhile";
+        const reason = "the policy changed during the connection";
         onDecision({ ...ask, verdict: "refused", because: reason });
         return { verdict: "refused", reason };
       }
@@ -103,13 +103,13 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
       onDecision({ ...ask, verdict: "allowed", because, address });
       return { verdict: "allowed", socket };
     },
-    closeNow: () => {
-      const shut = [...open].filter(([, entry]) => !isAllowed(entry));
-      for (const [socket] of shut) {
+    closeForbidden: () => {
+      const forbidden = [...open].filter(([, entry]) => !isAllowed(entry));
+      for (const [socket] of forbidden) {
         open.delete(socket);
         socket.destroy();
       }
-      return shut.length;
+      return forbidden.length;
     },
   };
 }
@@ -142,7 +142,7 @@ async function attempt(
   return { ...(await connectFirst(addresses, ask.port, signal)), because };
 }
 
-/** A resolver that does not heed the signal is left behind. */
+/** Rejects when the signal aborts, even if the resolver ignores the signal. */
 async function abortable<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let abort: (() => void) | undefined;
   const aborted = new Promise<never>((_, reject) => {
@@ -170,7 +170,7 @@ function failureOf(error: unknown, signal: AbortSignal): Outcome {
   if (signal.aborted || code === "ETIMEDOUT" || code === "ETIMEOUT") {
     return { verdict: "timed_out", because: reasons[code] ?? "it did not answer in time" };
   }
-  // The text of an unknown error may tell about the host; it stays here.
+  // The text of an unknown error may reveal facts about the host; it stays here.
   return { verdict: "unreachable", because: reasons[code] ?? "the connection could not be made" };
 }
 

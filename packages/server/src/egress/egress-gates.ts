@@ -6,28 +6,31 @@ import { RefusalTally, type LoggedRefusal } from "./refusal-tally.ts";
 import type { ResolveName } from "./resolve-name.ts";
 
 export interface EgressGatesOptions {
-  /** The policy in force and the ceiling of the key that set it; a sandbox that nobody has yet may reach nothing. */
+  /**
+   * Returns the policy in force and the ceiling of the key that set it. A sandbox that is not registered yet may reach
+   * nothing.
+   */
   policyOf(id: SandboxId): { egress: EgressPolicy; egressCeiling?: EgressPolicy | undefined } | undefined;
-  /** What the server allows to all. */
+  /** The ceiling of the server for all sandboxes. */
   ceiling: EgressPolicy;
   resolve?: ResolveName;
   onAllowed(id: SandboxId, decision: EgressDecision): void;
-  /** Of each, or of many as one. */
+  /** Called for one refusal, or for many together. */
   onRefused(id: SandboxId, refusal: LoggedRefusal): void;
 }
 
-interface Way {
+interface GateEntry {
   gate: EgressGate;
   refusals: RefusalTally;
 }
 
 const nothing = compilePolicy({ allow: [], deny: [] });
 
-/** The ways out of all sandboxes. */
+/** The network access of all sandboxes. */
 export class EgressGates {
   #options: EgressGatesOptions;
-  #ways = new Map<SandboxId, Way>();
-  /** A changed policy is another object, so that what was understood once stays right. */
+  #gates = new Map<SandboxId, GateEntry>();
+  /** Compiled policies. A changed policy is another object, so that an entry never becomes wrong. */
   #compiled = new WeakMap<EgressPolicy, CompiledPolicy>();
 
   constructor(options: EgressGatesOptions) {
@@ -35,7 +38,7 @@ export class EgressGates {
   }
 
   handlerFor(id: SandboxId): EgressHandler {
-    const known = this.#ways.get(id);
+    const known = this.#gates.get(id);
     if (known !== undefined) return known.gate.onEgress;
     const { resolve } = this.#options;
     const refusals = new RefusalTally((refusal) => this.#options.onRefused(id, refusal));
@@ -47,29 +50,29 @@ export class EgressGates {
         else refusals.add(decision);
       },
     });
-    this.#ways.set(id, { gate, refusals });
+    this.#gates.set(id, { gate, refusals });
     return gate.onEgress;
   }
 
-  /** After a change: connections that are not allowed any more are closed. */
+  /** Closes connections that are no longer allowed. It is called after a change of policy. */
   closeForbidden(id: SandboxId): void {
-    this.#ways.get(id)?.gate.closeNow();
+    this.#gates.get(id)?.gate.closeForbidden();
   }
 
   forget(id: SandboxId): void {
-    this.#ways.get(id)?.refusals.flush();
-    this.#ways.delete(id);
+    this.#gates.get(id)?.refusals.flush();
+    this.#gates.delete(id);
   }
 
-  /** Nothing that was counted stays untold. */
+  /** Logs the refusals that were only counted so far. */
   close(): void {
-    for (const { refusals } of this.#ways.values()) refusals.flush();
+    for (const { refusals } of this.#gates.values()) refusals.flush();
   }
 
   #policyOf(id: SandboxId): CompiledPolicy {
     const found = this.#options.policyOf(id);
     if (found === undefined) return nothing;
-    // Servers before this one recorded no ceiling, and looked at none.
+    // Earlier servers recorded no ceiling, and applied none.
     const { egress, egressCeiling = internetOnly } = found;
     return allOf([
       { policy: this.#compile(egress) },

@@ -1,18 +1,16 @@
 import { domainToASCII } from "node:url";
 import { parseAddress, type Address } from "./address.ts";
 
-/**
- * A host in the one form in which it is compared: an address, or a name in lower-case ASCII without the dot at its end.
- */
+/** A host in its normal form for comparisons: an address, or a name in lower-case ASCII without the dot at its end. */
 export type Host = { kind: "address"; address: Address } | { kind: "name"; name: string };
 
 const longestName = 253;
 const longestLabel = 63;
 
 /**
- * Reads a host as programs inside may write it. Names are brought to ASCII (IDN), and what a resolver would take for a
- * number is one: `127.1`, `0x7f000001` and `017700000001` are 127.0.0.1. Undefined for whatever is not a host and
- * nothing else: with a user, a path, a port, a percent sign, a zone or blanks.
+ * Parses a host as programs inside may write it. Names are converted to ASCII (IDN), and what a resolver would take for
+ * a number is an address: `127.1`, `0x7f000001` and `017700000001` are 127.0.0.1. Returns undefined for any text that
+ * is more than a host: with a user, a path, a port, a percent sign, a zone or blanks.
  */
 export function parseHost(text: string): Host | undefined {
   const bare = text.startsWith("[") && text.endsWith("]") ? text.slice(1, -1) : text;

@@ -1,8 +1,10 @@
-/** Lets a burst through at once, and from then on so many a second. Who comes too fast waits, in order. */
+/**
+ * Lets a burst through at once, and from then on a fixed number per second. Callers that come too fast wait, in order.
+ */
 export class Pace {
   #perSecond: number;
   #burst: number;
-  /** When the last turn that was given out is due. */
+  /** The time of the last turn that was given out. */
   #dueMs = 0;
 
   constructor({ perSecond, burst }: { perSecond: number; burst: number }) {
@@ -10,7 +12,7 @@ export class Pace {
     this.#burst = burst;
   }
 
-  /** How long the next one has to wait. Every call is a turn. */
+  /** Returns how long the caller has to wait. Every call takes a turn. */
   takeTurn(nowMs: number = performance.now()): number {
     const intervalMs = 1000 / this.#perSecond;
     const earliestMs = nowMs - (this.#burst - 1) * intervalMs;

@@ -1,13 +1,13 @@
-/** Where the guest's proxy listens on the sandbox's loopback. */
+/** The port where the guest's proxy listens on the sandbox's loopback. */
 export const proxyPort = 3128;
 
 /**
- * What programs inside need to find the proxy: there is no other way out, and no name server. curl, git, pip, apt,
- * wget, Go, Ruby and Rust read the common variables, some in capitals and some not; npm and Yarn have their own, and
- * Node's `fetch` has to be told to look.
+ * Returns the variables with which programs inside find the proxy: there is no other way out, and no name server. curl,
+ * git, pip, apt, wget, Go, Ruby and Rust read the common variables, some in capitals and some not; npm and Yarn have
+ * their own, and Node's `fetch` needs a variable that makes it read them.
  *
- * `ALL_PROXY` is the HTTP face of the proxy although it speaks SOCKS5 on the same port: Python's httpx refuses to start
- * when it finds a SOCKS proxy and not the module for it, even for addresses that have another proxy.
+ * `ALL_PROXY` is an HTTP proxy although the same port speaks SOCKS5: Python's httpx refuses to start when it finds a
+ * SOCKS proxy and not the module for it, even for addresses that have another proxy.
  */
 export function proxyEnvironment(port: number = proxyPort): Record<string, string> {
   const proxy = `http://127.0.0.1:${port}`;

@@ -1,27 +1,27 @@
 import type { EgressDecision } from "./create-egress-handler.ts";
 
-/** For so long refusals are counted together. */
+/** The time over which refusals are counted together. */
 const intervalMs = 60_000;
-/** So many of one host, port and verdict are told one by one. */
+/** The number of refusals of one host, port and verdict that are logged one by one. */
 const firstOfEach = 3;
-/** Of so many hosts and ports; those of all others are counted as one. */
+/** The number of hosts and ports that are counted separately; refusals of all others are counted together. */
 const mostPlaces = 16;
 
-/** Stands for all others. */
+/** The entry that stands for all other places. */
 const elsewhere = {
   host: "*",
   port: 0,
   verdict: "refused",
-  because: "so many places were asked for that these are only counted",
+  because: "too many places were asked for, so these are only counted",
 } as const;
 
-/** As it is logged: with `more`, it stands for so many that were not told one by one. */
+/** A refusal as it is logged. With `more`, it stands for that many refusals that were not logged one by one. */
 export type LoggedRefusal = Pick<EgressDecision, "host" | "port" | "verdict" | "because"> & { more?: number };
 
 /**
- * What is told of the refusals of one sandbox. The first ones are told at once, and those that follow are counted and
- * told as a number at the end of the minute: a sandbox that asks without end must not push everybody's history out of
- * the journal and the audit log. None goes untold.
+ * Decides what is logged of the refusals of one sandbox. The first ones are logged at once, and those that follow are
+ * counted and logged as a number at the end of the minute: a sandbox that asks without end must not push the history of
+ * other sandboxes out of the journal and the audit log. Every refusal is logged or counted.
  */
 export class RefusalTally {
   readonly #log: (refusal: LoggedRefusal) => void;
@@ -47,7 +47,7 @@ export class RefusalTally {
     this.#timer.unref();
   }
 
-  /** Tells what was counted, and begins anew. */
+  /** Logs what was counted, and starts counting again. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -2,16 +2,19 @@ import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs/promises";
 import { parseAddress } from "./address.ts";
 
-/** The addresses of a name, best first; empty when there is no such name. Rejects when nobody could be asked. */
+/**
+ * Resolves a name to its addresses, best first; the list is empty when there is no such name. Rejects when no name
+ * server answered.
+ */
 export type ResolveName = (name: string, signal: AbortSignal) => Promise<string[]>;
 
-/** Answers that mean "no such name", or none of this family. */
+/** Errors that mean "no such name", or no address of this family. */
 const misses = new Set(["ENOTFOUND", "ENODATA", "ENONAME"]);
 
 /**
- * Asks the machine's name servers, after its hosts file. Not `getaddrinfo`: that would occupy Node's few threads, which
- * all file operations need, for as long as a sandbox chooses to ask for names that hang; and it would complete short
- * names with the machine's own domain.
+ * Asks the machine's name servers, after its hosts file. It does not use `getaddrinfo`: that would occupy Node's few
+ * threads, which all file operations need, for as long as a sandbox chooses to ask for names that hang; and it would
+ * complete short names with the machine's own domain.
  */
 export const resolveName: ResolveName = async (name, signal) => {
   const listed = await lookInHostsFile(name);

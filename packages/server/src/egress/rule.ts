@@ -1,24 +1,24 @@
 import ipaddr from "ipaddr.js";
-import { isMeantAloneOnly, isSetApart, parseAddress, specialAddress, type Address } from "./address.ts";
+import { needsOwnRule, isSetApart, parseAddress, specialAddress, type Address } from "./address.ts";
 import { parseHost, type Host } from "./host.ts";
 
-/** What a rule speaks of. `below` is every name under the given one, at any depth, and not that name itself. */
+/** What a rule applies to. `below` is every name under the given one, at any depth, and not that name itself. */
 type Target =
   | { kind: "anything" }
   | { kind: "name"; name: string }
   | { kind: "below"; name: string }
   | { kind: "network"; address: Address; bits: number };
 
-/** One line of a policy, understood. */
+/** One parsed line of a policy. */
 export interface Rule {
-  /** As it was written. */
+  /** The rule as it was written. */
   text: string;
   target: Target;
   firstPort: number;
   lastPort: number;
 }
 
-/** The message completes "Cannot use the rule …: ". */
+/** A rule that cannot be parsed. The message completes "Cannot use the rule …: ". */
 export class MalformedRule extends Error {
   override readonly name = "MalformedRule";
 }
@@ -46,17 +46,17 @@ export function matches(rule: Rule, host: Host, port: number): boolean {
 }
 
 /**
- * Whether the rule means this special address. A single address does; a range does when all of it is set apart in the
- * same way, except for addresses that have to be named alone. So `0.0.0.0/0` is the internet, and nothing of the
- * machine's own network.
+ * Reports whether the rule applies to this special address. A rule with a single address does; one with a range does
+ * when all of the range is set apart for the same reason, except for addresses that need a rule of their own. So
+ * `0.0.0.0/0` is the internet, and nothing of the machine's own network.
  */
-export function meansSpecial({ target }: Rule, address: Address): boolean {
+export function allowsSpecial({ target }: Rule, address: Address): boolean {
   if (target.kind !== "network") return false;
   if (target.bits === widthOf(target.address)) return true;
-  return isSetApart(target.address, target.bits) && !isMeantAloneOnly(address);
+  return isSetApart(target.address, target.bits) && !needsOwnRule(address);
 }
 
-/** Whether the outer rule, taken by its words, speaks of everything that the inner one speaks of. */
+/** Reports whether the outer rule, as written, applies to everything that the inner one applies to. */
 export function contains(outer: Rule, inner: Rule): boolean {
   if (inner.firstPort < outer.firstPort || inner.lastPort > outer.lastPort) return false;
   const [all, part] = [outer.target, inner.target];
@@ -73,21 +73,24 @@ export function contains(outer: Rule, inner: Rule): boolean {
   }
 }
 
-/** As `contains`, and where the inner rule means special addresses the outer one has to mean them, too. */
+/** Reports the same as `contains`, and requires that the outer rule allows the special addresses of the inner one. */
 export function grants(outer: Rule, inner: Rule): boolean {
   if (!contains(outer, inner)) return false;
   const { target } = inner;
   if (target.kind !== "network") return true;
   const isSingle = target.bits === widthOf(target.address);
   const isSpecial = isSingle ? specialAddress(target.address) !== undefined : isSetApart(target.address, target.bits);
-  return !isSpecial || meansSpecial(outer, target.address);
+  return !isSpecial || allowsSpecial(outer, target.address);
 }
 
 function isWithin(address: Address, { address: network, bits }: Extract<Target, { kind: "network" }>): boolean {
   return address.kind() === network.kind() && address.match(network, bits);
 }
 
-/** The host and what follows its colon. Without brackets, more than one colon means an IPv6 address and no port. */
+/**
+ * Splits a rule into the host and what follows its colon. Without brackets, more than one colon means an IPv6 address
+ * without a port.
+ */
 function split(text: string): { host: string; ports: string | undefined } {
   const bracketed = /^\[([^[\]]*)\](?::(.*))?$/.exec(text);
   if (bracketed !== null) {

@@ -3,7 +3,9 @@ import type { SandboxManager } from "../manager/sandbox-manager.ts";
 import { undefinedIfNotFound } from "../support/undefined-if-not-found.ts";
 import { EgressGates } from "./egress-gates.ts";
 
-/** The ways out of all sandboxes of a server, told as events and in the audit log. */
+/**
+ * Builds the network access of all sandboxes of a server, with events and audit lines for what is allowed and refused.
+ */
 export function serverEgress(manager: SandboxManager, ceiling: EgressPolicy): EgressGates {
   const auditEgress = (sandboxId: SandboxId, result: string, details: Record<string, unknown>): void =>
     manager.audit.record({ who: `sandbox:${sandboxId}`, what: "egress", sandboxId, result, details });

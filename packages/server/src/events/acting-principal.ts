@@ -3,13 +3,13 @@ import { AsyncLocalStorage } from "node:async_hooks";
 const owners = new AsyncLocalStorage<string>();
 
 /**
- * Makes sandboxes for somebody: they are told of what happens to those from the first moment on, when nobody has them
- * yet.
+ * Sets the owner of the sandboxes that `make` creates. Their owner gets events about them from the first moment on,
+ * before they are registered.
  */
 export function actingFor<T>(owner: string, make: () => Promise<T>): Promise<T> {
   return owners.run(owner, make);
 }
 
-export function ownerToBe(): string | undefined {
+export function ownerOfNewSandbox(): string | undefined {
   return owners.getStore();
 }

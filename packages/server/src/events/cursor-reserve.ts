@@ -2,12 +2,12 @@ import { closeSync, constants, fdatasyncSync, fsyncSync, openSync, readFileSync,
 import { join } from "node:path";
 
 const digits = 16;
-/** Few enough that cursors never run out, and so many that the disk is waited for about never. */
+/** The step is so small that cursors never run out, and so large that events hardly ever wait for the disk. */
 const step = 1_000_000;
 
 /**
- * `until`: none above was given to an event. `floor`: none up to it may be given again, whatever the files of events
- * say.
+ * A reservation: no cursor above `until` was given to an event, and no cursor up to `floor` may be given again,
+ * whatever the event files say.
  */
 interface Reserved {
   until: number;
@@ -16,12 +16,12 @@ interface Reserved {
 }
 
 /**
- * Which cursors may have been given to events that a loss of power has taken from the disk. Events are not forced to
- * the disk; instead a range of cursors is, before the first of it is given. On a machine that was started anew all of
- * the range counts as given, unless the journal was closed.
+ * Reserves cursors, so that none is given twice after a loss of power took events from the disk. Events are not flushed
+ * to the disk; instead a range of cursors is, before the first of the range is given. After a restart of the machine
+ * the whole range counts as given, unless the journal was closed.
  */
 export class CursorReserve {
-  /** No event may have this cursor or a lower one that is not written. */
+  /** An event that is not in the files must have a cursor above this one. */
   readonly floor: number;
   readonly #dir: string;
   readonly #boot: string;
@@ -35,19 +35,22 @@ export class CursorReserve {
     this.floor = found.boot === boot ? found.floor : found.until;
   }
 
-  /** Before an event gets this cursor. */
+  /** Reserves a cursor before an event gets it. */
   cover(cursor: number): void {
     if (cursor > this.#until) this.#write(cursor + step);
   }
 
-  /** All events up to this one are on the disk. */
+  /** Records that all events up to this one are on the disk. */
   close(last: number): void {
     this.#write(last);
     if (this.#file !== undefined) closeSync(this.#file);
     this.#file = undefined;
   }
 
-  /** Does not throw: a server starts on a full disk, too. What is written over needs no room there. */
+  /**
+   * Writes the reservation. It does not throw, because a server has to start on a full disk, too; overwriting a file
+   * needs no free space.
+   */
   #write(until: number): void {
     try {
       this.#file ??= this.#open();
@@ -66,7 +69,7 @@ export class CursorReserve {
   }
 }
 
-/** Changes with every start of the machine. */
+/** Returns an id that changes with every start of the machine. */
 export function bootOfMachine(): string {
   return readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
 }

@@ -14,24 +14,25 @@ import {
 import { join } from "node:path";
 import { SandboxError, type ApiEvent, type SandboxId } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
-import { ownerToBe } from "./acting-principal.ts";
+import { ownerOfNewSandbox } from "./acting-principal.ts";
 import { bootOfMachine, CursorReserve, syncDirectory } from "./cursor-reserve.ts";
 import { FormerOwners } from "./former-owners.ts";
 import { LineReader } from "./line-reader.ts";
 import { SpentCursors } from "./spent-cursors.ts";
 
 type WithoutCursor<T> = T extends unknown ? Omit<T, "cursor" | "atMs"> & { atMs?: number } : never;
-/** An event before it has its place. */
+/** An event without its cursor. */
 export type NewEvent = WithoutCursor<Exclude<ApiEvent, { type: "events.lost" }>>;
 
-/** An event with whose sandbox it is about, which clients are not told. */
+/** An event with the owner of its sandbox, which clients do not see. */
 interface Entry {
   event: ApiEvent;
   owner: string | undefined;
 }
 
 /**
- * No event: what is up to `cursor` was told, or is not for this follower. Whoever comes back with it misses nothing.
+ * A marker that is not an event: events up to `cursor` were emitted, or are not for this follower. A follower that
+ * returns with this cursor misses nothing.
  */
 export interface Passed {
   type: "passed";
@@ -39,24 +40,27 @@ export interface Passed {
 }
 
 /**
- * A follower is told its place after so many events that are not for it. The files hold far more, so it does not fall
- * out of them.
+ * The number of events not for a follower after which it gets its cursor. The files hold far more, so a follower does
+ * not fall out of them.
  */
 const passedStep = 100;
 
-/** In the file that begins with the cursor `start`. */
+/** A place in the file that begins with the cursor `start`. */
 interface Place {
   start: number;
   offset: number;
 }
 
-/** `end`: where the next one stands. */
+/** A recent event; `end` is the place of the next one. */
 interface RecentEntry extends Entry {
   end: Place;
   bytes: number;
 }
 
-/** The first event from a cursor on, or none and where the next one will be; what lies between was lost. */
+/**
+ * The first event from a cursor on, or only the cursor of the next one if there is none. Cursors between the wanted and
+ * the found one were lost.
+ */
 interface Found {
   cursor: number;
   entry?: Entry;
@@ -64,53 +68,56 @@ interface Found {
 }
 
 export interface JournalOptions {
-  /** Whose a sandbox is. Asked when something happens to it: later it may be gone. */
+  /** Returns the owner of a sandbox. It is called when an event is emitted, because the sandbox may be gone later. */
   ownerOf?: (sandboxId: SandboxId) => string | undefined;
-  /** A file is closed at about this size, and another begun. */
+  /** The approximate size at which a file is closed and another one begun. */
   segmentBytes?: number;
-  /** So many files are kept. */
+  /** The number of files that are kept. */
   segments?: number;
-  /** Events that are kept in memory for followers that are nearly up to date. */
+  /** The number of events that are kept in memory for followers that are nearly up to date. */
   recentEvents?: number;
-  /** They take no more than this, as they stand in the files. */
+  /** The limit for the memory of these events, in bytes of their lines. */
   recentBytes?: number;
-  /** Which start of the machine this is. */
+  /** The id of the current start of the machine. */
   boot?: string;
-  /** Told when an event could not be written; `tell` goes on without it. */
+  /** Called when an event could not be written; `emit` goes on without it. */
   onError?: (error: unknown, event: NewEvent) => void;
-  /** Told of every event that happens, at once and within what made it happen. */
+  /** Called for every event, synchronously within the action that caused it. */
   onEmit?: (event: NewEvent) => void;
 }
 
 export interface FollowEvents {
-  /** The last event that the follower has; absent: only what happens from now on. */
+  /** The cursor of the last event that the follower has; absent for only new events. */
   cursor?: number | undefined;
   sandboxId?: SandboxId | undefined;
-  /** What it is told; absent: everything. `owner`: whose sandbox it is about, if it is about one and that was known. */
+  /**
+   * Selects the events that the follower gets; absent for all. `owner` is the owner of the event's sandbox, if there is
+   * one and it was known.
+   */
   sees?: (event: ApiEvent, owner: string | undefined) => boolean;
   signal: AbortSignal;
 }
 
 /**
- * What happened, in one order, on disk. An event is written before anybody is told, so a follower that comes back with
- * its cursor, also to the next server, misses nothing as long as the files reach back; beyond that it is told
+ * All events in one order, on disk. An event is written before it is emitted, so a follower that returns with its
+ * cursor, also to the next server process, misses nothing as long as the files reach back; beyond that it gets
  * `events.lost`.
  */
 export class EventJournal {
   readonly #dir: string;
   readonly #options: Required<JournalOptions>;
-  /** First cursors of the files, oldest first. */
+  /** The first cursors of the files, oldest first. */
   #starts: number[] = [];
   #file: number | undefined;
   #fileBytes = 0;
   #nextCursor = 1;
-  readonly #burnt: SpentCursors;
+  readonly #spent: SpentCursors;
   readonly #reserve: CursorReserve;
-  /** Without gaps, up to the newest. */
+  /** The newest events, without gaps. */
   #recent: RecentEntry[] = [];
   #recentBytes = 0;
   #lines = new LineReader();
-  #pastOwners = new FormerOwners();
+  #formerOwners = new FormerOwners();
   #bell = new Bell();
   #isClosed = false;
 
@@ -128,7 +135,7 @@ export class EventJournal {
       ...options,
     };
     mkdirSync(dir, { recursive: true, mode: 0o700 });
-    this.#burnt = new SpentCursors(dir);
+    this.#spent = new SpentCursors(dir);
     this.#reserve = new CursorReserve(dir, this.#options.boot);
   }
 
@@ -138,19 +145,19 @@ export class EventJournal {
     return journal;
   }
 
-  /** The newest event's; 0 before the first. */
+  /** The cursor of the newest event; 0 before the first. */
   get cursor(): number {
     return this.#nextCursor - 1;
   }
 
-  /** Whose a sandbox is or, if it is gone, was. */
+  /** Returns the owner of a sandbox, also after the sandbox is gone. */
   ownerOf(sandboxId: SandboxId): string | undefined {
-    return this.#options.ownerOf(sandboxId) ?? this.#pastOwners.get(sandboxId);
+    return this.#options.ownerOf(sandboxId) ?? this.#formerOwners.get(sandboxId);
   }
 
   /**
-   * Written when it returns, and told right after. Written without waiting, so that events stand in the order in which
-   * they happened.
+   * Writes an event and then wakes followers. Writing is synchronous, so that events are in the order in which they
+   * happened.
    */
   append(event: NewEvent): ApiEvent {
     this.#reserve.cover(this.#nextCursor);
@@ -166,8 +173,8 @@ export class EventJournal {
   }
 
   /**
-   * When it throws, nothing of the line is there, and the event's cursor stays empty: that is how followers see that
-   * one is missing.
+   * Writes a line. When it throws, no part of the line is in the file, and its cursor stays unused: this is how
+   * followers see that an event is missing.
    */
   #write(line: Buffer): void {
     try {
@@ -177,7 +184,7 @@ export class EventJournal {
       }
     } catch (error) {
       if (this.#file !== undefined) ftruncateSync(this.#file, this.#fileBytes);
-      this.#burnt.burn(this.#nextCursor);
+      this.#spent.spend(this.#nextCursor);
       this.#nextCursor += 1;
       this.#forgetRecent();
       this.#bell.ring();
@@ -193,7 +200,7 @@ export class EventJournal {
 
   #keep(entry: RecentEntry): void {
     const { event, owner, bytes } = entry;
-    if ("sandboxId" in event && owner !== undefined) this.#pastOwners.remember(event.sandboxId, owner);
+    if ("sandboxId" in event && owner !== undefined) this.#formerOwners.remember(event.sandboxId, owner);
     this.#recent.push(entry);
     this.#recentBytes += bytes;
     const { recentEvents, recentBytes } = this.#options;
@@ -202,7 +209,7 @@ export class EventJournal {
     }
   }
 
-  /** For what has happened already, also when the disk has no room to say so. */
+  /** Records an event about something that has already happened, and does not throw when the disk is full. */
   emit(event: NewEvent): void {
     this.#options.onEmit(event);
     try {
@@ -212,29 +219,29 @@ export class EventJournal {
     }
   }
 
-  /** Ends by `signal` only. */
+  /** Yields events until `signal` aborts. */
   async *follow(options: FollowEvents): AsyncGenerator<ApiEvent, void, void> {
     for await (const step of this.steps(options)) if (step.type !== "passed") yield step;
   }
 
-  /** As `follow`, with the follower's place: at once, and where events are passed over. */
+  /** Yields the same as `follow`, and the follower's cursor: once at the start, and where events are skipped. */
   async *steps(options: FollowEvents): AsyncGenerator<ApiEvent | Passed, void, void> {
     const { cursor, sandboxId, sees = () => true, signal } = options;
     let last = cursor ?? this.cursor;
-    // All that is kept for a follower: however slow it is, it holds one event and its place.
+    // This is all that is kept for a follower: a slow one holds one event and its place.
     let place: Place | undefined;
     const lost = (before: number): ApiEvent => ({ type: "events.lost", cursor: before - 1, atMs: Date.now(), before });
     if (last > this.cursor) {
-      // Of a journal that is gone: whatever came between is not known here.
+      // The cursor is from a journal that is gone: what came between is not known here.
       last = this.cursor;
       yield lost(this.#nextCursor);
     } else {
       yield { type: "passed", cursor: last };
     }
-    let told = last;
+    let reported = last;
     for (;;) {
       signal.throwIfAborted();
-      if (this.#isClosed) throw new SandboxError("unavailable", "Cannot follow events any further: the server stops");
+      if (this.#isClosed) throw new SandboxError("unavailable", "Cannot follow events further: the server stops");
       if (last === this.cursor) {
         await this.#bell.wait(signal);
         continue;
@@ -243,7 +250,7 @@ export class EventJournal {
       ({ place } = found);
       if (found.cursor > last + 1) {
         last = found.cursor - 1;
-        told = last;
+        reported = last;
         yield lost(found.cursor);
       }
       if (found.entry === undefined) continue;
@@ -251,35 +258,35 @@ export class EventJournal {
       last = event.cursor;
       const isOfIt = sandboxId === undefined || ("sandboxId" in event && event.sandboxId === sandboxId);
       const isForIt = isOfIt && sees(event, owner);
-      if (!isForIt && last - told < passedStep) continue;
-      told = last;
+      if (!isForIt && last - reported < passedStep) continue;
+      reported = last;
       yield isForIt ? event : { type: "passed", cursor: last };
     }
   }
 
-  /** Whoever follows is told `unavailable`. */
+  /** Ends all followers with `unavailable`. */
   close(): void {
-    if (!this.#isClosed) this.#settle();
+    if (!this.#isClosed) this.#flush();
     this.#isClosed = true;
     this.#closeFile();
-    this.#burnt.close();
+    this.#spent.close();
     this.#bell.ring();
   }
 
-  #settle(): void {
+  #flush(): void {
     try {
       if (this.#file !== undefined) fdatasyncSync(this.#file);
       syncDirectory(this.#dir);
       this.#reserve.close(this.cursor);
     } catch {
-      // What the disk does not take for good counts as lost when the machine starts anew.
+      // Events that could not be flushed count as lost after a restart of the machine.
     }
   }
 
-  /** One that is being made is nobody's yet, and one that is gone is nobody's any more. */
+  /** Returns the owner of the sandbox. A sandbox that is being created, or is gone, is not registered. */
   #ownerOf(event: ApiEvent): string | undefined {
     if (!("sandboxId" in event)) return undefined;
-    return this.ownerOf(event.sandboxId) ?? ownerToBe();
+    return this.ownerOf(event.sandboxId) ?? ownerOfNewSandbox();
   }
 
   #closeFile(): void {
@@ -287,7 +294,7 @@ export class EventJournal {
     this.#file = undefined;
   }
 
-  /** `place`: where it is looked for in the files, if that is known. */
+  /** Finds the next event. `place` is where to look in the files, if it is known. */
   async #next(wanted: number, place: Place | undefined): Promise<Found> {
     const oldest = { start: this.#starts.findLast((first) => first <= wanted) ?? this.#starts[0] ?? 0, offset: 0 };
     let { start, offset } = place ?? oldest;
@@ -304,7 +311,7 @@ export class EventJournal {
         return { cursor: entry.event.cursor, entry, place: { start, offset } };
       }
       const following = this.#starts.find((first) => first > start);
-      // What has come while the file was read may be in it.
+      // The file may have grown while it was read.
       if (following === undefined && this.#nextCursor !== nextCursor) continue;
       if (following === undefined) return { cursor: nextCursor, place: { start, offset } };
       [start, offset] = [following, 0];
@@ -331,7 +338,7 @@ export class EventJournal {
       .toSorted((a, b) => a - b);
     const start = this.#starts.at(-1);
     if (start !== undefined) this.#recoverFile(start);
-    const given = Math.max(this.#burnt.cursor, this.#reserve.floor);
+    const given = Math.max(this.#spent.cursor, this.#reserve.floor);
     if (given >= this.#nextCursor) {
       this.#nextCursor = given + 1;
       this.#forgetRecent();
@@ -342,10 +349,10 @@ export class EventJournal {
   #recoverFile(start: number): void {
     const path = this.#path(start);
     const { entries, bytes } = parseLines(readFileSync(path, "utf8"), start);
-    // Half a line is an event that nobody was told of.
+    // Half a line is an event that no client received.
     truncateSync(path, bytes);
     for (const entry of entries) {
-      // One that does not follow on the one before it: some between them were lost.
+      // Events are missing between this one and the one before it.
       if (entry.event.cursor !== (this.#recent.at(-1)?.event.cursor ?? 0) + 1) this.#forgetRecent();
       this.#keep(entry);
     }
@@ -359,7 +366,7 @@ export class EventJournal {
   }
 }
 
-/** `bytes`: how far the whole lines go. */
+/** Parses whole lines; `bytes` is their total length. */
 function parseLines(text: string, start: number): { entries: RecentEntry[]; bytes: number } {
   const entries: RecentEntry[] = [];
   let offset = 0;

@@ -2,7 +2,7 @@ import type { SandboxId } from "@atoll/protocol";
 
 const mostRemembered = 10_000;
 
-/** Whose sandboxes were when something was last told of them. The oldest are forgotten first. */
+/** The last known owners of sandboxes that events were about. The oldest are forgotten first. */
 export class FormerOwners {
   #owners = new Map<SandboxId, string>();
 

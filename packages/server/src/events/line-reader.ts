@@ -3,22 +3,22 @@ import { open } from "node:fs/promises";
 const pieceBytes = 64 * 1024;
 const mostPieces = 16;
 
-/** A line without its end, and where the next one begins. */
+/** A line without its end, and the offset of the next one. */
 export interface Line {
   text: string;
   next: number;
 }
 
 /**
- * Lines of files that only grow. Whoever reads keeps nothing but its place: what was read last is kept here, and is the
- * same for all, so that a thousand readers that stand still cost no more than one.
+ * Reads lines of files that only grow. A reader keeps only its place: the blocks that were read last are kept here and
+ * shared, so that a thousand readers that stand still cost no more than one.
  */
 export class LineReader {
   readonly #pieces = new Map<string, Buffer>();
 
   /**
-   * The line that begins at `offset`; nothing where there is none, or half of one. What is behind `endsAt` is not a
-   * line yet.
+   * Returns the line that begins at `offset`, or undefined where there is none or half of one. Bytes behind `endsAt`
+   * are not a line yet.
    */
   async line(path: string, offset: number, endsAt: number): Promise<Line | undefined> {
     const parts: Buffer[] = [];

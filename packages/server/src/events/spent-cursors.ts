@@ -5,11 +5,11 @@ const digits = 16;
 
 /**
  * The last cursor of an event that could not be written: no line has it, and no event may have it again. Its file is
- * open and has its length before anything goes wrong, so that writing it takes neither room on the disk nor a
+ * opened with its final length before anything fails, so that writing it takes neither space on the disk nor a
  * descriptor.
  */
 export class SpentCursors {
-  /** 0: none. */
+  /** The cursor; 0 if there is none. */
   #cursor: number;
   readonly #path: string;
   #file: number | undefined;
@@ -26,7 +26,7 @@ export class SpentCursors {
     return this.#cursor;
   }
 
-  burn(cursor: number): void {
+  spend(cursor: number): void {
     if (this.#isClosed) return;
     this.#cursor = cursor;
     this.#write();
@@ -35,23 +35,24 @@ export class SpentCursors {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    // What failed before, as on a disk that cannot be written at all, may go now.
+    // A write that failed before, as on a disk that is read-only for a time, may succeed now.
     if (!this.#isWritten) this.#write();
     if (this.#file !== undefined) closeSync(this.#file);
   }
 
   /**
-   * Does not throw: whoever burns a cursor has a failure of its own to tell, and a server starts on a full disk, too.
+   * Writes the cursor. It does not throw: the caller has a failure of its own to report, and a server has to start on a
+   * full disk, too.
    */
   #write(): void {
     this.#isWritten = false;
     try {
-      // Not emptied: what is written over needs no room.
+      // The file is not truncated, because overwriting needs no space.
       this.#file ??= openSync(this.#path, constants.O_RDWR | constants.O_CREAT, 0o600);
       writeSync(this.#file, `${String(this.#cursor).padStart(digits, "0")}\n`, 0);
       this.#isWritten = true;
     } catch {
-      // The next one, or the end, tries again.
+      // The next cursor, or `close`, tries again.
     }
   }
 }

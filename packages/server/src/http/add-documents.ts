@@ -3,8 +3,9 @@ import { docsPage } from "./docs-page.ts";
 import { openApiDocument } from "./openapi.ts";
 
 /**
- * The contract, for programs and for people. It says the same to everybody, and nothing of this server. Both are made
- * when they are first asked for: few servers are, and making them takes longer than half of a start.
+ * Serves the contract for programs and for people. It is the same for all clients, and says nothing about this server.
+ * Both documents are made at the first request: few servers are asked for them, and making them takes longer than half
+ * of a start.
  */
 export function addDocuments(app: FastifyInstance): void {
   let document: ReturnType<typeof openApiDocument> | undefined;

@@ -16,7 +16,7 @@ import { redact } from "../audit/redact.ts";
 import { credentialsOf, type Gate } from "../auth/gate.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
-import type { Claimant } from "../manager/sandbox-settings.ts";
+import type { Requester } from "../manager/sandbox-settings.ts";
 import type { Log } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Span, Tracing } from "../telemetry/tracing.ts";
@@ -30,7 +30,10 @@ import { sendReply } from "./send-reply.ts";
 import { guardAgainstSlowness } from "./slow-requests.ts";
 import { whenClosed } from "./when-closed.ts";
 
-/** Takes whole requests before the routes do, such as those to ports of sandboxes. True: it has answered, or will. */
+/**
+ * Handles whole requests before the routes do, such as those to ports of sandboxes. It returns true if it replies to
+ * the request.
+ */
 type RawHandler = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 export interface AppOptions {
@@ -47,34 +50,34 @@ export interface AppOptions {
   handlers: Handlers;
   gate: Gate;
   sandboxes: {
-    /** Finds out about one that is not here. */
+    /** Reads from the store which server has a sandbox that is not here. */
     locate(id: SandboxId): Promise<void>;
-    /** Refuses, as if it were not there, a sandbox that the principal may not see. */
+    /** Throws, as if the sandbox did not exist, if the principal may not see it. */
     assertSees(principal: Principal, id: SandboxId): void;
-    /** Refuses while another client has it for itself. */
-    assertFree(id: SandboxId, by: Claimant): void;
-    /** Brings it here if another server has it, or none. It is not idle until the result is called. */
+    /** Throws while another client holds the sandbox. */
+    assertNotHeld(id: SandboxId, by: Requester): void;
+    /** Acquires a sandbox that is not here. It is not idle until the returned function is called. */
     acquire(id: SandboxId, signal: AbortSignal): Promise<() => void>;
     isHere(id: SandboxId): boolean;
-    /** It is nobody's at this moment, and what is here of it is as good for reading. */
+    /** True if no server has the sandbox at this moment and its local copy is current, so that it can be read here. */
     isSame(id: SandboxId): boolean;
-    /** It is here, and not idle until the result is called. */
+    /** Retains a sandbox that is here: it is not idle until the returned function is called. */
     retain(id: SandboxId): () => void;
-    /** Brings it back if it is paused. */
+    /** Resumes the sandbox if it is paused. */
     wake(id: SandboxId): Promise<void>;
   };
   audit: (entry: AuditEntry) => void;
   log: Log;
   metrics: Metrics;
   tracing: Tracing;
-  /** Aborts when the server goes: streams say so and end, and nothing new is taken. */
+  /** Aborts when the server stops: streams say so and end, and no new requests are taken. */
   stopping: AbortSignal;
   before: readonly RawHandler[];
 }
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** The route's name, if its requests go into the audit log. */
+    /** The name of the route, if its requests go into the audit log. */
     auditName?: string;
   }
 }
@@ -85,24 +88,24 @@ interface RequestFacts {
   params?: unknown;
   errorCode?: string;
   notes?: Record<string, unknown>;
-  /** Of its socket, when it began: what the request itself takes is the difference. */
+  /** The counters of its socket when the request began: the bytes of the request itself are the difference. */
   bytesRead: number;
   bytesWritten: number;
 }
 
-const settingsOf = new WeakMap<FastifyRequest, RequestFacts>();
-const spanOf = new WeakMap<IncomingMessage, Span>();
+const factsByRequest = new WeakMap<FastifyRequest, RequestFacts>();
+const spanByRequest = new WeakMap<IncomingMessage, Span>();
 const maxHeaderBytes = 32 * 1024;
 
 export function buildApp(options: AppOptions): FastifyInstance {
   const { config, log } = options;
   const app = fastify({
-    // Requests are told once, at their end, with everything that is known then.
+    // Requests are logged once, at their end, when everything about them is known.
     logger: false,
     genReqId: requestId,
     bodyLimit: config.maxBodyBytes,
     routerOptions: { maxParamLength: 200, ignoreTrailingSlash: false, caseSensitive: true },
-    // Those that wait for the next request go at once, the others have the time that the server gives them.
+    // Idle connections are closed at once; the others get the time that the server has for its stop.
     forceCloseConnections: "idle",
     frameworkErrors: (error, request, reply) => void answerError(error, request, reply, log),
     serverFactory: (handle) => httpServer(handle, options),
@@ -118,7 +121,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   });
   app.addHook("onRequest", async (request, reply) => {
     const { bytesRead, bytesWritten } = request.raw.socket;
-    settingsOf.set(request, { bytesRead, bytesWritten });
+    factsByRequest.set(request, { bytesRead, bytesWritten });
     reply.header("x-request-id", request.id);
     reply.header("x-content-type-options", "nosniff");
     reply.header("cache-control", "no-store");
@@ -126,7 +129,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.addHook("onResponse", async (request, reply) => recordRequest(request, reply, options));
   const names = Object.keys(routes) as RouteName[];
   for (const name of names) if (!takesStream(name)) addRoute(app, name, options);
-  // Whatever it is called, a stream is a stream: also one of JSON is handed on as it comes.
+  // A stream has any content type: even JSON is passed to the handler as it comes.
   app.register(async (streams) => {
     streams.removeAllContentTypeParsers();
     streams.addContentTypeParser("*", (_request, payload, done) => done(null, payload));
@@ -144,7 +147,8 @@ function httpServer(
   const server = createServer(
     {
       headersTimeout: config.headersTimeoutMs,
-      // A body of any length may take any time; a client that sends nothing is cut off by the guard.
+      // A body of any length may take any time; `guardAgainstSlowness` closes the connection of a client that sends
+      // nothing.
       requestTimeout: 0,
       keepAliveTimeout: 65_000,
       connectionsCheckingInterval: Math.min(5_000, config.headersTimeoutMs),
@@ -156,7 +160,7 @@ function httpServer(
       if (before.some((take) => take(request, response))) return;
       const { method = "", headers } = request;
       const span = tracing.start(method, { kind: "server", headers, attributes: { "http.request.method": method } });
-      spanOf.set(request, span);
+      spanByRequest.set(request, span);
       span.within(() => handle(request, response));
     },
   );
@@ -170,7 +174,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     method: route.method,
     url: route.path,
     exposeHeadRoute: false,
-    // Looking changes nothing: who only looks is in the log.
+    // Requests that only read change nothing, and appear only in the server's log.
     config: ["public", "server", "read", "events", "metrics"].includes(route.verb) ? {} : { auditName: name },
     onRequest: async (request, reply) => {
       if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
@@ -179,10 +183,10 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     handler: async (request, reply) => {
       // The table types each handler; TypeScript cannot follow the union through the loop.
       const handle = options.handlers[name] as (call: unknown) => Promise<unknown>;
-      const signal = leaving(reply);
+      const signal = abortsOnLeave(reply);
       const { principal } = factsFor(request);
       const revoked = principal === undefined ? undefined : options.gate.untilRevoked(principal);
-      // The body may have taken a while.
+      // The key may have been revoked while the body arrived.
       revoked?.throwIfAborted();
       const waiting = firstToAbort(signal, options.stopping, revoked);
       whenClosed(reply.raw, () => waiting[Symbol.dispose]());
@@ -198,7 +202,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
         stopping: options.stopping,
         revoked,
         heartbeatMs: options.config.heartbeatMs,
-        onBroken: (error) => options.log.warn({ requestId: request.id, err: error }, "answer broke off"),
+        onBroken: (error) => options.log.warn({ requestId: request.id, err: error }, "reply interrupted"),
       });
     },
   });
@@ -209,7 +213,7 @@ function takesStream(name: RouteName): boolean {
   return typeof route.body === "string";
 }
 
-/** Those that only look, and those that end it, leave a sandbox where it is. */
+/** A sandbox stays where it is for requests that only read metadata, and for a kill. */
 function needsSandbox(name: RouteName, { verb }: Route): boolean {
   return verb !== "public" && verb !== "server" && name !== "getSandbox" && name !== "killSandbox";
 }
@@ -222,7 +226,7 @@ function sandboxIdOf(request: FastifyRequest): SandboxId | undefined {
   return SandboxId.safeParse((request.params as { id?: unknown }).id).data;
 }
 
-/** Before the body is looked at: a stranger's gigabyte is not read. */
+/** Authenticates and authorizes before the body is read, so that the server reads no body of an unauthorized client. */
 async function admit(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -245,11 +249,12 @@ async function admit(
   }
   const id = sandboxIdOf(request);
   const credentials = credentialsOf(request.headers);
-  // A sandbox's own token is known to the sandbox alone; with a key, nothing is looked for before it is known who asks.
+  // A sandbox's own token is stored with the sandbox, so the sandbox has to be located first. With a key, nothing is
+  // located before the key was verified.
   if (id !== undefined && credentials.key === undefined && credentials.sandboxToken !== undefined) {
     await sandboxes.locate(id);
   }
-  // Before it is known who asks, nothing is said about what they ask for.
+  // Until the client is authenticated, no error says anything about what it asks for.
   facts.principal = gate.admit(credentials, what, id);
   assertMay(facts.principal, verb, what, id);
   if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
@@ -258,17 +263,17 @@ async function admit(
   if (name === "killSandbox") return;
   sandboxes.assertSees(facts.principal, id);
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
-  if (verb !== "read" && !isAboutHold) sandboxes.assertFree(id, claimantOf(request, facts));
+  if (verb !== "read" && !isAboutHold) sandboxes.assertNotHeld(id, requesterOf(request, facts));
   if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.retain(id));
 }
 
 function factsFor(request: FastifyRequest): RequestFacts {
-  const facts = settingsOf.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
-  settingsOf.set(request, facts);
+  const facts = factsByRequest.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
+  factsByRequest.set(request, facts);
   return facts;
 }
 
-function claimantOf(request: FastifyRequest, { principal }: RequestFacts): Claimant {
+function requesterOf(request: FastifyRequest, { principal }: RequestFacts): Requester {
   const who = principal === undefined ? "nobody" : nameOf(principal);
   return { who, holder: headerOf(request, httpHeaders.holder) };
 }
@@ -291,7 +296,7 @@ function readCall(
     query: readPart(route, route.query, request.query, name),
     body,
     principal: facts.principal,
-    claimant: claimantOf(request, facts),
+    requester: requesterOf(request, facts),
     idempotencyKey: headerOf(request, httpHeaders.idempotencyKey),
     lastEventId: headerOf(request, "last-event-id"),
     range: headerOf(request, "range"),
@@ -307,11 +312,11 @@ function readCall(
 
 function jsonBody(request: FastifyRequest, route: Route, name: RouteName): unknown {
   if (typeof route.body === "string") return undefined;
-  // A body that is not there is an empty one: where everything has a default, nothing need be sent.
+  // A missing body counts as an empty object: where all fields have defaults, none has to be sent.
   return readPart(route, route.body, request.body === undefined ? {} : request.body, name);
 }
 
-function leaving(reply: FastifyReply): AbortSignal {
+function abortsOnLeave(reply: FastifyReply): AbortSignal {
   const controller = new AbortController();
   const leave = (): void => {
     if (!reply.raw.writableFinished) controller.abort(new Error("The client went away"));
@@ -323,19 +328,18 @@ function leaving(reply: FastifyReply): AbortSignal {
 function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
   const { status, error, headers = {}, isUnexpected } = errorReply(thrown);
   factsFor(request).errorCode = error.code;
-  // A client that leaves in the middle breaks whatever reads from it.
+  // A client that leaves in the middle causes errors in whatever reads from it.
   if (isUnexpected && !request.raw.socket.destroyed)
     log.error({ requestId: request.id, err: thrown }, "request failed");
   const { retryAfterMs } = error.details;
   if (typeof retryAfterMs === "number") reply.header("retry-after", String(Math.ceil(retryAfterMs / 1000)));
-  // What is still coming would be taken for the next request.
+  // The rest of the body would be taken for the next request.
   if (!request.raw.complete) reply.header("connection", "close");
   return reply.code(status).headers(headers).type("application/json; charset=utf-8").send(errorBody(error, request.id));
 }
 
 /**
- * One line per request, with everything that is worth knowing and nothing that is secret: no query, no headers, no
- * body.
+ * Logs one line per request, with everything that is useful and nothing that is secret: no query, no headers, no body.
  */
 function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, log, audit }: AppOptions): void {
   const facts = factsFor(request);
@@ -345,7 +349,7 @@ function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, 
   const durationMs = Math.round(reply.elapsedTime * 10) / 10;
   const who = facts.principal === undefined ? undefined : nameOf(facts.principal);
   const { socket } = request.raw;
-  // A short body comes with its headers, before anything can be counted.
+  // A short body arrives together with its headers, before the socket's counter can be read.
   const bytesIn = Math.max(socket.bytesRead - facts.bytesRead, Number(request.headers["content-length"] ?? 0));
   const bytesOut = socket.bytesWritten - facts.bytesWritten;
   const about = redact({ ...(facts.params as object | undefined), ...facts.notes }) as Record<string, unknown>;
@@ -377,7 +381,7 @@ function endSpan(
   request: FastifyRequest,
   { route, status, error, about }: { route: string; status: number; error: string | undefined; about: object },
 ): string | undefined {
-  const span = spanOf.get(request.raw);
+  const span = spanByRequest.get(request.raw);
   if (span === undefined) return undefined;
   const sandboxId = "id" in about ? String(about.id) : "sandboxId" in about ? String(about.sandboxId) : undefined;
   span.rename(`${request.method} ${route}`);
@@ -388,13 +392,13 @@ function endSpan(
     "atoll.sandbox.id": sandboxId,
     "error.type": error,
   });
-  // What the client asked wrongly is no failure of this server.
+  // A mistake of the client is not a failure of this server.
   if (status >= 500) span.fail(error ?? String(status));
   span.end();
   return span.traceId;
 }
 
-/** A client's own id is kept, if it is harmless, so that both logs have the same. */
+/** Keeps the id that the client chose if it is harmless, so that both logs have the same. */
 function requestId(request: IncomingMessage): string {
   const given = request.headers["x-request-id"];
   return typeof given === "string" && /^[\w.-]{1,64}$/.test(given) ? given : randomUUID();

@@ -1,14 +1,14 @@
 import type { FileEntry } from "@atoll/engine";
 
-/** A part of a file: from `offset`, `length` bytes that are all there. */
+/** A part of a file: `length` bytes from `offset`, all of which exist. */
 export interface ByteRange {
   offset: number;
   length: number;
 }
 
 /**
- * What a `Range` header asks of a file of this size (RFC 9110, 14.1). `undefined`: the whole file, because it asks for
- * several parts, or for nothing that this server knows. `unsatisfiable`: there is no such part.
+ * Parses a `Range` header for a file of this size (RFC 9110, 14.1). `undefined` means the whole file, because the
+ * header asks for several parts or is not understood. `unsatisfiable` means that there is no such part.
  */
 export function parseRange(header: string | undefined, sizeBytes: number): ByteRange | "unsatisfiable" | undefined {
   const [, first = "", last = ""] = /^\s*bytes\s*=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(header ?? "") ?? [];
@@ -23,12 +23,15 @@ export function parseRange(header: string | undefined, sizeBytes: number): ByteR
   return offset >= sizeBytes ? "unsatisfiable" : { offset, length: end - offset };
 }
 
-/** Another after every change: the time, the size or, for what is replaced as a whole, the inode differs. */
+/**
+ * Returns a tag that differs after every change: the time, the size or, for a file that was replaced as a whole, the
+ * inode differs.
+ */
 export function entityTag({ inode, sizeBytes, modifiedAtMs }: FileEntry): string {
   return `"${[inode, sizeBytes, modifiedAtMs].map((number) => number.toString(36)).join("-")}"`;
 }
 
-/** The file has no such part. Carries what HTTP wants said about it. */
+/** Thrown when the file has no such part. It has the status and headers that HTTP requires. */
 export class UnsatisfiableRange extends Error {
   readonly statusCode = 416;
   readonly headers: Record<string, string>;

@@ -8,7 +8,7 @@ import { OneOffCalls } from "./one-off-calls.ts";
 import type { Parts } from "./parts.ts";
 import { keyOf } from "./sandbox-handlers.ts";
 
-/** A command goes on whatever becomes of the request that started it or waits for it. */
+/** The handlers of commands. A command goes on whatever happens to the request that started it or waits for it. */
 export function commandHandlers({ manager, admission }: Parts) {
   const oneOffs = new OneOffCalls(manager, admission);
   return {
@@ -82,13 +82,13 @@ function startedOnly(command: Command): CommandResult {
   return { command: command.info(), stdout: "", stderr: "", droppedBytes: 0 };
 }
 
-/** Also when the reader leaves in the middle, or before the first line was asked for. */
+/** Calls `end` after the last line, also when the reader leaves in the middle or before it asked for the first line. */
 function withEnd(
   stream: LineStream<CommandLine>,
   end: () => Promise<void>,
   signal: AbortSignal,
 ): LineStream<CommandLine> {
-  // Whoever reads the lines is told what goes wrong; here there is nobody left to tell.
+  // A failure is reported to the reader of the lines; when the reader has left, no client is there to get it.
   const leave = (): void => void end().catch(() => undefined);
   if (signal.aborted) leave();
   else signal.addEventListener("abort", leave, { once: true });

@@ -5,18 +5,18 @@ import type { LogPiece } from "../commands/follow-log.ts";
 import { LineStream } from "./handlers.ts";
 
 /**
- * A command as lines: its start, its output from `from` on, and its end if `follow` waits for it or it is there
- * already.
+ * Returns a command as lines: its start, its output from `from` on, and its end if `follow` waits for it or the command
+ * has ended.
  */
 export function commandLines(
   command: Command,
   options: { from?: number; rollbacks?: number | undefined; follow?: boolean; signal: AbortSignal },
 ): LineStream<CommandLine> {
-  command.assertSince(options.rollbacks);
+  command.assertNotRolledBack(options.rollbacks);
   const { stdoutBytes, stderrBytes } = command.info();
   const endAt = stdoutBytes + stderrBytes;
   const { from = 0 } = options;
-  // Before the status goes out.
+  // This is checked here, before the status is sent.
   if (from > endAt) {
     throw new SandboxError("invalid_argument", `Cannot read from byte ${from}: only ${endAt} are there`, {
       details: { field: "from", endAt },
@@ -64,7 +64,10 @@ interface Part {
   isText: boolean;
 }
 
-/** Where the log cut a character in two, only its bytes go as base64; the rest stays readable. */
+/**
+ * Splits data into text and bytes. Where the log cut a character in two, only the bytes of that character are sent as
+ * base64; the rest stays readable.
+ */
 export function textParts(data: Buffer): Part[] {
   const start = leadingContinuation(data);
   const end = data.byteLength - trailingBeginning(data);
@@ -78,14 +81,14 @@ export function textParts(data: Buffer): Part[] {
   ].filter((part) => part.end > part.start);
 }
 
-/** The bytes at the beginning that go on with a character from before: at most three. */
+/** Counts the bytes at the beginning that continue a character from before: at most three. */
 function leadingContinuation(data: Buffer): number {
   let count = 0;
   while (count < 3 && ((data[count] ?? 0) & 0xc0) === 0x80) count += 1;
   return count;
 }
 
-/** The bytes at the end that begin a character and do not finish it: at most three. */
+/** Counts the bytes at the end that begin a character and do not finish it: at most three. */
 function trailingBeginning(data: Buffer): number {
   for (let back = 1; back <= Math.min(3, data.byteLength); back += 1) {
     const byte = data[data.byteLength - back] ?? 0;

@@ -7,8 +7,8 @@ const allowedHeaders = [...Object.values(httpHeaders), ...ownHeaders];
 const exposedHeaders = ["x-request-id", "retry-after", "accept-ranges", "content-range", "etag"];
 
 /**
- * Browsers may call from these origins and no others. Keys travel in headers, never in cookies, so none is ever sent
- * unasked.
+ * Lets browsers call from these origins and no others. Keys travel in headers, never in cookies, so a browser never
+ * sends one by itself.
  */
 export function allowOrigins(app: FastifyInstance, origins: readonly string[]): void {
   if (origins.length === 0) return;

@@ -2,10 +2,13 @@ import { errorCodes, routes, type Route, type RouteName } from "@atoll/protocol"
 import { z } from "zod";
 import { tagNames, tagOf } from "./openapi.ts";
 
-/** The contract for people: one page, nothing to load, nothing to run. */
+/** Returns the contract for people: one page that loads nothing and runs nothing. */
 export function docsPage(): string {
   const rows = Object.entries(routes) as [RouteName, Route][];
   const tags = tagNames.map((tag) => ({ tag, rows: rows.filter(([, route]) => tagOf(route) === tag) }));
+  const sections = tags.map(
+    (group) => `<section id="${group.tag}"><h2>${group.tag}</h2>${group.rows.map(endpoint).join("\n")}</section>`,
+  );
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Atoll: HTTP interface</title><style>${style}</style></head><body>
@@ -14,10 +17,11 @@ export function docsPage(): string {
 <nav>${tags.map(({ tag }) => `<a href="#${tag}">${tag}</a>`).join(" ")} <a href="#errors">errors</a></nav>
 <main>
 <section><h2>First steps</h2><pre>${escape(firstSteps)}</pre>
-<p>Every request but those marked <i>public</i>, and <i>server</i> for what servers ask each other, needs <code>Authorization: Bearer</code> with an API key, or with a sandbox's own
-token for that sandbox. Bodies are JSON where nothing else is said; a field that does not exist is refused by name.
-Streams (<code>application/x-ndjson</code>) have one JSON value per line, and a heartbeat when nothing happens.</p></section>
-${tags.map(({ tag, rows }) => `<section id="${tag}"><h2>${tag}</h2>${rows.map(endpoint).join("\n")}</section>`).join("\n")}
+<p>Every request but those marked <i>public</i>, and <i>server</i> for what servers ask each other, needs
+<code>Authorization: Bearer</code> with an API key, or with a sandbox's own token for that sandbox.
+Bodies are JSON where nothing else is said; a field that does not exist is refused by name. Streams
+(<code>application/x-ndjson</code>) have one JSON value per line, and a heartbeat when nothing happens.</p></section>
+${sections.join("\n")}
 <section id="errors"><h2>errors</h2><table><tr><th>code</th><th>status</th><th>worth a retry</th></tr>
 ${Object.entries(errorCodes).map(errorRow).join("\n")}</table></section>
 </main></body></html>
@@ -39,7 +43,8 @@ function endpoint([name, route]: [RouteName, Route]): string {
     typeof route.body === "string" ? `<p>Body: ${route.body}, a stream of any length.</p>` : fields("body", route.body),
     reply(route),
   ];
-  return `<details id="${name}"><summary><b class="${route.method}">${route.method}</b> <code>${escape(route.path)}</code>
+  return `<details id="${name}">
+<summary><b class="${route.method}">${route.method}</b> <code>${escape(route.path)}</code>
 <span>${inline(route.summary)}</span></summary><p><code>${name}</code> · ${
     route.verb === "public" || route.verb === "server" ? `<i>${route.verb}</i>` : `verb <code>${route.verb}</code>`
   }${route.isIdempotent === true ? " · honours <code>Idempotency-Key</code>" : ""}</p>${parts.join("")}</details>`;
@@ -64,7 +69,7 @@ function reply({ reply, status }: Route): string {
   return `<p>Answer: ${code}</p><pre>${escape(schema)}</pre>`;
 }
 
-/** A JSON schema as people write types. */
+/** Writes a JSON schema as people write types. */
 function typeText(schema: z.core.JSONSchema._JSONSchema | undefined, depth = 0): string {
   if (schema === undefined || typeof schema === "boolean") return "any";
   if (schema.const !== undefined) return JSON.stringify(schema.const);
@@ -91,7 +96,7 @@ function errorRow([code, { status, retryable }]: [string, { status: number; retr
   return `<tr><td><code>${code}</code></td><td>${status}</td><td>${retryable ? "yes" : ""}</td></tr>`;
 }
 
-/** `code` between backticks. */
+/** Escapes text and marks `code` between backticks. */
 function inline(text: string): string {
   return escape(text).replaceAll(/`([^`]+)`/g, "<code>$1</code>");
 }
@@ -110,5 +115,6 @@ details { border: 1px solid var(--line); border-radius: 6px; margin: .4rem 0; pa
 summary { padding: .5rem 0; cursor: pointer; } summary span { opacity: .75; margin-left: .5rem; }
 summary b { display: inline-block; min-width: 4.2rem; font: 600 13px ui-monospace, monospace; }
 .GET { color: #2a7ae2; } .POST { color: #1a8f4c; } .PUT, .PATCH { color: #b7791f; } .DELETE { color: #c53030; }
-table { border-collapse: collapse; margin: .4rem 0 1rem; } td, th { border: 1px solid var(--line); padding: .2rem .6rem; text-align: left; }
+table { border-collapse: collapse; margin: .4rem 0 1rem; }
+td, th { border: 1px solid var(--line); padding: .2rem .6rem; text-align: left; }
 h4 { margin: .6rem 0 .2rem; }`;

@@ -4,13 +4,16 @@ import { UnsatisfiableRange } from "./byte-range.ts";
 export interface ErrorReply {
   status: number;
   error: SandboxError;
-  /** Beside those that every answer has. */
+  /** Headers beside those that every reply has. */
   headers?: Record<string, string>;
-  /** Nobody expected it: the log has to have it. */
+  /** True for an error that the server does not expect and therefore logs. */
   isUnexpected: boolean;
 }
 
-/** The one place where an error becomes an answer. What is not ours stays in the log: its words may hold anything. */
+/**
+ * Turns an error into a reply; this is the only place that does. The text of a foreign error stays in the log, because
+ * it may contain anything.
+ */
 export function errorReply(thrown: unknown): ErrorReply {
   if (isSandboxError(thrown)) {
     return { status: thrown.status, error: thrown, isUnexpected: thrown.code === "internal" };
@@ -28,8 +31,8 @@ export function errorBody(error: SandboxError, requestId: string): { error: Reco
 }
 
 /**
- * Requests that never became one of ours: wrong media type, not JSON, too large. Their status says more than our
- * code's.
+ * Describes requests that HTTP itself refuses: wrong media type, not JSON, too large. Their status says more than that
+ * of our code.
  */
 function httpRefusal(thrown: unknown): Omit<ErrorReply, "isUnexpected"> | undefined {
   if (!(thrown instanceof Error) || !("statusCode" in thrown) || typeof thrown.statusCode !== "number")

@@ -9,7 +9,7 @@ import type { Parts } from "./parts.ts";
 
 export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
   const stat = async (id: Parameters<typeof manager.files>[0], path: string, user: string): Promise<FileInfo> => {
-    // A pause may have come between a change and the look at it.
+    // The sandbox may have been paused between the change and this call.
     await manager.pauseResume.wake(id);
     return fileInfo(await manager.files(id).stat(path, { user }));
   };
@@ -60,7 +60,7 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
       new ByteStream(await packDirectory(manager.engine.get(params.id), query.path, { user: query.user, signal })),
     unpackFiles: ({ params, query, body, signal }) =>
       unpackArchive(manager.engine.get(params.id), query.path, body, { user: query.user, signal }),
-    signFile: async ({ params, body, principal, claimant: { who, holder } }) => {
+    signFile: async ({ params, body, principal, requester: { who, holder } }) => {
       const { path, user, method, expiresInMs } = body;
       const expiresAtMs = Date.now() + expiresInMs;
       const by = holder === undefined ? {} : { by: { who, holder } };

@@ -1,41 +1,41 @@
 import type { RouteName, routes, WireError } from "@atoll/protocol";
 import type { z } from "zod";
 import type { Principal } from "../auth/principal.ts";
-import type { Claimant } from "../manager/sandbox-settings.ts";
+import type { Requester } from "../manager/sandbox-settings.ts";
 import type { Log } from "../telemetry/log.ts";
 
 type Routes = typeof routes;
 type Parsed<R, Part extends string> = R extends Record<Part, infer S extends z.ZodType> ? z.output<S> : undefined;
 type Body<R> = R extends { body: "bytes" | "tar" } ? AsyncIterable<Buffer> : Parsed<R, "body">;
 
-/** One request, after the contract has read it. */
+/** One request, after it was validated. */
 export interface Call<N extends RouteName> {
   params: Parsed<Routes[N], "params">;
   query: Parsed<Routes[N], "query">;
   /** A stream fails when the key of the client is revoked. */
   body: Body<Routes[N]>;
-  /** Absent where nobody is asked who they are. */
+  /** The authenticated client; absent for public routes. */
   principal: Principal | undefined;
-  /** Who asks, where others may hold the sandbox. */
-  claimant: Claimant;
+  /** The client for which a held sandbox is checked. */
+  requester: Requester;
   idempotencyKey: string | undefined;
   lastEventId: string | undefined;
-  /** As the headers of these names. */
+  /** The headers `Range` and `If-Range`. */
   range: string | undefined;
   ifRange: string | undefined;
-  /** `Accept: application/x-ndjson`. */
+  /** True for `Accept: application/x-ndjson`. */
   wantsLines: boolean;
   requestId: string;
   log: Log;
-  /** Goes into the audit line of this request. */
+  /** Adds details to the audit line of this request. */
   note: (details: Record<string, unknown>) => void;
-  /** Aborts when the client goes away. What was started goes on; what only waited for this client stops. */
+  /** Aborts when the client leaves. What the request started goes on; what only waits for this client stops. */
   signal: AbortSignal;
-  /** Aborts also when the server stops: for waits that would keep it. */
+  /** Aborts also when the server stops. It is for waits that would delay the stop. */
   waiting: AbortSignal;
 }
 
-/** Bytes of any length; the iterator is asked for the next piece when the client has taken the one before. */
+/** A stream of bytes of any length. The next piece is requested when the client has taken the one before. */
 export class ByteStream {
   readonly pieces: AsyncIterable<Uint8Array>;
   readonly headers: Record<string, string>;
@@ -49,8 +49,8 @@ export class ByteStream {
 }
 
 /**
- * One JSON value per line, with `heartbeat` when nothing else is to say, `shutdown` when the server goes and `refused`
- * when the client may not read on.
+ * A stream with one JSON value per line. It sends `heartbeat` when nothing else happens, `shutdown` when the server
+ * stops and `refused` when the client may not read on.
  */
 export class LineStream<T = unknown> {
   readonly lines: AsyncIterable<T>;
@@ -66,7 +66,7 @@ export class LineStream<T = unknown> {
   }
 }
 
-/** `passed` is no event but a place to come back to. */
+/** A stream of events. A `passed` marker is not an event but a cursor to continue from. */
 export class EventStream {
   readonly events: AsyncIterable<{ cursor: number; type: string }>;
 
@@ -75,7 +75,7 @@ export class EventStream {
   }
 }
 
-/** An answer whose status depends on what is so. */
+/** A reply whose status depends on its content. */
 export class WithStatus<T> {
   readonly status: number;
   readonly value: T;
@@ -101,5 +101,5 @@ type Reply<N extends RouteName> = ReplyOf<Routes[N]["reply"]>;
 
 type Handler<N extends RouteName> = (call: Call<N>) => Promise<Reply<N>> | Reply<N>;
 
-/** A row of the contract without a handler does not compile. */
+/** A handler for each route of the contract: a route without one does not compile. */
 export type Handlers = { [N in RouteName]: Handler<N> };

@@ -10,7 +10,7 @@ const loopback = new BlockList();
 loopback.addSubnet("127.0.0.0", 8);
 loopback.addAddress("::1", "ipv6");
 
-/** A name or an address, and perhaps a port. */
+/** A name or an address, optionally with a port. */
 const hostForm = /^(?:\[([0-9a-f:.]+)\]|([^:[\]]+))(?::\d{0,5})?$/i;
 
 export interface HostNamesOptions extends Pick<Config, "host" | "publicUrl" | "portDomains" | "hostNames"> {
@@ -19,9 +19,9 @@ export interface HostNamesOptions extends Pick<Config, "host" | "publicUrl" | "p
 }
 
 /**
- * Refuses requests to names that are not this server's. A page on the internet can make its own name lead to 127.0.0.1
- * (DNS rebinding) and so speak, in a browser of this machine, to a server that listens for this machine only; the Host
- * header says under which name. An address in its place is no name that anybody could have rebound.
+ * Refuses requests to names that are not this server's. A page on the internet can make its own name resolve to
+ * 127.0.0.1 (DNS rebinding), so that a browser on this machine sends requests to a server that listens for this machine
+ * only; the Host header shows the name. An address in the Host header is allowed, because it cannot be rebound.
  */
 export class HostNames {
   readonly #options: HostNamesOptions;
@@ -34,22 +34,26 @@ export class HostNames {
     this.#names = new Set(["localhost", host, ...published, ...hostNames].map(plainName));
   }
 
-  /** Answers a request to another name. False: it is for this server. */
+  /** Refuses a request to another name and returns true. False means that the request is for this server. */
   handle(request: IncomingMessage, response: ServerResponse): boolean {
     if (this.isOurs(request)) return false;
     const shown = JSON.stringify(request.headers.host?.slice(0, 100));
-    const error = new SandboxError("permission_denied", `Cannot take a request for ${shown}: no name of this server`, {
-      suggestion: "Use the address that the server listens on, or name this one in the server's setting hostNames.",
-      details: { setting: "hostNames" },
-    });
-    // A body that is still coming would be taken for the next request.
+    const error = new SandboxError(
+      "permission_denied",
+      `Cannot take a request for ${shown}: this server has another name`,
+      {
+        suggestion: "Use the address that the server listens on, or name this one in the server's setting hostNames.",
+        details: { setting: "hostNames" },
+      },
+    );
+    // The rest of the body would be taken for the next request.
     response.writeHead(error.status, { "content-type": "application/json; charset=utf-8", connection: "close" });
     response.end(JSON.stringify(errorBody(error, randomUUID())));
     return true;
   }
 
   isOurs({ headers: { host } }: Pick<IncomingMessage, "headers">): boolean {
-    // Browsers always say it; what says nothing is no browser.
+    // Browsers always send the header, so a client without it is not a browser.
     if (host === undefined || host === "" || !this.#isGuarded) return true;
     const [, address, text = ""] = hostForm.exec(host) ?? [];
     const name = plainName(text);
@@ -57,7 +61,7 @@ export class HostNames {
     return parsePortAddress("/", host, this.#options.portDomains) !== undefined;
   }
 
-  /** A server for other machines has names that it cannot know, unless it was told. */
+  /** True if names are checked. A server for other machines cannot know its names unless they are configured. */
   get #isGuarded(): boolean {
     const { address, hostNames } = this.#options;
     const listening = address() ?? "";

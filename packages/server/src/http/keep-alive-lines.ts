@@ -1,24 +1,26 @@
 export interface LineTiming<T> {
   heartbeatMs: number;
   heartbeat: () => T;
-  /** The last thing said when `stopping` aborts. */
+  /** Returns the last line after `stopping` aborts. */
   shutdown: () => T;
   stopping: AbortSignal;
-  /** The last thing said when `revoked` aborts, with its reason. */
+  /** Returns the last line after `revoked` aborts; `reason` is its reason. */
   refused: (reason: unknown) => T;
   revoked?: AbortSignal | undefined;
-  /** The reader is gone. */
+  /** Aborts when the reader is gone. */
   signal: AbortSignal;
 }
 
-type Happening<T> = { what: "next"; result: IteratorResult<T> } | { what: "quiet" | "left" | "stopping" | "revoked" };
+type StreamChange<T> =
+  | { what: "next"; result: IteratorResult<T> }
+  | { what: "quiet" | "left" | "stopping" | "revoked" };
 
-/** What the source tells, with signs of life in between: a silent connection looks dead to every proxy on the way. */
+/** Yields the items of the source, with heartbeats in between: proxies take a silent connection for dead. */
 export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming<T>): AsyncGenerator<T, void, void> {
   const iterator = source[Symbol.asyncIterator]();
-  // One promise at a time, and listeners that stay: racing against promises that live as long as the stream would
-  // keep a reaction per line.
-  let report: (happening: Happening<T>) => void = () => undefined;
+  // There is one promise at a time, and listeners stay: racing against promises that live as long as the stream would
+  // add a reaction per line.
+  let report: (change: StreamChange<T>) => void = () => undefined;
   let fail: (error: unknown) => void = () => undefined;
   const left = (): void => report({ what: "left" });
   const stopped = (): void => report({ what: "stopping" });
@@ -29,11 +31,11 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
   let isAsked = false;
   try {
     for (;;) {
-      const happening = await new Promise<Happening<T>>((resolve, reject) => {
+      const change = await new Promise<StreamChange<T>>((resolve, reject) => {
         const timer = setTimeout(() => report({ what: "quiet" }), timing.heartbeatMs);
-        report = (happening) => {
+        report = (change) => {
           clearTimeout(timer);
-          resolve(happening);
+          resolve(change);
         };
         fail = (error) => {
           clearTimeout(timer);
@@ -50,7 +52,7 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
           );
         }
       });
-      switch (happening.what) {
+      switch (change.what) {
         case "left":
           return;
         case "revoked":
@@ -64,8 +66,8 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
           break;
         case "next":
           isAsked = false;
-          if (happening.result.done === true) return;
-          yield happening.result.value;
+          if (change.result.done === true) return;
+          yield change.result.value;
           break;
       }
     }
@@ -73,14 +75,14 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
     timing.signal.removeEventListener("abort", left);
     timing.stopping.removeEventListener("abort", stopped);
     timing.revoked?.removeEventListener("abort", refused);
-    // The source may wait for what never comes: nobody waits for it here.
+    // The source may never settle, so this does not wait for it.
     iterator.return?.().catch(() => undefined);
   }
 }
 
 /**
- * Waits for the first piece before anything is promised: what cannot be read at all is then an error with a status, and
- * not a stream that breaks off.
+ * Waits for the first piece before the status is sent: a source that cannot be read at all is then an error with a
+ * status, and not a stream that ends early.
  */
 export async function begun<T>(source: AsyncIterable<T>): Promise<AsyncIterable<T>> {
   const iterator = source[Symbol.asyncIterator]();

@@ -7,26 +7,26 @@ const refusals: Readonly<Record<string, { code: ErrorCode; because: string; sugg
   EADDRINUSE: {
     code: "in_use",
     because: "another program listens there",
-    suggestion: "Stop that one, or take another port: `npm start -- --port 4700`, `atoll up --port 4700`.",
+    suggestion: "Stop it, or choose another port: `npm start -- --port 4700`, `atoll up --port 4700`.",
   },
   EACCES: {
     code: "permission_denied",
     because: "this user may not listen there",
-    suggestion: "Take a port from 1024 on (--port), or start the server as root.",
+    suggestion: "Choose a port from 1024 on (--port), or start the server as root.",
   },
   EADDRNOTAVAIL: {
     code: "invalid_argument",
     because: "this machine does not have that address",
-    suggestion: "Take one that it has (--host), or 0.0.0.0 for all of them.",
+    suggestion: "Choose an address of this machine (--host), or 0.0.0.0 for all of them.",
   },
   ENOTFOUND: {
     code: "invalid_argument",
     because: "no address of that name is known",
-    suggestion: "Take an address of this machine (--host), or 0.0.0.0 for all of them.",
+    suggestion: "Choose an address of this machine (--host), or 0.0.0.0 for all of them.",
   },
 };
 
-/** Resolves with the URL. Rejects with what is in the way and what helps. */
+/** Resolves with the URL. Rejects with an error that names the cause and a fix. */
 export async function listen(app: FastifyInstance, { host, port }: Pick<Config, "host" | "port">): Promise<string> {
   try {
     await app.listen({ host, port });

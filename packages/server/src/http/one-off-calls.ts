@@ -5,19 +5,20 @@ import type { OneOffRun } from "../manager/one-off-run.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 
-/** How long the result of a run with an idempotency key can still be fetched by who lost the answer. */
+/** How long a client that got no reply can still fetch the result of a run with an idempotency key. */
 const keptMs = 60_000;
 
 export interface OneOffCall {
   command: Command;
-  /** The answer was given, or nobody waits for it any more. */
+  /** Called when the client has the reply, or no longer waits for it. */
   done: () => Promise<void>;
 }
 
 /**
- * Runs in sandboxes of their own. Without an idempotency key the run is its caller's: when the caller goes, so does the
- * sandbox. With one it goes on, and whoever repeats the request gets the same run, until a while after its end or until
- * it is let go of; from the next server, that it was lost.
+ * Runs each in a sandbox of its own. Without an idempotency key the run belongs to its request: when the client leaves,
+ * the sandbox is removed. With a key the run goes on, and a repeated request gets the same run, until some time after
+ * its end or until the client ends it. After a restart of the server, a repeated request gets an error that says that
+ * the run was lost.
  */
 export class OneOffCalls {
   #manager: SandboxManager;
@@ -45,15 +46,10 @@ export class OneOffCalls {
     return { command: run.command, done: async () => undefined };
   }
 
-  /**
-   * Who has the result, or does not want it any more, needs the run no longer. Where there is none, nothing happens.
-   */
+  /** Ends the run of a client that has the result or no longer wants it. It does nothing if there is no such run. */
   async end(key: KeyInfo, idempotencyKey: string | undefined): Promise<void> {
     if (idempotencyKey === undefined) {
-      throw new SandboxError(
-        "invalid_argument",
-        "Cannot end a run: its Idempotency-Key says which one, and is missing",
-      );
+      throw new SandboxError("invalid_argument", "Cannot end a run: the header Idempotency-Key is missing");
     }
     const mark = idempotencyMark(key.id, idempotencyKey, {});
     await this.#manager.lostRuns.forget(mark);
@@ -80,10 +76,10 @@ export class OneOffCalls {
   #removeLater(run: OneOffRun, mark: IdempotencyMark): void {
     const remove = (): void => {
       const timer = setTimeout(() => {
-        // The key may stand for another run by now.
+        // The key may belong to another run by now.
         if (this.#ended.has(run)) return;
         this.#shared.forget(mark);
-        // What is left when the server stops is removed by the next one.
+        // The next server removes what is left when this one stops.
         run.end().catch(() => undefined);
       }, keptMs);
       timer.unref();

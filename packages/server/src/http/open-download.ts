@@ -5,7 +5,7 @@ import { begun } from "./keep-alive-lines.ts";
 export interface DownloadRequest {
   user: string;
   signal: AbortSignal;
-  /** Of the request's headers. */
+  /** The values of the request's headers. */
   range: string | undefined;
   ifRange: string | undefined;
 }
@@ -13,7 +13,7 @@ export interface DownloadRequest {
 export interface Download {
   status: 200 | 206;
   headers: Record<string, string>;
-  /** Known where the file is a plain one that says its size. */
+  /** The size, known for regular files. */
   sizeBytes?: number;
   pieces: AsyncIterable<Uint8Array>;
 }
@@ -21,9 +21,9 @@ export interface Download {
 type Files = Pick<GuestFiles, "read" | "stat">;
 
 /**
- * A file, or the part of it that was asked for. A part is of the file that `If-Range` names, or the whole file is
- * given: what a client puts together is never of two files. Only plain files have parts, for the size of others says
- * nothing about what is read.
+ * Opens a file, or the requested part of it. A part is only sent if the file is the one that `If-Range` names,
+ * otherwise the whole file is: a client never combines parts of two files. Only regular files have parts, because the
+ * size of others does not show what can be read.
  */
 export async function openDownload(files: Files, path: string, request: DownloadRequest): Promise<Download> {
   const { user, signal } = request;
@@ -35,7 +35,7 @@ export async function openDownload(files: Files, path: string, request: Download
   if (range === "unsatisfiable") throw new UnsatisfiableRange(before.sizeBytes);
   if (range === undefined) return whole(files, path, request, before);
   const pieces = await begun(files.read(path, { user, signal, ...range }));
-  // The file is open now. One that took its place before is another than the one that was compared.
+  // The file is open now. If another file replaced it after the first comparison, this one differs.
   if (request.ifRange !== undefined && entityTag(await files.stat(path, { user, signal })) !== tag) {
     await pieces[Symbol.asyncIterator]().return?.();
     return whole(files, path, request);

@@ -16,7 +16,7 @@ type Json = Record<string, unknown>;
 
 const byteTypes = { bytes: "application/octet-stream", tar: "application/x-tar" } as const;
 
-/** What a line of each NDJSON stream is. */
+/** The schema of the lines of each NDJSON stream. */
 const lineSchemas: Partial<Record<RouteName, z.ZodType>> = {
   runCommand: CommandLine,
   runOnce: CommandLine,
@@ -24,7 +24,7 @@ const lineSchemas: Partial<Record<RouteName, z.ZodType>> = {
   watchFiles: WatchLine,
 };
 
-/** The contract as OpenAPI 3.1: every row of the table, nothing beside it. */
+/** Returns the contract as OpenAPI 3.1: every route, and nothing else. */
 export function openApiDocument(): Json {
   const paths: Record<string, Json> = {};
   for (const [name, route] of Object.entries(routes) as [RouteName, Route][]) {
@@ -103,10 +103,12 @@ function headersOf(name: RouteName, route: Route): Json[] {
   });
   return [
     ...(route.isIdempotent === true
-      ? [header("Idempotency-Key", "The same key and body give the same answer and happen once")]
+      ? [header("Idempotency-Key", "Requests with the same key and body have the same reply and happen once")]
       : []),
-    ...(route.path.includes(":id") ? [header("X-Atoll-Holder", "As whom a held sandbox is used")] : []),
-    ...(name === "followEvents" ? [header("Last-Event-ID", "Carries on behind this event")] : []),
+    ...(route.path.includes(":id")
+      ? [header("X-Atoll-Holder", "The name under which the client holds the sandbox")]
+      : []),
+    ...(name === "followEvents" ? [header("Last-Event-ID", "Continues after this event")] : []),
   ];
 }
 
@@ -127,7 +129,7 @@ function fieldsOf(schema: z.ZodObject | undefined, place: "path" | "query"): Jso
 function requestBody(body: z.ZodType | "bytes" | "tar"): Json {
   if (typeof body === "string") return { required: true, content: { [byteTypes[body]]: {} } };
   const schema = schemaOf(body, "input");
-  // Where everything has a default, nothing need be sent.
+  // Where all fields have defaults, no body has to be sent.
   return { required: !body.safeParse({}).success, content: { "application/json": { schema } } };
 }
 

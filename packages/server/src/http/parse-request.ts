@@ -1,7 +1,7 @@
 import { SandboxError, type Route } from "@atoll/protocol";
 import { z } from "zod";
 
-/** Parses one part of a request. The first thing wrong is told in words, all of them in `details`. */
+/** Parses one part of a request. The message names the first problem, and `details` has all of them. */
 export function parsePart<T extends z.ZodType>(schema: T, value: unknown, asked: string): z.output<T> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
@@ -15,8 +15,8 @@ export function parsePart<T extends z.ZodType>(schema: T, value: unknown, asked:
 const nothing = z.strictObject({});
 
 /**
- * Where nothing is taken, nothing may be sent: a field in the wrong place is a mistake. Probes of what is public add
- * what they like.
+ * Validates a part of a request. Where a route takes no part, sending one is an error, because it is a mistake of the
+ * client. Public routes ignore it, because probes add what they like.
  */
 export function readPart(route: Route, schema: z.ZodType | undefined, value: unknown, name: string): unknown {
   if (schema !== undefined) return parsePart(schema, value, asked(name));
@@ -41,7 +41,7 @@ function sentence({ field, message }: FieldIssue): string {
   return field === "" ? message : `${field}: ${message}`;
 }
 
-/** `createSandbox` → `create sandbox`: completes "Cannot …". */
+/** Turns `createSandbox` into `create sandbox`, which completes "Cannot …". */
 export function asked(routeName: string): string {
   return routeName.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
 }

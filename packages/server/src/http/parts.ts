@@ -10,7 +10,7 @@ import type { SnapshotLibrary } from "../snapshots/snapshot-library.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
-/** What handlers translate to. */
+/** The parts of the server that handlers call. */
 export interface Parts {
   manager: SandboxManager;
   keys: KeyStore;
@@ -23,7 +23,7 @@ export interface Parts {
   watches: WatchHub;
   metrics: Metrics;
   config: ReadConfig;
-  /** How clients reach this server. */
+  /** Returns the URL under which clients reach this server. */
   baseUrl: () => string;
   stage: () => "ready" | "starting" | "stopping";
 }

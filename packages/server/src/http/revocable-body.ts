@@ -1,9 +1,9 @@
 import type { Readable } from "node:stream";
 
 /**
- * The body of a request that fails with the reason of `revoked` as soon as that aborts, also while its client sends
- * nothing: what is not whole by then is not committed. What still comes is read away, so that the client can be
- * answered.
+ * Returns the body of a request that fails with the reason of `revoked` as soon as that aborts, also while the client
+ * sends nothing: a body that is incomplete by then is not committed. The rest is read and discarded, so that the client
+ * can get the reply.
  */
 export function revocableBody(body: Readable, revoked: AbortSignal | undefined): AsyncIterable<Buffer> {
   if (revoked === undefined || body.closed) return body;
@@ -19,7 +19,7 @@ export function revocableBody(body: Readable, revoked: AbortSignal | undefined):
           new Promise((resolve, reject) => {
             fail = (reason) => {
               reject(reason);
-              readAway(pieces).catch(() => undefined);
+              discardRest(pieces).catch(() => undefined);
             };
             if (revoked.aborted) fail(revoked.reason);
             else pieces.next().then(resolve, reject);
@@ -30,6 +30,6 @@ export function revocableBody(body: Readable, revoked: AbortSignal | undefined):
   };
 }
 
-async function readAway(pieces: AsyncIterator<unknown>): Promise<void> {
+async function discardRest(pieces: AsyncIterator<unknown>): Promise<void> {
   while ((await pieces.next()).done !== true);
 }

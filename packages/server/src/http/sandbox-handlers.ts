@@ -40,22 +40,22 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
       manager.list(query, (sandbox) => principal !== undefined && canSee(principal, sandbox)),
     getSandbox: ({ params }) => manager.get(params.id),
     updateSandbox: ({ params, body }) => manager.changes.update(params.id, body),
-    killSandbox: async ({ params, principal, claimant }) => {
+    killSandbox: async ({ params, principal, requester }) => {
       const { id } = params;
       const sandbox = undefinedIfNotFound(() => manager.get(id));
       const owner = sandbox?.owner ?? manager.events.ownerOf(id);
       if (principal === undefined || owner === undefined || !canSee(principal, { id, owner })) throw missingSandbox(id);
-      // It was the caller's, or one that the caller could see.
+      // The sandbox belonged to the caller, or to a key whose sandboxes the caller can see.
       if (sandbox === undefined) return { killed: false };
-      // A holder that never comes back must not keep a sandbox from who runs the server.
-      if (!isAdmin(principal)) manager.access.assertFree(params.id, claimant);
+      // A holder that never returns must not keep a sandbox from the operator.
+      if (!isAdmin(principal)) manager.access.assertNotHeld(params.id, requester);
       const killed = await manager.kill(params.id);
       ports.close(params.id);
       return { killed };
     },
     pauseSandbox: ({ params, body }) => manager.pauseResume.pause(params.id, body),
     resumeSandbox: async ({ params, body, principal }) => {
-      // Without memory the driver starts a new container.
+      // Without memory, the driver starts a new container.
       const { driver } = manager.get(params.id);
       if (!body.memory) admission.boundsOf(keyOf(principal)).assertDriver(driver, `resume sandbox ${params.id}`);
       return manager.pauseResume.resume(params.id, body);
@@ -85,9 +85,9 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.pauseResume.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
-    holdSandbox: ({ params, body: { holder, ttlMs }, claimant: { who } }) =>
+    holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),
-    unholdSandbox: ({ params, query: { holder }, claimant: { who } }) =>
+    unholdSandbox: ({ params, query: { holder }, requester: { who } }) =>
       manager.changes.unhold(params.id, { who, holder }),
     getEgress: ({ params }) => manager.getEgress(params.id),
     setEgress: async ({ params, body, principal }) => {
@@ -101,17 +101,17 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
   } satisfies Partial<Handlers>;
 }
 
-/** For routes that only keys reach. */
+/** Returns the key. It is for routes that only keys may use. */
 export function keyOf(principal: Principal | undefined): KeyInfo {
   if (principal?.kind === "key") return principal.key;
   throw new SandboxError("permission_denied", "Cannot do this without an API key");
 }
 
-/** Who says nothing of a template says `host`. */
+/** Returns the template of the snapshot. A request that names no template has `host`. */
 function sameTemplate(asked: TemplateName, ofSnapshot: TemplateName): TemplateName {
   if (asked === "host" || asked === ofSnapshot) return ofSnapshot;
   throw new SandboxError("invalid_argument", `Cannot create sandbox: the snapshot is of template ${ofSnapshot}`, {
-    suggestion: "Leave template out: a snapshot brings its own.",
+    suggestion: "Leave out template: a snapshot has its own.",
     details: { field: "template", asked, ofSnapshot },
   });
 }

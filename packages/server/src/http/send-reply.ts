@@ -8,15 +8,16 @@ import { keepAlive } from "./keep-alive-lines.ts";
 export interface StreamTiming {
   signal: AbortSignal;
   stopping: AbortSignal;
-  /** Who asked may not read on. */
+  /** Aborts when the client may not read on. */
   revoked: AbortSignal | undefined;
   heartbeatMs: number;
-  /** The status has gone out already: all that is left is to break off, and to say so in the log. */
+  /** Called when a stream fails. The status has been sent already, so the connection is closed and the error logged. */
   onBroken: (error: unknown) => void;
 }
 
 /**
- * Sends what a handler gave, in the form that the contract names. Streams are pulled by the client: none is held here.
+ * Sends what a handler returned, in the form that the contract names. The client pulls streams, so none is buffered
+ * here.
  */
 export function sendReply(reply: FastifyReply, route: Route, value: unknown, timing: StreamTiming): FastifyReply {
   if (value instanceof WithStatus) return json(reply, value.status, value.value);
@@ -57,11 +58,11 @@ function stream(
   readable.once("error", (error) => {
     if (!signal.aborted) onBroken(error);
   });
-  // Proxies that gather answers would make a stream useless.
+  // Proxies that buffer replies would make a stream useless.
   return reply.header("x-accel-buffering", "no").type(type).send(readable);
 }
 
-/** Bytes have no room for words: they break off. */
+/** Ends a stream of bytes when `signal` aborts. It has no place for an error, so it fails. */
 async function* until(
   signal: AbortSignal | undefined,
   pieces: AsyncIterable<Uint8Array>,
@@ -83,7 +84,7 @@ async function* asText<T>(values: AsyncIterable<T>, text: (value: T) => string):
 async function* serverSentEvents({ events }: EventStream, timing: StreamTiming): AsyncGenerator<string, void, void> {
   const texts = asText(events, (event) => {
     const id = `id: ${event.cursor}\n`;
-    // Without data nothing is dispatched, and the client comes back with the id all the same.
+    // Without data no event is dispatched, but the client remembers the id.
     return event.type === "passed" ? `${id}\n` : `${id}event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
   });
   yield "retry: 1000\n\n";

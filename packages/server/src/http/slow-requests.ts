@@ -1,16 +1,16 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 
 export interface SlowRequestLimits {
-  /** For a body that is read whole; and how long a stream may pause. */
+  /** The time limit for a body that is read whole, and for a pause in a stream. */
   bodyTimeoutMs: number;
-  /** What is still sent after the answer is read away for so long, so that the client sees the answer. */
+  /** How long the rest of a body is read and discarded after the reply was sent, so that the client sees the reply. */
   lingerMs?: number;
 }
 
 /**
- * Cuts off a client that does not send what it announced. A stream may be of any length and as slow as its reader in
- * the sandbox makes it; only a client that sends nothing, while there is room, is cut off. Resolves nothing: the socket
- * goes.
+ * Closes the connection of a client that does not send what it announced. A stream may be of any length and as slow as
+ * its reader in the sandbox makes it; only a client that sends nothing while there is room is disconnected. The request
+ * gets no reply: the socket is destroyed.
  */
 export function guardAgainstSlowness(
   request: IncomingMessage,
@@ -32,7 +32,7 @@ export function guardAgainstSlowness(
       const nowMs = performance.now();
       if (request.complete || socket.destroyed) return stop();
       if (response.writableEnded) answeredAtMs ??= nowMs;
-      // Bytes that nobody has taken yet: the client waits for us.
+      // Unread bytes mean that the client waits for this server.
       if (socket.bytesRead !== seenBytes || request.readableLength > 0) quietSinceMs = nowMs;
       seenBytes = socket.bytesRead;
       const isLate = nowMs - (isStream ? quietSinceMs : startedMs) > bodyTimeoutMs;

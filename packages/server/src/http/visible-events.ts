@@ -4,8 +4,8 @@ import type { Passed } from "../events/event-journal.ts";
 import type { SandboxManager } from "../manager/sandbox-manager.ts";
 
 /**
- * Events as far as the principal may see them: of its own sandboxes, or of all, and those of the server itself only if
- * it sees all. With the places that the follower has passed.
+ * Yields the events that the principal may see: those of its own sandboxes, or of all, and those of the server itself
+ * only if it may see all. It also yields the cursors of skipped events.
  */
 export async function* visibleEvents(
   { events }: Pick<SandboxManager, "events">,
@@ -13,7 +13,7 @@ export async function* visibleEvents(
   options: { cursor?: number | undefined; sandboxId?: SandboxId | undefined; signal: AbortSignal },
 ): AsyncGenerator<ApiEvent | Passed, void, void> {
   if (principal === undefined) return;
-  // What was told before anybody had the sandbox, as of one from the pool, has no owner with it.
+  // An event from before a sandbox had an owner, as in the pool, is stored without one.
   const ownerOf = (id: SandboxId): string => events.ownerOf(id) ?? "";
   const sees = (event: ApiEvent, owner: string | undefined): boolean =>
     isVisible(principal, event, (id) => owner ?? ownerOf(id));

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 
-/** Once the answer is over, whatever its end: also if its client went away before, while something was waited for. */
+/** Calls `act` when the reply is over, however it ends, also if the client left before. */
 export function whenClosed(response: ServerResponse, act: () => void): void {
   if (response.destroyed || response.closed) act();
   else response.once("close", act);

@@ -1,32 +1,32 @@
 import { SandboxError, type DriverName, type SandboxTimeouts } from "@atoll/protocol";
 
-/** What could not be done at a timeout is tried again after this. */
-const againMs = 30_000;
+/** The time after which a failed pause or kill at a timeout is retried. */
+const retryMs = 30_000;
 
-/** Node cannot wait longer than this at once. */
+/** The longest delay of a Node timer. */
 const longestTimerMs = 2 ** 31 - 1;
 
 export interface IdleClockOptions {
-  /** When it was created, or last resumed. */
+  /** The time when the sandbox was created, or last resumed. */
   startedAtMs: number;
   timeouts: () => SandboxTimeouts;
-  /** Whether a command is known to run. Whoever makes it false calls `touch`. */
+  /** Reports whether a command is known to run. The code that makes it false calls `touch`. */
   hasWork: () => boolean;
   /**
-   * Whether anything else runs inside. Nobody tells when that ends, so it is asked when the idle time is over, and
-   * again after as long.
+   * Reports whether any other process runs inside. The end of such a process is not reported to the server, so this is
+   * called when the idle time is over, and again after the same time.
    */
   findsWork: () => Promise<boolean>;
-  /** Called once, and once more after each `restart` or `again`. */
+  /** Called at a timeout, and once more after each `restart` or `retry`. */
   onTimeout: (which: "idle" | "lifetime") => void;
 }
 
-/** Knows when a sandbox is to end: at its lifetime's end, or after it has been idle for long enough. */
+/** Decides when the time of a sandbox is over: at the end of its lifetime, or after it was idle for long enough. */
 export class IdleClock {
   readonly #options: IdleClockOptions;
   #startedAtMs: number;
   #lastActivityMs = Date.now();
-  #openThings = 0;
+  #retainCount = 0;
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
   #isClosed = false;
@@ -37,46 +37,46 @@ export class IdleClock {
     this.#arm();
   }
 
-  /** Something was asked of the sandbox, or has just ended in it. */
+  /** Records that a request used the sandbox, or that something has just ended in it. */
   touch(): void {
     this.#lastActivityMs = Date.now();
     if (this.#timer === undefined) this.#arm();
   }
 
-  /** Something is open, and the sandbox is not idle until the result is called. */
-  open(): () => void {
-    this.#openThings += 1;
-    let isOpen = true;
+  /** Retains the sandbox: it is not idle until the returned function is called. */
+  retain(): () => void {
+    this.#retainCount += 1;
+    let isRetained = true;
     return () => {
-      if (!isOpen) return;
-      isOpen = false;
-      this.#openThings -= 1;
+      if (!isRetained) return;
+      isRetained = false;
+      this.#retainCount -= 1;
       this.touch();
     };
   }
 
-  /** When it will end if nothing happens; while it is busy only its lifetime counts. */
+  /** The time when it will end if nothing happens; while it is busy, only its lifetime counts. */
   get endsAtMs(): number | undefined {
     if (this.#isStopped) return undefined;
     const ends = [this.#idleEndMs(), this.#lifetimeEndMs()].filter((end) => end !== undefined);
     return ends.length === 0 ? undefined : Math.min(...ends);
   }
 
-  /** The timeouts were changed. */
+  /** Applies changed timeouts. */
   reset(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#arm();
   }
 
-  /** The sandbox begins anew: it was resumed, or could not be paused. */
+  /** Starts all timeouts again, because the sandbox was resumed or could not be paused. */
   restart(): void {
     this.#isStopped = false;
     this.#startedAtMs = this.#lastActivityMs = Date.now();
     this.reset();
   }
 
-  /** After a stop: its time goes on as if there had been none. */
+  /** Continues after a stop, as if there had been none. */
   start(): void {
     if (!this.#isStopped) return;
     this.#isStopped = false;
@@ -88,23 +88,23 @@ export class IdleClock {
     clearTimeout(this.#timer);
   }
 
-  /** For good. */
+  /** Stops the clock for good. */
   close(): void {
     this.#isClosed = true;
     this.stop();
   }
 
-  /** What was to happen at the timeout could not be done: its time is over, so it is told soon again. */
-  again(which: "idle" | "lifetime"): void {
+  /** Reports the timeout once more after a delay, because the sandbox could not be paused or killed. */
+  retry(which: "idle" | "lifetime"): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#timeOut(which), againMs);
+    this.#timer = setTimeout(() => this.#timeOut(which), retryMs);
     this.#timer.unref();
   }
 
   #idleEndMs(): number | undefined {
     const { idleMs } = this.#options.timeouts();
-    if (idleMs === undefined || this.#openThings > 0 || this.#options.hasWork()) return undefined;
+    if (idleMs === undefined || this.#retainCount > 0 || this.#options.hasWork()) return undefined;
     return this.#lastActivityMs + idleMs;
   }
 
@@ -114,28 +114,28 @@ export class IdleClock {
   }
 
   /**
-   * A timer that rings too early, because something happened since, is set again: cheaper than setting it at every
-   * request.
+   * Sets the timer. A timer that fires too early, because the sandbox was used since, is set again: this is cheaper
+   * than setting it at every request.
    */
   #arm(): void {
     this.#timer = undefined;
     const end = this.endsAtMs;
     if (this.#isStopped || end === undefined) return;
-    const ring = (): void => {
+    const fire = (): void => {
       const now = Date.now();
       const isAt = (moment: number | undefined): boolean => moment !== undefined && moment <= now;
       if (isAt(this.#lifetimeEndMs())) return this.#timeOut("lifetime");
       if (isAt(this.#idleEndMs())) return void this.#lookInside();
       this.#arm();
     };
-    this.#timer = setTimeout(ring, Math.min(Math.max(1, end - Date.now()), longestTimerMs));
+    this.#timer = setTimeout(fire, Math.min(Math.max(1, end - Date.now()), longestTimerMs));
     this.#timer.unref();
   }
 
   async #lookInside(): Promise<void> {
     this.#timer = undefined;
     const isBusy = await this.#options.findsWork();
-    // Stopped or set anew meanwhile.
+    // The clock may have been stopped or set while the guest was asked.
     if (this.#isStopped || this.#timer !== undefined) return;
     const end = this.#idleEndMs();
     if (!isBusy && end !== undefined && end <= Date.now()) return this.#timeOut("idle");
@@ -149,7 +149,7 @@ export class IdleClock {
   }
 }
 
-/** Throws `unsupported` for what no clock of this server can do. */
+/** Throws `unsupported` if the driver cannot do what the timeouts ask for. */
 export function assertSupported({ onTimeout }: SandboxTimeouts, driver: DriverName): void {
   if (onTimeout === "kill" || driver === "gvisor") return;
   throw new SandboxError("unsupported", `Cannot pause a sandbox at its timeout: driver ${driver} cannot save memory`, {

@@ -5,19 +5,19 @@ import { writeDurably } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { usedOtherwise, type IdempotencyMark } from "../support/idempotent-calls.ts";
 
-/** How long whoever lost the answer can learn that the run was lost. */
+/** How long a client that got no reply can learn that its run was lost. */
 const keptMs = 24 * 3_600_000;
 
 const fileName = /^([0-9a-f]{64})\.([0-9a-f]{64})$/;
 
 /**
- * One-off runs whose server went before their result was fetched. Their sandboxes are gone, and with them what they
- * did: whoever asks for one again is told so, and nothing is run a second time. Each is an empty file, named after the
- * mark of its request.
+ * The one-off runs whose server stopped before their result was fetched. Their sandboxes are gone, and with them what
+ * they did: a client that asks for such a run again gets an error, and nothing is run a second time. Each is an empty
+ * file, named after the mark of its request.
  */
 export class LostRuns {
   readonly #dir: string;
-  /** Requests by key. */
+  /** The hashes of lost requests, by the hash of their key. */
   readonly #lost = new Map<string, string>();
 
   constructor(dir: string) {
@@ -32,7 +32,7 @@ export class LostRuns {
     }
   }
 
-  /** Before its sandbox goes. Without a mark nobody can ask for it again. */
+  /** Records a lost run before its sandbox is removed. A run without a mark cannot be asked for again. */
   async add(mark: IdempotencyMark | undefined): Promise<void> {
     if (mark === undefined) return;
     await writeDurably(this.#path(mark), "");
@@ -48,7 +48,7 @@ export class LostRuns {
     });
   }
 
-  /** Nobody asks for it any more. */
+  /** Forgets a run, because its client no longer asks for it. */
   async forget({ key }: Pick<IdempotencyMark, "key">): Promise<void> {
     const request = this.#lost.get(key);
     if (request === undefined) return;

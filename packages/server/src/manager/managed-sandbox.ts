@@ -13,10 +13,16 @@ import type { Logger } from "pino";
 import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
 import { Turns } from "../support/turns.ts";
 import { IdleClock } from "./idle-clock.ts";
-import { assertFreeFor, heldBy, saveSettings, type Claimant, type SandboxSettings } from "./sandbox-settings.ts";
+import {
+  assertNotHeldByOther,
+  heldBy,
+  saveSettings,
+  type Requester,
+  type SandboxSettings,
+} from "./sandbox-settings.ts";
 
-/** For the answer whether something runs inside. */
-const lookInsideMs = 10_000;
+/** The time limit for asking the guest whether a process runs inside. */
+const countProcessesMs = 10_000;
 
 /** How long a kill waits for a change that is being stored. */
 const turnMs = 2_000;
@@ -25,16 +31,19 @@ export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "env
   facts: SandboxSettings;
   environment: Record<string, string>;
   onTimeout: (sandbox: ManagedSandbox, which: "idle" | "lifetime") => void;
-  /** Commands of another server, or of the sandbox that it is a copy of, may be there. */
-  hasPast: boolean;
-  /** Where the facts of this sandbox are the truth, if not beside it; what rejects has not been changed. */
+  /** True if stored commands of an earlier server, or of the sandbox that it is a copy of, may be there. */
+  hasEarlierCommands: boolean;
+  /**
+   * Stores changed settings in the metadata store if the sandbox is persistent. A change that rejects has not been
+   * made.
+   */
   storeSettings: (facts: SandboxSettings) => Promise<void>;
-  /** Which server has it, and how it came there. */
-  metadataCache: () => Pick<SandboxInfo, "server" | "takenOver">;
+  /** Returns which server has the sandbox, and how it got there. */
+  location: () => Pick<SandboxInfo, "server" | "takenOver">;
 }
 
 /**
- * One sandbox with everything that the server keeps about it. Changes of what is stored, and the end, happen one after
+ * One sandbox with everything that the server stores about it. Changes of what is stored, and the end, happen one after
  * the other.
  */
 export class ManagedSandbox {
@@ -42,24 +51,24 @@ export class ManagedSandbox {
   readonly commands: SandboxCommands;
   readonly clock: IdleClock;
   readonly #storeSettings: ManagedSandboxOptions["storeSettings"];
-  readonly #metadataCache: ManagedSandboxOptions["metadataCache"];
+  readonly #location: ManagedSandboxOptions["location"];
   readonly #logger: Logger;
-  /** Pauses, resumes, forks and rollbacks, one after the other. */
-  readonly moves = new Turns();
+  /** Serializes pauses, resumes, forks and rollbacks. */
+  readonly transitions = new Turns();
   #facts: SandboxSettings;
   #turns = new Turns();
   #killing: Promise<void> | undefined;
-  #hasPast: boolean;
-  /** Its guest has not answered this server yet, or what runs in it is not carried on with yet. */
+  #hasEarlierCommands: boolean;
+  /** True while its guest has not answered this server, or the commands in it are not continued yet. */
   #isUnreached = false;
 
   constructor(options: ManagedSandboxOptions) {
     const { sandbox, facts } = options;
     this.sandbox = sandbox;
     this.#facts = facts;
-    this.#hasPast = options.hasPast;
+    this.#hasEarlierCommands = options.hasEarlierCommands;
     this.#storeSettings = options.storeSettings;
-    this.#metadataCache = options.metadataCache;
+    this.#location = options.location;
     this.#logger = options.logger;
     this.commands = new SandboxCommands({
       ...options,
@@ -94,7 +103,7 @@ export class ManagedSandbox {
     return heldBy(this.#facts);
   }
 
-  /** How often it was rolled back. */
+  /** The number of times that it was rolled back. */
   get rollbacks(): number {
     return this.#facts.rollbacks ?? 0;
   }
@@ -123,7 +132,7 @@ export class ManagedSandbox {
       ...(checkpoint === undefined ? {} : { checkpoint }),
       ...(rollbacks === 0 ? {} : { rollbacks }),
       persistent: this.#facts.persistent,
-      ...this.#metadataCache(),
+      ...this.#location(),
     };
   }
 
@@ -149,41 +158,41 @@ export class ManagedSandbox {
     });
   }
 
-  /** It runs again, and its time begins anew. */
-  async resumed(): Promise<void> {
+  /** Records a resume: all timeouts start again. */
+  async recordResume(): Promise<void> {
     this.clock.restart();
     await this.#change("resume", (facts) => ({ ...facts, resumedAtMs: Date.now() }));
   }
 
-  /** It runs as it was at an earlier time; what is known about it stays. */
-  async rolledBack(storeSettings = this.#storeSettings): Promise<void> {
+  /** Records a rollback. The sandbox runs as it was at an earlier time; its settings stay. */
+  async recordRollback(storeSettings = this.#storeSettings): Promise<void> {
     this.clock.restart();
     await this.#turns.take(async () => {
-      // In force also if it cannot be stored.
+      // The new settings apply even if they cannot be stored.
       this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: this.rollbacks + 1 };
       await storeSettings(this.#facts);
       await saveSettings(this.sandbox, this.#facts);
     });
   }
 
-  /** For the holder itself it is a renewal. */
-  hold(by: Claimant & { holder: string }, ttlMs: number): Promise<void> {
+  /** Gives the holder exclusive use, or renews it. */
+  hold(by: Requester & { holder: string }, ttlMs: number): Promise<void> {
     return this.#change("hold", (facts) => {
-      assertFreeFor(this.id, facts, by);
+      assertNotHeldByOther(this.id, facts, by);
       return { ...facts, hold: { ...by, expiresAtMs: Date.now() + ttlMs } };
     });
   }
 
-  /** Idempotent. */
-  unhold(by: Claimant): Promise<void> {
+  /** Ends the exclusive use; repeated calls are allowed. */
+  unhold(by: Requester): Promise<void> {
     return this.#change("unhold", (facts) => {
-      assertFreeFor(this.id, facts, by);
+      assertNotHeldByOther(this.id, facts, by);
       const { hold: _, ...rest } = facts;
       return rest;
     });
   }
 
-  /** Idempotent: whoever asks first gives the reason, all wait for the same end. */
+  /** Kills the sandbox. The reason of the first call counts, and all calls wait for the same end. */
   kill(reason: EndReason): Promise<void> {
     this.#killing ??= this.#kill(reason).catch((error: unknown) => {
       this.#killing = undefined;
@@ -192,51 +201,55 @@ export class ManagedSandbox {
     return this.#killing;
   }
 
-  /** Everything inside goes on, here or elsewhere; nothing is stored from now on, and whoever waits is told why. */
+  /**
+   * Releases the sandbox without ending it: it goes on here or on another server, nothing is stored from now on, and
+   * callers that wait get `because`.
+   */
   detach(because?: SandboxError): void {
     this.clock.close();
     this.commands.detach(because);
   }
 
-  /** Carries on with the commands that it has from elsewhere. Once; the sandbox has to answer if it runs. */
+  /** Continues the commands of an earlier server, once. If the sandbox runs, its guest has to answer. */
   async restoreCommands(): Promise<void> {
-    if (!this.#hasPast) return;
-    this.#hasPast = false;
+    if (!this.#hasEarlierCommands) return;
+    this.#hasEarlierCommands = false;
     this.#isUnreached = this.sandbox.isSilent;
     await this.commands.restore();
-    if (this.#isUnreached) void this.#carryOnWhenReached();
+    if (this.#isUnreached) void this.#continueWhenReached();
   }
 
-  /** As they were changed elsewhere. */
-  adopt(facts: SandboxSettings): Promise<void> {
+  /** Takes over settings that another server changed. */
+  adoptSettings(facts: SandboxSettings): Promise<void> {
     return this.#turns.take(() => this.#keep(facts));
   }
 
-  /** Whether a process lives in it that it has to stay awake for. */
+  /** Reports whether a process runs in it that it has to stay awake for. */
   async #findsWork(): Promise<boolean> {
     if (this.sandbox.state !== "running") return false;
     try {
-      const signal = deadlineAfter(lookInsideMs);
-      return (await this.sandbox.countProcesses({ without: this.commands.restingStreams, signal })) > 0;
+      const signal = deadlineAfter(countProcessesMs);
+      return (await this.sandbox.countProcesses({ without: this.commands.backgroundStreams, signal })) > 0;
     } catch (error) {
-      // Who cannot say may be at work: nothing is lost by asking again.
-      this.#logger.warn({ err: error }, "sandbox not asked whether it is idle");
+      // A guest that does not answer may be at work: the clock asks again later.
+      this.#logger.warn({ err: error }, "cannot determine whether the sandbox is idle");
       return this.sandbox.state === "running";
     }
   }
 
   async #kill(reason: EndReason): Promise<void> {
     this.clock.stop();
-    // What is being stored is stored, or goes with the rest: a store that does not answer must not keep it alive.
+    // A change that is being stored is finished, or lost with the sandbox: a store that does not answer must not delay
+    // the kill.
     await Promise.race([this.#turns.take(async () => undefined), once(deadlineAfter(turnMs), "abort")]);
     await this.commands.abandon(`its sandbox was killed: ${reason.message}`);
     await this.sandbox.kill(reason);
   }
 
-  async #carryOnWhenReached(): Promise<void> {
+  async #continueWhenReached(): Promise<void> {
     try {
       await this.sandbox.reached;
-      await this.commands.carryOn();
+      await this.commands.continueSuspended();
     } catch (error) {
       this.#logger.warn({ err: error }, "sandbox ended before its guest answered");
     }

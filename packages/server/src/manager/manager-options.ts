@@ -12,45 +12,45 @@ export interface SandboxManagerOptions {
   guestPath: string;
   runscPath?: string | undefined;
   engineOptions?: Partial<Omit<EngineOptions, "dataDir" | "guestPath" | "runscPath" | "onEgress">>;
-  /** Answers the connections that a sandbox wants to the outside; asked at each. Without it none is allowed. */
+  /** Handles each connection that a sandbox wants to make to the outside. Without it, none is allowed. */
   onEgress?: ((sandboxId: SandboxId) => EgressHandler) | undefined;
-  /** The proxy inside through which connections to the outside are asked for: started in every sandbox on this port. */
+  /** The port of the proxy inside each sandbox, through which programs connect to the outside. */
   proxyPort?: number | undefined;
-  /** In the environment of every command; a sandbox's own and a command's come on top. */
+  /** The environment of every command; the variables of a sandbox and of a command are added to it and win. */
   environment?: Record<string, string>;
   /** Sandboxes that are kept ready. */
   pool?: readonly PooledShape[];
-  /** Ended commands of one sandbox beyond this many are forgotten, those first that ended first. */
+  /** The number of ended commands of one sandbox that are kept; those that ended first are forgotten first. */
   keptCommands?: number;
   /**
-   * Output that is kept of one command, and of all ended commands of one sandbox together; of those that ended first it
-   * is dropped first.
+   * The limit for the output of one command, and for that of all ended commands of one sandbox together; the output of
+   * those that ended first is dropped first.
    */
   keptLogBytes?: number;
   journal?: JournalOptions;
   audit?: AuditOptions;
-  /** What sandboxes that outlive this server are kept with. Absent: there are none. */
+  /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
   persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
-  /** Absent: nothing is logged. */
+  /** Without it nothing is logged. */
   log?: Logger;
 }
 
-/** Who asks for something to be made. */
+/** The caller that creates a sandbox. */
 export interface Caller {
   /** The id of an API key. */
   keyId: string;
   idempotencyKey?: string | undefined;
-  /** Of a one-off run that can be asked for again: stored before it starts, so that the next server knows of it. */
-  mark?: IdempotencyMark | undefined;
   /**
-   * Called when a sandbox is really going to be made, and not given again for a request that is repeated; throws to
-   * refuse.
+   * The mark of a one-off run with an idempotency key. It is stored before the run starts, so that the next server
+   * knows of it.
    */
+  mark?: IdempotencyMark | undefined;
+  /** Called when a sandbox is really going to be created, but not for a repeated request; it throws to refuse. */
   admit?: (() => void) | undefined;
-  /** What the key allows, to be kept with the sandbox: the ceiling of its egress policy at each connection. */
+  /** The egress policy of the key, to be stored with the sandbox: the ceiling of its own policy at each connection. */
   egressCeiling?: EgressPolicy | undefined;
-  /** Of a one-off run. */
+  /** The limits of a one-off run. */
   limits?: SandboxLimits | undefined;
-  /** What the sandbox begins with. */
+  /** The files that the sandbox begins with. */
   files?: FilesSource | undefined;
 }

@@ -12,15 +12,15 @@ interface Program {
   argv: readonly string[];
 }
 
-/** How each language is run as it is: the file its code goes to, and the program. */
+/** How each language is run: the file for its code, and the program. */
 const languages = {
   python: { file: "main.py", argv: ["python3", "-u", "main.py"] },
-  // The same file may be of either kind of module; without the flag older versions know it by the name only.
+  // The file may be of either kind of module; without the flag, older versions decide by the name only.
   javascript: { file: "main.js", argv: ["node", "--experimental-detect-module", "--no-warnings", "main.js"] },
   bash: { file: "main.sh", argv: ["bash", "main.sh"] },
 } as const;
 
-/** A command in a sandbox of its own, which goes when `end` is called. */
+/** A command in a sandbox of its own, which `end` removes. */
 export class OneOffRun {
   readonly sandboxId: SandboxId;
   readonly command: Command;
@@ -32,7 +32,7 @@ export class OneOffRun {
     this.#end = end;
   }
 
-  /** Starts it in a sandbox that nobody else has. When it rejects, the sandbox is gone. */
+  /** Starts the command in a sandbox that no client uses. When it rejects, the sandbox is gone. */
   static async start(
     request: RunOnce,
     sandbox: ManagedSandbox,
@@ -62,7 +62,7 @@ export class OneOffRun {
     }
   }
 
-  /** Waits for the end, and removes the sandbox; also when it rejects, because of `signal` or otherwise. */
+  /** Waits for the end and removes the sandbox, also when it rejects. */
   async finish(signal?: AbortSignal): Promise<CommandResult> {
     try {
       return await commandResult(this.command, signal);
@@ -71,12 +71,12 @@ export class OneOffRun {
     }
   }
 
-  /** Idempotent. Ends the command if it still runs, and removes everything. */
+  /** Ends the command if it still runs, and removes the sandbox. It may be called again. */
   async end(): Promise<void> {
     await this.#end();
   }
 
-  /** A program that does not read all of its input is free to. */
+  /** Writes the input. A program need not read all of it, so failures are ignored. */
   #feed(stdin: RunContent): void {
     this.command
       .writeStdin(bytesOf(stdin))
@@ -93,7 +93,7 @@ async function programOf({ language, code = "" }: RunOnce, types: TypeStripper):
   if (language === undefined) return undefined;
   if (language !== "typescript") return { ...languages[language], code };
   const stripped = await types.strip(code, `${home}/main.ts`);
-  // What cannot be read fails as a program does, and not as a request.
+  // A syntax error fails as a program does, and not as a request.
   if ("complaint" in stripped) {
     return { file: "main.ts", code, argv: ["sh", "-c", 'printf %s "$1" >&2; exit 1', "sh", stripped.complaint] };
   }

@@ -12,26 +12,26 @@ import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 
 const proxyTimeoutMs = 10_000;
-/** There is nothing to pause of these. */
-const asleep: ReadonlySet<SandboxState> = new Set(["paused", "failed", "killing", "killed", "released"]);
-/** One that was handed over meanwhile does not run here either. */
+/** The states in which there is nothing to pause. */
+const notRunning: ReadonlySet<SandboxState> = new Set(["paused", "failed", "killing", "killed", "released"]);
+/** The states in which a sandbox has to be resumed first. One that was handed over does not run here either. */
 const needsWaking: ReadonlySet<SandboxState> = new Set(["pausing", "paused", "resuming", "released"]);
 
 export interface PauseResumeOptions {
   engine: Engine;
   find: (id: SandboxId) => ManagedSandbox;
-  /** Of the proxy inside, which a sandbox without its memory has to be given again. */
+  /** The port of the proxy inside, which has to be started again in a sandbox without its memory. */
   proxyPort: number | undefined;
   log: Logger;
   persistent: PersistentSandboxes;
 }
 
-/** Pauses sandboxes and brings them back, with everything that the server keeps about them. */
+/** Pauses and resumes sandboxes, with everything that the server stores about them. */
 export class PauseResume {
   readonly #options: PauseResumeOptions;
   readonly #waking = new Map<SandboxId, Promise<SandboxResumed>>();
-  /** Those that are on their way to another time: whoever wants something of one waits. */
-  readonly #moving = new Map<SandboxId, Promise<void>>();
+  /** Rollbacks in progress. Requests for these sandboxes wait. */
+  readonly #rollbacks = new Map<SandboxId, Promise<void>>();
 
   constructor(options: PauseResumeOptions) {
     this.#options = options;
@@ -39,7 +39,7 @@ export class PauseResume {
 
   async pause(id: SandboxId, { force }: { force: boolean }): Promise<SandboxPaused> {
     const { engine, find, persistent } = this.#options;
-    const { facts, moves } = find(id);
+    const { facts, transitions } = find(id);
     const work = async (save: () => Promise<PauseResult>): Promise<SandboxPaused> => {
       const managed = find(id);
       const { checkpoint, phases, totalMs, ended } = await save();
@@ -47,18 +47,18 @@ export class PauseResume {
       const reportedEnded = ended.map(({ pid, command }) => ({ pid, command }));
       return { sandbox: managed.info(), checkpoint, ended: reportedEnded, phases, totalMs };
     };
-    // Those that last have turns of their own, in which they may be resumed.
+    // A persistent sandbox has a queue of its own, in which it may first have to be acquired.
     return facts.persistent
       ? persistent.inTurn(id, () => work(() => persistent.pauseInTurn(id, { force })))
-      : moves.take(() => work(() => engine.pause(id, { force })));
+      : transitions.take(() => work(() => engine.pause(id, { force })));
   }
 
-  /** Refused while it runs, and for one that has failed unless it is without memory. */
+  /** Resumes a sandbox. It is refused while the sandbox runs, and with memory for one that has failed. */
   resume(id: SandboxId, { memory }: { memory: boolean }): Promise<SandboxResumed> {
     const managed = this.#options.find(id);
     const { persistent } = this.#options;
     const work = (): Promise<SandboxResumed> => this.#resume(this.#options.find(id), memory);
-    const waking = managed.moves
+    const waking = managed.transitions
       .take(() => (managed.facts.persistent ? persistent.inTurn(id, work) : work()))
       .finally(() => {
         if (this.#waking.get(id) === waking) this.#waking.delete(id);
@@ -67,49 +67,49 @@ export class PauseResume {
     return waking;
   }
 
-  /** For one whose turn it is. */
+  /** Resumes a sandbox inside its queue. */
   async resumeInTurn(id: SandboxId): Promise<void> {
     await this.#resume(this.#options.find(id), true);
   }
 
-  /** Brings it back if it is paused, or about to be; of one that runs it asks nothing. */
+  /** Resumes the sandbox if it is paused, or about to be. A running sandbox is not touched. */
   async wake(id: SandboxId): Promise<void> {
     const { sandbox } = this.#options.find(id);
-    await this.#moving.get(id);
+    await this.#rollbacks.get(id);
     const { find, persistent } = this.#options;
-    // One that comes back from elsewhere is another object than the one that left.
+    // A sandbox that was acquired again is another object than the one that was released.
     const isAwake = (): boolean => !needsWaking.has((persistent.has(id) ? find(id).sandbox : sandbox).state);
     if (isAwake() && !this.#waking.has(id)) return;
     try {
       await (this.#waking.get(id) ?? this.resume(id, { memory: true }));
     } catch (error) {
-      // A pause that was refused leaves nothing to bring back.
+      // A pause that was refused leaves nothing to resume.
       if (!isAwake()) throw error;
     }
   }
 
-  /** Nothing else moves it meanwhile, and whoever would wake it waits. */
-  whileMoving<T>(managed: ManagedSandbox, work: () => Promise<T>): Promise<T> {
+  /** Runs a rollback in the sandbox's queue; calls of `wake` wait for it. */
+  rollBackInTurn<T>(managed: ManagedSandbox, work: () => Promise<T>): Promise<T> {
     const { id } = managed;
-    const moving = managed.moves.take(work);
-    const moved = moving.then(
+    const rollback = managed.transitions.take(work);
+    const settled = rollback.then(
       () => undefined,
       () => undefined,
     );
-    this.#moving.set(id, moved);
-    void moved.then(() => {
-      if (this.#moving.get(id) === moved) this.#moving.delete(id);
+    this.#rollbacks.set(id, settled);
+    void settled.then(() => {
+      if (this.#rollbacks.get(id) === settled) this.#rollbacks.delete(id);
     });
-    return moving;
+    return rollback;
   }
 
-  /** All that run. What cannot be paused runs on, and is told in the log. */
+  /** Pauses all that run. A sandbox that cannot be paused runs on, and the failure is logged. */
   async pauseAll(sandboxes: readonly ManagedSandbox[]): Promise<void> {
-    const awake = sandboxes.filter(({ sandbox }) => !asleep.has(sandbox.state));
-    await Promise.all(awake.map((managed) => this.pauseAtTimeout(managed)));
+    const running = sandboxes.filter(({ sandbox }) => !notRunning.has(sandbox.state));
+    await Promise.all(running.map((managed) => this.pauseAtTimeout(managed)));
   }
 
-  /** False: something stands in the way, and it is tried again after as long; nothing is lost by waiting. */
+  /** Returns false if the sandbox cannot be paused now; the clock then starts again, and nothing is lost. */
   async pauseAtTimeout(managed: ManagedSandbox): Promise<boolean> {
     const { id } = managed;
     try {
@@ -133,24 +133,24 @@ export class PauseResume {
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
     const { engine, proxyPort, persistent } = this.#options;
-    const takeBack = managed.facts.persistent ? await persistent.willRun(managed.id, { memory }) : undefined;
+    const undo = managed.facts.persistent ? await persistent.willRun(managed.id, { memory }) : undefined;
     const { checkpoint, phases, totalMs } = await engine
       .resume(managed.id, { memory })
       .catch(async (error: unknown) => {
-        await takeBack?.();
+        await undo?.();
         throw error;
       });
     if (!memory && proxyPort !== undefined) {
       await managed.sandbox.startProxy(proxyPort, { signal: deadlineAfter(proxyTimeoutMs) });
     }
-    await managed.commands.carryOn();
-    // A full disk is no reason to tell of a sandbox that runs as if it did not.
-    await managed.resumed().catch((error: unknown) => {
+    await managed.commands.continueSuspended();
+    // The sandbox runs, so a full disk must not make the resume fail.
+    await managed.recordResume().catch((error: unknown) => {
       this.#options.log.warn({ err: error, sandboxId: managed.id }, "time of resume not stored");
     });
-    const way = persistent.acquirePhases(managed.id);
-    const wayMs = Object.values(way).reduce((sum, ms) => sum + ms, 0);
-    const resumed = { sandbox: managed.info(), phases: { ...way, ...phases }, totalMs: wayMs + totalMs };
+    const acquirePhases = persistent.acquirePhases(managed.id);
+    const acquireMs = Object.values(acquirePhases).reduce((sum, ms) => sum + ms, 0);
+    const resumed = { sandbox: managed.info(), phases: { ...acquirePhases, ...phases }, totalMs: acquireMs + totalMs };
     return checkpoint === undefined ? resumed : { ...resumed, checkpoint };
   }
 }

@@ -2,14 +2,14 @@ import type { EgressPolicy, SandboxId, SandboxInfo, SandboxTimeouts } from "@ato
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { assertSupported } from "./idle-clock.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
-import type { Claimant } from "./sandbox-settings.ts";
+import type { Requester } from "./sandbox-settings.ts";
 
 export interface SandboxChangesOptions {
   find: (id: SandboxId) => ManagedSandbox;
   persistent: PersistentSandboxes;
 }
 
-/** Changes what is known of sandboxes and not what goes on in them: none is woken for it. */
+/** Changes the settings of sandboxes without resuming them. */
 export class SandboxChanges {
   readonly #options: SandboxChangesOptions;
 
@@ -27,15 +27,15 @@ export class SandboxChanges {
     });
   }
 
-  hold(id: SandboxId, by: Claimant & { holder: string }, ttlMs: number): Promise<SandboxInfo> {
+  hold(id: SandboxId, by: Requester & { holder: string }, ttlMs: number): Promise<SandboxInfo> {
     return this.#change(id, (managed) => managed.hold(by, ttlMs));
   }
 
-  unhold(id: SandboxId, by: Claimant): Promise<SandboxInfo> {
+  unhold(id: SandboxId, by: Requester): Promise<SandboxInfo> {
     return this.#change(id, (managed) => managed.unhold(by));
   }
 
-  /** In force for every connection from when it resolves, and so is the ceiling of who asks. */
+  /** Changes the policy and its ceiling. They apply to every connection from when this resolves. */
   async setEgress(id: SandboxId, policy: EgressPolicy, ceiling: EgressPolicy): Promise<EgressPolicy> {
     await this.#change(id, (managed) => managed.setEgress(policy, ceiling));
     return policy;

@@ -20,7 +20,7 @@ export interface SandboxCreatorOptions extends LauncherOptions {
   persistent: PersistentSandboxes;
 }
 
-/** Makes sandboxes for those who ask, and keeps some ready for those who will. */
+/** Creates sandboxes on request, and keeps some ready for later requests. */
 export class SandboxCreator {
   readonly pool: WarmPool;
   readonly #options: SandboxCreatorOptions;
@@ -35,8 +35,8 @@ export class SandboxCreator {
     });
   }
 
-  /** Resolves when it runs; when it rejects, nothing is left. */
-  async make(
+  /** Creates a sandbox and resolves when it runs; when it rejects, nothing is left. */
+  async create(
     request: CreateSandbox,
     by: Caller,
     { mark, isOneOff }: { mark: IdempotencyMark | undefined; isOneOff: boolean },
@@ -52,13 +52,14 @@ export class SandboxCreator {
       isOneOff,
       ...stored,
     });
-    const lasts: { id?: SandboxId } = {};
+    const persisted: { id?: SandboxId } = {};
     const save = async (place: Pick<Sandbox, "id" | "ownerDir">): Promise<void> => {
       if (facts.persistent) {
-        lasts.id = place.id;
+        persisted.id = place.id;
         await persistent.create(place.id, facts);
       }
-      // Last: one without facts was never handed out, and goes at the next start, with its metadata.
+      // The settings are saved last: a sandbox without settings was never handed out, and is removed at the next start
+      // with its metadata.
       await saveSettings(place, facts).catch((error: unknown) => {
         throw storageError(error, "create a sandbox");
       });
@@ -73,7 +74,7 @@ export class SandboxCreator {
       return { managed: manage(sandbox, facts), token };
     } catch (error) {
       await pooled?.kill({ kind: "server", message: "what the server knows of it could not be stored" });
-      if (lasts.id !== undefined) await persistent.discard(lasts.id);
+      if (persisted.id !== undefined) await persistent.discard(persisted.id);
       throw error;
     }
   }

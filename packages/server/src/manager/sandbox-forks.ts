@@ -14,12 +14,12 @@ import { issueToken } from "./sandbox-token.ts";
 export interface SandboxForksOptions {
   engine: Engine;
   find: (id: SandboxId) => ManagedSandbox;
-  manage: (sandbox: Sandbox, facts: SandboxSettings, options: { hasPast: boolean }) => ManagedSandbox;
+  manage: (sandbox: Sandbox, facts: SandboxSettings, options: { hasEarlierCommands: boolean }) => ManagedSandbox;
   onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
   persistent: PersistentSandboxes;
 }
 
-type ForkRequester = Pick<Caller, "keyId" | "admit" | "egressCeiling">;
+type ForkCaller = Pick<Caller, "keyId" | "admit" | "egressCeiling">;
 
 interface Copy {
   managed: ManagedSandbox;
@@ -27,7 +27,7 @@ interface Copy {
 }
 
 /**
- * Makes copies of sandboxes, with everything that the server keeps about them: policies, timeouts, and the commands
+ * Makes copies of sandboxes, with everything that the server stores about them: policies, timeouts, and the commands
  * that ran.
  */
 export class SandboxForks {
@@ -37,15 +37,15 @@ export class SandboxForks {
     this.#options = options;
   }
 
-  /** All copies, each with a token of its own, or none. */
-  async fork(id: SandboxId, request: { count: number; force: boolean }, by: ForkRequester): Promise<SandboxForked> {
-    return this.#options.find(id).moves.take(() => this.#fork(id, request, by));
+  /** Makes all copies, each with a token of its own, or none. */
+  async fork(id: SandboxId, request: { count: number; force: boolean }, by: ForkCaller): Promise<SandboxForked> {
+    return this.#options.find(id).transitions.take(() => this.#fork(id, request, by));
   }
 
   async #fork(
     id: SandboxId,
     { count, force }: { count: number; force: boolean },
-    by: ForkRequester,
+    by: ForkCaller,
   ): Promise<SandboxForked> {
     const { persistent, find } = this.#options;
     by.admit?.();
@@ -63,11 +63,11 @@ export class SandboxForks {
   async #copy(
     parent: ManagedSandbox,
     { count, force, checkpoint: number }: { count: number; force: boolean; checkpoint?: number },
-    by: ForkRequester,
+    by: ForkCaller,
   ): Promise<SandboxForked> {
     const { engine, onEgress } = this.#options;
     const { ownerDir } = parent.sandbox;
-    // What a crash has left of an earlier one is in the way.
+    // A crash during an earlier fork may have left the directory.
     const kept = join(ownerDir, "forking");
     await rm(kept, { recursive: true, force: true });
     try {
@@ -77,11 +77,11 @@ export class SandboxForks {
           force,
           checkpoint: number,
           ...(onEgress === undefined ? {} : { onEgress }),
-          // Later the parent's commands have written what the copies never saw.
+          // Later, commands of the parent write output that the copies never had.
           whilePaused: () => copyCommands(commandsDir(ownerDir), kept, parent.id),
         }),
       );
-      const copies = await this.#takeOver(parent, forked.sandboxes, kept, by);
+      const copies = await this.#adopt(parent, forked.sandboxes, kept, by);
       const { checkpoint, phases, totalMs } = forked;
       const sandboxes = copies.map(({ managed, token }) => ({ sandbox: managed.info(), token }));
       return { sandboxes, checkpoint, phases, totalMs };
@@ -90,9 +90,9 @@ export class SandboxForks {
     }
   }
 
-  async #takeOver(parent: ManagedSandbox, sandboxes: Sandbox[], kept: string, by: ForkRequester): Promise<Copy[]> {
+  async #adopt(parent: ManagedSandbox, sandboxes: Sandbox[], kept: string, by: ForkCaller): Promise<Copy[]> {
     try {
-      return await Promise.all(sandboxes.map((sandbox) => this.#takeOverOne(parent, sandbox, kept, by)));
+      return await Promise.all(sandboxes.map((sandbox) => this.#adoptOne(parent, sandbox, kept, by)));
     } catch (error) {
       const reason = { kind: "server", message: "what the server knows of it could not be stored" } as const;
       await Promise.allSettled(sandboxes.map((sandbox) => sandbox.kill(reason)));
@@ -101,7 +101,7 @@ export class SandboxForks {
     }
   }
 
-  async #takeOverOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, by: ForkRequester): Promise<Copy> {
+  async #adoptOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, by: ForkCaller): Promise<Copy> {
     const { token, stored } = issueToken(undefined);
     const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
     const facts: SandboxSettings = {
@@ -114,7 +114,7 @@ export class SandboxForks {
     await copyCommands(kept, commandsDir(sandbox.ownerDir), sandbox.id);
     if (facts.persistent) await this.#options.persistent.create(sandbox.id, facts);
     await saveSettings(sandbox, facts);
-    const managed = this.#options.manage(sandbox, facts, { hasPast: true });
+    const managed = this.#options.manage(sandbox, facts, { hasEarlierCommands: true });
     await managed.restoreCommands();
     return { managed, token };
   }

@@ -2,7 +2,10 @@ import type { CreateOptions, EgressAnswer, EgressAsk, EgressHandler, Engine, San
 import type { SandboxId } from "@atoll/protocol";
 import type { SandboxShape } from "./warm-pool.ts";
 
-/** Marks the engine's sandboxes that are this server's: one that was never handed out is removed at the next start. */
+/**
+ * The label that marks sandboxes of this server in the engine: one that was never handed out is removed at the next
+ * start.
+ */
 export const serverLabel = "atoll.server";
 
 export interface LauncherOptions {
@@ -28,13 +31,14 @@ export async function launchSandbox(
     {
       ...options,
       ...(signal === undefined ? {} : { signal }),
-      onEgress: async (ask) => (launched.id === undefined ? undefined : onEgress?.(launched.id)(ask)) ?? noWayOut(ask),
+      onEgress: async (ask) =>
+        (launched.id === undefined ? undefined : onEgress?.(launched.id)(ask)) ?? refuseEgress(ask),
     },
   );
   launched.id = sandbox.id;
   return sandbox;
 }
 
-export function noWayOut({ host }: EgressAsk): EgressAnswer {
+export function refuseEgress({ host }: EgressAsk): EgressAnswer {
   return { verdict: "refused", reason: `no way out to ${host}` };
 }

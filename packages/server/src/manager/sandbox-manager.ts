@@ -35,7 +35,7 @@ import { SandboxAccess } from "./sandbox-access.ts";
 import { SandboxChanges } from "./sandbox-changes.ts";
 import { SandboxCreator } from "./sandbox-creator.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
-import { noWayOut, serverLabel } from "./sandbox-launcher.ts";
+import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, settleRollback } from "./sandbox-rollbacks.ts";
@@ -47,9 +47,9 @@ import { TypeStripper } from "./type-stripper.ts";
 const asked: EndReason = { kind: "asked", message: "it was killed on request" };
 
 /**
- * Everything the server has: sandboxes, their commands, the journal of events and the audit log. Mediates every
- * operation; knows nothing of HTTP. What is stored outlives it: the next one on the same data directory carries on with
- * every sandbox and every running command.
+ * Owns everything the server has: sandboxes, their commands, the journal of events and the audit log. Every operation
+ * goes through it; it does not depend on HTTP. What is stored outlives it: the next one on the same data directory
+ * continues every sandbox and every running command.
  */
 export class SandboxManager {
   readonly events: EventJournal;
@@ -66,8 +66,8 @@ export class SandboxManager {
   readonly #log: Logger;
   readonly #registry = new SandboxRegistry();
   readonly #creates = new IdempotentCalls<ManagedSandbox>();
-  readonly #underWay = new Set<Promise<unknown>>();
-  readonly #maker: SandboxCreator;
+  readonly #creating = new Set<Promise<unknown>>();
+  readonly #creator: SandboxCreator;
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
@@ -113,10 +113,10 @@ export class SandboxManager {
       log,
       emit: (event) => this.events.emit(event),
     });
-    this.#maker = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
+    this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
 
-  /** Takes the data directory, and carries on with everything that the server before this one left. */
+  /** Opens the data directory, and continues everything that an earlier server left. */
   static async open(options: SandboxManagerOptions): Promise<SandboxManager> {
     let onReady: () => void = () => undefined;
     const ready = new Promise<void>((resolve) => (onReady = resolve));
@@ -127,9 +127,9 @@ export class SandboxManager {
       guestPath,
       ...(runscPath === undefined ? {} : { runscPath }),
       onEgress: (id) => async (ask) => {
-        // A sandbox that was taken over may ask before its policy was read.
+        // A sandbox of an earlier server may ask before its policy was read.
         await ready;
-        return onEgress?.(id)(ask) ?? noWayOut(ask);
+        return onEgress?.(id)(ask) ?? refuseEgress(ask);
       },
     });
     try {
@@ -138,7 +138,7 @@ export class SandboxManager {
       logRepairs(engine.repairs, manager.#log);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
-      manager.#maker.pool.start();
+      manager.#creator.pool.start();
       return manager;
     } catch (error) {
       await engine.close();
@@ -146,7 +146,10 @@ export class SandboxManager {
     }
   }
 
-  /** Resolves when it runs. The same idempotency key with the same request gives the same sandbox and token. */
+  /**
+   * Creates a sandbox and resolves when it runs. The same idempotency key with the same request returns the same
+   * sandbox and token.
+   */
   async create(request: CreateSandbox, by: Caller): Promise<{ sandbox: SandboxInfo; token: string }> {
     const { idempotencyKey } = by;
     const mark = idempotencyKey === undefined ? undefined : idempotencyMark(by.keyId, idempotencyKey, request);
@@ -159,7 +162,7 @@ export class SandboxManager {
     return { sandbox: managed.info(), token: token ?? issueTokenAgain(managed.facts, idempotencyKey ?? "") };
   }
 
-  /** Also of one that another server has, once it was met. */
+  /** Returns a sandbox, also one of another server after it was located. */
   get(id: SandboxId): SandboxInfo {
     return this.access.get(id);
   }
@@ -176,7 +179,7 @@ export class SandboxManager {
     return this.#registry.countOf(owner);
   }
 
-  /** True if it was there to be killed. Resolves when nothing of it is left. */
+  /** Kills a sandbox. Returns true if it existed, and resolves when nothing of it is left. */
   async kill(id: SandboxId, reason: EndReason = asked): Promise<boolean> {
     const managed = this.#registry.get(id);
     if (managed?.facts.persistent !== false) return this.persistent.kill(id, reason);
@@ -189,7 +192,7 @@ export class SandboxManager {
     return this.#registry.find(id).sandbox.usage();
   }
 
-  /** Resolves when it has started. */
+  /** Starts a command and resolves when it has started. */
   async run(
     id: SandboxId,
     request: RunCommand,
@@ -216,7 +219,7 @@ export class SandboxManager {
     return managed.sandbox.files;
   }
 
-  /** The sandbox is not idle while the connection is open. */
+  /** Connects to a port. The sandbox is not idle while the connection is open. */
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
     const leave = await this.access.acquire(id, options.signal);
     try {
@@ -230,7 +233,7 @@ export class SandboxManager {
     }
   }
 
-  /** Runs something in a sandbox of its own; whoever called ends it. */
+  /** Runs a program in a sandbox of its own; the caller ends it. */
   async runOnce(request: RunOnce, by: Caller): Promise<OneOffRun> {
     const create = CreateSandbox.parse({
       template: request.template,
@@ -249,7 +252,7 @@ export class SandboxManager {
     return this.access.settingsOf(id).egress;
   }
 
-  /** With the ceiling of the key that set it. */
+  /** Returns the policy with the ceiling of the key that set it. */
   getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
     return this.access.settingsOf(id);
   }
@@ -261,11 +264,11 @@ export class SandboxManager {
   counts(): { sandboxes: number; runningCommands: number; pooled: number } {
     const running = this.#registry.all().map(({ commands }) => commands.runningCount);
     const runningCommands = running.reduce((sum, count) => sum + count, 0);
-    return { sandboxes: this.#registry.size, runningCommands, pooled: this.#maker.pool.readyCount };
+    return { sandboxes: this.#registry.size, runningCommands, pooled: this.#creator.pool.readyCount };
   }
 
   /**
-   * Takes no more work. Sandboxes and their commands run on for the next server, unless all are to be killed or paused.
+   * Stops taking work. Sandboxes and their commands run on for the next server, unless all are to be killed or paused.
    */
   shutdown(options: { killAll?: boolean; pauseAll?: boolean } = {}): Promise<void> {
     this.#closing ??= this.#shutdown(options);
@@ -273,7 +276,7 @@ export class SandboxManager {
   }
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
-    await Promise.allSettled([...this.#underWay, this.#maker.pool.close(), this.#types.close()]);
+    await Promise.allSettled([...this.#creating, this.#creator.pool.close(), this.#types.close()]);
     const all = this.#registry.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
@@ -298,10 +301,10 @@ export class SandboxManager {
     by.admit?.();
     assertSupported(request.timeouts, request.driver);
     if (request.persistent) this.persistent.assertSupported(request.driver);
-    return this.#track(() => this.#maker.make(request, by, as));
+    return this.#track(() => this.#creator.create(request, by, as));
   }
 
-  /** What is only kept here goes from here; nothing that a store has is lost by that. */
+  /** Kills a sandbox at the stop of the server. A persistent one that is stored only loses its local copy. */
   async #killAtEnd(id: SandboxId, reason: EndReason): Promise<void> {
     const isStored = this.#registry.get(id)?.facts.persistent === true && !this.persistent.has(id);
     if (!isStored) await this.kill(id, reason).catch((error: unknown) => this.#log.error({ err: error }, "not killed"));
@@ -315,28 +318,29 @@ export class SandboxManager {
       if (facts === undefined || facts.isOneOff) {
         if (facts === undefined && sandbox.record.labels[serverLabel] === undefined) return;
         await this.lostRuns.add(facts?.idempotency);
-        await sandbox.kill({ kind: "server", message: "the server stopped before anybody had it" });
+        await sandbox.kill({ kind: "server", message: "the server stopped before the sandbox was handed out" });
         return;
       }
-      const managed = this.#manage(sandbox, facts, { hasPast: true });
+      const managed = this.#manage(sandbox, facts, { hasEarlierCommands: true });
       if (facts.idempotency !== undefined) this.#creates.restore(facts.idempotency, managed);
-      // What runs may stand still until it is known to be this server's. One whose pause was cut off has a container as
-      // well: its commands are found when it answers.
-      const mayStandStill = sandbox.state === "running" || sandbox.state === "pausing";
+      // A sandbox that may run is blocked until this server is known to have its lease. One whose pause was interrupted
+      // has a container as well: its commands are restored when it answers.
+      const mayBeBlocked = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
-      if (!facts.persistent || !mayStandStill) await managed.restoreCommands();
+      if (!facts.persistent || !mayBeBlocked) await managed.restoreCommands();
     } catch (error) {
-      // What cannot be read may be somebody's: it is left alone, and does not keep the others from their server.
+      // A sandbox that cannot be read may still be needed: it is left alone, and does not keep the server from
+      // starting.
       this.#log.error({ err: error, sandboxId: sandbox.id }, "sandbox not restored");
     }
   }
 
-  #manage(sandbox: Sandbox, facts: SandboxSettings, { hasPast = false } = {}): ManagedSandbox {
+  #manage(sandbox: Sandbox, facts: SandboxSettings, { hasEarlierCommands = false } = {}): ManagedSandbox {
     const { keptCommands = 200, keptLogBytes = 512 * 1024 * 1024, environment = {} } = this.#options;
     const managed = new ManagedSandbox({
       sandbox,
       facts,
-      hasPast,
+      hasEarlierCommands,
       keptCommands,
       keptLogBytes,
       environment,
@@ -346,7 +350,7 @@ export class SandboxManager {
       storeSettings: async (changed) => {
         if (changed.persistent) await this.persistent.storeSettings(sandbox.id, changed);
       },
-      metadataCache: () => {
+      location: () => {
         const server = this.#options.persistence?.self();
         if (facts.persistent) return this.persistent.locationOf(sandbox.id);
         return server === undefined ? {} : { server };
@@ -371,15 +375,15 @@ export class SandboxManager {
   }
 
   #track<T>(work: () => Promise<T>): Promise<T> {
-    const tracked = work().finally(() => this.#underWay.delete(tracked));
-    this.#underWay.add(tracked);
+    const tracked = work().finally(() => this.#creating.delete(tracked));
+    this.#creating.add(tracked);
     return tracked;
   }
 
   #assertOpen(): void {
     if (this.#closing === undefined) return;
-    throw new SandboxError("unavailable", "Cannot take work: the server stops", {
-      suggestion: "Try again when it has started again.",
+    throw new SandboxError("unavailable", "Cannot accept work: the server stops", {
+      suggestion: "Try again after the server has restarted.",
     });
   }
 }

@@ -2,13 +2,16 @@ import { SandboxError, type SandboxInfo, type SandboxPage, type SandboxState } f
 
 export interface SandboxQuery {
   state?: SandboxState | undefined;
-  /** `name=value`, several joined with commas. */
+  /** Conditions of the form `name=value`, joined with commas. */
   label?: string | undefined;
   limit: number;
   cursor?: string | undefined;
 }
 
-/** One page of a list, oldest first. What is created or killed between two pages neither doubles nor hides another. */
+/**
+ * Returns one page of a list, oldest first. A sandbox that is created or killed between two pages makes no other appear
+ * twice or not at all.
+ */
 export function pageOf(sandboxes: SandboxInfo[], query: SandboxQuery): SandboxPage {
   const labels = parseLabels(query.label);
   const after = query.cursor === undefined ? undefined : parseCursor(query.cursor);
@@ -23,7 +26,7 @@ export function pageOf(sandboxes: SandboxInfo[], query: SandboxQuery): SandboxPa
   return { sandboxes: page, ...(isLast ? {} : { next: Buffer.from(placeOf(last)).toString("base64url") }) };
 }
 
-/** Sorts as text: by time, and by id where that is the same. */
+/** Returns a key that sorts as text: by time, and by id where the time is the same. */
 function placeOf({ createdAtMs, id }: SandboxInfo): string {
   return `${String(createdAtMs).padStart(16, "0")}:${id}`;
 }
@@ -31,7 +34,7 @@ function placeOf({ createdAtMs, id }: SandboxInfo): string {
 function parseCursor(cursor: string): string {
   const place = Buffer.from(cursor, "base64url").toString();
   if (/^\d{16}:[a-z0-9]{20}$/.test(place)) return place;
-  throw new SandboxError("invalid_argument", `Cannot list sandboxes: ${cursor} is no cursor of an earlier page`);
+  throw new SandboxError("invalid_argument", `Cannot list sandboxes: ${cursor} is not a cursor of an earlier page`);
 }
 
 function parseLabels(text: string | undefined): [string, string][] {

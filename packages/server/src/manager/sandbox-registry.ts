@@ -2,7 +2,7 @@ import { SandboxError, type SandboxId, type SandboxInfo, type SandboxPage } from
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import { pageOf, type SandboxQuery } from "./sandbox-page.ts";
 
-/** The sandboxes that this server has. */
+/** The registry: the sandboxes that this server has at this moment. */
 export class SandboxRegistry {
   readonly #sandboxes = new Map<SandboxId, ManagedSandbox>();
 
@@ -10,7 +10,7 @@ export class SandboxRegistry {
     this.#sandboxes.set(managed.id, managed);
   }
 
-  /** False: it is not there, or another one is there under its id. */
+  /** Returns false if the sandbox is not there, or another one has its id. */
   remove(managed: ManagedSandbox): boolean {
     const { id } = managed;
     if (this.#sandboxes.get(id) !== managed) return false;
@@ -50,10 +50,10 @@ export class SandboxRegistry {
   }
 }
 
-/** The same words for one that never was, one that is gone and one that the caller may not see. */
+/** Returns the same error for a sandbox that never existed, one that is gone and one that the caller may not see. */
 export function missingSandbox(id: SandboxId): SandboxError {
   return new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-    suggestion: "It never was, or it has been killed.",
+    suggestion: "It never existed, or it was killed.",
     details: { sandboxId: id },
   });
 }

@@ -24,10 +24,7 @@ export interface SandboxRollbacksOptions {
   log: Logger;
 }
 
-/**
- * Takes sandboxes back to earlier checkpoints, with the commands of that time. What else the server knows of them stays
- * as it is now.
- */
+/** Rolls sandboxes back to earlier checkpoints, with the commands of that time. The settings stay as they are. */
 export class SandboxRollbacks {
   readonly #options: SandboxRollbacksOptions;
 
@@ -42,8 +39,8 @@ export class SandboxRollbacks {
     const { pauseResume, persistent, find } = this.#options;
     const managed = find(id);
     if (!managed.facts.persistent)
-      return pauseResume.whileMoving(managed, () => this.#rollback(managed, checkpoint, force));
-    return pauseResume.whileMoving(managed, () =>
+      return pauseResume.rollBackInTurn(managed, () => this.#rollback(managed, checkpoint, force));
+    return pauseResume.rollBackInTurn(managed, () =>
       persistent.inTurn(id, async () => {
         const way = await persistent.checkpoints.wayBackTo(id, checkpoint);
         try {
@@ -60,7 +57,10 @@ export class SandboxRollbacks {
     );
   }
 
-  /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
+  /**
+   * Removes a checkpoint. Returns false if there is none of this number; rejects with `in_use` if the sandbox is based
+   * on it.
+   */
   async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
     const { engine, find, emit, persistent } = this.#options;
     const { facts } = find(id);
@@ -82,15 +82,15 @@ export class SandboxRollbacks {
     const { id, sandbox } = managed;
     const prepared = new PreparedCommands(sandbox.ownerDir);
     await this.#assertKept(id, checkpoint);
-    const { takeBack, leftAs } = await this.#reserve(managed, checkpoint);
+    const { undo, leftAs } = await this.#reserve(managed, checkpoint);
     try {
       const { left, phases, totalMs } = await engine.rollback(id, checkpoint, {
         force,
         ...leftAs,
         prepare: () => prepared.unpack(engine, id, { checkpoint, rollbacks: managed.rollbacks + 1 }),
         switched: async (dropStreams) => {
-          // A full disk is no reason to leave it between two times.
-          await managed.rolledBack(way?.taken).catch((error: unknown) => {
+          // The sandbox was rolled back, so a full disk must not leave it half way.
+          await managed.recordRollback(way?.taken).catch((error: unknown) => {
             log.warn({ err: error, sandboxId: id }, "rollback not stored");
           });
           await managed.commands.rollBack(dropStreams, () => prepared.take(checkpoint));
@@ -103,13 +103,13 @@ export class SandboxRollbacks {
       if (sandbox.state === "paused") {
         managed.clock.stop();
         await prepared.remove();
-        await takeBack();
+        await undo();
       }
       throw error;
     }
   }
 
-  /** Before anything is stopped. Of one that is not there the engine tells. */
+  /** Checks before anything is stopped. The engine reports a checkpoint that does not exist. */
   async #assertKept(id: SandboxId, checkpoint: number): Promise<void> {
     const { engine } = this.#options;
     const isThere = (await engine.checkpoints(id)).some(({ n }) => n === checkpoint);
@@ -118,20 +118,20 @@ export class SandboxRollbacks {
     if (owner === undefined) throw nothingKept(id, checkpoint);
   }
 
-  /** One that lasts is this server's to run, and no other server uses the number of what is left behind. */
+  /** Reserves the run of a persistent sandbox for this server, and the number of the checkpoint that is left behind. */
   async #reserve(
     { id, facts, sandbox }: ManagedSandbox,
     checkpoint: number,
-  ): Promise<{ takeBack: () => Promise<void>; leftAs: { leftAs?: number } }> {
+  ): Promise<{ undo: () => Promise<void>; leftAs: { leftAs?: number } }> {
     const { persistent } = this.#options;
-    if (!facts.persistent) return { takeBack: async () => undefined, leftAs: {} };
-    const takeBack = await persistent.willRun(id, { checkpoint });
-    // Nothing is left behind of one that is paused, which is a checkpoint already, or has failed.
-    return { takeBack, leftAs: sandbox.state === "running" ? { leftAs: await persistent.reserveLeft(id) } : {} };
+    if (!facts.persistent) return { undo: async () => undefined, leftAs: {} };
+    const undo = await persistent.willRun(id, { checkpoint });
+    // A sandbox that is paused is a checkpoint already, and a failed one has nothing to keep.
+    return { undo, leftAs: sandbox.state === "running" ? { leftAs: await persistent.reserveLeft(id) } : {} };
   }
 }
 
-/** Finishes what a crash has left of a rollback if the sandbox is there already, and undoes it if not. */
+/** Completes a rollback that a crash interrupted if the sandbox has switched, and undoes it otherwise. */
 export async function settleRollback(sandbox: Sandbox): Promise<void> {
   const prepared = new PreparedCommands(sandbox.ownerDir);
   const current = standsOn(sandbox.record);
@@ -149,8 +149,8 @@ export async function settleRollback(sandbox: Sandbox): Promise<void> {
 }
 
 /**
- * As which rollback it is counted is told from when all of it is there, since the sandbox may have been counted up when
- * a crash comes; servers before this one did not tell.
+ * The prepared commands. The number of rollbacks is stored with them, because the sandbox may have been counted up when
+ * a crash comes; earlier servers did not store it.
  */
 interface FoundCommands {
   checkpoint: number;
@@ -158,8 +158,8 @@ interface FoundCommands {
 }
 
 /**
- * The commands of a checkpoint, ready to take the place of those that are there: `rolling-back/<checkpoint>/commands`,
- * beside it in `rollbacks` how often the sandbox has been rolled back then, and nothing when that is done.
+ * The commands of a checkpoint, prepared to replace the current ones: `rolling-back/<checkpoint>/commands`, with the
+ * new number of rollbacks in `rolling-back/rollbacks`. The directory is removed at the end.
  */
 class PreparedCommands {
   readonly #ownerDir: string;
@@ -187,7 +187,7 @@ class PreparedCommands {
     }
   }
 
-  /** Whatever of it was done before, it is done afterwards. */
+  /** Replaces the commands. It may be called again after a crash at any point. */
   async take(checkpoint: number): Promise<void> {
     const names = await namesIn(join(this.#dir, String(checkpoint)));
     if (names.includes("commands")) {
@@ -200,7 +200,7 @@ class PreparedCommands {
   async find(): Promise<FoundCommands | undefined> {
     const names = await namesIn(this.#dir);
     if (names.length === 0) return undefined;
-    // One that was being unpacked is that of no checkpoint yet.
+    // A directory that was still being unpacked belongs to no checkpoint.
     const checkpoint = names.includes("all") ? 0 : Number(names.find((name) => /^\d+$/.test(name)) ?? 0);
     if (!names.includes("rollbacks")) return { checkpoint };
     return { checkpoint, rollbacks: Number(await readFile(this.#rollbacksFile, "utf8")) };

@@ -7,8 +7,8 @@ import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
 
 /**
- * What the server knows about a sandbox and the engine does not. Stored beside the engine's record; it vanishes with
- * the sandbox.
+ * What the server knows about a sandbox and the engine does not. It is stored beside the engine's record and removed
+ * with the sandbox.
  */
 export const SandboxSettings = z.strictObject({
   version: z.literal(1),
@@ -17,28 +17,28 @@ export const SandboxSettings = z.strictObject({
   tokenHash: z.string(),
   tokenSalt: z.string().optional(),
   idempotency: IdempotencyMark.optional(),
-  /** When it was handed out: one from the pool is older. */
+  /** The time when it was handed out: a sandbox from the pool is older. */
   createdAtMs: z.int(),
-  /** Its lifetime counts from here then. */
+  /** The time of the last resume, from which its lifetime counts. */
   resumedAtMs: z.int().optional(),
-  /** How often it was rolled back. */
+  /** The number of times that it was rolled back. */
   rollbacks: z.int().optional(),
   labels: z.record(z.string(), z.string()),
   timeouts: SandboxTimeouts,
   egress: EgressPolicy,
-  /** Of the key that set `egress`, as it was then. Absent in what older servers wrote. */
+  /** The ceiling of the key that set `egress`, as it was then. Older servers did not write it. */
   egressCeiling: EgressPolicy.optional(),
   env: z.record(z.string(), z.string()),
   hold: z.strictObject({ holder: z.string(), who: z.string().optional(), expiresAtMs: z.int() }).optional(),
   publicPorts: z.array(z.int()),
-  /** It lives for one run, and for the server that runs it. */
+  /** True if it exists for one run, and is removed when the server that runs it stops. */
   isOneOff: z.boolean(),
-  /** It has metadata in the stores, which are the truth about it; what is here is a copy. */
+  /** True if it has metadata in the stores, which are authoritative; the settings here are a copy. */
   persistent: z.boolean().default(false),
 });
 export type SandboxSettings = z.infer<typeof SandboxSettings>;
 
-/** For one that is handed out now. */
+/** Returns the settings of a sandbox that is handed out now. */
 export function newSettings(
   { labels, timeouts, egress, env, persistent }: CreateSandbox,
   by: Pick<SandboxSettings, "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff" | "egressCeiling">,
@@ -46,22 +46,22 @@ export function newSettings(
   return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [], persistent };
 }
 
-/** Who has it exclusively at this moment. */
+/** Returns the name of the current holder. */
 export function heldBy({ hold }: SandboxSettings): string | undefined {
   return hold !== undefined && hold.expiresAtMs > Date.now() ? hold.holder : undefined;
 }
 
 /**
- * Who wants to use a sandbox: the key or token that asks, and the name under which it holds sandboxes, if it says one.
- * Others are told that name, so it is not enough alone.
+ * The principal that wants to use a sandbox, and the name under which it holds sandboxes, if it has one. Other clients
+ * see that name, so it is not enough alone.
  */
-export interface Claimant {
+export interface Requester {
   who: string;
   holder: string | undefined;
 }
 
-/** Throws `in_use` while somebody else holds it. */
-export function assertFreeFor(id: SandboxId, facts: SandboxSettings, { who, holder }: Claimant): void {
+/** Throws `in_use` while another client holds it. */
+export function assertNotHeldByOther(id: SandboxId, facts: SandboxSettings, { who, holder }: Requester): void {
   const other = heldBy(facts);
   if (other === undefined || (other === holder && (facts.hold?.who ?? who) === who)) return;
   throw new SandboxError("in_use", `Cannot use sandbox ${id}: ${other} holds it`, {
@@ -77,7 +77,7 @@ export async function saveSettings(sandbox: Pick<Sandbox, "ownerDir">, facts: Sa
   await writeDurably(factsFile(sandbox), JSON.stringify(facts));
 }
 
-/** `undefined`: it was never handed out. */
+/** Returns the settings, or `undefined` if the sandbox was never handed out. */
 export async function loadSettings(sandbox: Sandbox): Promise<SandboxSettings | undefined> {
   let text: string;
   try {

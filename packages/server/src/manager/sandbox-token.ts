@@ -1,15 +1,16 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 
-/** What is stored of a sandbox's token. */
+/** The part of a sandbox's token that is stored. */
 export interface StoredToken {
   tokenHash: string;
-  /** Only of a token that was made for an idempotent request. */
+  /** The salt, only for a token of an idempotent request. */
   tokenSalt?: string | undefined;
 }
 
 /**
- * A token of 256 bits that cannot be guessed. For an idempotent request it is derived from a random salt and the
- * request's key: whoever repeats the request gets it again, and what is stored is not enough to make it.
+ * Creates a token of 256 bits that cannot be guessed. For an idempotent request it is derived from a random salt and
+ * the request's key: a client that repeats the request gets the same token, and what is stored is not enough to derive
+ * it.
  */
 export function issueToken(idempotencyKey: string | undefined): { token: string; stored: StoredToken } {
   if (idempotencyKey === undefined) {
@@ -21,13 +22,13 @@ export function issueToken(idempotencyKey: string | undefined): { token: string;
   return { token, stored: { tokenHash: hash(token), tokenSalt } };
 }
 
-/** The token of an idempotent request that is repeated. */
+/** Returns the token of an idempotent request that is repeated. */
 export function issueTokenAgain({ tokenSalt }: StoredToken, idempotencyKey: string): string {
-  if (tokenSalt === undefined) throw new Error("Only the token of an idempotent request can be made again");
+  if (tokenSalt === undefined) throw new Error("Only the token of an idempotent request can be issued again");
   return derive(tokenSalt, idempotencyKey);
 }
 
-/** Takes the same time wherever the two differ. */
+/** Compares in a time that does not depend on where the two differ. */
 export function matchesToken({ tokenHash }: StoredToken, token: string): boolean {
   return timingSafeEqual(Buffer.from(hash(token), "hex"), Buffer.from(tokenHash, "hex"));
 }

@@ -11,10 +11,7 @@ export interface TimeOutOptions {
   log: Logger;
 }
 
-/**
- * A sandbox's time is over: it is paused or killed, as it was created to be. What cannot be killed now is killed as
- * soon as it can.
- */
+/** Pauses or kills a sandbox at its timeout, as its settings say. A kill that fails is retried. */
 export async function timeOut(
   managed: ManagedSandbox,
   which: "idle" | "lifetime",
@@ -30,7 +27,7 @@ export async function timeOut(
     const result = onTimeout === "kill" || isPaused ? "ok" : "refused";
     audit.record({ who: "server", what: "timeout", sandboxId: id, result, details: { timeout: which, onTimeout } });
   } catch (error) {
-    log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout, trying again");
-    managed.clock.again(which);
+    log.error({ err: error, sandboxId: id }, "sandbox not killed after its timeout, retrying");
+    managed.clock.retry(which);
   }
 }

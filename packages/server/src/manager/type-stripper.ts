@@ -2,21 +2,22 @@ import { createRequire } from "node:module";
 import { Worker } from "node:worker_threads";
 import { Turns } from "../support/turns.ts";
 
-/** JavaScript that does what the TypeScript says; or, for what is no TypeScript, what a compiler says about it. */
+/** JavaScript that does the same as the TypeScript program, or the error of the compiler. */
 export type StrippedCode = { code: string; hasMap: boolean } | { complaint: string };
 
-/** Ample for the longest program that is taken; one that is made to take longer is refused. */
+/** The time limit. It is ample for the longest program that is accepted; one that is made to take longer is refused. */
 const deadlineMs = 10_000;
 
-/** The memory is given back when nobody has run TypeScript for so long. */
+/** The worker ends after this time without TypeScript, to free its memory. */
 const idleMs = 60_000;
 
-/** Of what is said about a program: its lines may be of any length. */
+/** The most characters of an error, because a program's lines may be of any length. */
 const maxComplaintCharacters = 4_000;
 
 /**
- * In JavaScript, because a worker is started without what reads our sources. Types are blanked out, so that every line
- * and column stays; what is more than a type, such as an enum, needs code in its place and a source map.
+ * The program of the worker. It is JavaScript, because a worker is started without the loader of our sources. Types are
+ * replaced by blanks, so that every line and column stays; what is more than a type, such as an enum, needs generated
+ * code and a source map.
  */
 const worker = `
 const { parentPort, workerData } = require("node:worker_threads");
@@ -28,8 +29,8 @@ parentPort.on("message", ({ source, filename }) => {
       parentPort.postMessage({ code, map });
       return;
     } catch (error) {
-      // What the compiler says of a program is an object; an error is of the compiler itself, which is of no use any
-      // more.
+      // The compiler throws a plain object for a bad program. An Error is a failure of the compiler itself, which
+      // cannot be used any more.
       if (error instanceof Error) throw error;
       if (error.code === "UnsupportedSyntax" && mode === "strip-only") continue;
       const { message, snippet, startLine } = error;
@@ -45,15 +46,15 @@ type WorkerAnswer =
   | { message: string; snippet?: string | undefined; startLine?: number | undefined };
 
 /**
- * Makes JavaScript of TypeScript, for programs in sandboxes whose Node cannot. The compiler runs in a thread of its
- * own: what hostile code does to it, it does to nothing else.
+ * Converts TypeScript to JavaScript, for programs in sandboxes whose Node cannot run it. The compiler runs in a thread
+ * of its own, so that hostile code cannot harm the server.
  */
 export class TypeStripper {
   #worker: Worker | undefined;
   #turns = new Turns();
   #idle: NodeJS.Timeout | undefined;
 
-  /** `path` is where the program says it is, in its stack traces. */
+  /** Converts a program. `path` is its place in stack traces. */
   async strip(source: string, path: string): Promise<StrippedCode> {
     const answer = await this.#turns.take(() => this.#ask(source, path));
     if (!("code" in answer)) return { complaint: complaint(path, answer) };
@@ -96,14 +97,14 @@ function startWorker(): Worker {
     resourceLimits: { maxOldGenerationSizeMb: 256 },
   });
   started.unref();
-  // Whoever waits for an answer is told; between two there is nobody to tell.
+  // A caller that waits for a reply gets the error; between two calls there is none.
   started.on("error", () => undefined);
   return started;
 }
 
 function answerOf(worker: Worker, request: { source: string; filename: string }): Promise<WorkerAnswer> {
   return new Promise((resolve, reject) => {
-    const fail = (): void => settle(() => reject(new Error("The compiler gave up")));
+    const fail = (): void => settle(() => reject(new Error("The compiler failed")));
     const answer = (message: WorkerAnswer): void => settle(() => resolve(message));
     const deadline = setTimeout(fail, deadlineMs);
     const settle = (then: () => void): void => {
@@ -116,7 +117,7 @@ function answerOf(worker: Worker, request: { source: string; filename: string })
   });
 }
 
-/** As Node tells of a program that it cannot read. */
+/** Formats an error as Node does for a program that it cannot parse. */
 function complaint(path: string, { message, snippet, startLine }: Exclude<WorkerAnswer, { code: string }>): string {
   const where = startLine === undefined ? path : `${path}:${startLine}`;
   const shown = snippet === undefined || snippet.length > maxComplaintCharacters ? [] : [snippet.trimEnd()];

@@ -3,12 +3,12 @@ import type { CreateRequest } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { warmUp } from "./warm-up.ts";
 
-/** What two sandboxes must have in common to stand for each other before anybody has them. */
+/** What two sandboxes must have in common to be exchangeable before they are handed out. */
 export type SandboxShape = Pick<CreateRequest, "template" | "driver" | "limits">;
 
 export interface PooledShape {
   shape: SandboxShape;
-  /** So many are kept ready. */
+  /** The number that is kept ready. */
   count: number;
 }
 
@@ -16,27 +16,28 @@ export interface WarmPoolOptions {
   shapes: readonly PooledShape[];
   launch: (shape: SandboxShape, signal: AbortSignal) => Promise<Sandbox>;
   logger: Logger;
-  /** Before another attempt, when a sandbox could not be started. */
+  /** The time before another attempt, when a sandbox could not be started. */
   retryMs?: number;
   /**
-   * Before one that was taken is replaced, while others are ready: whoever took it has the machine for its first steps.
+   * The time before a sandbox that was taken is replaced while others are ready, so that its client has the machine for
+   * its first steps.
    */
-  restMs?: number;
+  replaceDelayMs?: number;
 }
 
-interface Shelf {
+interface PoolEntry {
   pooled: PooledShape;
   ready: Sandbox[];
   isFilling: boolean;
 }
 
 /**
- * Sandboxes that were started before anybody asked. Each is handed out once, to one client, and never comes back. One
- * that died on the shelf is thrown away. An empty shelf is no error: the caller starts its own.
+ * Starts sandboxes before clients ask for them. Each is handed out once, to one client, and never comes back. One that
+ * ended in the pool is discarded. When none is ready, the caller starts its own.
  */
 export class WarmPool {
   readonly #options: WarmPoolOptions;
-  readonly #shelves = new Map<string, Shelf>();
+  readonly #entries = new Map<string, PoolEntry>();
   readonly #closed = new AbortController();
   #filling = new Set<Promise<void>>();
   #timers = new Set<NodeJS.Timeout>();
@@ -44,78 +45,79 @@ export class WarmPool {
   constructor(options: WarmPoolOptions) {
     this.#options = options;
     for (const pooled of options.shapes) {
-      this.#shelves.set(shapeKey(pooled.shape), { pooled, ready: [], isFilling: false });
+      this.#entries.set(shapeKey(pooled.shape), { pooled, ready: [], isFilling: false });
     }
   }
 
-  /** Begins to fill. */
+  /** Begins to fill the pool. */
   start(): void {
-    for (const shelf of this.#shelves.values()) this.#fill(shelf);
+    for (const entry of this.#entries.values()) this.#fill(entry);
   }
 
-  /** How many are ready, over all shapes. */
+  /** The number of ready sandboxes of all shapes. */
   get readyCount(): number {
-    return [...this.#shelves.values()].reduce((sum, { ready }) => sum + ready.length, 0);
+    return [...this.#entries.values()].reduce((sum, { ready }) => sum + ready.length, 0);
   }
 
   take(shape: SandboxShape): Sandbox | undefined {
-    const shelf = this.#shelves.get(shapeKey(shape));
-    if (shelf === undefined || this.#closed.signal.aborted) return undefined;
+    const entry = this.#entries.get(shapeKey(shape));
+    if (entry === undefined || this.#closed.signal.aborted) return undefined;
     try {
-      for (let sandbox = shelf.ready.shift(); sandbox !== undefined; sandbox = shelf.ready.shift()) {
+      for (let sandbox = entry.ready.shift(); sandbox !== undefined; sandbox = entry.ready.shift()) {
         if (sandbox.state === "running") return sandbox;
         this.#discard(sandbox);
       }
       return undefined;
     } finally {
-      if (shelf.ready.length === 0) this.#fill(shelf);
-      else this.#later(shelf, this.#options.restMs ?? 250);
+      if (entry.ready.length === 0) this.#fill(entry);
+      else this.#fillLater(entry, this.#options.replaceDelayMs ?? 250);
     }
   }
 
-  /** Resolves when nothing of it is left. */
+  /** Resolves when no pooled sandbox is left. */
   async close(): Promise<void> {
     this.#closed.abort();
     for (const timer of this.#timers) clearTimeout(timer);
     await Promise.all(this.#filling);
-    const left = [...this.#shelves.values()].flatMap(({ ready }) => ready.splice(0));
+    const left = [...this.#entries.values()].flatMap(({ ready }) => ready.splice(0));
     await Promise.all(left.map((sandbox) => sandbox.kill({ kind: "server", message: "the pool was closed" })));
   }
 
-  /** One after the other, so that clients who ask meanwhile have the machine. */
-  #fill(shelf: Shelf): void {
-    if (shelf.isFilling || this.#closed.signal.aborted) return;
-    shelf.isFilling = true;
-    const filling = this.#launchMissing(shelf).finally(() => {
+  /** Starts missing sandboxes one after the other, so that requests are not slowed down by many starts at once. */
+  #fill(entry: PoolEntry): void {
+    if (entry.isFilling || this.#closed.signal.aborted) return;
+    entry.isFilling = true;
+    const filling = this.#launchMissing(entry).finally(() => {
       this.#filling.delete(filling);
     });
     this.#filling.add(filling);
   }
 
-  #later(shelf: Shelf, ms: number): void {
+  #fillLater(entry: PoolEntry, ms: number): void {
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
-      this.#fill(shelf);
+      this.#fill(entry);
     }, ms);
     timer.unref();
     this.#timers.add(timer);
   }
 
-  async #launchMissing(shelf: Shelf): Promise<void> {
-    const { shape, count } = shelf.pooled;
+  async #launchMissing(entry: PoolEntry): Promise<void> {
+    const { shape, count } = entry.pooled;
     try {
-      while (shelf.ready.length < count && !this.#closed.signal.aborted) {
+      while (entry.ready.length < count && !this.#closed.signal.aborted) {
         const sandbox = await this.#options.launch(shape, this.#closed.signal);
         await warmUp(sandbox, this.#closed.signal);
-        shelf.ready.push(sandbox);
+        entry.ready.push(sandbox);
       }
     } catch (error) {
       if (this.#closed.signal.aborted) return;
       this.#options.logger.warn({ err: error, template: shape.template, driver: shape.driver }, "pool not filled");
-      this.#later(shelf, this.#options.retryMs ?? 5_000);
+      this.#fillLater(entry, this.#options.retryMs ?? 5_000);
     } finally {
-      // In the same breath as the last look at the shelf: one that is taken from now on is replaced.
-      shelf.isFilling = false;
+      // This runs without an await after the last check of the count, so that a sandbox that is taken from now on is
+      // replaced.
+      entry.isFilling = false;
     }
   }
 

@@ -4,8 +4,8 @@ const argv = ["/bin/bash", "-c", "true"];
 const timeoutMs = 10_000;
 
 /**
- * Runs something that does nothing, so that the first command of whoever gets the sandbox finds the programs and
- * libraries that all need in its caches. A sandbox that cannot run it is as good as any other.
+ * Runs a program that does nothing, so that the first command of the client that gets the sandbox finds the programs
+ * and libraries that all need in its caches. A sandbox that cannot run it is as good as any other.
  */
 export async function warmUp(sandbox: Sandbox, signal: AbortSignal): Promise<void> {
   try {
@@ -13,6 +13,6 @@ export async function warmUp(sandbox: Sandbox, signal: AbortSignal): Promise<voi
     process.discardOutput();
     await process.wait();
   } catch {
-    // It has no such program, it has ended, or nobody will take it any more.
+    // The sandbox has no such program, it has ended, or the pool was closed.
   }
 }

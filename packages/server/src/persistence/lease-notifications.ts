@@ -3,7 +3,7 @@ import type { SharedSecret } from "./shared-secret.ts";
 
 const patienceMs = 2_000;
 /** Sooner than this after the last one nothing can have changed that the last one did not find. */
-const restMs = 100;
+const replaceDelayMs = 100;
 const mostRemembered = 1_000;
 
 /**
@@ -52,7 +52,7 @@ export class LeaseNotifications {
       const isWaiting = this.#resting.get(id) === true;
       this.#resting.delete(id);
       if (isWaiting) this.take(id);
-    }, restMs).unref();
+    }, replaceDelayMs).unref();
     this.#onNotify(id);
   }
 }

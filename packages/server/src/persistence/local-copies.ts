@@ -103,11 +103,11 @@ export class LocalCopies {
     const known = registry.get(id);
     if (known !== undefined) {
       // Facts can be changed by a server that never runs it.
-      if (worth !== "live") await known.adopt(facts);
+      if (worth !== "live") await known.adoptSettings(facts);
       return known;
     }
     const sandbox = engine.get(id);
     await saveSettings(sandbox, facts);
-    return manage(sandbox, facts, { hasPast: true });
+    return manage(sandbox, facts, { hasEarlierCommands: true });
   }
 }

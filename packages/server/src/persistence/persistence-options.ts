@@ -25,7 +25,7 @@ export interface PersistenceOptions {
   engine: Engine;
   registry: SandboxRegistry;
   /** Puts it on the registry. */
-  manage: (sandbox: Sandbox, facts: SandboxSettings, options: { hasPast: boolean }) => ManagedSandbox;
+  manage: (sandbox: Sandbox, facts: SandboxSettings, options: { hasEarlierCommands: boolean }) => ManagedSandbox;
   /** Takes it off the registry. */
   forget: (managed: ManagedSandbox) => void;
   /** Brings a paused one back to life, with all that belongs to that. Whoever asks for it has the sandbox's turn. */

@@ -12,7 +12,7 @@ const clockToleranceMs = 5 * 60_000;
 /** After this time a secret that was removed or replaced in the store is not accepted any more. */
 const freshMs = 5 * 60_000;
 /** A proof that does not fit costs a read of the store at most this often, whoever sends it. */
-const restMs = 10_000;
+const replaceDelayMs = 10_000;
 
 export interface SharedSecretOptions {
   nowMs?: () => number;
@@ -45,7 +45,7 @@ export class SharedSecret {
     if (Math.abs(this.#nowMs() - Number(sentAtMs)) > clockToleranceMs) return false;
     const fits = (key: Buffer): boolean => isSameMac(mac(key, [method, path, sentAtMs]), given);
     // The sender may have read a newer secret than this server has.
-    return fits(await this.#key(freshMs)) || fits(await this.#key(restMs));
+    return fits(await this.#key(freshMs)) || fits(await this.#key(replaceDelayMs));
   }
 
   /** The next use reads the store: another server has refused what this one has. */

@@ -71,7 +71,7 @@ export class SnapshotLibrary {
   take(id: SandboxId, name: SnapshotName, user: SnapshotUser): Promise<SnapshotInfo> {
     return this.#work("take a snapshot", async (store, scratch, signal) => {
       const { engine, maxBytes, log } = this.#options;
-      await this.#assertFree(name, user, signal);
+      await this.#assertNotHeld(name, user, signal);
       const path = join(scratch, "files");
       const saved = await engine.saveFiles(id, path, { signal, maxBytes });
       const { template, base, trees, sizeBytes, sha256, frozenMs } = saved;
@@ -136,7 +136,7 @@ export class SnapshotLibrary {
   ): Promise<SnapshotInfo> {
     return this.#work("import a snapshot", async (store, scratch, closing) => {
       using signal = firstToAbort(asked, closing);
-      await this.#assertFree(name, user, signal);
+      await this.#assertNotHeld(name, user, signal);
       const { header, rest } = await readHeader(file);
       this.#assertSmallEnough(header);
       const stored = { path: join(scratch, "stored"), ...header.stored };
@@ -241,7 +241,7 @@ export class SnapshotLibrary {
   }
 
   /** Whatever this name means for the user is what keeps it from being given again. */
-  async #assertFree(name: SnapshotName, user: SnapshotUser, signal: AbortSignal): Promise<void> {
+  async #assertNotHeld(name: SnapshotName, user: SnapshotUser, signal: AbortSignal): Promise<void> {
     const found = await this.#look(name, user, { signal }).catch((error: unknown) => {
       if (!isSandboxError(error, "unrestorable")) throw error;
       // Whosever it is, it is not replaced.

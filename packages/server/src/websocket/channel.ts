@@ -3,7 +3,7 @@ import type { ApiEvent, ClientMessage, CommandId, SandboxId, ServerMessage } fro
 import type { Principal } from "../auth/principal.ts";
 import type { Command } from "../commands/command.ts";
 import type { Passed } from "../events/event-journal.ts";
-import type { Claimant } from "../manager/sandbox-settings.ts";
+import type { Requester } from "../manager/sandbox-settings.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
 /** A channel's way to its client. */
@@ -34,7 +34,7 @@ export interface Channel {
 export interface ChannelSources {
   command(sandboxId: SandboxId, commandId: CommandId, rollbacks?: number): Command;
   /** Refuses who may not change a sandbox that another holds. */
-  assertNotHeld(sandboxId: SandboxId, by: Claimant): void;
+  assertNotHeld(sandboxId: SandboxId, by: Requester): void;
   files(sandboxId: SandboxId): GuestFiles;
   isHere(sandboxId: SandboxId): boolean;
   /** Brings it here if another server has it, or none. It is not idle until the result is called. */

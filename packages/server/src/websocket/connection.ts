@@ -213,7 +213,7 @@ export class Connection {
         return new FollowChannel(link, command, message, {
           audit: this.#audit(link, principal, { id: sandboxId, commandId }),
           prepareControl: async () => {
-            this.#assertFree(this.#assertMay("commands", "control a command", sandboxId), sandboxId);
+            this.#assertNotHeld(this.#assertMay("commands", "control a command", sandboxId), sandboxId);
             if (command.isRunning) await sources.wake(sandboxId);
           },
         });
@@ -221,7 +221,7 @@ export class Connection {
       case "watch": {
         const { sandboxId } = message;
         const principal = this.#admit("files", "watch files", sandboxId);
-        this.#assertFree(principal, sandboxId);
+        this.#assertNotHeld(principal, sandboxId);
         link.signal.addEventListener("abort", sources.retain(sandboxId), { once: true });
         return openWatch(link, sources, message, this.#audit(link, principal, { id: sandboxId }));
       }
@@ -246,7 +246,7 @@ export class Connection {
     return principal;
   }
 
-  #assertFree(principal: Principal, sandboxId: SandboxId): void {
+  #assertNotHeld(principal: Principal, sandboxId: SandboxId): void {
     this.#options.sources.assertNotHeld(sandboxId, { who: nameOf(principal), holder: this.#holder });
   }
 

@@ -123,9 +123,9 @@ export class FollowChannel implements Channel {
    */
   async #reportInput(): Promise<void> {
     const { channel, signal } = this.link;
-    for (let told = this.#command.offsetAtHand(this.#writer); ;) {
+    for (let told = this.#command.knownOffset(this.#writer); ;) {
       await this.#command.inputAccepted(signal);
-      const offset = this.#command.offsetAtHand(this.#writer);
+      const offset = this.#command.knownOffset(this.#writer);
       if (this.#waitingBytes > 0 || offset === undefined || offset === told) continue;
       told = offset;
       this.link.send({ type: "stdin_accepted", channel, offset });
@@ -134,7 +134,7 @@ export class FollowChannel implements Channel {
 
   async #follow(from: number, rollbacks: number | undefined): Promise<void> {
     const { channel, signal } = this.link;
-    this.#command.assertSince(rollbacks);
+    this.#command.assertNotRolledBack(rollbacks);
     const writerBytes = this.#writer === undefined ? undefined : await this.#command.nextOffset(this.#writer);
     const told = writerBytes === undefined ? {} : { writerBytes };
     this.link.send({ type: "following", channel, command: this.#command.info(), ...told });

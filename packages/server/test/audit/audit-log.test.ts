@@ -49,7 +49,7 @@ test("secrets are left out, wherever they stand", async () => {
 });
 
 test("strangers fill only so much of it, and what was left out is told", async () => {
-  const audit = new AuditLog(dir, { strangersPerMinute: 3 });
+  const audit = new AuditLog(dir, { unauthenticatedPerMinute: 3 });
   for (let index = 0; index < 10; index += 1) {
     audit.record({ who: "nobody", what: "createSandbox", result: "permission_denied" });
   }

@@ -209,11 +209,11 @@ describe("a change of the policy", () => {
     const [a, b] = [socketOf(await lab.ask("a.test")), socketOf(await lab.ask("b.test"))];
     lab.change({ allow: ["b.test", "127.0.0.1"] });
     expect([a.destroyed, b.destroyed]).toEqual([false, false]);
-    expect(lab.closeNow()).toBe(1);
+    expect(lab.closeForbidden()).toBe(1);
     expect([a.destroyed, b.destroyed]).toEqual([true, false]);
-    expect(lab.closeNow()).toBe(0);
+    expect(lab.closeForbidden()).toBe(0);
     lab.change({});
-    expect(lab.closeNow()).toBe(1);
+    expect(lab.closeForbidden()).toBe(1);
     expect(b.destroyed).toBe(true);
   });
 });

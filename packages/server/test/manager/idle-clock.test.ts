@@ -51,7 +51,7 @@ test("it is not idle while something runs or is open, however long", async () =>
   await vi.advanceTimersByTimeAsync(100_000);
   state.hasWork = false;
   clock.touch();
-  const leave = clock.open();
+  const leave = clock.retain();
   await vi.advanceTimersByTimeAsync(100_000);
   expect(state.ended).toEqual([]);
   expect(clock.endsAtMs).toBeUndefined();

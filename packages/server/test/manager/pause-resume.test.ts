@@ -11,7 +11,14 @@ test("pausing all leaves alone what is paused or has failed, and says so only of
     const clock = { stop: () => undefined, restart: () => undefined };
     const facts = { persistent: false };
     const id = SandboxId.parse(letter.repeat(20));
-    return { id, sandbox: { state }, facts, clock, moves: new Turns(), info: () => ({}) } as unknown as ManagedSandbox;
+    return {
+      id,
+      sandbox: { state },
+      facts,
+      clock,
+      transitions: new Turns(),
+      info: () => ({}),
+    } as unknown as ManagedSandbox;
   });
   const asked: string[] = [];
   const pause = async (id: string): Promise<unknown> => {

@@ -53,7 +53,7 @@ test("nothing is tried for a sandbox that this server has let go of", async () =
   const { clock, seen } = onFullDisk();
   await vi.advanceTimersByTimeAsync(3_600_000);
   clock.close();
-  clock.again("lifetime");
+  clock.retry("lifetime");
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(seen.attempts).toBe(1);
 });

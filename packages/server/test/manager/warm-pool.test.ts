@@ -33,7 +33,7 @@ function poolOf(count: number, { canRun = true } = {}): WarmPool {
       return sandbox as unknown as Sandbox;
     },
     logger: pino({ enabled: false }),
-    restMs: 250,
+    replaceDelayMs: 250,
   });
   pool.start();
   return pool;

@@ -97,8 +97,8 @@ describe("what is done over a channel is in the audit log", () => {
   const command = {
     isRunning: true,
     info: () => ({}),
-    assertSince: () => undefined,
-    offsetAtHand: () => 0,
+    assertNotRolledBack: () => undefined,
+    knownOffset: () => 0,
     inputAccepted: forever,
     follow: () => ({ [Symbol.asyncIterator]: () => ({ next: forever }) }),
     writeStdin: async (data: Buffer, { offset = 0 }) => offset + data.byteLength,

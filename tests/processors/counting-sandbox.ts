@@ -5,13 +5,13 @@ import { type SandboxId, TemplateName } from "@atoll/protocol";
 import { packSandbox, readPackage, withCopy } from "../support/sandbox-package.ts";
 import { Conversation } from "../support/test-engine.ts";
 
-/** The same on both machines, unlike the one of the machine's own programs. */
-const template = TemplateName.parse("traveller");
+/** A template with the same files on both machines, which have different programs in /usr. */
+const template = TemplateName.parse("busybox");
 
-/** What a package is accompanied by. */
-interface Traveller {
+/** Facts about the sandbox that are stored beside its package. */
+interface CountingSandbox {
   id: SandboxId;
-  /** The stream of a process that counts lines. */
+  /** The stream id of a process that counts lines. */
   counter: number;
 }
 
@@ -20,22 +20,22 @@ interface Refusal {
   details: { lacking?: string[] };
 }
 
-/** What the lesser machine tells the test. */
+/** What the lesser machine reports to the test. */
 export interface Findings {
   cpuFlags: string[];
-  /** What it said to a sandbox of the other machine, and to that one's set of features; nothing if it took them. */
+  /** The errors for the sandbox of the other machine and for that machine's set of features; undefined if accepted. */
   imported: Refusal | undefined;
   opened: Refusal | undefined;
-  /** States of the sandboxes that are left. */
+  /** The states of the sandboxes that are left. */
   left: string[];
 }
 
-export async function bringTemplate(engine: Engine, rootfs: string): Promise<void> {
+export async function importTemplate(engine: Engine, rootfs: string): Promise<void> {
   await engine.templates.importRootfs(template, { directory: rootfs }, { signal: new AbortController().signal });
 }
 
-/** Makes a sandbox that counts lines, has counted two of them, and sleeps; and a package of it. */
-export async function sendOff(engine: Engine, to: string): Promise<void> {
+/** Makes a sandbox with a process that has counted two lines, pauses it, and packs it. */
+export async function packCountingSandbox(engine: Engine, to: string): Promise<void> {
   const sandbox = await engine.create({ template });
   const script = "n=0; while read line; do n=$((n+1)); echo $n; done";
   const counter = await sandbox.spawn({ argv: ["/bin/busybox", "sh", "-c", script], stdin: true }, { keep: true });
@@ -45,25 +45,25 @@ export async function sendOff(engine: Engine, to: string): Promise<void> {
   const packed = await packSandbox(engine, sandbox.id);
   await cp(packed, to, { recursive: true });
   await rm(packed, { recursive: true });
-  const traveller: Traveller = { id: sandbox.id, counter: counter.streamId };
-  await writeFile(join(to, "traveller.json"), JSON.stringify(traveller));
+  const facts: CountingSandbox = { id: sandbox.id, counter: counter.streamId };
+  await writeFile(join(to, "sandbox.json"), JSON.stringify(facts));
 }
 
-/** Imports a package, which stays as it is. */
-export function takeIn(engine: Engine, from: string): Promise<Sandbox> {
+/** Imports a copy of a package, so that the package itself does not change. */
+export function importCopy(engine: Engine, from: string): Promise<Sandbox> {
   return withCopy(from, async (copy) => engine.importSandbox(await readPackage(copy)));
 }
 
-/** Counts on. Resolves with what the counter says. */
-export async function goOn(engine: Engine, sandbox: Sandbox, from: string): Promise<string> {
-  const { counter } = JSON.parse(await readFile(join(from, "traveller.json"), "utf8")) as Traveller;
+/** Resumes the sandbox and sends its counter one more line. Resolves with the number that it prints. */
+export async function resumeCounting(engine: Engine, sandbox: Sandbox, from: string): Promise<string> {
+  const { counter } = JSON.parse(await readFile(join(from, "sandbox.json"), "utf8")) as CountingSandbox;
   await engine.resume(sandbox.id);
   const going = sandbox.attach(counter, { stdoutBytes: 4, stderrBytes: 0 });
   await going.writeStdin("c\n");
   return new Conversation(going).until(/\n/);
 }
 
-/** A root filesystem of one static program. */
+/** Makes a root filesystem that contains one static program. */
 export async function makeRootfs(directory: string, busybox: string): Promise<void> {
   await Promise.all(
     ["bin", "dev", "etc", "proc", "sys", "tmp"].map((name) => mkdir(join(directory, name), { recursive: true })),

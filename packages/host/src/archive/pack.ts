@@ -41,7 +41,7 @@ async function* packInto(
   }
 }
 
-/** Exactly as many bytes as the header said, whatever happens to the file meanwhile. */
+/** Exactly as many bytes as the header said, whatever happens to the file while it is read. */
 async function* packFile(
   path: string,
   sizeBytes: number,

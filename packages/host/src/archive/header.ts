@@ -6,7 +6,7 @@ export interface Entry {
   mode: number;
   modifiedAtMs: number;
   sizeBytes: number;
-  /** Of a link: what it points to. Of a hard link: the path of an entry before it. */
+  /** What a link points to, or for a hard link the path of an entry before it. */
   target?: string;
 }
 

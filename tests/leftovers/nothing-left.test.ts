@@ -3,7 +3,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { allLeftovers } from "../support/host-leftovers.ts";
 import { testRoot, usedDataDirs } from "../support/test-root.ts";
 
-/** Runs after every other project. */
+/** This project runs after every other project. */
 describe("after all tests", () => {
   afterAll(async () => {
     await rm(testRoot(), { recursive: true, force: true });

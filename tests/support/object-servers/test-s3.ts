@@ -7,20 +7,20 @@ import { s3AccessKeyId, startS3Server } from "./s3-server.ts";
 
 const bucketName = "test-bucket";
 
-/** The smallest that S3 allows. */
+/** S3 allows no smaller parts. */
 export const s3PieceBytes = 5 << 20;
 
-export interface S3Place {
+export interface TestS3 {
   server: ObjectServer;
   bucket: S3Bucket;
-  /** For other processes. */
+  /** The settings with which another process opens the store. */
   config: StoreConfig;
-  /** Another store on the same bucket; all are closed with the place. */
+  /** Opens another store on the same bucket; `close` closes all of them. */
   open: (options?: Partial<S3StoreOptions>) => S3ObjectStore;
   close: () => Promise<void>;
 }
 
-export async function openS3Place(behaviour: Partial<S3Behaviour> = {}, now?: () => number): Promise<S3Place> {
+export async function openTestS3(behaviour: Partial<S3Behaviour> = {}, now?: () => number): Promise<TestS3> {
   const { server, bucket } = startS3Server({ bucket: bucketName, behaviour, ...(now === undefined ? {} : { now }) });
   const endpoint = await server.listen();
   const stores: S3ObjectStore[] = [];
@@ -31,7 +31,7 @@ export async function openS3Place(behaviour: Partial<S3Behaviour> = {}, now?: ()
     bucket,
     config: { kind: "s3", ...given },
     open: (options = {}) => {
-      // The client notes in them where they came from.
+      // The client writes into the credentials where they came from, so each store gets a copy.
       const store = new S3ObjectStore({ ...given, credentials: { ...credentials }, ...options });
       stores.push(store);
       return store;

@@ -64,7 +64,7 @@ async function listing(directory: string): Promise<unknown[]> {
   );
 }
 
-/** As a network brings it: in pieces that know nothing of blocks. */
+/** The bytes as a network brings them: in pieces that know nothing of blocks. */
 async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array, void, undefined> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
@@ -144,7 +144,7 @@ describe("a directory", () => {
     expect(await readFile(join(target, "a"), "utf8")).toBe("here");
   });
 
-  test("tells a hard link whose file is missing", async () => {
+  test("reports a hard link whose file is missing", async () => {
     const archive = archiveOf({ path: "b", type: "hard-link", target: "missing/a" });
     expect(await unpack(inPieces(archive, 512), join(root, "target"), options)).toEqual({ files: 0, bytes: 0 });
     expect(skipped).toEqual(["b -> missing/a"]);

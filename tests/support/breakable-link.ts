@@ -1,14 +1,14 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 
-/** A way to a server that can be cut, as a network is: what is under way ends, and nothing new gets through. */
-export interface CutLink extends AsyncDisposable {
+/** A proxy to a server that can be cut like a network: open connections end, and new ones are refused. */
+export interface BreakableLink extends AsyncDisposable {
   url: string;
   cut(): void;
   mend(): void;
 }
 
-export async function openCutLink(serverUrl: string): Promise<CutLink> {
+export async function openBreakableLink(serverUrl: string): Promise<BreakableLink> {
   const { hostname, port } = new URL(serverUrl);
   const open = new Set<Socket>();
   let isCut = false;

@@ -2,15 +2,15 @@ import { once } from "node:events";
 import { createServer, request, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** Stands before a server and keeps the first request of one kind back until `release`. */
-export interface HeldBack extends AsyncDisposable {
+/** A proxy before a server that delays the first request of one kind until `release`. */
+export interface DelayedRequest extends AsyncDisposable {
   url: string;
-  /** The request is here, and not yet at the server. */
+  /** Resolves when the request has reached the proxy. The server has not received it yet. */
   arrived: Promise<void>;
   release(): void;
 }
 
-export async function holdBack(serverUrl: string, method: string, path: string): Promise<HeldBack> {
+export async function delayRequest(serverUrl: string, method: string, path: string): Promise<DelayedRequest> {
   let release = (): void => undefined;
   let arrive = (): void => undefined;
   const released = new Promise<void>((resolve) => {

@@ -8,15 +8,15 @@ const bucketName = "test-bucket";
 
 export const gcsPieceBytes = 1 << 20;
 
-export interface GcsPlace {
+export interface TestGcs {
   server: ObjectServer;
   bucket: GcsBucket;
-  /** Another store on the same bucket. */
+  /** Opens another store on the same bucket. */
   open: (options?: Partial<GcsStoreOptions>) => GcsObjectStore;
   close: () => Promise<void>;
 }
 
-export async function openGcsPlace(behaviour: Partial<GcsBehaviour> = {}): Promise<GcsPlace> {
+export async function openTestGcs(behaviour: Partial<GcsBehaviour> = {}): Promise<TestGcs> {
   const { server, bucket } = startGcsServer({ bucket: bucketName, behaviour });
   const endpoint = await server.listen();
   return {

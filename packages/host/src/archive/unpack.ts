@@ -18,8 +18,8 @@ const largestExtraBytes = 1024 * 1024;
 
 /**
  * Unpacks an archive that a stranger made into a directory, and into nothing outside of it: names that climb are
- * refused, no link is followed on the way, and a link that would lead out is left out. Whatever is left out is told.
- * Set-user-id bits are dropped.
+ * refused, no link is followed on the way, and a link that would lead out is left out. Whatever is left out is
+ * reported. Set-user-id bits are dropped.
  */
 export async function unpack(
   archive: AsyncIterable<Uint8Array>,
@@ -122,7 +122,7 @@ function safePath(path: string): string {
   return clean;
 }
 
-/** Tells whether it is there now. */
+/** Resolves to whether it is there now. */
 async function place(entry: Entry, reader: ByteReader, directory: string, options: UnpackOptions): Promise<boolean> {
   const path = join(directory, entry.path);
   await makeParents(directory, entry.path);
