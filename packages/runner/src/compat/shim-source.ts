@@ -67,7 +67,8 @@ def _inspect_getargspec(module):
         spec = module.getfullargspec(function)
         if spec.kwonlyargs or spec.annotations:
             raise ValueError("Function has keyword-only parameters or annotations, use inspect.signature() instead")
-        return namedtuple("ArgSpec", "args varargs keywords defaults")(spec.args, spec.varargs, spec.varkw, spec.defaults)
+        kind = namedtuple("ArgSpec", "args varargs keywords defaults")
+        return kind(spec.args, spec.varargs, spec.varkw, spec.defaults)
 
     def formatargspec(args, varargs=None, varkw=None, defaults=None, kwonlyargs=(), kwonlydefaults=None,
                       annotations=None, formatarg=str, formatvarargs=lambda name: "*" + name,
@@ -226,8 +227,8 @@ def _jinja(module):
 
 
 def _numpy(module):
-    values = {"bool": bool, "int": int, "float": float, "complex": complex, "object": object, "str": str, "unicode": str,
-              "long": int}
+    values = {"bool": bool, "int": int, "float": float, "complex": complex, "object": object, "str": str,
+              "unicode": str, "long": int}
     names = {name: _value(value) for name, value in values.items() if name not in vars(module)}
     successors = {"typeDict": "sctypeDict", "float_": "float64", "complex_": "complex128", "unicode_": "str_",
                   "string_": "bytes_", "Inf": "inf", "Infinity": "inf", "infty": "inf", "NaN": "nan", "PINF": "inf",
@@ -242,9 +243,7 @@ def _numpy(module):
 
 def _imp():
     """The module imp, over importlib."""
-    import importlib
     import importlib.machinery
-    import importlib.util
     import types
     module = types.ModuleType("imp", "What programs use of the module imp.")
     module.PY_SOURCE, module.PY_COMPILED, module.C_EXTENSION, module.PKG_DIRECTORY = 1, 2, 3, 5
@@ -296,7 +295,6 @@ class _Modules(object):
         self.patches, self.modules, self.busy = {}, {}, set()
 
     def find_spec(self, name, path=None, target=None):
-        import importlib.util
         if name in self.modules:
             return importlib.util.spec_from_loader(name, self)
         if name not in self.patches or name in self.busy:
@@ -361,6 +359,9 @@ MODULES = {"imp": ("imp", _imp)}
 
 
 def install(names):
+    # Loaded first: what it imports itself has to be patched like everything that is there already.
+    global importlib
+    import importlib.util
     for name in names.split(","):
         for path, patch in PATCHES.get(name, []):
             if path in sys.modules:

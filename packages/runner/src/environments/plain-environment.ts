@@ -44,6 +44,6 @@ export class PlainEnvironment implements Environment {
   }
 
   testCommand(instance: Instance): TestCommand {
-    return withCommand(planTests(instance, undefined), instance.task.sandbox.workdir);
+    return withCommand(planTests(instance, undefined), instance.task);
   }
 }

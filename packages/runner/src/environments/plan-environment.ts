@@ -62,7 +62,10 @@ async function planPython({ instance, tree, cacheDirectory, fixes, signal }: Pla
     known,
     interpreters,
     interpreter,
-    debian: await findDebianPackages([...new Set([...wanted, ...recipe.packages, ...added])], { cacheDirectory, signal }),
+    debian: await findDebianPackages([...new Set([...wanted, ...recipe.packages, ...added])], {
+      cacheDirectory,
+      signal,
+    }),
     own: await ownNames(tree, instance.repo),
     pyproject,
     cacheDirectory,

@@ -24,6 +24,9 @@ export interface DebianPackages {
 
 export const distPackages = "/usr/lib/python3/dist-packages";
 
+/** Where apt keeps what it has downloaded. */
+const aptArchives = "/var/cache/apt/archives";
+
 const queryTimeoutMs = 60_000;
 const downloadTimeoutMs = 15 * 60_000;
 const maxOutputBytes = 64 * 1024 * 1024;
@@ -46,7 +49,7 @@ export async function findDebianPackages(wanted: readonly string[], search: Debi
   const closure = await closureOf(names, search);
   const installed = await installedVersions([...closure.keys()], search);
   const absent = [...closure.keys()].filter((name) => !installed.has(name));
-  const archives = absent.length === 0 ? [] : await downloadArchives(absent, search);
+  const archives = absent.length === 0 ? [] : await fetchArchives(absent, search);
   const packages = await Promise.all(
     [...closure].map(async ([name, available]): Promise<DebianPackage> => {
       const version = installed.get(name);
@@ -155,41 +158,56 @@ export function topEntries(paths: readonly string[]): string[] {
   return [...entries].toSorted();
 }
 
-/** Downloads these packages and what they need beyond the machine's own into the cache. */
-async function downloadArchives(names: readonly string[], search: DebianSearch): Promise<string[]> {
-  const flags = ["install", "--print-uris", "--yes", "--no-install-recommends"];
-  const { exitCode, stdout, stderr } = await query("apt-get", [...flags, ...names], search);
-  const files = [...stdout.matchAll(/^'[^']*' (\S+\.deb) /gm)].map((match) => match[1] ?? "");
-  if (exitCode !== 0) throw unavailable(names, stderr);
-  const directory = join(search.cacheDirectory, "debian");
-  await mkdir(directory, { recursive: true });
-  const present = new Set(await readdir(directory));
-  const lacking = files.filter((file) => !present.has(file));
-  if (lacking.length > 0) await download(directory, lacking, search);
-  return files.map((file) => join(directory, file));
+/** An archive that has to be there: `python3-numpy`, `1:1.24.2-1`. */
+interface Wanted {
+  name: string;
+  version: string;
 }
 
-async function download(directory: string, files: readonly string[], search: DebianSearch): Promise<void> {
+/** Brings these packages, and what they need beyond the machine's own, into the cache. */
+async function fetchArchives(names: readonly string[], search: DebianSearch): Promise<string[]> {
+  const flags = ["install", "--simulate", "--no-install-recommends"];
+  const { exitCode, stdout, stderr } = await query("apt-get", [...flags, ...names], search);
+  if (exitCode !== 0) throw unavailable(names, stderr);
+  const wanted = [...stdout.matchAll(/^Inst (\S+) (?:\[[^\]]*\] )?\((\S+) /gm)].map((match) => ({
+    name: match[1] ?? "",
+    version: match[2] ?? "",
+  }));
+  const directory = join(search.cacheDirectory, "debian");
+  await mkdir(directory, { recursive: true });
+  // Archives that apt itself has kept need no network.
+  for (const archive of await findArchives(aptArchives, await lacking(directory, wanted))) {
+    await copyFile(join(aptArchives, archive), join(directory, `.${archive}`));
+    await rename(join(directory, `.${archive}`), join(directory, archive));
+  }
+  const absent = await lacking(directory, wanted);
+  if (absent.length > 0) await download(directory, absent, search);
+  return (await findArchives(directory, wanted)).map((file) => join(directory, file));
+}
+
+const archivePrefix = ({ name, version }: Wanted): string => `${name}_${version.replace(":", "%3a")}_`;
+
+async function findArchives(directory: string, wanted: readonly Wanted[]): Promise<string[]> {
+  const files = (await readdir(directory).catch(() => [])).filter((file) => file.endsWith(".deb"));
+  return wanted.flatMap((one) => files.find((file) => file.startsWith(archivePrefix(one))) ?? []);
+}
+
+async function lacking(directory: string, wanted: readonly Wanted[]): Promise<Wanted[]> {
+  const present = await findArchives(directory, wanted);
+  return wanted.filter((one) => !present.some((file) => file.startsWith(archivePrefix(one))));
+}
+
+async function download(directory: string, wanted: readonly Wanted[], search: DebianSearch): Promise<void> {
   const temporary = await mkdtemp(join(directory, ".download-"));
   try {
-    const wanted = files.map((file) => {
-      const [name = "", version = ""] = file.split("_");
-      return `${name}=${decodeURIComponent(version)}`;
-    });
-    const { exitCode, stderr } = await run("apt-get", ["--option=APT::Sandbox::User=root", "download", ...wanted], {
+    const packages = wanted.map(({ name, version }) => `${name}=${version}`);
+    const { exitCode, stderr } = await run("apt-get", ["--option=APT::Sandbox::User=root", "download", ...packages], {
       signal: search.signal,
       timeoutMs: downloadTimeoutMs,
       cwd: temporary,
     });
-    if (exitCode !== 0) throw unavailable(wanted, stderr);
-    for (const file of files) {
-      try {
-        await rename(join(temporary, file), join(directory, file));
-      } catch {
-        // Another run has the same directory open under another mount.
-        await copyFile(join(temporary, file), join(directory, file));
-      }
-    }
+    if (exitCode !== 0) throw unavailable(packages, stderr);
+    for (const file of await readdir(temporary)) await rename(join(temporary, file), join(directory, file));
   } finally {
     await rm(temporary, { recursive: true, force: true });
   }

@@ -29,8 +29,8 @@ export interface InterpreterSearch {
 }
 
 /**
- * The interpreters of this machine, the newest first: those of the system and those that the user's pyenv has built. One
- * that does not start is left out.
+ * Returns the interpreters of this machine, the newest first: those of the system and those that the user's pyenv has
+ * built. One that does not start is left out.
  */
 export async function findInterpreters(search: InterpreterSearch): Promise<Interpreter[]> {
   const { home = homedir(), systemDirectories = ["/usr/bin"] } = search;
@@ -53,8 +53,8 @@ export async function findInterpreters(search: InterpreterSearch): Promise<Inter
 }
 
 /**
- * The interpreter that a recipe asks for: a path, or a version such as `3.9`, of which the system's comes first. Without
- * a wish it is the newest of the system, because its packages are those of the distribution.
+ * Returns the interpreter that a recipe asks for: a path, or a version such as `3.9`, of which the system's comes
+ * first. Without a wish it is the newest of the system, because its packages are those of the distribution.
  */
 export function chooseInterpreter(found: readonly Interpreter[], wish: string | undefined): Interpreter | undefined {
   const ordered = [...found.filter(isSystem), ...found.filter((interpreter) => !isSystem(interpreter))];

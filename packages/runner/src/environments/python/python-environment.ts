@@ -77,7 +77,7 @@ export class PythonEnvironment implements Environment {
 
   env(): Readonly<Record<string, string>> {
     return {
-      PATH: `${root}/bin:/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games`,
+      PATH: `${root}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin`,
       VIRTUAL_ENV: root,
       LANG: "C.UTF-8",
       TZ: "Etc/UTC",
@@ -150,7 +150,7 @@ export class PythonEnvironment implements Environment {
   }
 
   testCommand(instance: Instance): TestCommand {
-    const command = withCommand(planTests(instance, this.#plan.known), instance.task.sandbox.workdir);
+    const command = withCommand(planTests(instance, this.#plan.known), instance.task);
     const isSympy = command.parser === "sympy";
     return {
       ...command,

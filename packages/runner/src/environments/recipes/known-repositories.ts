@@ -40,6 +40,7 @@ export const knownRepositories: Readonly<Record<string, KnownRepository>> = {
     language: "python",
     parser: "django",
     packages: ["asgiref", "sqlparse", "pytz", "jinja2", "pyyaml"],
+    interpreters: ([major = 0]) => (major < 5 ? ["3.9", "3.8"] : []),
     test: (files) => `./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1 ${djangoLabels(files)}`,
   },
   "pallets/flask": pythonProject([
@@ -93,8 +94,7 @@ export const knownRepositories: Readonly<Record<string, KnownRepository>> = {
     ],
     {
       // Its own rewriting of assertions has to know the syntax trees of the interpreter.
-      interpreters: ([major = 0, minor = 0]) =>
-        major < 5 || (major === 5 && minor < 4) ? ["3.9", "3.8", "3.7"] : major < 7 ? ["3.9", "3.8"] : [],
+      interpreters: ([major = 0]) => (major < 8 ? ["3.9", "3.8", "3.10"] : []),
     },
   ),
   "pylint-dev/pylint": pythonProject([

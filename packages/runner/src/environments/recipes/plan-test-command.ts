@@ -68,11 +68,26 @@ function localeOf(env: Readonly<Record<string, string>>): Record<string, string>
   );
 }
 
-export const withCommand = (tests: PlannedTests, cwd: string): TestCommand => ({
-  argv: tests.argv,
-  cwd,
-  env: tests.env,
-  parser: tests.parser,
-  build: tests.build,
-  canary: tests.canary,
-});
+/** What a sandbox has for its proxy: tests that look at it take another way, and without network it leads nowhere. */
+const proxyVariables = [
+  ...["http_proxy", "https_proxy", "all_proxy", "no_proxy"].flatMap((name) => [name, name.toUpperCase()]),
+  "npm_config_proxy",
+  "npm_config_https_proxy",
+  "npm_config_noproxy",
+  "YARN_HTTP_PROXY",
+  "YARN_HTTPS_PROXY",
+  "NODE_USE_ENV_PROXY",
+];
+
+export function withCommand(tests: PlannedTests, { sandbox }: Instance["task"]): TestCommand {
+  const without = (argv: readonly string[]): string[] =>
+    sandbox.testNetwork ? [...argv] : ["env", ...proxyVariables.map((name) => `--unset=${name}`), ...argv];
+  return {
+    argv: without(tests.argv),
+    cwd: sandbox.workdir,
+    env: tests.env,
+    parser: tests.parser,
+    build: tests.build,
+    canary: tests.canary,
+  };
+}

@@ -144,7 +144,7 @@ export function satisfies(version: readonly number[], conditions: string): boole
       .split(".")
       .filter((part) => part !== "")
       .map(Number);
-    // `3.11.2` is not above `3.11` for anybody who writes the latter.
+    // `3.11.2` does not count as above `3.11`.
     const order = compareVersions(version.slice(0, wanted.length), wanted);
     if (operator === ">=" || operator === "~=") return order >= 0;
     if (operator === "<=") return order <= 0;

@@ -21,5 +21,5 @@ export function patchedFiles(patch: string): string[] {
   return files;
 }
 
-/** Of these, the ones that a test runner can be given. */
+/** Returns the changed files that a test runner can be given. */
 export const testFiles = (patch: string): string[] => patchedFiles(patch).filter((path) => !dataFile.test(path));
