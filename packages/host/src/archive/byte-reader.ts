@@ -1,4 +1,4 @@
-/** Takes exact amounts out of a stream that comes in pieces of its own. */
+/** Reads exact numbers of bytes from a stream of pieces of any size. */
 export class ByteReader {
   readonly #source: AsyncIterator<Uint8Array>;
   #rest: Buffer = Buffer.alloc(0);
@@ -7,7 +7,7 @@ export class ByteReader {
     this.#source = source[Symbol.asyncIterator]();
   }
 
-  /** So many bytes, or `undefined` where the stream ends before the first of them. */
+  /** Resolves with `bytes` bytes, or with `undefined` where the stream ends before the first of them. */
   async take(bytes: number): Promise<Buffer | undefined> {
     const pieces: Buffer[] = [];
     let got = 0;
@@ -20,7 +20,7 @@ export class ByteReader {
     return Buffer.concat(pieces);
   }
 
-  /** So many bytes as they come; fewer where the stream ends. */
+  /** Yields `bytes` bytes as they come; fewer where the stream ends. */
   async *pieces(bytes: number): AsyncGenerator<Buffer, void, undefined> {
     let left = bytes;
     while (left > 0) {
@@ -43,5 +43,5 @@ export class ByteReader {
 }
 
 export function cutOff(): Error {
-  return new Error("the archive ends before its end");
+  return new Error("the archive ends too early");
 }

@@ -1,12 +1,12 @@
-/** What a tar archive says of one entry. */
+/** The header of one entry of a tar archive. */
 export interface Entry {
   type: "file" | "directory" | "link" | "hard-link";
-  /** Relative, with `/` between parts and none at the end. */
+  /** A relative path, with `/` between its parts and none at the end. */
   path: string;
   mode: number;
   modifiedAtMs: number;
   sizeBytes: number;
-  /** What a link points to, or for a hard link the path of an entry before it. */
+  /** The target of a symbolic link. For a hard link, the path of an entry before it. */
   target?: string;
 }
 
@@ -15,7 +15,9 @@ export const blockBytes = 512;
 const typeFlags = { file: "0", directory: "5", link: "2", "hard-link": "1" } as const;
 const largestOctal = 0o77777777777;
 
-/** The header blocks of an entry; what a plain header has no room for goes into a pax header before it. */
+/**
+ * Returns the header blocks of an entry; values that are too long for a plain header go into a pax header before it.
+ */
 export function encodeHeader(entry: Entry): Uint8Array {
   const extra: [string, string][] = [];
   if (Buffer.byteLength(entry.path) > 100) extra.push(["path", entry.path]);
@@ -38,7 +40,7 @@ export function encodeHeader(entry: Entry): Uint8Array {
   ]);
 }
 
-/** Fills up the last block of a body. */
+/** Returns the bytes that fill up the last block of a body. */
 export function padding(bytes: number): Uint8Array {
   return new Uint8Array((blockBytes - (bytes % blockBytes)) % blockBytes);
 }
@@ -89,7 +91,7 @@ export interface RawHeader {
   target: string;
 }
 
-/** One block as it stands; throws on a checksum that does not fit, so that a broken archive is not half believed. */
+/** Reads one header block. It throws on a wrong checksum, so that a broken archive is not partly unpacked. */
 export function decodeHeader(header: Buffer): RawHeader {
   const expected = readNumber(header.subarray(148, 156));
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0);
@@ -107,7 +109,7 @@ export function decodeHeader(header: Buffer): RawHeader {
   };
 }
 
-/** The records of a pax header that matter here. */
+/** Returns the records of a pax header that matter here. */
 export function decodePax(body: Buffer): Map<string, string> {
   const records = new Map<string, string>();
   for (let at = 0; at < body.length;) {
@@ -129,7 +131,7 @@ export function readText(field: Buffer): string {
   return field.toString("utf8", 0, end === -1 ? field.length : end);
 }
 
-/** Octal digits, or a big-endian number with the top bit set where those have no room. */
+/** Reads octal digits, or a big-endian number with the top bit set where the digits would be too many. */
 function readNumber(field: Buffer): number {
   if (((field[0] ?? 0) & 0x80) !== 0) {
     let value = (field[0] ?? 0) & 0x7f;

@@ -4,12 +4,12 @@ import { blockBytes, encodeHeader, padding } from "./header.ts";
 
 export interface PackOptions {
   signal: AbortSignal;
-  /** Sockets, pipes and devices cannot travel. */
+  /** Called for each socket, pipe and device, which an archive leaves out. */
   onSkipped: (path: string) => void;
   onBytes?: (bytes: number) => void;
 }
 
-/** The directory's content as a tar archive, in the order of names; links stay links. */
+/** Yields the directory's content as a tar archive, sorted by name; links stay links. */
 export async function* pack(directory: string, options: PackOptions): AsyncGenerator<Uint8Array, void, undefined> {
   yield* packInto(directory, "", options);
   yield new Uint8Array(2 * blockBytes);
@@ -41,7 +41,7 @@ async function* packInto(
   }
 }
 
-/** Exactly as many bytes as the header said, whatever happens to the file while it is read. */
+/** Yields exactly as many bytes as the header says, even if the file grows while it is read. */
 async function* packFile(
   path: string,
   sizeBytes: number,

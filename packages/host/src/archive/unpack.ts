@@ -8,18 +8,21 @@ import { blockBytes, decodeHeader, decodePax, readText, type Entry } from "./hea
 
 export interface UnpackOptions {
   signal: AbortSignal;
-  /** Pipes and devices cannot travel, links that lead out must not, and a hard link needs its file. */
+  /**
+   * Called for each entry that is left out: pipes and devices, links that lead out of the directory, and hard links
+   * without their file.
+   */
   onSkipped: (path: string) => void;
   onBytes?: (bytes: number) => void;
 }
 
-/** A header that describes the next one is small; anything larger is made to fill our memory. */
+/** A header that describes the next entry is small; a larger one is an attack on our memory. */
 const largestExtraBytes = 1024 * 1024;
 
 /**
- * Unpacks an archive that a stranger made into a directory, and into nothing outside of it: names that climb are
- * refused, no link is followed on the way, and a link that would lead out is left out. Whatever is left out is
- * reported. Set-user-id bits are dropped.
+ * Unpacks an untrusted archive into a directory, and writes nothing outside of it: names that lead out are refused, no
+ * link in a path is followed, and a link that would lead out is left out. Every entry that is left out is reported.
+ * Set-user-id bits are dropped.
  */
 export async function unpack(
   archive: AsyncIterable<Uint8Array>,
@@ -28,7 +31,10 @@ export async function unpack(
 ): Promise<{ files: number; bytes: number }> {
   const reader = new ByteReader(archive);
   const total = { files: 0, bytes: 0 };
-  /** Times and modes of directories are set last: files that are put in would change them, or could not be. */
+  /**
+   * Times and modes of directories are set last: files written later would change the times, and a mode could forbid
+   * them.
+   */
   const directories: Entry[] = [];
   try {
     await mkdir(directory, { recursive: true });
@@ -50,7 +56,7 @@ export async function unpack(
   return total;
 }
 
-/** Entries in turn; the body of a file has to be read before the next one. */
+/** Yields the entries one by one; the body of a file has to be read before the next entry. */
 async function* readEntries(
   reader: ByteReader,
   onSkipped: (path: string) => void,
@@ -93,14 +99,14 @@ async function* readEntries(
 }
 
 async function readExtra(reader: ByteReader, bytes: number): Promise<Buffer> {
-  if (bytes > largestExtraBytes) throw new Error("the archive is damaged: a name is longer than any name can be");
+  if (bytes > largestExtraBytes) throw new Error("the archive is damaged: a name is too long");
   const body = await reader.take(bytes);
   if (body === undefined && bytes > 0) throw cutOff();
   await skip(reader, 0, bytes);
   return body ?? Buffer.alloc(0);
 }
 
-/** Reads past a body and the padding behind it. */
+/** Skips a body and the padding behind it. */
 async function skip(reader: ByteReader, bytes: number, already = 0): Promise<void> {
   const gap = (blockBytes - ((bytes + already) % blockBytes)) % blockBytes;
   let got = 0;
@@ -115,14 +121,14 @@ function safePath(path: string): string {
       "permission_denied",
       `Cannot unpack ${JSON.stringify(path)}: it leads out of the directory`,
       {
-        suggestion: "The archive was made to harm this machine: look into the sandbox that it came from.",
+        suggestion: "The archive was made to attack this machine: examine the sandbox that it came from.",
       },
     );
   }
   return clean;
 }
 
-/** Resolves to whether it is there now. */
+/** Writes an entry, and returns whether it exists now. */
 async function place(entry: Entry, reader: ByteReader, directory: string, options: UnpackOptions): Promise<boolean> {
   const path = join(directory, entry.path);
   await makeParents(directory, entry.path);
@@ -156,7 +162,7 @@ async function placeHardLink(
   const source = join(directory, first);
   const path = join(directory, entry.path);
   const stats = (await hasRealParents(directory, first)) ? await lstat(source).catch(() => undefined) : undefined;
-  // From another place a link leads elsewhere, and so is looked at as a link.
+  // A copy of a link elsewhere has another target, so it is checked like a link.
   if (stats?.isSymbolicLink() === true) {
     return place({ ...entry, type: "link", target: await readlink(source) }, reader, directory, options);
   }
@@ -169,14 +175,14 @@ async function placeHardLink(
   try {
     await link(source, path);
   } catch {
-    // Not every filesystem has hard links; what else is wrong is found here as well.
+    // Not every filesystem has hard links. A copy also reports any other failure.
     await copyFile(source, path, constants.COPYFILE_EXCL);
     await utimes(path, stats.atime, stats.mtime);
   }
   return true;
 }
 
-/** Whole or not at all: what was there before stays until then. */
+/** Writes a file completely or not at all: an earlier file stays until then. */
 async function placeFile(entry: Entry, path: string, reader: ByteReader, options: UnpackOptions): Promise<void> {
   const draft = join(dirname(path), `.atoll-${randomUUID()}`);
   try {
@@ -208,7 +214,7 @@ async function writeDraft(entry: Entry, draft: string, reader: ByteReader, optio
   }
 }
 
-/** Every directory on the way is one, and none of them a link. */
+/** Makes the parent directories, and throws if one of them is a link. */
 async function makeParents(directory: string, path: string): Promise<void> {
   const parts = path.split("/").slice(0, -1);
   for (let depth = 1; depth <= parts.length; depth += 1) {
@@ -232,8 +238,8 @@ async function makeRealDirectory(path: string): Promise<void> {
 }
 
 /**
- * Also by way of other links: every one goes up only at its beginning, from a real directory, and so never above the
- * top.
+ * Whether a link stays inside, also through other links: every link goes up only at its beginning, from a real
+ * directory, and so never above the top.
  */
 function staysInside({ path, target = "" }: Entry): boolean {
   if (posix.isAbsolute(target) || /(^|\/)(?!\.\.\/)[^/]+\/(.*\/)?\.\.(\/|$)/.test(target)) return false;

@@ -64,7 +64,7 @@ async function listing(directory: string): Promise<unknown[]> {
   );
 }
 
-/** The bytes as a network brings them: in pieces that know nothing of blocks. */
+/** Cuts the bytes into pieces that do not end where blocks end, as a network does. */
 async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array, void, undefined> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
@@ -84,7 +84,7 @@ describe("a directory", () => {
     expect(await listing(target)).toEqual(await listing(source));
   });
 
-  test("is packed as tar reads it", async () => {
+  test("is packed so that tar can read it", async () => {
     const source = await makeTree();
     const target = join(root, "target");
     await mkdir(target);
@@ -103,7 +103,7 @@ describe("a directory", () => {
     expect(withoutTimes(await listing(target))).toEqual(withoutTimes(await listing(source)));
   });
 
-  test("leaves out what cannot travel, and says so", async () => {
+  test("leaves out and reports sockets, pipes and devices", async () => {
     const source = join(root, "source");
     await mkdir(source);
     execFileSync("bash", ["-c", `mkfifo "$0"`, join(source, "pipe")]);
@@ -124,7 +124,7 @@ describe("a directory", () => {
     await link(join(source, "deep", "er", "way"), join(source, "deep", "er", "way-too"));
     const archive = execFileSync("tar", ["c", format, "--sort=name", "-C", source, "."]);
     const target = join(root, "target");
-    // A second time, over what is there.
+    // The second round unpacks over the files of the first.
     for (let round = 0; round < 2; round += 1) {
       expect(await unpack(inPieces(archive, 512), target, options)).toEqual({ files: 7, bytes: 6 });
       const withoutTimes = (rows: unknown[]) => rows.map((row) => ({ ...(row as object), mtimeMs: undefined }));
@@ -160,18 +160,18 @@ function archiveOf(...entries: (Partial<Entry> & { path: string; content?: strin
   return Buffer.concat([...parts, Buffer.alloc(1024)]);
 }
 
-test("of an archive that ends early, no file is half there, and the old one stays", async () => {
+test("an archive that ends early leaves no incomplete file, and the old one stays", async () => {
   const target = join(root, "target");
   await mkdir(target);
   await writeFile(join(target, "file"), "the old one");
   const archive = archiveOf({ path: "file", content: "n".repeat(5_000) });
   const broken = unpack(inPieces(archive.subarray(0, 3_000), 512), target, options);
-  await expect(broken).rejects.toThrow("ends before its end");
+  await expect(broken).rejects.toThrow("ends too early");
   expect(await readdir(target)).toEqual(["file"]);
   expect(await readFile(join(target, "file"), "utf8")).toBe("the old one");
 });
 
-describe("an archive that is made to harm", () => {
+describe("a malicious archive", () => {
   const unpackThis = async (archive: Buffer) => unpack(inPieces(archive, 4096), join(root, "target"), options);
 
   test.for(["../escaped", "a/../../escaped", "/escaped"])("cannot write to %s", async (path) => {
@@ -192,7 +192,7 @@ describe("an archive that is made to harm", () => {
     expect(await readdir(join(root, "target"))).toEqual([]);
   });
 
-  test("cannot get a hard link to what lies behind a link", async () => {
+  test("cannot get a hard link to a file behind a link", async () => {
     await mkdir(join(root, "elsewhere"));
     await writeFile(join(root, "elsewhere", "victim"), "mine");
     await mkdir(join(root, "target"));
@@ -208,7 +208,7 @@ describe("an archive that is made to harm", () => {
     expect(skipped).toEqual(["one -> way/victim", `two -> ${join(root, "elsewhere", "victim")}`]);
   });
 
-  test("cannot bring a link by a hard link to where it leads out", async () => {
+  test("cannot move a link by a hard link to where it leads out", async () => {
     await unpackThis(
       archiveOf({ path: "a/b/up", type: "link", target: "../.." }, { path: "up", type: "hard-link", target: "a/b/up" }),
     );
@@ -216,7 +216,7 @@ describe("an archive that is made to harm", () => {
     expect(skipped).toEqual(["up -> ../.."]);
   });
 
-  test("cannot climb out by a link that leads over another", async () => {
+  test("cannot lead out by a link through another link", async () => {
     await unpackThis(
       archiveOf({ path: "a/b/up", type: "link", target: "../.." }, { path: "out", type: "link", target: "a/b/up/.." }),
     );
@@ -231,7 +231,7 @@ describe("an archive that is made to harm", () => {
     expect(await readdir(join(root, "elsewhere"))).toEqual([]);
   });
 
-  test("cannot write to what a link at its place leads to", async () => {
+  test("cannot write to the target of a link at its path", async () => {
     await writeFile(join(root, "victim"), "mine");
     await mkdir(join(root, "target"));
     await symlink(join(root, "victim"), join(root, "target", "file"));
@@ -247,8 +247,8 @@ describe("an archive that is made to harm", () => {
 
   test("is refused when it ends early or was changed", async () => {
     const archive = archiveOf({ path: "file", content: "content" });
-    await expect(unpackThis(archive.subarray(0, archive.length - 1024))).rejects.toThrow("ends before its end");
-    await expect(unpackThis(archive.subarray(0, 1540))).rejects.toThrow("ends before its end");
+    await expect(unpackThis(archive.subarray(0, archive.length - 1024))).rejects.toThrow("ends too early");
+    await expect(unpackThis(archive.subarray(0, 1540))).rejects.toThrow("ends too early");
     archive[1030] = 0x7a;
     await expect(unpackThis(archive)).rejects.toThrow("damaged");
   });
