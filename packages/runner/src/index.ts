@@ -20,3 +20,7 @@ export { catalogue } from "./compat/catalogue.ts";
 export * from "./compat/choose-fixes.ts";
 export { planEnvironment } from "./environments/plan-environment.ts";
 export { parserFor, parserOfDataSet } from "./parsers/parsers.ts";
+export { chooseInstances, readDataSet } from "./formats/data-set.ts";
+export { goldPredictions, readPredictions } from "./formats/predictions.ts";
+export { readQuarantine } from "./formats/quarantine.ts";
+export { readTask, taskInstance } from "./formats/task-file.ts";
