@@ -19,3 +19,4 @@ export { findStatus, missingTests } from "./grading/test-results.ts";
 export { catalogue } from "./compat/catalogue.ts";
 export * from "./compat/choose-fixes.ts";
 export { planEnvironment } from "./environments/plan-environment.ts";
+export { parserFor, parserOfDataSet } from "./parsers/parsers.ts";
