@@ -24,3 +24,6 @@ export { chooseInstances, readDataSet } from "./formats/data-set.ts";
 export { goldPredictions, readPredictions } from "./formats/predictions.ts";
 export { readQuarantine } from "./formats/quarantine.ts";
 export { readTask, taskInstance } from "./formats/task-file.ts";
+export { SnapshotCache, type CachedSnapshot } from "./cache/snapshot-cache.ts";
+export { readJournal } from "./journal/journal.ts";
+export { foldEvents, type RunState } from "./journal/run-state.ts";
