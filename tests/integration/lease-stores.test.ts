@@ -7,9 +7,9 @@ import { openTestS3 } from "../support/object-servers/test-s3.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 interface Place {
-  /** Another client of the same store. */
+  /** Opens another client of the same store. */
   open: () => Promise<ObjectStore>;
-  /** The next calls take place and are not answered. */
+  /** Makes the store carry out the next calls without a response. */
   loseAnswers?: (times: number) => void;
 }
 
@@ -38,7 +38,7 @@ async function gcsPlace(): Promise<Place> {
 }
 
 const key = "sandboxes/one/lease.json";
-/** Short looks, so that a test is quick; a long time to live, so that a busy machine loses nothing. */
+/** Short intervals keep the test quick; a long time to live keeps a busy machine from losing a lease. */
 const timing = { ttlMs: 30_000, watchMs: 20, pollMs: 20 };
 
 async function server({ open }: Place, id: string): Promise<{ leases: Leases; store: ObjectStore }> {
@@ -52,7 +52,7 @@ describe.for([
   { name: "s3", openPlace: s3Place },
   { name: "gcs", openPlace: gcsPlace },
 ])("leases in a $name store", ({ openPlace }) => {
-  test("of ten that race exactly one gets it, and of the rest exactly one waits", async () => {
+  test("are acquired by exactly one of ten servers that race, and exactly one of the others waits", async () => {
     const place = await openPlace();
     const servers = await Promise.all(Array.from({ length: 10 }, (_, index) => server(place, `s${index}`)));
     const first = await Promise.allSettled(servers.map(({ leases }) => leases.acquire(key)));
@@ -73,7 +73,7 @@ describe.for([
     await heirs[0]?.release();
   });
 
-  test("a sandbox goes from one server to the other with what was written under its lease", async () => {
+  test("move from one server to the other with the data written under them", async () => {
     const place = await openPlace();
     const [one, two] = [await server(place, "a"), await server(place, "b")];
     const at = (store: ObjectStore) => ({ store, key: "sandboxes/one/metadata.json", schema: { parse: String } });
@@ -97,7 +97,7 @@ describe.for([
   { name: "s3", openPlace: s3Place },
   { name: "gcs", openPlace: gcsPlace },
 ])("leases in a $name store whose answers are lost", ({ openPlace }) => {
-  test("are acquired and given back all the same", async () => {
+  test("are acquired and released", async () => {
     const place = await openPlace();
     const { leases } = await server(place, "a");
     place.loseAnswers?.(2);
