@@ -40,7 +40,7 @@ const linesOf = (name: string, count: number): string[] =>
 const of = (output: string, name: string): string[] =>
   output.split(/(?<=\n)/).filter((line) => line.startsWith(`${name} `));
 
-test("all bytes of clients that write at the same time over breaking connections arrive once and in order", async () => {
+test("clients that write at the same time over breaking connections lose, double and reorder no byte", async () => {
   const owner = connect();
   const started = await (
     await Sandbox.connect(sandboxId, { client: owner })
@@ -64,7 +64,7 @@ test("all bytes of clients that write at the same time over breaking connections
   for (const client of clients) client.close();
 });
 
-test("over HTTP a writer's input is accepted once, and another writer's input does not count as its retry", async () => {
+test("over HTTP a writer's input is accepted once, and another writer's input is no retry of it", async () => {
   const api = new ApiClient(server.url, server.key);
   const { id } = await api.start(sandboxId, { argv: ["cat"], stdin: true });
   const path = `/sandboxes/${sandboxId}/commands/${id}`;

@@ -30,7 +30,7 @@ describe("a sandbox that takes too much", () => {
     expect((await runIn(neighbour, "echo fine")).output).toBe("fine\n");
   };
 
-  test("memory: a process killed at the limit reports it, and its sandbox lives on or ends with that reason", async () => {
+  test("memory: a process killed at the limit reports it, and its sandbox goes on or ends", async () => {
     const sandbox = await host.engine.create({ limits: { memoryBytes: 128 * MiB } });
     const hog = "import mmap\nm=mmap.mmap(-1,1<<30)\nfor i in range(0,1<<30,4096): m[i]=1";
     const end = await runIn(sandbox, ["python3", "-c", hog]).catch((error: unknown) => error);

@@ -76,7 +76,7 @@ test("a sandbox whose memory cannot be written fails, and its record says what s
   await sandbox.kill();
 });
 
-test("a sandbox with an unusable memory image stays paused, and its processes go on when the image is repaired", async () => {
+test("a sandbox with an unusable memory image stays paused, and resumes when the image is repaired", async () => {
   const sandbox = await host.engine.create({});
   const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
   const talk = new Conversation(counting);

@@ -113,7 +113,7 @@ describe("saved data is verified before anything is started", () => {
     await Promise.all([host.engine.kill(mine.id), host.engine.kill(foreign.id)]);
   });
 
-  test("a resume verifies each byte of a memory image, and does not verify the files of the owner beside it", async () => {
+  test("a resume verifies each byte of a memory image, and not the owner's files beside it", async () => {
     const sandbox = await host.engine.create({});
     const { id, ownerDir } = sandbox;
     await mkdir(ownerDir, { recursive: true });

@@ -81,12 +81,7 @@ describe("an offer of another protocol to a port", () => {
   test("of HTTP/2 is not forwarded, and the connection serves the next request", async () => {
     const { host, pathname } = new URL(port.url);
     const token = `X-Port-Token: ${port.token}`;
-    const next = `POST ${pathname} HTTP/1.1\r
-    Host: ${host}\r
-    ${token}\r
-    Content-Length: 4\r
-    \r
-    next`;
+    const next = `POST ${pathname} HTTP/1.1\r\nHost: ${host}\r\n${token}\r\nContent-Length: 4\r\n\r\nnext`;
     const first = await say(
       "POST",
       ["Connection: Upgrade", "Upgrade: h2c", "Content-Length: 5"],

@@ -87,7 +87,7 @@ const takenOver = {
   "a pause that is frozen for good": { move: "pause", step: "pause: saving" },
 } as const;
 
-test("a server that dies during operations on persistent sandboxes loses nothing that their records refer to", async () => {
+test("a server that dies during pauses and rollbacks of persistent sandboxes loses nothing", async () => {
   const [storeDir, dataDir, otherDir] = await Promise.all([makeDataDir(), makeDataDir(), makeDataDir()]);
   onTestFinished(() => rm(storeDir, { recursive: true, force: true }));
   const plan: CrashPlan = { ...found, ...takenOver };

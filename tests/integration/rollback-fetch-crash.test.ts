@@ -21,7 +21,7 @@ const deaths = [
   { at: "storing the state before", operation: "PutObject", key: /\/memory\//, found: after },
 ];
 
-test("a server that is killed during a rollback from the store leaves the complete state before or after it", async () => {
+test("a server that is killed during a rollback from the store leaves the state before or after it", async () => {
   await using store = await sharedBucket();
   const flags = store.flags();
   await using a = await startTestServer({ flags });

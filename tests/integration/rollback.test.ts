@@ -38,7 +38,7 @@ async function eventsSince(cursor: number, sandboxId: SandboxId, type: ApiEvent[
   return events;
 }
 
-test("commands are those of that time: running ones go on, later ones are gone, and followers get an error", async () => {
+test("commands are those of the checkpoint: later ones are gone, and followers get an error", async () => {
   const { cursor } = manager.events;
   const id = await createIn(manager, { driver: "gvisor" });
   const first = await start(manager, id, { shell: counting, stdin: true });

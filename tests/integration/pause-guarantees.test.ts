@@ -27,9 +27,7 @@ const create = (options: CreateOptions = {}): Promise<Sandbox> =>
 
 /** Lists everything below the home directory: kinds, modes, owners, link targets, times and contents. */
 async function homeOf(sandbox: Sandbox): Promise<string> {
-  const list =
-    "find . -printf '%p %y %m %u %l %s %T@\
-  ' | sort";
+  const list = "find . -printf '%p %y %m %u %l %s %T@\\n' | sort";
   const script = `cd /home/user; ${list}; find . -type f -print0 | sort -z | xargs -0 sha256sum`;
   return (await sandbox.commands.run(script, { check: true })).stdout;
 }
