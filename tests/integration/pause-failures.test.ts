@@ -132,7 +132,7 @@ test("an aborted call does not stop a pause, and undoes a resume", async () => {
   };
   await host.engine.pause(sandbox.id, { signal: left.signal });
   expect(sandbox.state).toBe("paused");
-  await expect(host.engine.resume(sandbox.id, { signal: left.signal })).rejects.toThrow("I have left");
+  await expect(host.engine.resume(sandbox.id, { signal: left.signal })).rejects.toThrow("call aborted");
   expect(sandbox.state).toBe("paused");
   atStep = () => undefined;
   await host.engine.resume(sandbox.id);

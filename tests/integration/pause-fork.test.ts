@@ -173,7 +173,7 @@ describe("rollback", () => {
     await sandbox.kill();
   });
 
-  test("removes no layer that a fork needs with a checkpoint, and uses no number twice", async () => {
+  test("removing a checkpoint keeps a layer that a fork needs, and its number is not used again", async () => {
     const { engine, dataDir } = host;
     const sandbox = await engine.create({});
     await engine.pause(sandbox.id);
