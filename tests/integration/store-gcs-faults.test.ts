@@ -26,7 +26,7 @@ test("a bucket that ignores conditions is refused by the probe, which reports wh
   const { open, bucket } = await openTestStore({ conditions: "ignored" });
   await expect(open().probe()).rejects.toMatchObject({
     code: "unsupported",
-    details: { seen: expect.stringContaining("created an object that was there") },
+    details: { seen: expect.stringContaining("created an object that exists already") },
   });
   expect(bucket.names()).toEqual([]);
 });
