@@ -93,6 +93,8 @@ const isFile = (path: string): Promise<boolean> =>
 const isSweBenchFolder = async (folder: string): Promise<boolean> =>
   (await isFile(join(folder, "task.yaml"))) && (await isFile(join(folder, "tests.json")));
 
+const Columns = z.record(z.string(), z.unknown());
+
 /** The columns of SWE-bench 5 that are files of their own. */
 const columns = {
   patch: "gold.patch",
@@ -104,13 +106,13 @@ const columns = {
 /** Reads `tasks/<id>` of SWE-bench 5. Patches are read as they are, so that CRLF survives. */
 async function readSweBenchFolder(folder: string): Promise<Instance> {
   const file = join(folder, "task.yaml");
-  const Map = z.record(z.string(), z.unknown());
-  const metadata = parseYamlSource(file, await readTextFile(file), "1.1");
+  const metadata = parseYamlSource(file, await readTextFile(file), true);
   const tests = join(folder, "tests.json");
-  const lists = check(Map, parseJsonSource(tests, await readTextFile(tests)));
-  const row: Record<string, unknown> = { ...check(Map, metadata), ...lists };
+  const lists = check(Columns, parseJsonSource(tests, await readTextFile(tests)));
+  const given = Object.entries(check(Columns, metadata)).filter(([, value]) => value !== "null" && value !== "");
+  const row: Record<string, unknown> = { ...Object.fromEntries(given), ...lists };
   for (const [column, name] of Object.entries(columns)) {
     if (await isFile(join(folder, name))) row[column] = await readTextFile(join(folder, name));
   }
-  return readRow({ name: file, value: row, locate: metadata.locate }, []);
+  return readRow({ name: file, value: row, locate: (at) => metadata.locate(at) }, []);
 }

@@ -4,11 +4,6 @@ import { readTextFile } from "./source.ts";
 /** Whether a text is a change in the unified format, and not the path of a file with one. */
 const isPatch = (text: string): boolean => /^(?:diff |--- |Index: |@@ )/m.test(text);
 
-/** Whether anything is changed: a hunk, a binary file, a mode, or a name. */
-export const changesSomething = (patch: string | null): boolean =>
-  patch !== null &&
-  /^(?:@@ -\d|GIT binary patch|old mode |new file mode |deleted file mode |rename from |copy from )/m.test(patch);
-
 /** The text of a patch that a configuration has, or names relative to its own file. */
 export async function readPatch(given: string, configFile: string): Promise<string> {
   return given === "" || isPatch(given) ? given : readTextFile(relativeTo(configFile, given));

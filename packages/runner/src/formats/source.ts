@@ -53,6 +53,7 @@ export async function readTextFile(path: string): Promise<string> {
 
 function refuse(name: string, position: Position, problem: string): SandboxError {
   return new SandboxError("invalid_argument", `Cannot read ${name}:${position.line}:${position.column}: ${problem}`, {
+    suggestion: "Correct the file there, and try again.",
     details: { file: name, ...position },
   });
 }
@@ -78,13 +79,16 @@ export function parseJsonSource(name: string, text: string, firstLine = 1): Sour
   return { name, value, locate: (path) => parseYaml(name, text, firstLine).locate(path) };
 }
 
-/** `1.1` is what Python's libraries write, where `12e345` is text and `no` is not. */
-export const parseYamlSource = (name: string, text: string, version: "1.1" | "1.2" = "1.2"): Source =>
-  parseYaml(name, text, 1, version);
+/** With `asText` every scalar is text: a commit such as `12e34567` is no number. */
+export const parseYamlSource = (name: string, text: string, asText = false): Source => parseYaml(name, text, 1, asText);
 
-function parseYaml(name: string, text: string, firstLine: number, version: "1.1" | "1.2" = "1.2"): Source {
+function parseYaml(name: string, text: string, firstLine: number, asText = false): Source {
   const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, version });
+  const document = parseDocument(text, {
+    lineCounter: lines,
+    prettyErrors: false,
+    schema: asText ? "failsafe" : "core",
+  });
   const at = (offset: number): Position => {
     const { line, col } = lines.linePos(offset);
     return { line: line + firstLine - 1, column: col };

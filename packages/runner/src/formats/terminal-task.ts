@@ -1,10 +1,10 @@
 import { copyFile, cp, mkdir, mkdtemp, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 import { type Instance, TaskSpec } from "../models/task.ts";
+import { git } from "../repository/git.ts";
 import { check, parseTomlSource, parseYamlSource, readTextFile } from "./source.ts";
 
 const seconds = z.number().positive();
@@ -126,14 +126,9 @@ async function readTerminalBench(folder: string) {
 /** The files of `tests/` as a patch that adds them. git writes it, so that modes and binary files are exact. */
 async function patchOfTests(folder: string, extraScript: string | undefined): Promise<string> {
   const work = await mkdtemp(join(tmpdir(), "atoll-task-"));
-  const options = {
-    signal: new AbortController().signal,
-    timeoutMs: 60_000,
-    cwd: work,
-    maxOutputBytes: 64 * 1024 * 1024,
-  };
-  const git = async (...args: string[]) => {
-    const { exitCode, stdout, stderr, truncated } = await run("git", args, options);
+  const read = async (...args: string[]) => {
+    const options = { signal: new AbortController().signal, cwd: work, maxOutputBytes: 64 * 1024 * 1024 };
+    const { exitCode, stdout, stderr, truncated } = await git(args, options);
     if (exitCode === 0 && !truncated) return stdout;
     throw new SandboxError("file_error", `Cannot read ${folder}: git ${args[0]} failed: ${stderr.slice(0, 500)}`);
   };
@@ -144,9 +139,9 @@ async function patchOfTests(folder: string, extraScript: string | undefined): Pr
       throw new SandboxError("not_found", `Cannot read ${folder}: it has no folder tests/`, { cause });
     });
     if (extraScript !== undefined) await copyFile(join(folder, extraScript), join(target, extraScript));
-    await git("init", "--quiet");
-    await git("add", "--all", "--force");
-    return await git("diff", "--cached", "--binary", "--no-color", "--no-ext-diff", "--no-renames");
+    await read("init", "--quiet");
+    await read("add", "--all", "--force");
+    return await read("diff", "--cached", "--binary", "--no-color", "--no-ext-diff", "--no-renames");
   } finally {
     await rm(work, { recursive: true, force: true });
   }
