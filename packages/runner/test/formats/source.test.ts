@@ -17,7 +17,7 @@ async function refusal(name: string, text: string): Promise<string> {
     () => undefined,
     (error: unknown) => error,
   );
-  if (!isSandboxError(error)) throw error ?? new Error("the task was read");
+  if (!isSandboxError(error)) throw new Error("the task was not refused", { cause: error });
   expect(error.suggestion).toBeTruthy();
   return error.message.replaceAll(`${directory}/`, "");
 }
