@@ -140,6 +140,8 @@ describe("a wait on a terminal", () => {
     await terminal.shows(`\r\u001B[2K${told} · 1s`);
     proxy.release();
     await expect.poll(() => terminal.screen.split(" · ").at(-1)).toContain("s\r\u001B[2K");
+    // A run removes its sandbox after its output, and the tests below count sandboxes.
+    await terminal.ended;
   });
 
   test("for a run ends with its first output", async () => {
