@@ -44,6 +44,11 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   },
 };
 
+/** The commands that other commands start, and never a person. */
+const ownCommands: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  "keep-server": async () => (await import("./commands/keep-server.ts")).keepServerCommand,
+};
+
 /** The commands that describe all others. */
 const coversAllCommands: ReadonlySet<string> = new Set(["completion"]);
 
@@ -52,6 +57,8 @@ export async function programFor(cli: Cli, argv: readonly string[]): Promise<Com
   const [first = ""] = operands(argv);
   const isKnown = Object.values(groups).some((commands) => Object.hasOwn(commands, first));
   if (isKnown && !coversAllCommands.has(first)) return buildProgram(cli, first);
+  const own = Object.hasOwn(ownCommands, first) ? ownCommands[first] : undefined;
+  if (own !== undefined) return (await buildProgram(cli, first)).addCommand((await own())(cli), { hidden: true });
   return buildProgram(cli);
 }
 

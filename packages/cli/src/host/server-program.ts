@@ -8,7 +8,7 @@ import { SandboxError } from "@atoll/protocol";
 const serverEntry = "@atoll/server/start";
 
 /** Returns how the server of this installation is started, with these flags. */
-function serverProgram(flags: readonly string[]): { file: string; args: string[] } {
+export function serverProgram(flags: readonly string[]): { file: string; args: string[] } {
   return { file: process.execPath, args: [findEntry(), ...flags] };
 }
 
