@@ -1,7 +1,7 @@
 import type { Symptoms } from "../compat/compat-fix.ts";
 import { checkBaseline } from "../grading/baseline.ts";
 import { failsPassToPassOnly, grade as gradeAttempts } from "../grading/grade.ts";
-import { findStatus, isFailure, missingTests } from "../grading/test-results.ts";
+import { meets, missingTests } from "../grading/test-results.ts";
 import type { AttemptResult } from "../models/report.ts";
 import type { TaskSpec } from "../models/task.ts";
 import { Repository } from "../repository/repository.ts";
@@ -110,13 +110,13 @@ async function baseline(work: Work): Promise<Outcome> {
   return check.held ? { status: "ok" } : { status: "ok", reason: check.why };
 }
 
-function symptomsOfTests({ failToPass, passToPass }: TaskSpec, { result, text }: Attempt): Symptoms {
+function symptomsOfTests(task: TaskSpec, { result, text }: Attempt): Symptoms {
   const { tests } = result;
-  const failing = passToPass.filter((id) => {
-    const status = findStatus(id, tests);
-    return status !== undefined && isFailure(status);
-  });
-  return { text, missing: missingTests([...failToPass, ...passToPass], tests), seen: Object.keys(tests), failing };
+  const missing = missingTests([...task.failToPass, ...task.passToPass], tests);
+  const failing = task.passToPass.filter(
+    (id) => !missing.includes(id) && !meets(id, "passToPass", tests, task.failOnly),
+  );
+  return { text, missing, seen: Object.keys(tests), failing };
 }
 
 async function apply(work: Work): Promise<Outcome> {
