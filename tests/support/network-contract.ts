@@ -1,7 +1,7 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
-import type { EgressAsk, EgressHandler, Sandbox } from "@atoll/engine";
+import type { EgressRequest, EgressHandler, Sandbox } from "@atoll/engine";
 import type { DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
@@ -14,7 +14,7 @@ export function networkContract(driver: DriverName): void {
     let host: TestEngine;
     let sandbox: Sandbox;
     let outside: Server;
-    const asks: EgressAsk[] = [];
+    const asks: EgressRequest[] = [];
 
     const onEgress: EgressHandler = async (ask) => {
       asks.push(ask);

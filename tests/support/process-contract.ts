@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Sandbox } from "@atoll/engine";
 import { signalNumbers, type DriverName, type SignalName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { withRoomToStart } from "../../packages/engine/test/support/disk-space.ts";
+import { withTimeToStart } from "../../packages/engine/test/support/time-to-start.ts";
 import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
 /** Tests what a process in a sandbox must do under every driver. */
@@ -200,7 +200,7 @@ export function processContract(driver: DriverName): void {
     test("a process that ignores SIGTERM and forks is killed after its time limit with all its children", async () => {
       const script =
         "trap '' TERM; (trap '' TERM; setsid sh -c \"trap '' TERM; echo up; sleep 777\" &) ; while :; do sleep 1; done";
-      const end = await withRoomToStart(
+      const end = await withTimeToStart(
         (timeoutMs) => runIn(sandbox, script, { timeoutMs, graceMs: 100 }),
         ({ output }) => output.includes("up"),
       );

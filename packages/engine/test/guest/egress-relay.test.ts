@@ -3,7 +3,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { Duplex } from "node:stream";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { GuestChannel } from "../../src/guest/channel.ts";
-import type { EgressAnswer, EgressAsk, EgressHandler } from "../../src/guest/egress-relay.ts";
+import type { EgressAnswer, EgressRequest, EgressHandler } from "../../src/guest/egress-relay.ts";
 import { protocolConstants } from "../../src/guest/frames.ts";
 import { PayloadReader } from "../../src/guest/wire.ts";
 import { FakeGuest, openChannel, type HostFrame } from "../support/fake-guest.ts";
@@ -30,7 +30,7 @@ afterEach(async () => {
   await new Promise((resolve) => server.close(resolve));
 });
 
-/** Lets everything through to the server of this test. */
+/** Allows every connection, to the server of this test. */
 const allow: EgressHandler = async () => {
   const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
   await once(socket, "connect");
@@ -44,7 +44,7 @@ function verdictOf({ payload }: HostFrame): { verdict: number; reason: string } 
   return verdict;
 }
 
-/** A connection that was asked for, allowed, and reaches the server. */
+/** Makes a connection that was requested and allowed, and reaches the server. */
 async function relay(): Promise<{ channel: GuestChannel; outside: Socket }> {
   const channel = await openChannel(guest, { onEgress: allow });
   await guest.send(guestFrame.connect(asked, "example.org", 443));
@@ -59,7 +59,7 @@ async function readFrom(socket: Socket): Promise<string> {
 
 describe("what may go out", () => {
   test("the handler is asked by name, port and protocol", async () => {
-    const asks: EgressAsk[] = [];
+    const asks: EgressRequest[] = [];
     const onEgress: EgressHandler = async (ask) => {
       asks.push(ask);
       return { verdict: "refused", reason: "not today" };
@@ -76,7 +76,7 @@ describe("what may go out", () => {
     { verdict: "unknown_name", number: 2 },
     { verdict: "unreachable", number: 3 },
     { verdict: "timed_out", number: 4 },
-  ] as const)("$verdict is told as $number", async ({ verdict, number }) => {
+  ] as const)("$verdict is sent as $number", async ({ verdict, number }) => {
     const channel = await openChannel(guest, { onEgress: async () => ({ verdict, reason: "because" }) });
     await guest.send(guestFrame.connect(asked, "example.org", 443));
     expect(verdictOf(await guest.next("VERDICT"))).toEqual({ verdict: number, reason: "because" });
@@ -110,7 +110,7 @@ describe("what may go out", () => {
     channel.close();
   });
 
-  test("a number may be asked with again once it was refused", async () => {
+  test("an id may be used again after a refusal", async () => {
     const channel = await openChannel(guest);
     for (let round = 0; round < 3; round += 1) {
       await guest.send(guestFrame.connect(asked, "example.org", 443));
@@ -183,7 +183,7 @@ describe("an allowed connection", () => {
     channel.close();
   });
 
-  test("a socket that was closed before it could be used is told as unreachable", async () => {
+  test("a socket that was closed before it could be used is reported as unreachable", async () => {
     const socket = new Duplex({ read() {} }).destroy();
     const channel = await openChannel(guest, { onEgress: async () => ({ verdict: "allowed", socket }) });
     await guest.send(guestFrame.connect(asked, "example.org", 443));
@@ -206,7 +206,7 @@ describe("an allowed connection", () => {
     await Promise.all([channel.closed, once(outside, "end")]);
   });
 
-  test("its number may be used again once it is over", async () => {
+  test("its id may be used again after its end", async () => {
     const { channel, outside } = await relay();
     outside.resetAndDestroy();
     await guest.next("RELEASE");
@@ -238,7 +238,7 @@ describe("an allowed connection", () => {
   });
 });
 
-describe("an answer that comes too late", () => {
+describe("a late answer", () => {
   async function askWithoutAnswer(): Promise<{ channel: GuestChannel; answer: (answer: EgressAnswer) => void }> {
     let answer: (answer: EgressAnswer) => void = () => undefined;
     const isAsked = new Promise<void>((resolve) => {
@@ -264,7 +264,7 @@ describe("an answer that comes too late", () => {
     await once(socket, "close");
   });
 
-  test("after a greeting nothing is said, for the guest was told to forget", async () => {
+  test("after a greeting no verdict is sent, because the guest has dropped the request", async () => {
     const { channel, answer } = await askWithoutAnswer();
     const greeted = channel.greet(new AbortController().signal);
     await guest.greet({ entries: [{ id: asked, kind: 3, state: 3 }] });

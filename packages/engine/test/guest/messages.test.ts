@@ -62,13 +62,13 @@ describe("well-formed", () => {
     { what: "DONE", frame: guestFrame.done(7), message: { type: "done", id: 7 } },
     {
       what: "COUNTED",
-      frame: guestFrame.counted(7, 3, { streams: 2, heldBytes: 4096, ofOneUser: 1 }),
-      message: { type: "counted", id: 7, processes: 3, ofOneUser: 1, streams: 2, heldBytes: 4096 },
+      frame: guestFrame.counted(7, 3, { streams: 2, bufferedBytes: 4096, ofOneUser: 1 }),
+      message: { type: "counted", id: 7, processes: 3, ofOneUser: 1, streams: 2, bufferedBytes: 4096 },
     },
     {
       what: "COUNTED by an older guest",
       frame: rawFrame(toHost.COUNTED, 7, payload().u32(3).u32(2).u64(4096).finish()),
-      message: { type: "counted", id: 7, processes: 3, ofOneUser: 3, streams: 2, heldBytes: 4096 },
+      message: { type: "counted", id: 7, processes: 3, ofOneUser: 3, streams: 2, bufferedBytes: 4096 },
     },
     {
       what: "HELD_BY",
@@ -154,8 +154,8 @@ describe("well-formed", () => {
     });
   });
 
-  test("of a WELCOME of another version nothing but the version is read", () => {
-    const future = payload().u32(2).bytes(nonce).str("streams, in a form that nobody knows yet").finish();
+  test("a WELCOME of another version is read up to its version", () => {
+    const future = payload().u32(2).bytes(nonce).str("streams, in a form that is not known yet").finish();
     expect(parse(rawFrame(toHost.WELCOME, 0, future))).toEqual({ type: "welcome", version: 2, streams: [] });
   });
 });

@@ -19,12 +19,20 @@ interface Instance {
   bindings: Map<string, Binding>;
 }
 
-type Factory = (imports: readonly Binding[], register: (getters: object) => void, meta: object) => AsyncGenerator<void>;
+/** `all` registers the names of another module that are not taken yet, as `export *` does. */
+type Register = ((getters: object) => void) & { all: (from: Binding) => void };
+type Factory = (imports: readonly Binding[], register: Register, meta: object) => AsyncGenerator<void>;
+
+interface Scope {
+  staged: ReadonlyMap<string, Instance> | undefined;
+}
 
 /** Modules that are evaluated and that nothing running sees yet. */
 export interface Staged {
   generation: number;
   instances: Map<string, Instance>;
+  /** Where dynamic imports of these modules look first, until the commit. */
+  scope: Scope;
   removed: readonly string[];
 }
 
@@ -74,9 +82,10 @@ export class ModuleRegistry {
       if (artifact === undefined) throw new Error(`Cannot evaluate ${module}: its code was not sent`);
       instances.set(module, { artifact, exports: Object.create(null) as Namespace, bindings: new Map() });
     }
+    const scope: Scope = { staged: instances };
     const runs: { module: string; body: AsyncGenerator<void> }[] = [];
     for (const [module, instance] of instances) {
-      runs.push({ module, body: await this.#begin(instance, instances) });
+      runs.push({ module, body: await this.#begin(instance, instances, scope) });
     }
     for (const { module, body } of runs) {
       try {
@@ -85,12 +94,13 @@ export class ModuleRegistry {
         throw Object.assign(asError(error), { module });
       }
     }
-    return { generation, instances, removed };
+    return { generation, instances, scope, removed };
   }
 
   /** Makes staged modules the current ones, for all code at once. */
   commit(staged: Staged): Undo {
     const undo: Undo = { generation: staged.generation, instances: new Map(this.#current) };
+    staged.scope.staged = undefined;
     const next = new Map(this.#current);
     for (const module of staged.removed) next.delete(module);
     for (const [module, instance] of staged.instances) next.set(module, instance);
@@ -121,7 +131,7 @@ export class ModuleRegistry {
   }
 
   /** Runs the factory up to its first yield, after which its exports are there, functions already usable. */
-  async #begin(instance: Instance, staged: ReadonlyMap<string, Instance>): Promise<AsyncGenerator<void>> {
+  async #begin(instance: Instance, staged: ReadonlyMap<string, Instance>, scope: Scope): Promise<AsyncGenerator<void>> {
     const { artifact } = instance;
     const imports: Binding[] = [];
     for (const { specifier, module, kind } of artifact.dependencies) {
@@ -133,11 +143,7 @@ export class ModuleRegistry {
     const factory = new Script(artifact.code, {
       filename: `${this.#folder}${artifact.module}`,
     }).runInThisContext() as Factory;
-    const body = factory(
-      imports,
-      (getters) => void Object.defineProperties(instance.exports, Object.getOwnPropertyDescriptors(getters)),
-      this.#meta(artifact),
-    );
+    const body = factory(imports, registerOf(instance.exports), this.#meta(artifact, scope));
     await body.next();
     return body;
   }
@@ -157,7 +163,7 @@ export class ModuleRegistry {
     return binding;
   }
 
-  #meta(artifact: Artifact): object {
+  #meta(artifact: Artifact, scope: Scope): object {
     const url = new URL(artifact.module, this.#folder).href;
     const dynamic = new Map(artifact.dependencies.map(({ specifier, module }) => [specifier, module]));
     return {
@@ -167,7 +173,7 @@ export class ModuleRegistry {
       import: async (specifier: string): Promise<Namespace> => {
         const module = dynamic.get(specifier);
         if (module === undefined || module === null) return this.#native(specifier);
-        const exports = this.exports(module);
+        const exports = scope.staged?.get(module)?.exports ?? this.exports(module);
         if (exports === undefined) throw new Error(`Cannot find ${module}, which ${artifact.module} imports`);
         return exports;
       },
@@ -180,6 +186,19 @@ export class ModuleRegistry {
     if (specifier.startsWith("node:")) return (await import(specifier)) as Namespace;
     return (await import(import.meta.resolve(specifier, this.#folder))) as Namespace;
   }
+}
+
+function registerOf(exports: Namespace): Register {
+  const register = (getters: object): void => {
+    Object.defineProperties(exports, Object.getOwnPropertyDescriptors(getters));
+  };
+  const all = (from: Binding): void => {
+    for (const name of Object.keys(from.current)) {
+      if (name === "default" || Object.hasOwn(exports, name)) continue;
+      Object.defineProperty(exports, name, { get: () => from.current[name], enumerable: true });
+    }
+  };
+  return Object.assign(register, { all });
 }
 
 export const folderUrl = (folder: string): string => pathToFileURL(`${folder}/`).href;

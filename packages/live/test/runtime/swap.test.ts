@@ -64,7 +64,8 @@ test("a state of an older version is migrated, and is exactly as before after a 
   const { migrated } = await app.swap(
     2,
     counter(
-      `version: 2, ${first}, codeChange: (old, state) => ({ ...state, from: old, history: new Map([[1, state.count]]) })`,
+      `version: 2, ${first}, codeChange: (old, state) => ({ ...state, from: old,
+        history: new Map([[1, state.count]]) })`,
     ),
   );
   expect(migrated).toEqual(["counter"]);
