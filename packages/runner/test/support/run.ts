@@ -66,7 +66,7 @@ export class RunPlace implements AsyncDisposable {
   }
 }
 
-export function only(report: RunReport): InstanceReport {
+function only(report: RunReport): InstanceReport {
   expect(report.instances).toHaveLength(1);
   return report.instances[0] as InstanceReport;
 }
