@@ -110,7 +110,7 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
       await host.dispose();
       await store.close();
     });
-    host.manager.persistent.begin();
+    host.manager.persistent.start();
     return host;
   };
   const bring = async ({ manager }: TestManager, id: SandboxId): Promise<void> => {

@@ -53,7 +53,7 @@ export class SandboxForks {
       ? persistent.inTurn(id, async () => {
           const checkpoint = await persistent.reserve(id);
           return this.#copy(find(id), { count, force, checkpoint }, by).catch((error: unknown) => {
-            persistent.fellShort(id);
+            persistent.afterFailedRun(id);
             throw error;
           });
         })

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { SandboxId } from "@atoll/protocol";
 import type { ObjectStore } from "@atoll/storage";
 import { beforeEach, expect, test } from "vitest";
-import { CheckpointCollector, type SandboxStanding } from "../../src/persistence/checkpoint-collector.ts";
+import { CheckpointCollector, type RetentionStatus } from "../../src/persistence/checkpoint-collector.ts";
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { log, makeMachine, makeStore, otherId, recordOf, sandboxId, type Machine } from "./archive-lab.ts";
 import { watchStore } from "./watch-store.ts";
@@ -13,7 +13,7 @@ const graceMs = 1_000;
 let store: ObjectStore;
 let here: Machine;
 let nowMs: number;
-let standings: Map<SandboxId, SandboxStanding>;
+let standings: Map<SandboxId, RetentionStatus>;
 
 beforeEach(async () => {
   store = await makeStore();
@@ -26,7 +26,7 @@ function collector(on: ObjectStore = store, policy = { keepLast: 2, keepForMs: 0
   return new CheckpointCollector({
     store: on,
     policy,
-    standingOf: async (id) => standings.get(id),
+    statusOf: async (id) => standings.get(id),
     log,
     graceMs,
     nowMs: () => nowMs,
@@ -133,7 +133,7 @@ test("of a sandbox whose metadata cannot be read nothing is retired, and others 
   const one = new CheckpointCollector({
     store,
     policy: { keepLast: 1 },
-    standingOf: async (id) => {
+    statusOf: async (id) => {
       if (id === sandboxId) throw new Error("The metadata is gone");
       return undefined;
     },

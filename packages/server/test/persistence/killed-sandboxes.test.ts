@@ -6,7 +6,7 @@ import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
 import { pino } from "pino";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { removeLongKilled } from "../../src/persistence/killed-sandboxes.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 
 const day = 24 * 60 * 60_000;
@@ -14,11 +14,11 @@ const signal = new AbortController().signal;
 const log = pino({ enabled: false });
 let dir: string;
 let store: ObjectStore;
-let home: HandleHome;
+let sandboxStores: SandboxStores;
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "atoll-killed-"));
   store = await FileObjectStore.open(dir);
-  home = {
+  sandboxStores = {
     metadataStore: store,
     checkpointStore: store,
     leases: new Leases({ store, self: { id: "a", url: "" } }),
@@ -33,7 +33,7 @@ const idOf = (letter: string): SandboxId => SandboxId.parse(letter.repeat(20));
 
 async function create(letter: string, { isKilled }: { isKilled: boolean }): Promise<SandboxId> {
   const id = idOf(letter);
-  const handle = await SandboxHandle.createPersistent(home, metadataOf(id), {});
+  const handle = await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {});
   if (isKilled) await handle.markKilled();
   await handle.release();
   return id;
@@ -46,7 +46,7 @@ async function keys(): Promise<string[]> {
 }
 
 const remove = (afterMs: number): Promise<SandboxId[]> =>
-  removeLongKilled(home, { nowMs: Date.now() + afterMs, signal, log });
+  removeLongKilled(sandboxStores, { nowMs: Date.now() + afterMs, signal, log });
 
 test("what was killed is remembered for a week, and then goes with its lease; nothing else does", async () => {
   const killed = await create("a", { isKilled: true });
@@ -54,7 +54,7 @@ test("what was killed is remembered for a week, and then goes with its lease; no
   const before = await keys();
   expect(await remove(6 * day)).toEqual([]);
   expect(await keys()).toEqual(before);
-  expect(await SandboxHandle.read(home, killed)).toMatchObject({ isKilled: true, facts: { env: {} } });
+  expect(await SandboxHandle.read(sandboxStores, killed)).toMatchObject({ isKilled: true, facts: { env: {} } });
   expect(await remove(8 * day)).toEqual([killed]);
   expect(await keys()).toEqual(before.filter((key) => key.includes(paused)));
 });

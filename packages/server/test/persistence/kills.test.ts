@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { Kills } from "../../src/persistence/kills.ts";
 import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 import { watchStore } from "./watch-store.ts";
 
@@ -28,7 +28,7 @@ afterEach(async () => {
 /** A server that has nothing of the sandbox, unless `kill` finds something. */
 function serverOf(server: string, through = store, kill = async (): Promise<boolean> => false) {
   const self = { id: server, url: `test://${server}` };
-  const home: HandleHome = {
+  const sandboxStores: SandboxStores = {
     metadataStore: through,
     checkpointStore: through,
     leases: new Leases({ store: through, self }),
@@ -47,14 +47,14 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
     log: pino({ enabled: false }),
     owned,
     kills: signals,
-    acquirer: { attachToKill: () => SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }) },
+    acquirer: { attachToKill: () => SandboxHandle.attachPersistent(sandboxStores, id, { patienceMs: 0 }) },
     metadataCache: { forget: () => undefined },
   });
-  return { home, owned, signals, kills, told };
+  return { sandboxStores, owned, signals, kills, told };
 }
 
 test("a kill that the store does not take gives the lease back, and can be asked for anywhere", async () => {
-  const first = await SandboxHandle.createPersistent(serverOf("a").home, metadataOf(id), {});
+  const first = await SandboxHandle.createPersistent(serverOf("a").sandboxStores, metadataOf(id), {});
   await first.release();
   let claims = 0;
   const broken = watchStore(store, {
@@ -68,7 +68,7 @@ test("a kill that the store does not take gives the lease back, and can be asked
   await expect(serverOf("b", broken).kills.kill(id, reason)).rejects.toThrow("the store is full");
   expect(claims).toBeGreaterThan(1);
   expect(await serverOf("c").kills.kill(id, reason)).toBe(true);
-  expect((await SandboxHandle.read(serverOf("a").home, id))?.isKilled).toBe(true);
+  expect((await SandboxHandle.read(serverOf("a").sandboxStores, id))?.isKilled).toBe(true);
 });
 
 test("a kill of a sandbox whose move does not let go of it ends the sandbox first, and the move with it", async () => {
@@ -78,7 +78,7 @@ test("a kill of a sandbox whose move does not let go of it ends the sandbox firs
     letGo();
     return true;
   });
-  a.owned.add(await SandboxHandle.createPersistent(a.home, metadataOf(id), {}));
+  a.owned.add(await SandboxHandle.createPersistent(a.sandboxStores, metadataOf(id), {}));
   const moving = a.owned.inTurn(id, () => moved);
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   const killing = a.kills.kill(id, reason);
@@ -86,7 +86,7 @@ test("a kill of a sandbox whose move does not let go of it ends the sandbox firs
   vi.useRealTimers();
   await moving;
   expect(await killing).toBe(true);
-  expect((await SandboxHandle.read(a.home, id))?.isKilled).toBe(true);
+  expect((await SandboxHandle.read(a.sandboxStores, id))?.isKilled).toBe(true);
   expect(a.told).toEqual([]);
 });
 
@@ -98,9 +98,9 @@ test("a kill that fails leaves a sandbox that this server has its own", async ()
     },
   });
   let isFull = false;
-  const { leases } = serverOf("a", broken).home;
-  const home = { ...a.home, metadataStore: broken, leases };
-  a.owned.add(await SandboxHandle.createPersistent(home, metadataOf(id), {}));
+  const { leases } = serverOf("a", broken).sandboxStores;
+  const sandboxStores = { ...a.sandboxStores, metadataStore: broken, leases };
+  a.owned.add(await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {}));
   isFull = true;
   await expect(a.kills.kill(id, reason)).rejects.toThrow("the store is full");
   expect(a.owned.has(id)).toBe(true);
@@ -113,7 +113,7 @@ test.for(["has its lease", "lost its lease"])(
   "on a full disk a sandbox makes room for the mark of its own end, by a server that %s",
   async (how) => {
     const a = serverOf("a");
-    const handle = await SandboxHandle.createPersistent(a.home, metadataOf(id), {});
+    const handle = await SandboxHandle.createPersistent(a.sandboxStores, metadataOf(id), {});
     await handle.release();
     let isHere = true;
     const full = watchStore(store, {
@@ -122,23 +122,23 @@ test.for(["has its lease", "lost its lease"])(
       },
     });
     let isFull = false;
-    const { kills, owned, home, told } = serverOf("a", full, async () => {
+    const { kills, owned, sandboxStores, told } = serverOf("a", full, async () => {
       const wasHere = isHere;
       isHere = false;
       return wasHere;
     });
-    if (how === "has its lease") owned.add(await SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }));
+    if (how === "has its lease") owned.add(await SandboxHandle.attachPersistent(sandboxStores, id, { patienceMs: 0 }));
     isFull = true;
     expect(await kills.kill(id, reason)).toBe(true);
-    expect((await SandboxHandle.read(a.home, id))?.isKilled).toBe(true);
+    expect((await SandboxHandle.read(a.sandboxStores, id))?.isKilled).toBe(true);
     // By the engine, who had it.
     expect(told).toEqual([]);
   },
 );
 
 test("a kill ends the transfer that has the turn, whose caller is told why", async () => {
-  const { home, owned, signals, kills } = serverOf("a");
-  owned.add(await SandboxHandle.createPersistent(home, metadataOf(id), {}));
+  const { sandboxStores, owned, signals, kills } = serverOf("a");
+  owned.add(await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {}));
   const transfer = owned.inTurn(id, () =>
     signals.unlessKilled(
       id,

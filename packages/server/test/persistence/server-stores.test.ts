@@ -18,7 +18,7 @@ const read = (...flags: string[]) =>
 test("without settings all three are one store in the data directory, and it is proven", async () => {
   const { config } = await read();
   const stores = await openServerStores(config);
-  await stores.proven;
+  await stores.probed;
   expect(stores.metadata?.place).toContain(join(dataDir, "store"));
   expect(stores.checkpoints).toBe(stores.metadata);
   expect(stores.snapshots).toBe(stores.metadata);
@@ -39,7 +39,7 @@ test("each setting is a directory, a store as JSON, or none", async () => {
   ];
   const { config } = await read(...flags);
   const stores = await openServerStores(config);
-  await stores.proven;
+  await stores.probed;
   expect(stores.metadata?.place).toContain("elsewhere");
   expect(stores.checkpoints).toBe(stores.metadata);
   expect(stores.snapshots).toBeUndefined();
@@ -83,7 +83,7 @@ test("a store that does not answer is told with its setting when it is waited fo
   const settings = await read("--snapshot-store", JSON.stringify(nobody));
   expect(JSON.stringify(describeConfig(settings))).not.toContain("very-secret");
   const stores = await openServerStores(settings.config);
-  await expect(stores.proven).rejects.toMatchObject({
+  await expect(stores.probed).rejects.toMatchObject({
     code: "unavailable",
     message: expect.stringMatching(/^Cannot start: snapshotStore: /),
     details: { setting: "snapshotStore", reason: "unreachable" },

@@ -54,10 +54,10 @@ test.for([
   const first = await ServerIdentity.load(dir, here);
   const second = await ServerIdentity.load(dir, mark);
   expect(second.id).not.toBe(first.id);
-  expect([second.wasNamed(first.id), second.wasNamed(second.id)]).toEqual([true, false]);
+  expect([second.wasId(first.id), second.wasId(second.id)]).toEqual([true, false]);
   expect((await ServerIdentity.load(dir, mark)).id).toBe(second.id);
   const third = await ServerIdentity.load(dir, here);
-  expect([first.id, second.id].map((id) => third.wasNamed(id))).toEqual([true, true]);
+  expect([first.id, second.id].map((id) => third.wasId(id))).toEqual([true, true]);
 });
 
 test("a server that a version before this one has named keeps that name, and is told from copies from then on", async () => {

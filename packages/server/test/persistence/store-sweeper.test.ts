@@ -35,7 +35,7 @@ test("each store of a server is swept, whichever setting names it", async () => 
     env: {},
   });
   const stores = await openServerStores(config);
-  await stores.proven;
+  await stores.probed;
   for (const path of paths) await leaveBytes(path);
   const sweeper = new StoreSweeper({ stores: stores.all, log });
   await sweeper.sweep();

@@ -10,7 +10,7 @@ import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { readLeftBehind } from "../../src/persistence/left-behind.ts";
 import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { neededCheckpoints } from "../../src/persistence/sandbox-metadata.ts";
 import { StoredCheckpoints } from "../../src/persistence/stored-checkpoints.ts";
 import { log, makeDirectory, makeMachine, makeStore, sandboxId } from "./archive-lab.ts";
@@ -42,7 +42,7 @@ function interrupted(at: number, happen: () => Promise<void>): { between: Object
   return { between, calls: () => calls };
 }
 
-const homeOn = (on: ObjectStore): HandleHome => ({
+const storesOn = (on: ObjectStore): SandboxStores => ({
   metadataStore: on,
   checkpointStore: on,
   leases: new Leases({ store, self: { id: "a", url: "http://a" } }),
@@ -52,8 +52,8 @@ const collectorOn = (on: ObjectStore): CheckpointCollector =>
   new CheckpointCollector({
     store: on,
     policy: { keepLast: 1, keepForMs: 0 },
-    standingOf: async (id) => {
-      const metadata = await SandboxHandle.read(homeOn(on), id);
+    statusOf: async (id) => {
+      const metadata = await SandboxHandle.read(storesOn(on), id);
       return metadata && { isKilled: metadata.isKilled, needed: neededCheckpoints(metadata) };
     },
     log,
@@ -67,7 +67,7 @@ async function publishAll(): Promise<SandboxHandle> {
     await engine.checkpoint(sandboxId, n, { layers, memory: { "checkpoint.img": randomBytes(100) } });
     await archive.publish(sandboxId, n, { epoch: 1, signal });
   }
-  const handle = await SandboxHandle.createPersistent(homeOn(store), metadataOf(sandboxId), {});
+  const handle = await SandboxHandle.createPersistent(storesOn(store), metadataOf(sandboxId), {});
   await handle.write({ state: "paused", checkpoint: { n: last, createdAtMs: 1 } });
   return handle;
 }
@@ -84,7 +84,7 @@ async function checkpointsOn(
   const kills = new KillSignals();
   return new StoredCheckpoints({
     archive,
-    home: homeOn(on),
+    sandboxStores: storesOn(on),
     engine,
     owned,
     kills,
@@ -102,7 +102,7 @@ test("one that is laid claim to while a collector is stopped, at any of its step
     const handle = await publishAll();
     let claimed: boolean | undefined;
     const { between, calls } = interrupted(at, async () => {
-      claimed = (await (await checkpointsOn(store, handle)).claim(handle, 1)) !== undefined;
+      claimed = (await (await checkpointsOn(store, handle)).pin(handle, 1)) !== undefined;
     });
     await collectorOn(between).collect();
     if (claimed === undefined) {
@@ -129,7 +129,7 @@ test("a collector that comes between any two steps of a claim takes the checkpoi
       hasCollected = true;
       await collectorOn(store).collect();
     });
-    const claimed = (await (await checkpointsOn(between, handle)).claim(handle, 1)) !== undefined;
+    const claimed = (await (await checkpointsOn(between, handle)).pin(handle, 1)) !== undefined;
     if (!hasCollected) break;
     expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
     expect(handle.metadata.wanted).toBe(claimed ? 1 : undefined);
@@ -146,8 +146,8 @@ test("what is removed on request by a server that was stopped over it stays if a
     let claimed: boolean | undefined;
     const { between } = interrupted(at, async () => {
       await first.release();
-      const next = await SandboxHandle.attachPersistent(homeOn(store), sandboxId, { patienceMs: 0 });
-      claimed = (await (await checkpointsOn(store, next)).claim(next, 1)) !== undefined;
+      const next = await SandboxHandle.attachPersistent(storesOn(store), sandboxId, { patienceMs: 0 });
+      claimed = (await (await checkpointsOn(store, next)).pin(next, 1)) !== undefined;
       await next.release();
     });
     const removing = (await checkpointsOn(between, first)).remove(sandboxId, 1, async () => false);
@@ -181,7 +181,7 @@ test("what rollbacks left behind is stored with the lease or without, once its n
   } as unknown as Engine;
   const checkpoints = await checkpointsOn(between, handle, { archive, engine });
   await handle.write({ nextCheckpoint: reserved + 1 });
-  for (const n of [reserved, late, never]) await checkpoints.noteLeftBehind(handle, n);
+  for (const n of [reserved, late, never]) await checkpoints.recordLeftBehind(handle, n);
 
   expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(false);
   expect((await readLeftBehind({ ownerDir })).map(({ n }) => n)).toEqual([reserved, late]);
@@ -201,7 +201,7 @@ test("what a rollback left behind under a number that others may have given sinc
   const engine = { get: () => ({ ownerDir }), checkpoints: async () => [{ n }] } as unknown as Engine;
   const checkpoints = await checkpointsOn(store, handle, { archive, engine });
   await handle.write({ nextCheckpoint: n });
-  await checkpoints.noteLeftBehind(handle, n);
+  await checkpoints.recordLeftBehind(handle, n);
   await handle.release();
   expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(true);
   expect([await isThere(n), await readLeftBehind({ ownerDir })]).toEqual([false, []]);

@@ -26,7 +26,9 @@ test("each purpose has a key of its own", async () => {
 test("one that others can read, or that was cut, is refused", async () => {
   await ServerSecret.load(dir);
   await chmod(join(dir, "secret"), 0o644);
-  await expect(ServerSecret.load(dir)).rejects.toMatchObject({ message: expect.stringContaining("others") });
+  await expect(ServerSecret.load(dir)).rejects.toMatchObject({
+    message: expect.stringContaining("users other than its owner"),
+  });
   await chmod(join(dir, "secret"), 0o600);
   await writeFile(join(dir, "secret"), "short");
   await expect(ServerSecret.load(dir)).rejects.toMatchObject({ message: expect.stringContaining("5 bytes") });

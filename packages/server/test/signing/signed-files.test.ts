@@ -137,7 +137,10 @@ describe("a URL that was signed with a key", () => {
       expect([answer.status, await answer.json()]).toEqual([
         403,
         {
-          error: expect.objectContaining({ code: "permission_denied", message: expect.stringMatching(/not any more/) }),
+          error: expect.objectContaining({
+            code: "permission_denied",
+            message: expect.stringMatching(/invalid or has expired/),
+          }),
         },
       ]);
     }

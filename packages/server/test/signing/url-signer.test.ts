@@ -12,7 +12,7 @@ const grant: FileGrant = {
 const signer = new UrlSigner(Buffer.alloc(32, 1));
 const url = signer.sign(grant);
 const before = 999_999;
-const refusal = "Cannot use this URL: it is not valid, or not any more";
+const refusal = "Cannot use this URL: it is invalid or has expired";
 
 test("a signed URL gives back what it was made for, and ends with the file's name", () => {
   expect(signer.verify("GET", url, before)).toEqual(grant);

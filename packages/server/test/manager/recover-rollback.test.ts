@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Sandbox } from "@atoll/engine";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { settleRollback } from "../../src/manager/sandbox-rollbacks.ts";
+import { recoverRollback } from "../../src/manager/sandbox-rollbacks.ts";
 
 let ownerDir: string;
 beforeEach(async () => {
@@ -29,7 +29,7 @@ test.for(crashes)("a crash %s leaves one or the other", async ([, left, checkpoi
     await mkdir(dirname(join(ownerDir, name)), { recursive: true });
     await writeFile(join(ownerDir, name), content);
   }
-  await settleRollback({ ownerDir, record: { state: "paused", checkpoint } } as unknown as Sandbox);
+  await recoverRollback({ ownerDir, record: { state: "paused", checkpoint } } as unknown as Sandbox);
   expect(await readdir(ownerDir)).toEqual(["commands"]);
   expect(await readFile(join(ownerDir, "commands/log"), "utf8")).toBe(log);
 });
