@@ -3,10 +3,12 @@ import { driverTags } from "./tests/support/driver-tags.ts";
 import { patience } from "./tests/support/patience.ts";
 import { SlowestFirst } from "./tests/support/slowest-first.ts";
 
-/** As Node itself has them, and our source. Packages for bundlers, which `module` stands for, do not run in Node. */
+/**
+ * The conditions that Node itself uses, and `source`. Without this list, `module` would select packages for bundlers.
+ */
 const conditions = ["source", "node", "development|production"];
 
-/** Deadlines find what hangs. They say nothing about speed, and a busy machine must not reach them. */
+/** Deadlines find tests that hang. They say nothing about speed: a busy machine must not reach them. */
 const deadlines = {
   testTimeout: 300_000 * patience,
   hookTimeout: 300_000 * patience,
@@ -14,25 +16,27 @@ const deadlines = {
 } as const;
 
 /**
- * Half of the time of a test with real sandboxes is waiting, so there are more workers than cores. A worker runs one
- * file after the other in the same process: what a file imports is loaded once, which takes longer than most files do.
+ * A test with real sandboxes waits for half of its time, so there are more workers than cores. A worker runs one file
+ * after the other in the same process: it loads a module once, which takes longer than most files do.
  */
 const sharedWorkers = {
   pool: "forks",
   isolate: false,
   maxWorkers: 4,
   retry: 0,
-  // A heap that begins small is collected again and again while it grows: a quarter of all that a worker did.
+  // V8 collects a small heap again and again while it grows, which took a quarter of a worker's processor time.
   execArgv: ["--initial-old-space-size=512", "--min-semi-space-size=16", "--max-semi-space-size=16"],
 } satisfies TestUserConfig;
 
-/** Said by a client of buckets at every start. */
+/** The client of S3 prints a warning about old releases of Node at every start. */
 process.env["AWS_SDK_JS_NODE_VERSION_SUPPORT_WARNING_DISABLED"] ??= "true";
 
-/** Everything that tests leave on the host is found by this path; the aftermath looks for it. */
+/**
+ * The directory under which tests create everything that they create on the host; the project `leftovers` looks there.
+ */
 process.env["ATOLL_TEST_ROOT"] ??= `/var/tmp/atoll-test-${process.pid}`;
 
-/** Programs that tests start, made by `test-programs.ts`. In the checkout, where packages are found. */
+/** The programs that `test-programs.ts` bundles. They are in the checkout, because Node finds packages from there. */
 process.env["ATOLL_TEST_PROGRAMS"] ??= `${import.meta.dirname}/.cache/test-programs/${process.pid}`;
 
 export default defineConfig({
@@ -56,7 +60,7 @@ export default defineConfig({
         test: {
           name: "integration",
           include: ["tests/integration/**/*.test.ts"],
-          // One after the other: the second starts what the first has made.
+          // Vitest runs these one after the other: the second starts a program that the first has bundled.
           globalSetup: ["tests/support/programs/test-programs.ts", "tests/support/host-scan.ts"],
           ...sharedWorkers,
         },
@@ -72,8 +76,8 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "aftermath",
-          include: ["tests/aftermath/**/*.test.ts"],
+          name: "leftovers",
+          include: ["tests/leftovers/**/*.test.ts"],
           sequence: { groupOrder: 1 },
         },
       },

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Checks what the formatter and lint do not look at: the width of comments, strings and Markdown, retired words, and
- * comments without a subject. With `--fix` it wraps comments first.
+ * Checks what the formatter and lint do not check: the width of comments, strings and Markdown, retired words, and
+ * comments without a subject. With `--fix` it wraps wide comments first.
  */
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -35,7 +35,8 @@ for (const path of paths) {
 }
 if (count > 0) {
   console.log(
-    `\n${count} problems of text; \`npm run fix\` wraps comments and Markdown, the words are yours to choose`,
+    `
+    ${count} problems of text; \`npm run fix\` wraps comments and Markdown, the other sentences are yours to rewrite`,
   );
   process.exitCode = 1;
 }

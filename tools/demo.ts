@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { doctor, Engine, formatDoctor, type Sandbox } from "@atoll/engine";
 import { guestBinaryPath } from "./setup/guest.mjs";
 
-/** Shows the engine at work: one sandbox, a few commands, what they cost. */
+/** Shows the engine at work: one sandbox, a few commands, and the time and memory that each step takes. */
 
 const dataDir = process.env["ATOLL_DATA_DIR"] ?? join("/var/tmp", `atoll-demo-${process.pid}`);
 
@@ -62,7 +62,8 @@ async function main(): Promise<void> {
     const usage = await sandbox.usage();
     line();
     line(
-      `the sandbox uses ${(usage.memoryBytes / 1e6).toFixed(1)} MB of memory and ${(usage.diskBytes / 1e6).toFixed(1)} MB of disk`,
+      `the sandbox uses ${(usage.memoryBytes / 1e6).toFixed(1)} MB of memory ` +
+        `and ${(usage.diskBytes / 1e6).toFixed(1)} MB of disk`,
     );
     await timed("sandbox killed, nothing left", () => sandbox.kill());
   } finally {
@@ -72,9 +73,9 @@ async function main(): Promise<void> {
   }
   line();
   line("What to type next:");
-  line("  npm test           every test, on real sandboxes");
-  line("  npm run bench      what it costs, next to raw runsc");
-  line("  $EDITOR tools/demo.ts   the program that you just saw");
+  line("  npm test           runs all tests, with real sandboxes");
+  line("  npm run bench      measures Atoll next to raw runsc");
+  line("  $EDITOR tools/demo.ts   opens the program that you just ran");
 }
 
 await main();

@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
- * Makes a fresh clone ready: npm packages, system packages, the guest program,
- * bundles of our own programs, git hooks. Needs nothing but Node and npm. Looks before it acts, so a second
- * run changes nothing and ends at once.
+ * Prepares a fresh clone: npm packages, system packages, the guest program, bundles of our own programs, git hooks. It
+ * needs nothing but Node and npm. It checks before it acts, so a second run changes nothing and ends at once.
  */
 import { parseArgs } from "node:util";
 import { buildBundle, programNames } from "./bundles/build-bundle.mjs";
@@ -29,7 +28,7 @@ Environment:
   ATOLL_CACHE_DIR   where built programs and the set-up lock are kept (default: XDG_CACHE_HOME, or ~/.cache)
   ATOLL_SKIP        comma-separated drivers to do without, for example "gvisor"`;
 
-/** Long enough for a first installation over a slow line by another run of this program. */
+/** Another run of this program may install everything over a slow line for this long. */
 const lockTimeoutMs = 15 * 60_000;
 
 /**
@@ -62,7 +61,7 @@ async function prepareModules(report) {
 /**
  * @param {import("./setup/report.mjs").Report} report
  * @param {{ forTests: boolean }} purpose
- * @returns {Promise<boolean>} whether everything that is needed is there
+ * @returns {Promise<boolean>} whether every required package is installed
  */
 async function prepareSystem(report, purpose) {
   let probes = await probeAll(purpose);
@@ -98,7 +97,7 @@ async function prepareGuest(report) {
 }
 
 /**
- * Bundles make our programs start sooner, and that is all: without them the sources run.
+ * Builds the bundles. They only make our programs start sooner: without them the programs run from their sources.
  *
  * @param {import("./setup/report.mjs").Report} report
  */
@@ -131,7 +130,8 @@ async function main() {
   const report = createReport({ isQuiet: values.quiet });
   if (!isNodeSupported(process.versions.node)) {
     report.problem(
-      `Cannot set up on Node ${process.versions.node}: Atoll needs ${supportedNodeInWords}. Install one of these, from the distribution or from nodejs.org`,
+      `Cannot set up on Node ${process.versions.node}: Atoll needs ${supportedNodeInWords}. ` +
+        "Install one of these, from the distribution or from nodejs.org",
     );
     process.exitCode = 1;
     return;

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Runs the tests of limits on a kernel that has cgroups of version 2 and nothing else, in a machine that is made for it
- * and removed. Arguments go to vitest; files among them are tested instead of ours.
+ * Runs the tests of limits on a kernel that has only cgroups of version 2, in a virtual machine that is made for it and
+ * removed. Arguments are passed to vitest; test files among them replace the usual ones.
  */
 import { createReport } from "./setup/report.mjs";
 import { countLine, isSuccess, skippedLines } from "./test-summary.mjs";
@@ -10,7 +10,7 @@ import { runInMachine } from "./vm/machine.mjs";
 import { installPrograms } from "./vm/packages.mjs";
 import { readResult, testScript } from "./vm/test-session.mjs";
 
-/** Emulated, the tests take about ten times as long as on the host. */
+/** In an emulated machine the tests take about ten times as long as on the host. */
 const deadlineMs = 90 * 60_000;
 
 /** @typedef {import("./test-summary.mjs").Summary} Summary */
@@ -27,12 +27,13 @@ async function main() {
   await installPrograms(report);
   const kernel = await fetchKernel(report);
   report.say(
-    "Booting the machine. Everything in it is emulated: the first test starts after a minute or two, and all of them take about twenty",
+    "Booting the machine. All of it is emulated: the first test starts after a minute or two, " +
+      "and all tests take about twenty minutes",
   );
   const args = process.argv.slice(2);
   const session = {
     script: testScript(args),
-    // No controller is left to version 1.
+    // The kernel gives all controllers to version 2.
     kernelArguments: "cgroup_no_v1=all",
     deadlineMs,
     signal: interrupt.signal,
@@ -41,7 +42,7 @@ async function main() {
   /** @type {Summary} */
   const nothing = { passed: 0, failed: 0, skipped: [] };
   if (summary === undefined) console.log("\nThe test run ended without a result");
-  // With a name pattern nearly everything is left out, on purpose.
+  // With a name pattern nearly every test is skipped on purpose.
   const isFiltered = args.some((arg) => /^(-t|--testNamePattern)/.test(arg));
   if (!isFiltered) for (const line of skippedLines(summary ?? nothing)) console.log(line);
   console.log(countLine(summary ?? nothing));

@@ -1,13 +1,13 @@
 /**
- * A vitest reporter that says from time to time how far the run is.
+ * A vitest reporter that prints from time to time how far the run has got.
  *
  * @typedef {import("vitest/node").TestModule} TestModule
  */
 
-/** A run of five minutes is a page. */
+/** At this interval a run of five minutes prints about a page. */
 const everyMs = 15_000;
 
-// Vitest loads a reporter by its default export.
+// Vitest requires a reporter to be the default export.
 // oxlint-disable-next-line import/no-default-export
 export default class ProgressReporter {
   #files = 0;

@@ -7,7 +7,7 @@ import { writeFileSync } from "node:fs";
  * @typedef {import("vitest/node").TestSuite} TestSuite
  * @typedef {import("vitest/node").TestCase} TestCase
  */
-// Vitest loads a reporter by its default export.
+// Vitest requires a reporter to be the default export.
 // oxlint-disable-next-line import/no-default-export
 export default class SummaryReporter {
   /**
@@ -60,7 +60,7 @@ function reasonOf(test) {
   const { whySkipped } = test.meta();
   if (whySkipped !== undefined) return whySkipped;
   for (let parent = test.parent; ; parent = parent.parent) {
-    if (parent.errors().length > 0) return "what it stands on failed";
+    if (parent.errors().length > 0) return "a hook or an enclosing group failed";
     if (parent.type === "module") return "no reason given";
   }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Runs the contract of object stores over servers from outside: Ceph's gateway, which is set up, started and removed
- * here, and whatever `ATOLL_TEST_S3_*` or `ATOLL_TEST_GCS_*` name. Arguments go to vitest.
+ * Runs the contract of object stores against real servers: Ceph's gateway, which this program installs, starts and
+ * removes, and the servers that `ATOLL_TEST_S3_*` or `ATOLL_TEST_GCS_*` name. Arguments are passed to vitest.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -29,7 +29,7 @@ async function runVitest(settings) {
   return exitCode ?? 1;
 }
 
-// An interrupt reaches vitest too; what was started here is removed after it.
+// An interrupt reaches vitest, too. We wait for it, and then remove what we started.
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => {});
 
 if (process.env["ATOLL_TEST_S3_ENDPOINT"] === undefined) {

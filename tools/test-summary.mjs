@@ -1,7 +1,7 @@
 /**
  * @typedef {object} Summary
  * @property {number} passed
- * @property {number} failed tests, and files or groups that broke outside of a test
+ * @property {number} failed counts tests, and files or groups that failed outside of a test
  * @property {{ name: string, reason: string }[]} skipped
  */
 
@@ -16,10 +16,10 @@ export function skippedLines({ skipped }) {
 }
 
 /**
- * A run in which no test ran proves nothing, so it is no success.
+ * Returns whether a run succeeded. A run in which no test ran proves nothing, so it is no success.
  *
- * @param {number} exitCode the runner's
- * @param {Summary | undefined} summary undefined when the runner ended without one
+ * @param {number} exitCode the exit code of the runner
+ * @param {Summary | undefined} summary undefined if the runner ended without writing one
  */
 export function isSuccess(exitCode, summary) {
   return exitCode === 0 && summary !== undefined && summary.failed === 0 && summary.passed > 0;

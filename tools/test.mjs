@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * Sets up, runs every test project and ends with one plain line of counts.
- * Arguments go to vitest, but for `--long`: every test tries all that it can, which takes longer.
+ * Sets up, runs every test project and prints the counts in the last line. Arguments are passed to vitest, except
+ * `--long`: with it, tests try all combinations, which takes longer.
  */
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -14,12 +14,12 @@ import { countLine, isSuccess, skippedLines } from "./test-summary.mjs";
 /** @typedef {import("./test-summary.mjs").Summary} Summary */
 
 /**
- * Runs Node on a script with our terminal as its own. An interrupt reaches both
- * of us; waiting for the child lets its cleanup finish.
+ * Runs Node on a script with our terminal as its own. An interrupt reaches both processes, so we wait for the child to
+ * finish its cleanup.
  *
  * @param {readonly string[]} args
  * @param {NodeJS.ProcessEnv} [env]
- * @returns {Promise<number>} its exit code, 1 when a signal ended it
+ * @returns {Promise<number>} the script's exit code; 1 if a signal ended it
  */
 function runNode(args, env = process.env) {
   return new Promise((resolve, reject) => {
@@ -63,7 +63,7 @@ async function main() {
   /** @type {Summary} */
   const nothing = { passed: 0, failed: 0, skipped: [] };
   if ((await runNode([join(repositoryRoot, "tools", "setup.mjs"), "--quiet", "--for-tests"])) !== 0) {
-    console.log("\nThe tests did not run: set-up is not complete\n");
+    console.log("\nThe tests did not run: set-up is incomplete\n");
     console.log(countLine(nothing));
     process.exitCode = 1;
     return;
@@ -73,7 +73,7 @@ async function main() {
   if (args.length < given.length) process.env["ATOLL_TEST_LONG"] = "1";
   const { exitCode, summary } = await runVitest(args);
   if (summary === undefined) console.log("\nThe test run ended without a result");
-  // With a name pattern nearly everything is left out, on purpose.
+  // With a name pattern nearly every test is skipped on purpose.
   const isFiltered = args.some((arg) => /^(-t|--testNamePattern)/.test(arg));
   if (!isFiltered) for (const line of skippedLines(summary ?? nothing)) console.log(line);
   console.log(countLine(summary ?? nothing));

@@ -3,13 +3,15 @@
 #include <string.h>
 
 bool archive_name_ok(const char *name, size_t length) {
-    if (length < 1 || length > ARCHIVE_NAME_MOST || memchr(name, '/', length) != NULL || memchr(name, 0, length) != NULL)
+    if (length < 1 || length > ARCHIVE_NAME_MOST || memchr(name, '/', length) != NULL ||
+        memchr(name, 0, length) != NULL)
         return false;
     return !(name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.')));
 }
 
 bool archive_keeps_xattr(const char *name) {
-    static const char *const kept[] = {"security.capability", "system.posix_acl_access", "system.posix_acl_default", "trusted.overlay.opaque"};
+    static const char *const kept[] = {"security.capability", "system.posix_acl_access", "system.posix_acl_default",
+                                       "trusted.overlay.opaque"};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (strcmp(name, kept[i]) == 0)
             return true;

@@ -12,7 +12,7 @@
 
 #define FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC)
 #define NONE (-1)
-/* Those of deeper directories are closed while one is below, and opened again from there. */
+/* Descriptors of deeper directories are closed while the walk is below them, and opened again from there. */
 #define KEPT_OPEN 128
 
 char dirs_path[ARCHIVE_PATH_MOST + 1];

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "asked.h"
+#include "egress.h"
 #include "protocol.h"
 #include "stream.h"
 #include "wire.h"
@@ -11,7 +11,7 @@
  * empty. */
 #define INPUT_ACK_STEP 65536
 
-/* The most scratch and pieces that one stream adds. */
+/* The most scratch bytes and pieces that one stream adds. */
 #define STREAM_SCRATCH 640
 #define STREAM_PIECES 6
 
@@ -22,7 +22,8 @@ void batch_start(struct batch *b) {
 }
 
 bool batch_full(const struct batch *b) {
-    return b->bytes >= BATCH_ENOUGH || b->used + STREAM_SCRATCH > BATCH_SCRATCH || b->count + STREAM_PIECES > BATCH_PIECES;
+    return b->bytes >= BATCH_ENOUGH || b->used + STREAM_SCRATCH > BATCH_SCRATCH ||
+           b->count + STREAM_PIECES > BATCH_PIECES;
 }
 
 void batch_borrow(struct batch *b, void *bytes, size_t length) {
@@ -73,8 +74,8 @@ static void emit_position(struct batch *b, uint8_t type, uint32_t id, uint64_t p
 }
 
 static void emit_input(struct stream *s, struct batch *b) {
-    uint64_t untold = s->in_handed - s->in_sent;
-    if (untold >= INPUT_ACK_STEP || (untold > 0 && s->in.length == 0)) {
+    uint64_t unacknowledged = s->in_handed - s->in_sent;
+    if (unacknowledged >= INPUT_ACK_STEP || (unacknowledged > 0 && s->in.length == 0)) {
         emit_position(b, ATOLL_FRAME_STDIN_ACK, s->id, s->in_handed);
         s->in_sent = s->in_handed;
     }
@@ -87,8 +88,8 @@ static void emit_input(struct stream *s, struct batch *b) {
 void stream_emit(struct stream *s, struct batch *b) {
     if (!s->attached || s->connecting)
         return;
-    if (s->asked != NULL) {
-        asked_emit(s, b);
+    if (s->egress != NULL) {
+        egress_emit(s, b);
         return;
     }
     emit_input(s, b);

@@ -1,4 +1,4 @@
-/* Frames gathered for one writev: small ones copied, output straight from the rings. */
+/* Frames gathered for one writev: small ones are copied, output is taken straight from the rings. */
 #ifndef ATOLL_BATCH_H
 #define ATOLL_BATCH_H
 
@@ -11,7 +11,7 @@
 
 #define BATCH_PIECES 128
 #define BATCH_SCRATCH 16384
-/* A batch takes no more frames once it holds this much. */
+/* A batch takes no more frames once it has this many bytes. */
 #define BATCH_ENOUGH 65536
 
 struct batch {
@@ -30,7 +30,7 @@ void batch_borrow(struct batch *b, void *bytes, size_t length);
 void batch_frame(struct batch *b, uint8_t type, uint32_t id, const void *payload, size_t length);
 void batch_output(struct batch *b, uint32_t id, const struct chunk *chunk);
 
-/* Adds what the state of one stream says the host should hear, at most one OUTPUT frame, and notes it as told. */
+/* Adds what the host does not know yet of the state of one stream, at most one OUTPUT frame, and marks it as sent. */
 void stream_emit(struct stream *s, struct batch *b);
 
 #endif

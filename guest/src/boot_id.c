@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #define SHOWN "/proc/sys/kernel/random/boot_id"
-/* In memory, as all that is in /dev. */
+/* The draft is in memory, like everything in /dev. */
 #define DRAFT "/dev/.boot_id"
 #define TEXT_SIZE 38
 
-/* A random UUID and a newline. */
+/* Writes a random UUID and a newline. */
 static int make_text(char text[TEXT_SIZE]) {
     uint8_t id[16];
     if (getrandom(id, sizeof id, 0) != sizeof id)
@@ -47,11 +47,11 @@ int boot_id_renew(void) {
     int error = write_draft();
     if (error != 0)
         return error;
-    /* That of a copy of a copy; there is none otherwise. */
+    /* A copy of a copy has a mount from before; other sandboxes have none. */
     umount2(SHOWN, MNT_DETACH);
     if (mount(DRAFT, SHOWN, NULL, MS_BIND, NULL) != 0)
         error = errno;
-    /* The mount keeps it, and nobody else needs it. */
+    /* The mount keeps the file, and nothing else needs its name. */
     unlink(DRAFT);
     return error;
 }

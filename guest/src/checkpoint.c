@@ -10,10 +10,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* What follows its message is of no use to anybody. */
+/* What follows the message of an answer is not used. */
 #define ANSWER_MOST 65536
 
-/* Nothing was asked of the sandbox: it is as it was. */
+/* The sandbox got no request, so it is unchanged. */
 #define EXIT_NOT_ASKED 3
 
 static const char success[] = "{\"success\":true,";
@@ -22,7 +22,7 @@ static bool is_complete(const char *answer, size_t length) {
     return length > 0 && answer[length - 1] == '}';
 }
 
-/* By the name of a descriptor: that of the socket may be longer than the kernel takes. */
+/* Connects through the name of a descriptor, because the path of the socket may be longer than the kernel takes. */
 static int connect_to(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int place = open(path, O_PATH | O_CLOEXEC);
@@ -40,8 +40,8 @@ static int connect_to(const char *path) {
     return fd;
 }
 
-/* The request goes with the file that is to be written. A part of a request is none. */
-static bool ask(int fd, const char *request, int image) {
+/* Sends the request together with the file that runsc writes. A request that is sent in part does nothing. */
+static bool send_request(int fd, const char *request, int image) {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
         struct cmsghdr align;
@@ -57,8 +57,8 @@ static bool ask(int fd, const char *request, int image) {
     return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)text.iov_len;
 }
 
-/* An answer, or what there is of it when the sandbox has gone. */
-static const char *hear(int fd) {
+/* Returns the answer, or the part of it that arrived before the sandbox ended. */
+static const char *read_answer(int fd) {
     static char answer[ANSWER_MOST];
     size_t length = 0;
     while (length < sizeof answer - 1 && !is_complete(answer, length)) {
@@ -73,8 +73,8 @@ static const char *hear(int fd) {
     return answer;
 }
 
-/* In one step: whoever finds it finds all of it. */
-static bool note(const char *outcome, bool saved) {
+/* Writes the outcome in one step: a process that finds the file finds all of it. */
+static bool write_outcome(const char *outcome, bool saved) {
     char draft[PATH_MAX];
     if (snprintf(draft, sizeof draft, "%s.new", outcome) >= (int)sizeof draft)
         return false;
@@ -93,7 +93,7 @@ static bool redirect_errors(const char *outcome) {
     return fd >= 0 && dup2(fd, STDERR_FILENO) >= 0;
 }
 
-/* False when whoever started us has changed their mind, or is dead. */
+/* Returns false when the process that started this one cancelled, or is dead. */
 static bool is_wanted(void) {
     char word;
     ssize_t got;
@@ -117,14 +117,14 @@ int checkpoint_main(int argc, char **argv) {
         fprintf(stderr, "Cannot begin: %s\n", strerror(errno));
         return EXIT_NOT_ASKED;
     }
-    if (!ask(fd, argv[4], image)) {
+    if (!send_request(fd, argv[4], image)) {
         fprintf(stderr, "Cannot ask: %s\n", strerror(errno));
         unlinkat(place, name, 0);
         return EXIT_NOT_ASKED;
     }
-    const char *answer = hear(fd);
+    const char *answer = read_answer(fd);
     bool saved = strncmp(answer, success, sizeof success - 1) == 0;
     if (!saved)
         fprintf(stderr, "%s\n", answer);
-    return note(outcome, saved) && saved ? 0 : 1;
+    return write_outcome(outcome, saved) && saved ? 0 : 1;
 }

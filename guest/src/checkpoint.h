@@ -1,4 +1,5 @@
-/* The host's side: has a sandbox write its memory, as `runsc checkpoint` does, without the time that takes to start. */
+/* This host tool has a sandbox write its memory, as `runsc checkpoint` does, without the time that runsc takes to
+ * start. */
 #ifndef ATOLL_CHECKPOINT_H
 #define ATOLL_CHECKPOINT_H
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /*
- * The child runs on the parent's memory while the parent stands still. Sanitizers instrument stack frames that the
- * child leaves with _exit and the parent would then trip over, so they are kept out of these functions.
+ * The child runs on the parent's memory while the parent is suspended. Sanitizers instrument stack frames that the
+ * child leaves with _exit, which the parent would then report as errors, so these functions are not instrumented.
  */
 #if defined(__SANITIZE_ADDRESS__)
 #define IN_CHILD __attribute__((no_sanitize("address", "undefined"), noinline))
@@ -40,7 +40,7 @@ IN_CHILD static void set_limits(struct child_plan *plan) {
     }
 }
 
-/* As execvp, but a file that the kernel does not take is an error and not a script. */
+/* Works as execvp, except that a file which the kernel cannot execute is an error and is not run as a script. */
 IN_CHILD static void search(struct child_plan *plan) {
     const char *name = plan->argv[0];
     bool denied = false;
@@ -102,7 +102,7 @@ IN_CHILD static void become(struct child_plan *plan) {
                              syscall(SYS_setresgid, plan->gid, plan->gid, plan->gid) != 0 ||
                              syscall(SYS_setresuid, plan->uid, plan->uid, plan->uid) != 0))
         give_up(plan, STEP_USER);
-    /* As the user: whether the directory may be entered is the sandbox kernel's decision. */
+    /* The directory is entered as the user: the kernel of the sandbox decides whether that is allowed. */
     if (syscall(SYS_chdir, plan->directory) != 0 && (plan->directory_required || syscall(SYS_chdir, "/") != 0))
         give_up(plan, STEP_DIRECTORY);
     exec(plan);
@@ -110,9 +110,9 @@ IN_CHILD static void become(struct child_plan *plan) {
 }
 
 /*
- * gVisor does not wake a process for a signal that came while it stood still in vfork, and drops the ones after it as
- * pending already: the end of one child during the start of another would leave the guest asleep for ever. Taking
- * SIGCHLD out of the mask makes the kernel look again.
+ * gVisor does not wake a process for a signal that came while it was suspended in vfork, and drops later ones because
+ * one is pending already: if one child ended while another was started, the guest would sleep for ever. To unblock
+ * SIGCHLD makes the kernel look again.
  */
 static void notice_children(void) {
     sigset_t child, before;
@@ -125,7 +125,7 @@ static void notice_children(void) {
 IN_CHILD pid_t child_start(struct child_plan *plan) {
     plan->failed = STEP_NONE;
     plan->error = 0;
-    /* Signals need no blocking: every handler of the guest is harmless when it runs in the child. */
+    /* Signals need not be blocked: every handler of the guest is harmless when it runs in the child. */
     pid_t pid = vfork();
     if (pid == 0)
         become(plan);

@@ -1,4 +1,4 @@
-/* The moment between vfork and exec. Everything is prepared before; the child makes only system calls. */
+/* The moment between vfork and exec. Everything is prepared before; the child only makes system calls. */
 #ifndef ATOLL_CHILD_H
 #define ATOLL_CHILD_H
 
@@ -24,19 +24,19 @@ enum child_step {
 
 struct child_plan {
     int in_fd, out_fd, err_fd;
-    /* Becomes descriptor 3; -1: none. */
+    /* This descriptor becomes descriptor 3; -1 means none. */
     int extra_fd;
-    /* Descriptor of the terminal to control the session, or -1. */
+    /* The descriptor of the terminal that controls the session, or -1. */
     int terminal;
-    /* Descriptor of the program, or -1: then `argv[0]` is looked for in `path` unless it has a slash. */
+    /* The descriptor of the program. With -1, `argv[0]` is looked for in `path` unless it has a slash. */
     int program;
     const char *path;
     char **argv;
     char **envp;
     const char *directory;
-    /* Without it, `/` serves when the directory cannot be entered. */
+    /* If this is not set, the child runs in `/` when it cannot enter the directory. */
     bool directory_required;
-    /* Run as whoever the guest is; for a guest that is not root. */
+    /* The child keeps the user of the guest; for a guest that is not root. */
     bool same_user;
     uid_t uid;
     gid_t gid;
@@ -47,13 +47,14 @@ struct child_plan {
     int withheld_count;
     bool limited[CHILD_LIMITS];
     struct rlimit limits[CHILD_LIMITS];
-    /* What failed, and why; STEP_NONE after success. */
+    /* The step that failed and its errno; STEP_NONE after success. */
     volatile enum child_step failed;
     volatile int error;
     volatile int limit_failed;
 };
 
-/* The process id, or -1 with errno when there is no process at all. A child that could not exec is reaped already. */
+/* Returns the process id, or -1 with errno when there is no process at all. A child that could not exec is reaped
+ * already. */
 pid_t child_start(struct child_plan *plan);
 
 #endif

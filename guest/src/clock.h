@@ -4,14 +4,14 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Milliseconds of the monotonic clock, never 0, so that 0 can mean "no deadline". */
+/* Returns milliseconds of the monotonic clock, never 0, so that 0 can mean "no deadline". */
 static inline uint64_t clock_ms(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-/* The earlier of two times of which 0 means never. */
+/* Returns the earlier of two times, where 0 means never. */
 static inline uint64_t sooner(uint64_t a, uint64_t b) {
     return a == 0 || (b != 0 && b < a) ? b : a;
 }

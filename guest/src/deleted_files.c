@@ -11,28 +11,29 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "out.h"
+#include "host_output.h"
 #include "procfs.h"
 #include "protocol.h"
 
 #define COMMAND_MOST 256
 #define MAPS_MOST (1 << 20)
-/* More would not help whoever has to end them, and these fit into a frame: an entry takes 12 bytes and its command. */
+/* A longer list would not help the user who has to end these processes, and this many fit into a frame: an entry
+ * takes 12 bytes and its command. */
 #define HOLDERS_MOST 240
 
 static const char mark[] = " (deleted)";
 
-/* Enough for a path and what is written behind it. */
+/* Enough for a path and the mark after it. */
 #define NAME_MOST (PATH_MAX + sizeof mark)
 
 struct answer {
     bool end;
     uint32_t count;
     uint8_t *next;
-    /* What the links to the deleted file say. */
+    /* The text of the links to the deleted file. */
     char name[NAME_MOST];
     size_t length;
-    /* A file may really be called so: then it is this one. */
+    /* A file may really have such a name: then this is the file. */
     bool has_namesake;
     struct stat namesake;
     uint8_t payload[ATOLL_MAX_TO_HOST];
@@ -81,8 +82,8 @@ static bool has_open(pid_t pid) {
     return found;
 }
 
-/* The device and the inode are the fourth and fifth column; the path is the sixth, after any number of blanks, and the
-   first slash in the line. */
+/* The device and the inode are the fourth and fifth column. The path is the sixth, after any number of blanks; its
+ * first character is the first slash in the line. */
 static bool maps_deleted(const char *line) {
     unsigned major, minor;
     unsigned long long inode;
@@ -128,9 +129,9 @@ static bool look_at(pid_t pid, void *context) {
     if (!has_open(pid) && !has_mapped(pid))
         return true;
     size_t length = command_of(pid, command);
-    /* Read before it is ended: the dead have no environment. */
+    /* The environment is read before the process is killed: a dead process has none. */
     uint32_t stream = procfs_stream(pid);
-    /* One that has gone by itself was not ended by us. */
+    /* A process that has ended by itself was not ended by us. */
     if (answer.end && kill(pid, SIGKILL) != 0)
         return true;
     answer.next = put_u32(answer.next, (uint32_t)pid);
@@ -140,7 +141,7 @@ static bool look_at(pid_t pid, void *context) {
     return answer.count < HOLDERS_MOST;
 }
 
-/* False: it is longer than any path. */
+/* Returns false when the path is too long. */
 static bool look_for(struct text path) {
     if (path.length > PATH_MAX)
         return false;

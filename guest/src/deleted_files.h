@@ -6,8 +6,9 @@
 
 #include "wire.h"
 
-/* Answers HELD_BY with the processes that have open, mapped, or work in, what was deleted at `path`, and not what is
- * there now. With `end` each was sent SIGKILL when it was found to. */
+/* Answers HELD_BY with the processes that have the file deleted at `path` open, mapped or as their working
+ * directory. A new file at the same path does not count. With `end`, each of these processes is sent SIGKILL when it
+ * is found. */
 void deleted_files_answer(uint32_t id, struct text path, bool end);
 
 #endif

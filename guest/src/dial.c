@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "out.h"
+#include "host_output.h"
 #include "protocol.h"
 
 struct address {
@@ -36,7 +36,7 @@ static struct address loopback(uint8_t family, uint16_t port) {
     return a;
 }
 
-/* What runs on the port is not known here, so nothing waits for more bytes to send together. */
+/* The protocol on the port is not known here, so no byte waits for more bytes to be sent with. */
 static void stop_delaying(int fd) {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -7,9 +7,10 @@
 #include "stream.h"
 #include "wire.h"
 
-/* Answers FAILED, or STARTED when the connection stands. */
+/* Answers FAILED, or STARTED when the connection is established. */
 void dial_frame(uint32_t id, struct reader *r);
-/* The descriptor of a connecting stream is ready: it stands, or has failed and is freed. */
+/* Handles a ready descriptor of a connecting stream: the connection is established, or has failed and the stream is
+ * freed. */
 void dial_ready(struct stream *s);
 
 #endif

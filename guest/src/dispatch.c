@@ -3,10 +3,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "asked.h"
+#include "egress.h"
 #include "dial.h"
-#include "in.h"
-#include "out.h"
+#include "host_input.h"
+#include "host_output.h"
 #include "process.h"
 #include "protocol.h"
 #include "requests.h"
@@ -14,7 +14,7 @@
 #include "stream.h"
 #include "wire.h"
 
-/* Asks after a handler's last field whether the payload was neither too short nor too long. */
+/* Checks after a handler's last field that the payload was neither too short nor too long. */
 static bool whole(uint32_t id, const struct reader *r) {
     if (!r->bad && reader_left(r) == 0)
         return true;
@@ -39,7 +39,8 @@ static void on_hello(struct reader *r) {
     for (int i = stream_count() - 1; i >= 0; i--) {
         struct stream *s = stream_nth(i);
         stream_detach(s);
-        /* A connection that is still being dialled is forgotten: the host asks again, as for any answer it missed. */
+        /* A connection that is still being dialled is dropped: the host asks again, as for any answer that it
+         * missed. */
         if (s->connecting)
             stream_free(s);
     }
@@ -53,8 +54,8 @@ static void on_hello(struct reader *r) {
     put_u32(count_at, count);
     out_frame(ATOLL_FRAME_WELCOME, 0, payload, (size_t)(to - payload));
     if (version != ATOLL_VERSION) {
-        out_mute();
-        in_hunt();
+        out_silence();
+        in_resync();
     }
 }
 
@@ -102,9 +103,9 @@ static void on_release(struct stream *s, uint32_t id, struct reader *r) {
     struct text reason = {"", 0};
     if (!whole(id, r) || s == NULL || s->released)
         return;
-    if (s->asked != NULL)
-        /* The client is told, as after a refusal. */
-        asked_verdict(s, VERDICT_UNREACHABLE, reason);
+    if (s->egress != NULL)
+        /* The client gets an answer, as after a refusal. */
+        egress_verdict(s, VERDICT_UNREACHABLE, reason);
     else
         stream_release(s);
 }
@@ -123,7 +124,7 @@ static void on_verdict(struct stream *s, uint32_t id, struct reader *r) {
     uint8_t verdict = read_u8(r);
     struct text reason = read_text(r);
     if (whole(id, r) && s != NULL)
-        asked_verdict(s, verdict, reason);
+        egress_verdict(s, verdict, reason);
 }
 
 static bool dispatch_stream_frame(uint8_t type, uint32_t id, struct reader *r) {

@@ -1,4 +1,4 @@
-/* What each frame from the host does. */
+/* Hands each frame from the host to the code that handles it. */
 #ifndef ATOLL_DISPATCH_H
 #define ATOLL_DISPATCH_H
 

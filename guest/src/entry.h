@@ -1,4 +1,4 @@
-/* Files as records, as docs/guest-protocol.md has them. */
+/* Encodes files as the records that docs/guest-protocol.md describes. */
 #ifndef ATOLL_ENTRY_H
 #define ATOLL_ENTRY_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* Of a name in an entry. No path of a tree that is deeper can be given back to the kernel in one piece. */
+/* The longest name in an entry. A longer path could not be given back to the kernel in one piece. */
 #define ENTRY_NAME_MOST 8000
 
 size_t entry_size(size_t name_length, size_t target_length);

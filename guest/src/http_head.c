@@ -23,7 +23,7 @@ static bool equals(struct span s, const char *text) {
     return true;
 }
 
-/* Takes up to the next `end` from `rest`. False when it does not occur. */
+/* Cuts `rest` at the next `end`. Returns false when there is none. */
 static bool cut(struct span *rest, char end, struct span *part) {
     const char *found = rest->length == 0 ? NULL : memchr(rest->at, end, rest->length);
     if (found == NULL)
@@ -35,7 +35,7 @@ static bool cut(struct span *rest, char end, struct span *part) {
 }
 
 static bool valid_host(struct span host) {
-    if (host.length == 0 || host.length > ASKED_HOST_MOST)
+    if (host.length == 0 || host.length > EGRESS_HOST_MOST)
         return false;
     for (size_t i = 0; i < host.length; i++) {
         unsigned char c = (unsigned char)host.at[i];
@@ -58,7 +58,7 @@ static bool valid_port(struct span text, uint16_t *port) {
     return value >= 1 && value <= 65535;
 }
 
-bool http_authority(const char *text, size_t length, uint16_t otherwise, struct asked *wanted) {
+bool http_authority(const char *text, size_t length, uint16_t otherwise, struct egress *wanted) {
     struct span rest = {text, length}, host = rest;
     bool bracketed = length > 0 && text[0] == '[';
     wanted->port = otherwise;
@@ -89,13 +89,13 @@ static void add_text(struct http_head *head, const char *text) {
     add(head, (struct span){text, strlen(text)});
 }
 
-/* One request per connection: what comes after it would be meant for a proxy, and nobody reads it as that any more. */
+/* A connection carries one request: these fields are for a proxy, and no proxy reads them after this one. */
 static bool hop_by_hop(struct span name) {
     return equals(name, "connection") || equals(name, "proxy-connection") || equals(name, "keep-alive") ||
            equals(name, "proxy-authorization") || equals(name, "host");
 }
 
-/* Copies the fields that concern the server. False when a line is not a field. */
+/* Copies the fields that concern the server. Returns false when a line is not a field. */
 static bool add_fields(struct http_head *head, struct span lines) {
     struct span line;
     while (cut(&lines, '\n', &line)) {
@@ -104,7 +104,7 @@ static bool add_fields(struct http_head *head, struct span lines) {
         if (line.length == 0)
             continue;
         struct span rest = line, name;
-        /* A line that continues the one before could hide a field from here that a server sees. */
+        /* A line that continues the one before could hide a field from this check that a server would read. */
         if (line.at[0] == ' ' || line.at[0] == '\t' || !cut(&rest, ':', &name) || name.length == 0 ||
             memchr(line.at, '\r', line.length) != NULL || memchr(line.at, 0, line.length) != NULL)
             return false;
@@ -117,7 +117,8 @@ static bool add_fields(struct http_head *head, struct span lines) {
 }
 
 /* `METHOD http://authority/path HTTP/1.x` becomes `METHOD /path HTTP/1.x` for the authority's server. */
-static bool rewrite(struct http_head *head, struct span method, struct span target, struct span version, struct span fields) {
+static bool rewrite(struct http_head *head, struct span method, struct span target, struct span version,
+                    struct span fields) {
     struct span scheme, authority;
     if (!cut(&target, ':', &scheme) || !equals(scheme, "http") || target.length < 2 || memcmp(target.at, "//", 2) != 0)
         return false;
@@ -130,7 +131,7 @@ static bool rewrite(struct http_head *head, struct span method, struct span targ
     struct span path = {target.at + end, target.length - end};
     if (!http_authority(authority.at, authority.length, 80, &head->wanted))
         return false;
-    head->wanted.protocol = ASKED_HTTP;
+    head->wanted.protocol = EGRESS_HTTP;
     add(head, method);
     add_text(head, path.length == 0 || path.at[0] != '/' ? " /" : " ");
     add(head, path);
@@ -145,7 +146,7 @@ static bool rewrite(struct http_head *head, struct span method, struct span targ
     return true;
 }
 
-/* Length of the head with its empty line, 0 when that has not come yet. */
+/* Returns the length of the head with its empty line, 0 when that line has not come yet. */
 static size_t head_length(const char *bytes, size_t length) {
     for (size_t i = 0; i + 1 < length; i++) {
         if (bytes[i] != '\n')
@@ -177,6 +178,6 @@ int http_parse(const char *bytes, size_t length, struct http_head *head) {
         return STATUS_BAD;
     if (!equals(method, "connect"))
         return rewrite(head, method, target, version, rest) ? 1 : STATUS_BAD;
-    head->wanted.protocol = ASKED_HTTP_CONNECT;
+    head->wanted.protocol = EGRESS_HTTP_CONNECT;
     return http_authority(target.at, target.length, 0, &head->wanted) ? 1 : STATUS_BAD;
 }

@@ -12,11 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cap.h"
+#include "file_size_cap.h"
 #include "clock.h"
 #include "dial.h"
-#include "in.h"
-#include "out.h"
+#include "host_input.h"
+#include "host_output.h"
 #include "pollset.h"
 #include "process.h"
 #include "procfs.h"
@@ -25,12 +25,12 @@
 #include "stream.h"
 #include "tasks.h"
 
-/* How often streams that have more to give than was read are read again before the others are looked at. */
+/* How often streams that have more bytes are read again before the others are served. */
 #define MORE_ROUNDS 4
 #define BROKEN_MS 1000
 #define LONGEST_MS 60000
-/* Ended children are looked for that often even if no signal told of them: a process whose end nobody noticed would
- * seem to run for ever. */
+/* Ended children are looked for this often even without a signal: if the end of a process were missed, it would seem
+ * to run for ever. */
 #define LOST_SIGNAL_MS 10000
 
 enum { ROLE_OUTPUT_1, ROLE_OUTPUT_2, ROLE_INPUT, ROLE_CONNECTING };
@@ -42,7 +42,7 @@ static void on_child(int signal) {
     (void)signal;
     int saved = errno;
     ssize_t written = write(child_pipe[1], "", 1);
-    /* A full pipe says the same already. */
+    /* A full pipe wakes the loop just as well. */
     (void)written;
     errno = saved;
 }
@@ -51,7 +51,7 @@ static void on_other(int signal) {
     (void)signal;
 }
 
-/* Handlers and not SIG_IGN, which exec would pass on to every process inside. */
+/* Installs handlers and not SIG_IGN, which exec would pass on to every process inside. */
 static void catch_signals(void) {
     static const int harmless[] = {SIGPIPE, SIGHUP, SIGINT,  SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,   SIGALRM,
                                    SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ, SIGXCPU, SIGPROF, SIGVTALRM, SIGPWR};
@@ -66,12 +66,12 @@ static void catch_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Root inside could write to the host's file through /proc/1/fd/2, so it must not be there. */
+/* Root inside could write to the host's file through /proc/1/fd/2, so that descriptor is replaced. */
 static void leave_host_descriptors(void) {
     int null = open("/dev/null", O_RDWR);
     if (null < 0 || dup2(null, STDERR_FILENO) < 0)
         close(STDERR_FILENO);
-    /* gVisor takes the last descriptor for a signed number and refuses the usual ~0u. */
+    /* gVisor treats the last descriptor as a signed number and refuses the usual ~0u. */
     if (syscall(SYS_close_range, 3, INT_MAX, 0) == 0)
         return;
     struct rlimit limit;
@@ -124,14 +124,14 @@ static void watch_stream(struct stream *s) {
         pollset_add(s->in_fd, POLLOUT, serve_stream, s, ROLE_CONNECTING);
         return;
     }
-    /* Until its verdict a client is neither read nor written. */
-    if (s->asked != NULL || s->process.hung_until != 0)
+    /* Until its verdict, an egress connection is neither read nor written. */
+    if (s->egress != NULL || s->process.hung_until != 0)
         return;
-    /* Also without room it is good to know which output has bytes first. */
+    /* The output is polled even when the ring is full, to learn which output has bytes first. */
     for (int i = 0; i < 2; i++)
         if (!s->readable[i] || stream_has_turn(s, i))
             pollset_add(s->out_fd[i], POLLIN, serve_stream, s, ROLE_OUTPUT_1 + i);
-    /* With no events asked for, poll still tells when the reader has gone. */
+    /* With no events requested, poll still reports when the reader has gone. */
     bool waiting = s->in.length > 0 || s->input == INPUT_ENDING;
     pollset_add(s->in_fd, waiting ? POLLOUT : 0, serve_stream, s, ROLE_INPUT);
 }
@@ -143,7 +143,7 @@ static void serve_flag(void *subject, int role, short events) {
     *flag = true;
 }
 
-/* What the host wants is done after everything else, because it may free any stream. */
+/* Frames from the host are handled after everything else, because they may free any stream. */
 static void gather_polls(uint64_t now_ms) {
     static bool writable;
     pollset_clear();
@@ -158,7 +158,7 @@ static void gather_polls(uint64_t now_ms) {
     proxy_watch();
 }
 
-/* Exits that waited for output to be read. Backwards, because a released stream may go. */
+/* Settles exits that waited for output to be read. The loop runs backwards, because a released stream may be freed. */
 static void settle_streams(void) {
     for (int i = stream_count() - 1; i >= 0; i--)
         process_settle(stream_nth(i));
@@ -185,7 +185,7 @@ static void reap(void) {
     process_reap();
 }
 
-/* Backwards, because a released stream may go. */
+/* The loop runs backwards, because a released stream may be freed. */
 static void run_timers(uint64_t now_ms) {
     proxy_tick(now_ms);
     cap_tick(now_ms);
@@ -193,14 +193,14 @@ static void run_timers(uint64_t now_ms) {
         process_tick(stream_nth(i), now_ms);
 }
 
-/* Milliseconds to wait at most. */
-static int patience(uint64_t now_ms) {
+/* Returns how many milliseconds to wait at most. */
+static int poll_timeout(uint64_t now_ms) {
     if (out_unfinished())
         return 0;
     uint64_t due = sooner(proxy_due(), cap_due());
     for (int i = 0; i < stream_count(); i++)
         due = sooner(due, process_due(stream_nth(i)));
-    /* A FIFO without another end is something that only time can mend. */
+    /* A FIFO without another end gives no event when that changes, so the guest looks again after a while. */
     if (out_broken(now_ms) || (!out_throttled() && !in_wants_poll(now_ms)))
         due = sooner(due, now_ms + BROKEN_MS);
     if (stream_count() > 0)
@@ -218,7 +218,7 @@ void init_main(void) {
         out_pump();
         uint64_t now = clock_ms();
         gather_polls(now);
-        if (!pollset_wait(patience(now)))
+        if (!pollset_wait(poll_timeout(now)))
             continue;
         pollset_serve();
         if (child_ended || now - reaped_at >= LOST_SIGNAL_MS) {

@@ -24,7 +24,8 @@
 #define FIFO_MOST (1 << 20)
 #define FIFO_LEAST (1 << 12)
 
-/* What the child could not do, told to the launcher before the program runs. `errno` 0: it has entered its root. */
+/* The child reports to the launcher what it could not do, before the program runs. `errno` 0 means that it has
+ * entered its root. */
 struct message {
     bool entering;
     int error;
@@ -52,9 +53,9 @@ __attribute__((noreturn)) static void fail(const char *step, int error, const ch
     exit(FAILURE);
 }
 
-/* Descriptors 0 to 3 are always taken, so that nothing opened later is mistaken for one of them. Others are not
- * passed on. */
-static void tidy_descriptors(void) {
+/* Makes sure that descriptors 0 to 3 are open, so that no file opened later gets one of these numbers. All other
+ * descriptors are closed. */
+static void reserve_descriptors(void) {
     int fd;
     syscall(SYS_close_range, REPORT_FD + 1, ~0u, 0);
     while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= REPORT_FD)
@@ -119,10 +120,10 @@ static void join_cgroups(void) {
     report_step("cgroup\n");
 }
 
-/* What is started from here on never runs without it. */
+/* The deadline is applied before the program starts, so that the program never runs without it. */
 static void apply_deadline(void) {
     bool is_over;
-    const char *failed = deadline_heed(&is_over);
+    const char *failed = deadline_apply(&is_over);
     if (failed == NULL && is_over) {
         errno = ETIME;
         failed = "start after the deadline";
@@ -131,14 +132,14 @@ static void apply_deadline(void) {
         fail("deadline", errno, failed);
 }
 
-/* Whoever holds this back and dies has not said yes. */
+/* If the process that holds the launcher back dies, the launcher does not start the program. */
 static void wait_for_start(void) {
     char word;
     ssize_t n;
     while ((n = read(STDIN_FILENO, &word, 1)) < 0 && errno == EINTR)
         continue;
     if (n != 1)
-        fail("hold", n < 0 ? errno : ECANCELED, "wait for the word to go on");
+        fail("wait", n < 0 ? errno : ECANCELED, "wait for the word to go on");
 }
 
 static void send_message(int fd, bool entering, int error, const char *what) {
@@ -151,7 +152,7 @@ static void send_message(int fd, bool entering, int error, const char *what) {
 __attribute__((noreturn)) static void become_program(int report, pid_t launcher) {
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    /* 0 is what a parent outside of the PID namespace looks like. */
+    /* getppid gives 0 for a parent outside of the PID namespace. */
     if (getppid() != launcher && getppid() != 0)
         _exit(FAILURE);
     if (deadline_is_watched() && !join_cgroup(plan.freezer)) {
@@ -164,7 +165,7 @@ __attribute__((noreturn)) static void become_program(int report, pid_t launcher)
         if (failed != NULL)
             _exit(FAILURE);
     }
-    /* Where that is not allowed it is slower, and nothing else. */
+    /* Where this policy is not allowed, the program runs with the default one and is only slower. */
     if (plan.batch)
         sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
     if (plan.no_attributes)
@@ -179,7 +180,7 @@ __attribute__((noreturn)) static void become_program(int report, pid_t launcher)
     _exit(FAILURE);
 }
 
-/* Reads what the child has to say until exec closes its end. */
+/* Reads the messages of the child until exec closes its end. */
 static void follow_start(int report) {
     struct message message;
     while (read(report, &message, sizeof message) == (ssize_t)sizeof message) {
@@ -211,9 +212,9 @@ static pid_t start_program(void) {
     return pid;
 }
 
-/* The FIFO `out` must have its end of file when the container is gone, and no one should wait for this process's own
- * stdio. */
-static void let_go(void) {
+/* Closes the stdio of this process. The FIFO `out` must reach its end of file when the container is gone, and no
+ * process should wait for the launcher's own stdio. */
+static void release_stdio(void) {
     close(in_fd);
     close(out_fd);
     close(err_fd);
@@ -237,7 +238,7 @@ static int wait_for(pid_t pid, const sigset_t *signals) {
         deadline_poll(fds);
         slack_poll(&fds[2]);
         fds[3] = (struct pollfd){.fd = signal_fd, .events = POLLIN};
-        if (poll(fds, 4, deadline_patience()) < 0)
+        if (poll(fds, 4, deadline_timeout()) < 0)
             continue;
         deadline_answer(fds);
         slack_answer(&fds[2]);
@@ -248,7 +249,7 @@ static int wait_for(pid_t pid, const sigset_t *signals) {
     }
 }
 
-/* By a new name and a rename, so that a reader sees all of it or nothing. */
+/* Writes a new file and renames it, so that a reader sees all of it or nothing. */
 static void write_exit(int status) {
     char text[32], temporary[PATH_MAX];
     bool signalled = WIFSIGNALED(status);
@@ -265,7 +266,7 @@ static void write_exit(int status) {
 }
 
 int launch_main(int argc, char **argv) {
-    tidy_descriptors();
+    reserve_descriptors();
     if (!launch_parse(argc, argv, &plan))
         return FAILURE;
     signal(SIGPIPE, SIG_IGN);
@@ -277,7 +278,7 @@ int launch_main(int argc, char **argv) {
     sigprocmask(SIG_BLOCK, &signals, NULL);
     make_fifos();
     join_cgroups();
-    if (plan.held)
+    if (plan.waits)
         wait_for_start();
     const char *failed = launch_mounts(&plan);
     if (failed != NULL)
@@ -285,7 +286,7 @@ int launch_main(int argc, char **argv) {
     report_step("mounts\n");
     apply_deadline();
     pid_t pid = start_program();
-    let_go();
+    release_stdio();
     int status = wait_for(pid, &signals);
     write_exit(status);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

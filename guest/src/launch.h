@@ -1,4 +1,4 @@
-/* The host's side: a container's parent. */
+/* This host tool starts a container and stays as its parent. */
 #ifndef ATOLL_LAUNCH_H
 #define ATOLL_LAUNCH_H
 
@@ -12,7 +12,7 @@ enum mount_kind { MOUNT_OVERLAY, MOUNT_BIND, MOUNT_RBIND_RO };
 struct mount_plan {
     enum mount_kind kind;
     const char *target;
-    /* OPTIONS of an overlay, SOURCE of the others. */
+    /* The OPTIONS of an overlay, the SOURCE of other mounts. */
     const char *from;
 };
 
@@ -20,28 +20,28 @@ struct launch_plan {
     const char *directory;
     const char *cgroups[LAUNCH_CGROUPS];
     int cgroup_count;
-    /* The one of them that can be frozen; NULL: there can be no deadline. */
+    /* The one of `cgroups` that can be frozen. With NULL there can be no deadline. */
     const char *freezer;
     struct mount_plan mounts[LAUNCH_MOUNTS];
     int mount_count;
-    /* NULL without --enter. */
+    /* The root to enter; NULL without --enter. */
     const char *root;
     const char *hostname;
-    /* None of the program's threads interrupts another one only because it has been woken. */
+    /* No thread of the program preempts another one only because it was woken. */
     bool batch;
-    /* The program and all that it starts can read no extended attributes of open files. */
+    /* The program and its descendants cannot read extended attributes of open files. */
     bool no_attributes;
-    /* Nothing is mounted or started before a byte has come on stdin. */
-    bool held;
+    /* The launcher mounts and starts nothing before a byte has come on stdin. */
+    bool waits;
     char **program;
 };
 
 int launch_main(int argc, char **argv);
 
-/* False after telling what is wrong on stderr. */
+/* Returns false after it has written to stderr what is wrong. */
 bool launch_parse(int argc, char **argv, struct launch_plan *plan);
 
-/* Each of these returns NULL, or with errno set what it could not do. */
+/* Each of these returns NULL, or the step that failed, with errno set. */
 const char *launch_mounts(const struct launch_plan *plan);
 const char *launch_enter(const struct launch_plan *plan);
 

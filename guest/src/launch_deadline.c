@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* docs/guest-protocol.md: one order, written twice in one go, so that one that is just being written is known by its
- * halves. */
+/* docs/guest-protocol.md has the format. The file has one order twice, written at once, so that a reader recognizes
+ * an order that is being written: its two copies differ. */
 #define ORDER 26
 #define RECORD (2 * ORDER)
 #define SEEN_AT 64
@@ -47,14 +47,14 @@ static bool make_wake(const char *directory) {
     }
     if (mkfifo(path, 0600) != 0 && errno != EEXIST)
         return false;
-    /* Read and write: it has no end of file when a server dies. */
+    /* The FIFO is opened for reading and writing, so that it has no end of file when a server dies. */
     if (!open_in(&wake_fd, directory, "wake", O_RDWR | O_NONBLOCK) || fstat(wake_fd, &info) != 0)
         return false;
     errno = EEXIST;
     return S_ISFIFO(info.st_mode);
 }
 
-/* Its block is taken now: neither we nor a server need room on the disk to change it. */
+/* The block of the file is allocated now, so that neither the launcher nor a server needs disk space to change it. */
 static bool make_file(const char *directory) {
     char text[FILE_SIZE];
     struct stat info;
@@ -101,9 +101,9 @@ static enum order read_order(char *record, uint64_t *until) {
     return UNREADABLE;
 }
 
-/* Whoever freezes a group must not be in it; and must come to its turn also when the group uses up its processor
+/* A process that freezes a group must not be in it. It must also be able to run when the group uses up its processor
  * time and memory. */
-static bool step_outside(void) {
+static bool leave_group(void) {
     int procs;
     if (outside)
         return true;
@@ -138,13 +138,14 @@ static void write_freezer(const char *word) {
 
 static bool is_frozen(void) {
     char state[16] = "";
-    /* In the unified hierarchy the kernel stops every process that comes to be there from now on. */
+    /* In the unified hierarchy the kernel also stops processes that join the group later. */
     if (unified)
         return true;
     return pread(state_fd, state, sizeof state - 1, 0) > 0 && strncmp(state, "FROZEN", 6) == 0;
 }
 
-/* In the older hierarchy a process that forks meanwhile leaves the group half frozen: told again until it is done. */
+/* In the older hierarchy, a process that forks during the freeze leaves the group half frozen, so the freeze is
+ * repeated until it is complete. */
 static void freeze(void) {
     frozen = true;
     write_freezer(unified ? "1" : "FROZEN");
@@ -163,12 +164,12 @@ static void set_timer(uint64_t until) {
         timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-const char *deadline_heed(bool *is_over) {
+const char *deadline_apply(bool *is_over) {
     char record[RECORD];
     uint64_t until = 0;
     enum order order = read_order(record, &until);
     *is_over = order == UNREADABLE || (order == UNTIL && now_ms() >= until);
-    if (order != NO_DEADLINE && !step_outside())
+    if (order != NO_DEADLINE && !leave_group())
         return "leave the group that it would freeze";
     set_timer(order == UNTIL && !*is_over ? until : 0);
     if (*is_over)
@@ -189,7 +190,7 @@ void deadline_poll(struct pollfd fds[2]) {
     fds[1] = (struct pollfd){.fd = timer_fd, .events = POLLIN};
 }
 
-int deadline_patience(void) {
+int deadline_timeout(void) {
     return freezing ? 1 : -1;
 }
 
@@ -201,9 +202,9 @@ void deadline_answer(const struct pollfd fds[2]) {
         continue;
     if (fds[1].revents != 0 && read(timer_fd, bytes, sizeof(uint64_t)) < 0)
         errno = 0;
-    /* What cannot be done is not written down as seen; a server that waits for that finds out. */
+    /* An order that could not be applied is not written down as seen; a server that waits for that notices. */
     if (woken)
-        deadline_heed(&is_over);
+        deadline_apply(&is_over);
     else if (freezing)
         freeze();
 }

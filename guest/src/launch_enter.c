@@ -18,7 +18,8 @@ static const struct {
     const char *path;
     unsigned major, minor;
 } devices[] = {
-    {"/dev/null", 1, 3}, {"/dev/zero", 1, 5}, {"/dev/full", 1, 7}, {"/dev/random", 1, 8}, {"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0},
+    {"/dev/null", 1, 3}, {"/dev/zero", 1, 5}, {"/dev/full", 1, 7}, {"/dev/random", 1, 8},
+    {"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0},
 };
 
 static const struct {
@@ -43,14 +44,14 @@ static const struct {
     {"/tmp", "tmpfs", "mode=1777", MS_NOSUID | MS_NODEV},
 };
 
-/* The root becomes the program's before anything is mounted in it: no link in it can lead out any more. */
+/* The root of this process changes before anything is mounted in it: then no link in it can lead out. */
 static const char *change_root(const char *root) {
     struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
     int fd = (int)syscall(SYS_openat2, AT_FDCWD, root, &how, sizeof how);
     if (fd < 0 || fchdir(fd) != 0)
         return root;
     close(fd);
-    /* pivot_root wants a mount. */
+    /* pivot_root needs a mount. */
     if (mount(".", ".", NULL, MS_BIND | MS_REC, NULL) != 0)
         return "bind the root";
     fd = (int)syscall(SYS_openat2, AT_FDCWD, root, &how, sizeof how);
@@ -74,7 +75,7 @@ static const char *fill_root(void) {
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
         if (mknod(devices[i].path, S_IFCHR | 0666, makedev(devices[i].major, devices[i].minor)) != 0)
             return devices[i].path;
-        /* mknod is subject to the umask. */
+        /* mknod applies the umask. */
         if (chmod(devices[i].path, 0666) != 0)
             return devices[i].path;
     }

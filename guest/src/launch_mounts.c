@@ -11,7 +11,7 @@
 #include "launch.h"
 
 /*
- * A target may lie in a tree that a sandbox has written to. If a link were followed there, the sandbox could have its
+ * A target may be in a tree that a sandbox has written to. If a link were followed there, the sandbox could have its
  * own files mounted over the host's, in the namespace from which the program is then started.
  */
 static int open_target(const char *path) {
@@ -48,7 +48,7 @@ static int mount_one(const struct mount_plan *m) {
     int error = errno;
     close(fd);
     if (result == 0 && m->kind == MOUNT_RBIND_RO) {
-        /* The first descriptor is of what lies below the mount. */
+        /* The first descriptor refers to the directory below the mount. */
         fd = open_target(m->target);
         result = fd < 0 ? -1 : set_read_only(fd);
         error = errno;

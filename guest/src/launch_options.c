@@ -4,8 +4,9 @@
 #include "launch.h"
 
 static const char usage[] =
-    "Usage: atoll-guest launch --dir DIR [--cgroup DIR]... [--freezer DIR] [--overlay TARGET OPTIONS]... [--bind SOURCE TARGET]...\n"
-    "                          [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME] [--batch] [--no-attributes] [--held] -- PROGRAM ARGUMENT...\n";
+    "Usage: atoll-guest launch --dir DIR [--cgroup DIR]... [--freezer DIR] [--overlay TARGET OPTIONS]...\n"
+    "                          [--bind SOURCE TARGET]... [--rbind-ro SOURCE TARGET]... [--enter ROOT HOSTNAME]\n"
+    "                          [--batch] [--no-attributes] [--wait] -- PROGRAM ARGUMENT...\n";
 
 static bool add_mount(struct launch_plan *plan, enum mount_kind kind, const char *target, const char *from) {
     if (plan->mount_count == LAUNCH_MOUNTS)
@@ -14,11 +15,11 @@ static bool add_mount(struct launch_plan *plan, enum mount_kind kind, const char
     return true;
 }
 
-/* How many arguments the option at `argv` takes together with itself; 0 when it is not understood. */
+/* Returns how many arguments the option at `argv` has, itself included; 0 when it is unknown. */
 static int parse_option(int argc, char **argv, struct launch_plan *plan) {
     const char *name = argv[0];
-    if (strcmp(name, "--held") == 0) {
-        plan->held = true;
+    if (strcmp(name, "--wait") == 0) {
+        plan->waits = true;
         return 1;
     }
     if (strcmp(name, "--batch") == 0) {

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the kernel gives to every thread whose slack has never been changed. */
+/* The kernel gives this slack to every thread unless it is changed. */
 #define ORDINARY "50000"
 /* A thread that starts another one passes its slack on, so the threads are read again until all of them are
  * ordinary. */
@@ -21,8 +21,8 @@ static const char *group;
 static char path[PATH_MAX];
 static int fd = -1;
 
-/* Read-only, because a hang-up is seen only by a process that has no writing end; non-blocking, because there may be
- * no writer yet. */
+/* The FIFO is opened read-only, because a hang-up is seen only by a process without a writing end; and non-blocking,
+ * because there may be no writer yet. */
 static int open_fifo(void) {
     struct stat info;
     int opened = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
@@ -44,14 +44,15 @@ const char *slack_open(const char *directory, const char *cgroup) {
     return fd < 0 ? "make the FIFO slack" : NULL;
 }
 
-/* True if the thread had another slack. A thread that has ended has none. */
+/* Returns true if the thread had another slack. A thread that has ended has none. */
 static bool reset_thread(const char *thread) {
     char name[PATH_MAX], slack[32] = "";
     snprintf(name, sizeof name, "/proc/%s/timerslack_ns", thread);
     int file = open(name, O_RDWR | O_CLOEXEC);
     if (file < 0)
         return false;
-    bool was_changed = pread(file, slack, sizeof slack - 1, 0) > 0 && strtoull(slack, NULL, 10) != strtoull(ORDINARY, NULL, 10) &&
+    bool was_changed = pread(file, slack, sizeof slack - 1, 0) > 0 &&
+                       strtoull(slack, NULL, 10) != strtoull(ORDINARY, NULL, 10) &&
                        write(file, ORDINARY, strlen(ORDINARY)) > 0;
     close(file);
     return was_changed;
@@ -79,7 +80,7 @@ static bool reset_group(void) {
         return false;
     FILE *members = fopen(name, "re");
     while (members != NULL && fscanf(members, "%d", &pid) == 1)
-        /* 0 is a process that has no number in our PID namespace. */
+        /* The PID is 0 for a process that is not in our PID namespace. */
         if (pid > 0 && reset_process(pid))
             was_changed = true;
     if (members != NULL)
@@ -94,8 +95,8 @@ void slack_poll(struct pollfd *polled) {
 void slack_answer(const struct pollfd *polled) {
     if (polled->revents == 0)
         return;
-    /* Opened anew before the slack is removed, and before the old end is closed: no server that comes and goes
-     * meanwhile is missed, and none finds the FIFO without a reader. */
+    /* The FIFO is opened again before the slack is removed and before the old end is closed. So the launcher misses
+     * no server that comes and goes during that time, and no server finds the FIFO without a reader. */
     int again = open_fifo();
     close(fd);
     fd = again;

@@ -31,8 +31,10 @@ int main(int argc, char **argv) {
         printf("%d\n", ATOLL_VERSION);
         return 0;
     }
-    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... | merge LOWER UPPER TARGET LINKS [BELOW]... |\n"
-                    "       pack [--stamp | --durable-stamp | --living] DIRECTORY... | stamp DIRECTORY... [-- DIRECTORY...]... | unpack DIRECTORY... |\n"
+    fprintf(stderr, "Usage: atoll-guest init | tool NAME ARGUMENT... | launch OPTION... |\n"
+                    "       merge LOWER UPPER TARGET LINKS [BELOW]... |\n"
+                    "       pack [--stamp | --durable-stamp | --living] DIRECTORY... |\n"
+                    "       stamp DIRECTORY... [-- DIRECTORY...]... | unpack DIRECTORY... |\n"
                     "       checkpoint SOCKET DIRECTORY NAME OUTCOME REQUEST | --version\n");
     return 2;
 }

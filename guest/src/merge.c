@@ -15,16 +15,16 @@
 
 #define BELOW_MOST 64
 
-/* Nobody has a directory there. */
+/* A layer without the directory has this descriptor. */
 #define NONE (-1)
 
-/* The directories of one path in the layers under the two, the topmost first, as far as they show through. */
+/* The directories of one path in the layers below the two, the topmost first, as far as they are visible. */
 struct below {
     int fds[BELOW_MOST];
     int count;
 };
 
-/* The three directories of one path that are at work. */
+/* The directories of one path in the three layers that the merge works on. */
 struct place {
     int lower, upper, target;
     const struct below *below;
@@ -51,7 +51,8 @@ static bool is_whiteout(const struct stat *info) {
 }
 
 /*
- * A whiteout that hides nothing must go: in a directory that no layer below has, overlayfs would list its name.
+ * Says whether a whiteout hides something. Otherwise it must go: in a directory that no layer below has, overlayfs
+ * would list its name.
  */
 static bool hides_something(const struct below *below, const char *name) {
     struct stat info;
@@ -82,7 +83,7 @@ static bool copy_node(const struct place *at, int from, const char *name, const 
     return merge_copy_node(from, name, info, at->target, links_fd);
 }
 
-/* Fills the new directory. `hides`: what the layers below have of this name does not show. */
+/* Fills the new directory. `hides` says that what the layers below have under this name is hidden. */
 static bool merge_opened(const struct place *at, const char *name, int lower, int upper, bool hides) {
     struct stat info;
     struct below below = {.count = 0};
@@ -96,14 +97,15 @@ static bool merge_opened(const struct place *at, const char *name, int lower, in
     if (!hidden)
         look_below(at->below, name, &below);
     const struct place inside = {lower, upper, target, &below, at->depth + 1};
-    bool done = merge_directory(&inside) && (!hidden || merge_set_opaque(target)) && merge_copy_attributes(top, &info, target);
+    bool done = merge_directory(&inside) && (!hidden || merge_set_opaque(target)) &&
+                merge_copy_attributes(top, &info, target);
     for (int i = 0; i < below.count; i++)
         close_keeping_errno(below.fds[i]);
     close_keeping_errno(target);
     return done;
 }
 
-/* `name` is a directory in the upper layer, in the lower one, or in both. */
+/* Merges directory `name`, which is in the upper layer, in the lower one, or in both. */
 static bool merge_child(const struct place *at, const char *name, bool in_lower, bool in_upper, bool hides) {
     int lower = NONE;
     int upper = in_upper ? open_directory(at->upper, name) : NONE;
@@ -119,7 +121,7 @@ static bool merge_child(const struct place *at, const char *name, bool in_lower,
     return done;
 }
 
-/* An entry of the upper layer, which decides. */
+/* Merges an entry of the upper layer, which takes precedence. */
 static bool merge_upper(const struct place *at, const char *name) {
     struct stat mine, under;
     if (fstatat(at->upper, name, &mine, AT_SYMLINK_NOFOLLOW) != 0)
@@ -128,7 +130,7 @@ static bool merge_upper(const struct place *at, const char *name) {
         return copy_node(at, at->upper, name, &mine);
     bool is_under = at->lower != NONE && fstatat(at->lower, name, &under, AT_SYMLINK_NOFOLLOW) == 0;
     bool both = is_under && S_ISDIR(under.st_mode);
-    /* A file or a whiteout in the lower layer hides what lies below it; a directory in its place has to do the same. */
+    /* A file or a whiteout in the lower layer hides what is below it; a directory in its place has to do the same. */
     return merge_child(at, name, both, true, is_under && !both);
 }
 
@@ -172,7 +174,7 @@ static bool merge_directory(const struct place *at) {
     return at->lower == NONE || each_entry(at, at->lower, merge_lower);
 }
 
-/* LOWER UPPER TARGET LINKS BELOW... */
+/* The arguments are LOWER UPPER TARGET LINKS BELOW... */
 static bool merge_all(int argc, char **argv) {
     struct stat info;
     struct below below = {.count = 0};

@@ -1,4 +1,4 @@
-/* The host's side: makes one layer of an overlay out of two that lie on each other. */
+/* This host tool merges two adjacent layers of an overlay into one. */
 #ifndef ATOLL_MERGE_H
 #define ATOLL_MERGE_H
 
@@ -7,16 +7,17 @@
 
 int merge_main(int argc, char **argv);
 
-/* How a directory says that nothing of the same name below it shows through. */
+/* Says whether the directory is opaque: overlayfs then shows nothing of the layers below it. */
 bool merge_is_opaque(int fd);
 bool merge_set_opaque(int fd);
 
 /*
- * Copies what is no directory, with owner, mode, times and extended attributes. Further names of a file become links to
- * its first copy, which is kept in directory `links` meanwhile. False with errno.
+ * Copies a file that is no directory, with owner, mode, times and extended attributes. Further names of a file become
+ * links to its first copy, which stays in directory `links` during the merge. Returns false with errno on failure.
  */
 bool merge_copy_node(int from, const char *name, const struct stat *info, int to, int links);
-/* The same of a directory that is there already; after its contents, which change its times. */
+/* Copies the attributes of a directory that exists already. The caller copies its contents first, because that
+ * changes its times. */
 bool merge_copy_attributes(int from, const struct stat *info, int to);
 
 #endif

@@ -14,7 +14,7 @@
 
 #define OPAQUE "trusted.overlay.opaque"
 #define OVERLAY "trusted.overlay."
-/* As much as Linux allows for all names together, and for one value. */
+/* Linux allows this much for all names together, and for one value. */
 #define XATTR_MOST 65536
 
 bool merge_is_opaque(int fd) {
@@ -26,8 +26,8 @@ bool merge_set_opaque(int fd) {
     return fsetxattr(fd, OPAQUE, "y", 1, 0) == 0;
 }
 
-/* What overlayfs notes for itself is about the layers that a file was in; only opaqueness is about the file, and for
- * the caller to decide. */
+/* The other attributes that overlayfs stores refer to the layers that a file was in. Only opaqueness is about the
+ * file, and the caller decides about that. */
 static bool copy_xattrs(int from, int to) {
     static char names[XATTR_MOST], value[XATTR_MOST];
     ssize_t length = flistxattr(from, names, sizeof names);
@@ -43,10 +43,11 @@ static bool copy_xattrs(int from, int to) {
     return true;
 }
 
-/* The owner first: changing it takes set-user-ID bits and capabilities away. */
+/* The owner is set first, because that clears set-user-ID bits and capabilities. */
 bool merge_copy_attributes(int from, const struct stat *info, int to) {
     const struct timespec times[2] = {info->st_atim, info->st_mtim};
-    return fchown(to, info->st_uid, info->st_gid) == 0 && fchmod(to, info->st_mode & 07777) == 0 && copy_xattrs(from, to) &&
+    return fchown(to, info->st_uid, info->st_gid) == 0 && fchmod(to, info->st_mode & 07777) == 0 &&
+           copy_xattrs(from, to) &&
            futimens(to, times) == 0;
 }
 
@@ -65,7 +66,7 @@ static bool copy_range(int from, int to, off_t start, off_t end) {
     return true;
 }
 
-/* Holes stay holes. Filesystems that can share blocks do. */
+/* Holes stay holes. Filesystems that can share blocks do so. */
 static bool copy_contents(int from, int to, off_t size) {
     if (ioctl(to, FICLONE, from) == 0)
         return true;
@@ -110,7 +111,8 @@ static bool copy_link(int from, const char *name, int to) {
     return symlinkat(target, to, name) == 0;
 }
 
-/* Devices, among them the whiteouts of overlayfs, pipes and sockets, and links: all that they are is in their inode. */
+/* Copies devices (among them the whiteouts of overlayfs), pipes, sockets and links, which have no contents besides
+ * their inode. */
 static bool copy_special(int from, const char *name, const struct stat *info, int to) {
     const struct timespec times[2] = {info->st_atim, info->st_mtim};
     bool is_link = S_ISLNK(info->st_mode);
@@ -130,6 +132,6 @@ bool merge_copy_node(int from, const char *name, const struct stat *info, int to
         return true;
     if (S_ISREG(info->st_mode) ? !copy_file(from, name, info, to) : !copy_special(from, name, info, to))
         return false;
-    /* It is there already when no more links to it are allowed. */
+    /* The first copy stays in its place when the filesystem allows no more links to it. */
     return info->st_nlink == 1 || linkat(to, name, links, first, 0) == 0 || errno == EEXIST;
 }

@@ -16,7 +16,7 @@
 
 void no_attributes(void) {
 #ifdef OUR_ARCH
-    /* Nothing but the number of the call is looked at, so the kernel remembers the answer and runs no filter for the
+    /* The filter looks only at the number of the call, so the kernel caches the answer and runs no filter for the
      * calls that are allowed. */
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),

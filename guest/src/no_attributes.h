@@ -2,7 +2,7 @@
 #define ATOLL_NO_ATTRIBUTES_H
 
 /*
- * From now on this process and all that it starts are told EOPNOTSUPP when they read an extended attribute of an open
+ * From now on, this process and all its descendants get EOPNOTSUPP when they read an extended attribute of an open
  * file. Where the kernel has no such filters, nothing changes.
  */
 void no_attributes(void);

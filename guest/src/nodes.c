@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "entry.h"
-#include "out.h"
+#include "host_output.h"
 #include "protocol.h"
 #include "walk.h"
 
 #define FLAG_SYNCED 1
-/* Init does nothing else meanwhile; a tool takes as long as it likes. */
+/* Init does nothing else during the search, so the number is bounded; a tool takes as long as it needs. */
 #define FILES_MOST 4096
 
 static bool has_changed_since(int root, const char *directory, int64_t changed) {
@@ -22,7 +22,7 @@ static bool has_changed_since(int root, const char *directory, int64_t changed) 
            (int64_t)info.st_ctim.tv_sec * 1000000000 + info.st_ctim.tv_nsec != changed;
 }
 
-/* One that goes away meanwhile is none. */
+/* Says whether the entry is a pipe or a socket. An entry that is removed during the search is none. */
 static bool is_node(int directory, const struct walk_entry *entry, struct stat *info) {
     if (entry->type != DT_FIFO && entry->type != DT_SOCK && entry->type != DT_UNKNOWN)
         return false;
@@ -30,8 +30,8 @@ static bool is_node(int directory, const struct walk_entry *entry, struct stat *
            (S_ISFIFO(info->st_mode) || S_ISSOCK(info->st_mode));
 }
 
-/* gVisor notes the change of a directory that got a pipe in memory; a time that is set is told to the host, even if
- * it is the same. */
+/* gVisor has the time of a directory that got a pipe only in memory. A time that is set is written to the host, even
+ * if it is the same. */
 static int sync_times(int root, const char *directory) {
     struct stat info;
     if (fstatat(root, directory, &info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -65,7 +65,7 @@ int nodes_in(struct nodes_search *search, const char *directory, int64_t changed
             has_some = true;
         }
     }
-    /* One that was removed meanwhile has no more entries. */
+    /* A directory that was removed during the search has no more entries. */
     if (more < 0 && errno != ENOENT)
         error = errno;
     walk_out(level);
@@ -86,7 +86,7 @@ static int put_in_answer(const struct stat *info, const char *path, size_t lengt
     return 0;
 }
 
-/* The next directory that the request names. 0 or an errno. */
+/* Searches the next directory that the request names. Returns 0 or an errno. */
 static int search_next(struct nodes_search *search, struct reader *request) {
     static char directory[ENTRY_NAME_MOST + 1];
     int64_t changed = (int64_t)read_u64(request);

@@ -13,26 +13,26 @@
 #include "pack_out.h"
 #include "walk.h"
 
-/* Something went away or became shorter while it was read: another try may succeed. */
+/* A file was removed or became shorter while it was read: another attempt may succeed. */
 #define EXIT_CHANGED 3
 #define STAMP_FD 3
-/* Of the names of all directories that one is in. */
+/* This bounds the names of all directories that are being read, taken together. */
 #define NAMES_MOST ((size_t)1 << 30)
 
-/* The names in one directory, in order, and how far one is. */
+/* The names in one directory, in order, and the position of the next one. */
 struct listing {
     struct listing *above;
     char **names;
     size_t count, next, bytes;
 };
 
-/* Both without a value: with one, their buffers would be a part of the guest's image, and of every checkpoint. */
+/* Both have no initial value: with one, their buffers would be a part of the guest's image, and of every checkpoint. */
 static struct out archive, stamp;
-/* Others write to the directories meanwhile: what has gone away since it was listed is not there. */
+/* Other processes write to the directories at the same time: a file that is removed after it was listed is left out. */
 static bool is_living;
 static size_t names_held;
-/* What was being read when something went wrong. */
-static char culprit[ARCHIVE_NAME_MOST + 1];
+/* The name that was being read when an error occurred. */
+static char failed_name[ARCHIVE_NAME_MOST + 1];
 
 static void forget_listing(struct listing *listing) {
     for (size_t i = 0; i < listing->count; i++)
@@ -43,7 +43,7 @@ static void forget_listing(struct listing *listing) {
 }
 
 static bool add_name(struct listing *listing, const char *name) {
-    /* A power of two is where it grows. */
+    /* The array grows when its count is a power of two. */
     if ((listing->count & (listing->count - 1)) == 0) {
         size_t room = listing->count == 0 ? 1 : listing->count * 2;
         char **larger = reallocarray(listing->names, room, sizeof *larger);
@@ -83,11 +83,11 @@ static struct listing *list(struct listing *above, int fd) {
     return listing;
 }
 
-/* The kernel notes each change of a file in a time that nobody can set: see `stampLayer`. */
+/* The kernel records each change of a file in a time that no program can set: see `stampLayer`. */
 static void stamp_node(const char *name, const struct stat *info) {
     out_name(&stamp, name);
     out_u32(&stamp, info->st_mode);
-    /* Overlayfs shares one file among whiteouts, also with such as are not here. */
+    /* Overlayfs shares one file among whiteouts, also with whiteouts outside of this tree. */
     if (archive_is_whiteout(info))
         return;
     out_attributes(&stamp, info);
@@ -102,7 +102,7 @@ static bool pack_regular(struct dir *at, const char *name) {
     int fd = openat(at->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return is_living && errno == ENOENT;
-    /* What is read is what was opened. */
+    /* The attributes are read from the open file, so that they belong to its contents. */
     bool done = fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || (errno = ESTALE, false));
     if (done) {
         out_tag(&archive, TAG_FILE);
@@ -132,7 +132,7 @@ static bool pack_link(struct dir *at, const char *name, const struct stat *info)
     return true;
 }
 
-/* Whatever is all in its inode. */
+/* Packs a file that has no contents besides its inode. */
 static bool pack_special(const char *name, const struct stat *info) {
     if (!S_ISFIFO(info->st_mode) && !S_ISSOCK(info->st_mode)) {
         errno = ENOTSUP;
@@ -144,14 +144,14 @@ static bool pack_special(const char *name, const struct stat *info) {
     return true;
 }
 
-/* What is no directory. */
+/* Packs anything but a directory. */
 static bool pack_node(struct dir *at, const char *name, const struct stat *info) {
     if (archive_is_whiteout(info)) {
         out_tag(&archive, TAG_WHITEOUT);
         out_name(&archive, name);
         return true;
     }
-    /* The first name of a file may go away before it is read. */
+    /* While other processes write, the first name of a file may be removed before it is read. */
     bool has_names = info->st_nlink > 1 && !is_living;
     const char *first = has_names ? links_find(info) : NULL;
     if (first != NULL) {
@@ -168,11 +168,11 @@ static bool pack_node(struct dir *at, const char *name, const struct stat *info)
     return S_ISLNK(info->st_mode) ? pack_link(at, name, info) : pack_special(name, info);
 }
 
-/* The next name of a directory: into it if it is one. */
+/* Packs the next name of a directory, or enters it if it is a directory. */
 static bool pack_next(struct dir **at, struct listing **listing) {
     struct stat info;
     const char *name = (*listing)->names[(*listing)->next++];
-    snprintf(culprit, sizeof culprit, "%s", name);
+    snprintf(failed_name, sizeof failed_name, "%s", name);
     if (fstatat((*at)->fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0)
         return is_living && errno == ENOENT;
     if (!S_ISDIR(info.st_mode)) {
@@ -217,7 +217,7 @@ static bool pack_tree(const char *path) {
     out_tag(&stamp, TAG_TREE);
     while (done && listing != NULL) {
         done = listing->next < listing->count ? pack_next(&at, &listing) : end_directory(&at, &listing);
-        /* Nobody listens any more. */
+        /* The reader of the stream has gone. */
         if (archive.error != 0 || stamp.error != 0) {
             errno = archive.error != 0 ? archive.error : stamp.error;
             done = false;
@@ -229,14 +229,16 @@ static bool pack_tree(const char *path) {
 
 static int fail(const char *what, const char *root) {
     int error = errno;
-    /* The end of a long path tells more than its start. */
+    /* The end of a long path says more than its start. */
     size_t length = strlen(dirs_path);
     const char *path = length > 200 ? dirs_path + length - 200 : dirs_path;
-    fprintf(stderr, "Cannot %s %s: %s%s%s: %s\n", what, root, path, path[0] == 0 ? "" : "/", culprit, strerror(error));
+    fprintf(stderr, "Cannot %s %s: %s%s%s: %s\n", what, root, path, path[0] == 0 ? "" : "/", failed_name,
+            strerror(error));
     return error == ENOENT || error == ESTALE ? EXIT_CHANGED : 1;
 }
 
-/* Begins to put the filesystem of a directory on disk, for `await_durable` to wait for. -1 with errno set. */
+/* Begins to write the filesystem of a directory to disk; `await_durable` waits for that. Returns -1 with errno on
+ * failure. */
 static pid_t make_durable(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     pid_t pid = fd < 0 ? -1 : fork();
@@ -293,12 +295,12 @@ int stamp_main(int argc, char **argv) {
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--") == 0) {
             if ((errno = out_flush(&stamp)) != 0)
-                return fail("tell of", argv[0]);
+                return fail("write the stamp of", argv[0]);
             stamp.fd = next++;
         } else if (!pack_tree(argv[i]))
             return fail("look at", argv[i]);
     }
     if ((errno = out_flush(&stamp)) != 0)
-        return fail("tell of", argv[0]);
+        return fail("write the stamp of", argv[0]);
     return 0;
 }

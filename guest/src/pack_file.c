@@ -51,7 +51,7 @@ bool pack_contents(struct out *out, int fd, const struct stat *info) {
         off_t data = has_holes ? lseek(fd, at, SEEK_DATA) : at;
         if (data < 0 && errno == ENXIO)
             return true;
-        /* A filesystem that does not know its holes is read whole. */
+        /* On a filesystem that cannot report holes, the file is read from start to end. */
         if (data >= info->st_size)
             return true;
         if (data > at)

@@ -14,7 +14,7 @@ struct noted {
     char *path;
 };
 
-/* Open addressing; at most half of the slots are taken. */
+/* A hash table with open addressing; at most half of the slots are taken. */
 static struct noted *slots;
 static size_t slot_count, taken;
 

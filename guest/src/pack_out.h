@@ -1,4 +1,4 @@
-/* Streams of bytes that are gathered into large writes. A stream that is not open swallows everything. */
+/* Output streams that gather bytes into large writes. A stream that is not open ignores all bytes. */
 #ifndef ATOLL_PACK_OUT_H
 #define ATOLL_PACK_OUT_H
 
@@ -12,7 +12,7 @@
 
 struct out {
     int fd;
-    /* The first errno; from then on nothing is written. */
+    /* The first errno; nothing is written after it. */
     int error;
     size_t used;
     uint8_t buffer[OUT_BUFFER];
@@ -25,7 +25,7 @@ void out_u64(struct out *out, uint64_t value);
 void out_tag(struct out *out, enum archive_tag tag);
 void out_name(struct out *out, const char *name);
 void out_attributes(struct out *out, const struct stat *info);
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 int out_flush(struct out *out);
 
 #endif

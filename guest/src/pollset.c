@@ -5,7 +5,7 @@
 
 #include "protocol.h"
 
-/* Three for each stream, and the few of the loop and the proxy. */
+/* Three for each stream, and a few for the loop and the proxy. */
 #define MOST (ATOLL_MAX_STREAMS * 3 + 128)
 
 static struct pollfd polls[MOST];

@@ -1,20 +1,20 @@
-/* What the loop waits for, gathered anew before each wait. */
+/* The descriptors that the loop waits for, gathered again before each wait. */
 #ifndef ATOLL_POLLSET_H
 #define ATOLL_POLLSET_H
 
 #include <stdbool.h>
 
-/* `role` tells the descriptors of one subject apart. */
+/* `role` distinguishes the descriptors of one subject. */
 typedef void (*poll_serve)(void *subject, int role, short events);
 
 void pollset_clear(void);
-/* A negative `fd` is waited for in vain, so that it may be added without a condition. */
+/* A negative `fd` is never ready, so that callers may add it without a condition. */
 void pollset_add(int fd, short events, poll_serve serve, void *subject, int role);
-/* False when a signal came first. */
+/* Returns false when a signal came first. */
 bool pollset_wait(int timeout_ms);
-/* Calls the servers of what is ready, in the order of adding. They may free their subjects. */
+/* Calls the handlers of ready descriptors in the order of adding. They may free their subjects. */
 void pollset_serve(void);
-/* The subject is about to go: what else was ready of it is not served any more. */
+/* The subject is about to be freed: none of its handlers is called after this. */
 void pollset_forget(const void *subject);
 
 #endif

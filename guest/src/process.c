@@ -7,15 +7,16 @@
 #include <sys/wait.h>
 
 #include "clock.h"
-#include "followers.h"
-#include "out.h"
+#include "descendants.h"
+#include "host_output.h"
 #include "undo.h"
 
 #define CHECK_FIRST_MS 5
 #define CHECK_MOST_MS 250
-/* From this interval on a group that answers to kill is looked up in /proc: it may consist of zombies. */
+/* From this interval on, a group that still answers to kill is looked up in /proc, because it may consist of
+ * zombies. */
 #define CHECK_PROC_MS 40
-/* A terminal cannot say how much it holds; it holds less than this. */
+/* A terminal cannot say how much it has to read; it has less than this. */
 #define TERMINAL_MOST (1 << 20)
 
 static void forget_groups_of(pid_t pid) {
@@ -27,7 +28,7 @@ static void forget_groups_of(pid_t pid) {
 }
 
 void process_started(struct stream *s, pid_t pid, uint32_t limit_ms, uint32_t grace_ms) {
-    /* The kernel gives a number again only when no group of that number is left. */
+    /* The kernel reuses a number only when no group of that number is left. */
     forget_groups_of(pid);
     s->process.pid = pid;
     s->process.limit_at = limit_ms > 0 ? clock_ms() + limit_ms : 0;
@@ -41,7 +42,7 @@ static uint64_t microseconds(struct timeval t) {
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_usec;
 }
 
-/* Everything of the EXIT payload but its position, which is not known yet. */
+/* Writes everything of the EXIT payload but its position, which is not known yet. */
 static void note_exit(struct process *p, int status, const struct rusage *usage) {
     bool signalled = WIFSIGNALED(status);
     uint8_t *to = p->exit;
@@ -78,24 +79,25 @@ static void signal_group(struct process *p, int signal) {
 
 void process_signal(struct stream *s, int signal, uint32_t scope) {
     struct process *p = &s->process;
-    /* Before the group: what has left it is found through its parents while they live. */
+    /* Descendants outside the group are signalled first: they are found through their parents while those live. */
     if (scope == 1)
-        followers_signal(s->id, p->pid, signal);
+        descendants_signal(s->id, p->pid, signal);
     signal_group(p, signal);
     if (signal == SIGKILL && !p->exited) {
-        enum hold hold = scope == 1 ? HOLD_FOLLOWERS : HOLD_GROUP;
-        if (hold > p->hold)
-            p->hold = hold;
+        enum exit_wait wait = scope == 1 ? WAIT_FOR_DESCENDANTS : WAIT_FOR_GROUP;
+        if (wait > p->wait)
+            p->wait = wait;
     }
 }
 
-/* Whether all that the process took with it is gone. While it is being killed, what appears anew is killed too. */
+/* Says whether all processes that the kill reached are gone. While the process is being killed, new descendants are
+ * killed too. */
 static bool gone(struct stream *s) {
     struct process *p = &s->process;
     int again = p->kill_at == 0 ? SIGKILL : 0;
     signal_group(p, again);
-    if (p->hold == HOLD_FOLLOWERS)
-        return followers_signal(s->id, p->pid, again) == 0;
+    if (p->wait == WAIT_FOR_DESCENDANTS)
+        return descendants_signal(s->id, p->pid, again) == 0;
     return p->group_gone || (p->check_ms >= CHECK_PROC_MS && !group_lives(p->pid));
 }
 
@@ -112,7 +114,7 @@ static void measure_pipes(struct stream *s) {
     }
 }
 
-/* Only a tool that was killed leaves anything; one that ends by itself has tidied up. */
+/* Only a tool that was killed leaves files behind; one that ends by itself has removed them. */
 static void undo_leftovers(struct process *p) {
     bool killed = p->exit[0] == 1;
     if (p->undo != NULL && killed)
@@ -128,7 +130,7 @@ void process_settle(struct stream *s) {
     if (!p->exited) {
         if (p->check_at != 0 && clock_ms() < p->check_at)
             return;
-        if (!p->draining && p->hold != HOLD_NONE && !gone(s)) {
+        if (!p->draining && p->wait != WAIT_FOR_NOTHING && !gone(s)) {
             p->check_ms = p->check_ms == 0 ? CHECK_FIRST_MS : p->check_ms * 2;
             if (p->check_ms > CHECK_MOST_MS)
                 p->check_ms = CHECK_MOST_MS;
@@ -162,7 +164,7 @@ static void limit_reached(struct stream *s, uint64_t now_ms) {
         return;
     }
     process_signal(s, SIGTERM, 1);
-    p->hold = HOLD_FOLLOWERS;
+    p->wait = WAIT_FOR_DESCENDANTS;
     p->kill_at = now_ms + p->grace_ms;
 }
 

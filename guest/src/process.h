@@ -1,4 +1,4 @@
-/* Processes after their start: their end, the signals and limits that lead to it, and the truth about it. */
+/* Processes after their start: the signals and limits that lead to their end, and how they ended. */
 #ifndef ATOLL_PROCESS_H
 #define ATOLL_PROCESS_H
 
@@ -8,15 +8,15 @@
 #include "stream.h"
 
 void process_started(struct stream *s, pid_t pid, uint32_t limit_ms, uint32_t grace_ms);
-/* Reaps every child that has ended, ours or adopted. */
+/* Reaps every child that has ended, our own or adopted. */
 void process_reap(void);
-/* `scope` as in SIGNAL. */
+/* `scope` is as in SIGNAL. */
 void process_signal(struct stream *s, int signal, uint32_t scope);
 /* Does what is due. May free a released stream. */
 void process_tick(struct stream *s, uint64_t now_ms);
-/* When something is due next, 0 for never. */
+/* Returns the time when something is due next, 0 for never. */
 uint64_t process_due(const struct stream *s);
-/* To be called when output was read: an exit may have waited for it. May free a released stream. */
+/* Must be called after output was read, because an exit may have waited for that. May free a released stream. */
 void process_settle(struct stream *s);
 
 #endif

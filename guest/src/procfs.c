@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define ENVIRONMENT_MOST 65536
-/* Of /proc/PID/stat; the session is field 6. */
+/* The field of /proc/PID/stat with the number of threads; the session is field 6. */
 #define THREADS_FIELD 20
 
 static int proc_fd = -1;
@@ -21,8 +21,8 @@ int procfs_fd(void) {
     return proc_fd;
 }
 
-/* A guest that is not PID 1 shares /proc with others, and only its own offspring is its business; as their subreaper
- * it keeps them all. */
+/* A guest that is not PID 1 shares /proc with other processes and only looks at its own descendants. It is their
+ * subreaper, so all of them stay its descendants. */
 static bool concerns_guest(pid_t pid, pid_t self) {
     struct proc_info info;
     if (self == 1)

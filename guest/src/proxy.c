@@ -73,7 +73,7 @@ static struct client *add_client(int fd) {
     return c;
 }
 
-/* Leaves the descriptor to its next owner. */
+/* Frees the client; its descriptor belongs to the next owner. */
 static void drop_client(struct client *c) {
     for (int i = 0; i < client_count; i++)
         if (clients[i] == c)
@@ -87,8 +87,8 @@ static void close_client(struct client *c) {
     drop_client(c);
 }
 
-/* Closing at once would reset the connection under an answer that the client has not read, if it still sends. */
-static void start_parting(struct client *c, const struct reply *reply) {
+/* If a client still sends, closing at once would reset the connection before it has read the answer. */
+static void start_closing(struct client *c, const struct reply *reply) {
     if (send(c->fd, reply->bytes, reply->length, MSG_NOSIGNAL) < 0 || shutdown(c->fd, SHUT_WR) != 0) {
         close_client(c);
         return;
@@ -97,10 +97,10 @@ static void start_parting(struct client *c, const struct reply *reply) {
     c->deadline = clock_ms() + PARTING_MS;
 }
 
-void proxy_part(int fd, const struct reply *reply) {
+void proxy_close(int fd, const struct reply *reply) {
     struct client *c = add_client(fd);
     if (c != NULL) {
-        start_parting(c, reply);
+        start_closing(c, reply);
         return;
     }
     if (send(fd, reply->bytes, reply->length, MSG_NOSIGNAL) > 0)
@@ -111,13 +111,13 @@ void proxy_part(int fd, const struct reply *reply) {
 static void refuse_http(struct client *c, int status, const char *text) {
     struct reply reply;
     reply_http(&reply, status, "%s", text);
-    start_parting(c, &reply);
+    start_closing(c, &reply);
 }
 
 static void refuse_socks(struct client *c, unsigned char code) {
     struct reply reply;
     reply_socks(&reply, code);
-    start_parting(c, &reply);
+    start_closing(c, &reply);
 }
 
 static void serve_http(struct client *c) {
@@ -127,13 +127,14 @@ static void serve_http(struct client *c) {
     if (status == 0)
         return;
     if (status != 1) {
-        refuse_http(c, status, status == 431 ? "The request's head is too large" : "This is not a request to an HTTP proxy");
+        refuse_http(c, status,
+                    status == 431 ? "The request's head is too large" : "This is not a request to an HTTP proxy");
         return;
     }
     size_t after = c->length - head.length;
     memcpy(early, head.rewritten, head.rewritten_length);
     memcpy(early + head.rewritten_length, c->bytes + head.length, after);
-    if (asked_new(c->fd, &head.wanted, early, head.rewritten_length + after) == 0)
+    if (egress_new(c->fd, &head.wanted, early, head.rewritten_length + after) == 0)
         drop_client(c);
     else
         refuse_http(c, 503, "There are too many connections");
@@ -145,7 +146,7 @@ static void shift(struct client *c, size_t taken) {
 }
 
 static void serve_socks_request(struct client *c) {
-    struct asked wanted;
+    struct egress wanted;
     unsigned char code;
     size_t taken;
     enum socks_result result = socks_request((unsigned char *)c->bytes, c->length, &taken, &wanted, &code);
@@ -153,7 +154,7 @@ static void serve_socks_request(struct client *c) {
         return;
     if (result == SOCKS_BAD)
         refuse_socks(c, code);
-    else if (asked_new(c->fd, &wanted, c->bytes + taken, c->length - taken) == 0)
+    else if (egress_new(c->fd, &wanted, c->bytes + taken, c->length - taken) == 0)
         drop_client(c);
     else
         refuse_socks(c, SOCKS_FAILURE);
@@ -166,7 +167,7 @@ static void serve_socks_greeting(struct client *c) {
     if (result == SOCKS_MORE)
         return;
     if (result == SOCKS_BAD) {
-        start_parting(c, &refusal);
+        start_closing(c, &refusal);
     } else if (send(c->fd, welcome.bytes, welcome.length, MSG_NOSIGNAL) != (ssize_t)welcome.length) {
         close_client(c);
     } else {
@@ -213,7 +214,7 @@ static void serve_listener(void *subject, int role, short events) {
     for (int i = 0; i < ACCEPT_MOST && client_count < CLIENTS_MOST; i++) {
         int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            /* Out of descriptors or memory: the client stays in the backlog until there may be some again. */
+            /* There are no descriptors or no memory left: the client stays in the backlog until there are. */
             if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
                 accept_after = clock_ms() + ACCEPT_PAUSE_MS;
             return;

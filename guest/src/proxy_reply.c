@@ -59,24 +59,25 @@ void reply_http(struct reply *reply, int status, const char *text, ...) {
     reply->length = (size_t)length;
 }
 
-/* The address it is bound to says nothing to a client here, so it is none. */
+/* The bound address means nothing to a client here, so the answer has zeros. */
 void reply_socks(struct reply *reply, unsigned char code) {
     const unsigned char bytes[10] = {5, code, 0, 1};
     memcpy(reply->bytes, bytes, sizeof bytes);
     reply->length = sizeof bytes;
 }
 
-void reply_to_verdict(struct reply *reply, const struct asked *asked, uint8_t verdict, struct text reason) {
+void reply_to_verdict(struct reply *reply, const struct egress *egress, uint8_t verdict, struct text reason) {
     static const char established[] = "HTTP/1.1 200 Connection established\r\n\r\n";
     size_t row = verdict < sizeof verdicts / sizeof verdicts[0] ? verdict : VERDICT_REFUSED;
     int reason_length = reason.length < 512 ? (int)reason.length : 512;
     reply->length = 0;
-    if (asked->protocol == ASKED_SOCKS5) {
+    if (egress->protocol == EGRESS_SOCKS5) {
         reply_socks(reply, verdicts[row].socks);
     } else if (row != VERDICT_ALLOWED) {
-        reply_http(reply, verdicts[row].http, "The connection to %s:%u %s%s%.*s", asked->host, asked->port, verdicts[row].text,
+        reply_http(reply, verdicts[row].http, "The connection to %s:%u %s%s%.*s", egress->host, egress->port,
+                   verdicts[row].text,
                    reason_length > 0 ? ": " : "", reason_length, reason.at);
-    } else if (asked->protocol == ASKED_HTTP_CONNECT) {
+    } else if (egress->protocol == EGRESS_HTTP_CONNECT) {
         memcpy(reply->bytes, established, sizeof established - 1);
         reply->length = sizeof established - 1;
     }

@@ -7,14 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The group that Debian and most others give terminals to, so that `write` and `wall` work. */
+/* Debian and most other systems give terminals to this group, so that `write` and `wall` work. */
 #define TTY_GROUP 5
 
 bool pty_resize(int master, uint16_t rows, uint16_t columns) {
     struct winsize size = {.ws_row = rows, .ws_col = columns};
     pid_t foreground;
     ioctl(master, TIOCSWINSZ, &size);
-    /* A kernel that can say from here who is in the foreground is one that tells them. */
+    /* A kernel that can say from here which group is in the foreground also signals that group. */
     return ioctl(master, TIOCGPGRP, &foreground) == 0;
 }
 
@@ -36,7 +36,8 @@ int pty_open(struct pty *pty, uint16_t rows, uint16_t columns, uid_t uid) {
         return error;
     }
     pty_resize(pty->master, rows, columns);
-    /* Best effort: a terminal that its user does not own works, but for programs that open it again by name. */
+    /* This is best effort: a terminal that its user does not own works, except for programs that open it again by
+     * name. */
     if (fchown(pty->slave, uid, TTY_GROUP) == 0)
         fchmod(pty->slave, 0620);
     return 0;

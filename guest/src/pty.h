@@ -9,9 +9,10 @@ struct pty {
     int master, slave;
 };
 
-/* Both ends close on exec, the master does not block, and the slave belongs to the user. 0 or an errno. */
+/* Opens a terminal: both ends close on exec, the master does not block, and the slave belongs to the user. Returns 0
+ * or an errno. */
 int pty_open(struct pty *pty, uint16_t rows, uint16_t columns, uid_t uid);
-/* True where the kernel itself tells the programs in the foreground; gVisor only notes the size. */
+/* Returns true where the kernel itself signals the programs in the foreground; gVisor only stores the size. */
 bool pty_resize(int master, uint16_t rows, uint16_t columns);
 
 #endif

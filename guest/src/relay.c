@@ -14,12 +14,12 @@ static bool again(int error) {
     return error == EAGAIN || error == EINTR;
 }
 
-/* Input that comes before a connection stands, or before its verdict, is kept. */
+/* Input that comes before a connection is established, or before its verdict, is kept. */
 static bool input_reachable(const struct stream *s) {
-    return s->in_fd >= 0 && !s->connecting && s->asked == NULL;
+    return s->in_fd >= 0 && !s->connecting && s->egress == NULL;
 }
 
-/* EIO from a terminal means that nobody has its other side open. */
+/* EIO from a terminal means that no process has its other side open. */
 static void end_output(struct stream *s, int output) {
     if (!stream_keep_terminal(s))
         stream_close_output(s, output);
@@ -49,7 +49,7 @@ static void pay(uint64_t *owed, size_t bytes) {
     *owed -= bytes < *owed ? bytes : *owed;
 }
 
-/* Notes what a read of `wanted` bytes gave: `n` bytes, 0 at the end, or -1 with errno. */
+/* Handles the result of a read of `wanted` bytes: `n` bytes, 0 at the end, or -1 with errno. */
 static void note_read(struct stream *s, int output, ssize_t n, size_t wanted) {
     int other = 1 - output;
     bool owing = s->owed[other] > 0;
@@ -68,7 +68,7 @@ static void note_read(struct stream *s, int output, ssize_t n, size_t wanted) {
         s->owed[other] = 0;
 }
 
-/* A released process must not notice that nobody listens. */
+/* Reads output and throws it away: a released process must not notice that there is no reader. */
 static void read_away(struct stream *s, int output) {
     static uint8_t waste[READ_MOST];
     note_read(s, output, read(s->out_fd[output], waste, sizeof waste), sizeof waste);
@@ -94,8 +94,8 @@ void stream_read(struct stream *s, int output) {
     note_read(s, output, n, wanted);
 }
 
-/* A terminal has no end of file but the character that means it: one at the start of a line, two within it. False
- * when it is full. */
+/* Types the end-of-file character, which is the only end of file that a terminal has: once at the start of a line,
+ * twice within a line. Returns false when the terminal is full. */
 static bool type_end(struct stream *s) {
     struct termios mode;
     char end = 4;
@@ -120,7 +120,7 @@ static void hand_end_on(struct stream *s) {
     inbuf_clear(&s->in);
 }
 
-/* Bytes taken; 0 when the reader is busy or gone, which then shows in `input`. */
+/* Returns the number of bytes written; 0 when the reader is busy or gone, which then shows in `input`. */
 static size_t hand_on(struct stream *s, const uint8_t *data, size_t length) {
     ssize_t n = s->kind == KIND_PROCESS ? write(s->in_fd, data, length) : send(s->in_fd, data, length, MSG_NOSIGNAL);
     if (n < 0 && !again(errno) && !stream_keep_terminal(s))
@@ -162,7 +162,7 @@ void stream_take_input(struct stream *s, uint64_t offset, const uint8_t *data, s
     }
     if (s->input != INPUT_OPEN || length == 0)
         return;
-    /* Without memory the input ends here, and the host is told where. */
+    /* Without memory the input ends here, and STDIN_CLOSED says where. */
     if (inbuf_add(&s->in, data, length))
         s->in_received += length;
     else

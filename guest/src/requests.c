@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "boot_id.h"
-#include "cap.h"
+#include "file_size_cap.h"
 #include "deleted_files.h"
 #include "nodes.h"
-#include "out.h"
+#include "host_output.h"
 #include "proxy.h"
 #include "protocol.h"
 #include "stream.h"
@@ -35,7 +35,7 @@ static void on_count(uint32_t id, struct reader without) {
     out_frame(ATOLL_FRAME_COUNTED, id, payload, sizeof payload);
 }
 
-/* The kernel of a sandbox may refuse what is mixed in; it has randomness of its own then, so that is no failure. */
+/* The kernel of a sandbox may refuse these bytes. It has its own randomness then, so that is no failure. */
 static void mix_entropy(const uint8_t *bytes) {
     int fd = open("/dev/urandom", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0)
@@ -57,8 +57,7 @@ static int on_restored(const uint8_t *entropy, struct text hostname) {
         return 0;
     if (sethostname(hostname.at, hostname.length) != 0)
         return errno;
-    /* Only a copy of a sandbox is called otherwise. A kernel that shows the old boot id is no reason to be without
-     * the copy. */
+    /* Only a copy of a sandbox gets another name. A copy works even if its kernel shows the old boot id. */
     boot_id_renew();
     return 0;
 }

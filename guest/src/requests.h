@@ -7,7 +7,7 @@
 
 #include "wire.h"
 
-/* False when the type is not one of these. */
+/* Returns false when the type is not one of these. */
 bool request_frame(uint8_t type, uint32_t id, struct reader *r);
 
 #endif

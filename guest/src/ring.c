@@ -187,8 +187,8 @@ void ring_advance(struct ring *r, const struct chunk *chunk) {
     r->sent_of[chunk->output - 1] += chunk->length;
 }
 
-/* Counts the bytes between `from` and `to` by output, walking from segment `number`; returns the segment that `to`
- * ends in. */
+/* Counts the bytes between `from` and `to` by output, starting at segment `number`. Returns the segment that `to` is
+ * in. */
 static uint32_t count_outputs(const struct ring *r, uint32_t number, uint64_t from, uint64_t to, uint64_t counts[2]) {
     while (from < to) {
         uint64_t end = segment_end(r, number);
@@ -213,7 +213,7 @@ bool ring_ack(struct ring *r, uint64_t at) {
         r->head++;
     if ((int32_t)(r->cursor - r->head) < 0)
         r->cursor = r->head;
-    /* While there is plenty, an empty ring keeps its memory for the next burst. */
+    /* While the budget is not used up, an empty ring keeps its memory for the next burst. */
     if (r->acked == r->produced && grown > BUDGET / 2)
         shrink(r);
     return true;

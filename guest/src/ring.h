@@ -16,18 +16,18 @@
 struct ring {
     uint64_t acked, sent, produced;
     uint32_t window;
-    /* The last try to make room failed: reading waits for an acknowledgement. */
+    /* The last attempt to make room failed: reading waits for an acknowledgement. */
     bool full;
-    /* A power of two; a byte's place is its position modulo this. */
+    /* A power of two; a byte is stored at its position modulo this. */
     uint32_t capacity;
     uint8_t *data;
-    /* Each segment is its end position, shifted left by one, and its output less one in the lowest bit. */
+    /* Each segment is its end position, shifted left by one, with its output minus one in the lowest bit. */
     uint64_t *segments;
     uint32_t segment_capacity;
-    /* Sequence numbers; a segment's place is its number modulo `segment_capacity`. `cursor` holds the byte at
-     * `sent`. */
+    /* Sequence numbers; a segment is stored at its number modulo `segment_capacity`. `cursor` is the segment with
+     * the byte at `sent`. */
     uint32_t head, cursor, tail;
-    /* Bytes of each output below `acked` and below `sent`. */
+    /* The number of bytes of each output below `acked` and below `sent`. */
     uint64_t acked_of[2], sent_of[2];
     uint64_t first_segments[RING_FIRST_SEGMENTS];
     uint8_t first[RING_FIRST];
@@ -42,27 +42,28 @@ struct chunk {
     int count;
 };
 
-/* The rest of a ring's memory is its `first` buffers, so a ring works, if slowly, when memory is short. */
+/* The other memory of a ring is its `first` buffers, so a ring works, if slowly, when memory is short. */
 void ring_init(struct ring *r, uint32_t window);
-/* Gives grown memory back; what is held is lost. */
+/* Frees grown memory and drops all bytes. */
 void ring_clear(struct ring *r);
-/* Pieces of free space, growing where the window and the budget of all rings allow; 0 when the writer has to wait. */
+/* Returns up to two pieces of free space, and grows where the window and the budget of all rings allow; returns 0
+ * when the writer has to wait. */
 int ring_space(struct ring *r, struct iovec pieces[2], size_t most);
 void ring_commit(struct ring *r, uint8_t output, size_t length);
-/* Copies all of `bytes` in, or nothing. */
+/* Copies all of `bytes`, or nothing. */
 bool ring_append(struct ring *r, uint8_t output, const void *bytes, size_t length);
-/* Gives grown memory back if nothing is held; for a ring that will not be written to any more. */
+/* Frees grown memory if the ring is empty; for a ring that will not be written to any more. */
 void ring_trim(struct ring *r);
-/* The next bytes to send: of one output, at most `most`. False when all is sent. */
+/* Returns the next bytes to send: of one output, at most `most`. Returns false when all is sent. */
 bool ring_next(struct ring *r, struct chunk *chunk, size_t most);
 void ring_advance(struct ring *r, const struct chunk *chunk);
-/* False when `at` is not between what is acknowledged and what is sent. */
+/* Returns false when `at` is not between what is acknowledged and what is sent. */
 bool ring_ack(struct ring *r, uint64_t at);
-/* False when `at` is not between what is acknowledged and what is produced. */
+/* Returns false when `at` is not between what is acknowledged and what is produced. */
 bool ring_rewind(struct ring *r, uint64_t at);
 bool ring_full(const struct ring *r);
 
-/* Bytes that all grown rings have together. */
+/* Returns the bytes that all grown rings have together. */
 size_t ring_memory(void);
 
 #endif

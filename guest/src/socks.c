@@ -20,7 +20,8 @@ static bool valid_name(const unsigned char *name, size_t length) {
     return length > 0;
 }
 
-enum socks_result socks_request(const unsigned char *bytes, size_t length, size_t *taken, struct asked *wanted, unsigned char *code) {
+enum socks_result socks_request(const unsigned char *bytes, size_t length, size_t *taken, struct egress *wanted,
+                                unsigned char *code) {
     size_t address, start = 4;
     if (length < 5)
         return SOCKS_MORE;
@@ -48,7 +49,7 @@ enum socks_result socks_request(const unsigned char *bytes, size_t length, size_
     if (length < start + address + 2)
         return SOCKS_MORE;
     *taken = start + address + 2;
-    wanted->protocol = ASKED_SOCKS5;
+    wanted->protocol = EGRESS_SOCKS5;
     wanted->port = (uint16_t)(bytes[start + address] << 8 | bytes[start + address + 1]);
     *code = SOCKS_FAILURE;
     if (wanted->port == 0)

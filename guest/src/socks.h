@@ -1,10 +1,10 @@
-/* The client's side of SOCKS5 (RFC 1928): no authentication, CONNECT only. */
+/* The server's side of SOCKS5 (RFC 1928), as our clients use it: no authentication, CONNECT only. */
 #ifndef ATOLL_SOCKS_H
 #define ATOLL_SOCKS_H
 
 #include <stddef.h>
 
-#include "asked.h"
+#include "egress.h"
 
 #define SOCKS_VERSION 5
 #define SOCKS_COMMAND_UNKNOWN 7
@@ -13,9 +13,10 @@
 
 enum socks_result { SOCKS_MORE, SOCKS_DONE, SOCKS_BAD };
 
-/* `taken`: bytes of the greeting. SOCKS_BAD when the client insists on authentication. */
+/* Sets `taken` to the bytes of the greeting. Returns SOCKS_BAD when the client insists on authentication. */
 enum socks_result socks_greeting(const unsigned char *bytes, size_t length, size_t *taken);
-/* `taken`: bytes of the request. `code`: what to answer a bad one with. */
-enum socks_result socks_request(const unsigned char *bytes, size_t length, size_t *taken, struct asked *wanted, unsigned char *code);
+/* Sets `taken` to the bytes of the request, and `code` to the answer for a bad one. */
+enum socks_result socks_request(const unsigned char *bytes, size_t length, size_t *taken, struct egress *wanted,
+                                unsigned char *code);
 
 #endif

@@ -8,9 +8,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "cap.h"
+#include "file_size_cap.h"
 #include "child.h"
-#include "out.h"
+#include "host_output.h"
 #include "process.h"
 #include "protocol.h"
 #include "pty.h"
@@ -21,9 +21,9 @@
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define KNOWN_FLAGS (ATOLL_SPAWN_PTY | ATOLL_SPAWN_STDIN | ATOLL_SPAWN_TOOL)
-/* Large enough that a fast writer seldom waits for the guest. */
+/* This is large enough that a fast writer seldom waits for the guest. */
 #define OUTPUT_PIPE_SIZE (1 << 20)
-/* A string takes four bytes of payload at least; the rest is what the guest itself adds. */
+/* A string takes at least four bytes of payload; the rest is what the guest itself adds. */
 #define MOST_STRINGS (ATOLL_MAX_TO_GUEST / 4 + 16)
 
 struct request {
@@ -32,7 +32,7 @@ struct request {
     const char *user, *directory;
 };
 
-/* One at a time is parsed and started, so all of it can stand in static memory. */
+/* Requests are parsed and started one at a time, so their data can be in static memory. */
 static char text[ATOLL_MAX_TO_GUEST];
 static size_t text_used;
 static char *strings[MOST_STRINGS];
@@ -42,7 +42,8 @@ static struct user user;
 static struct rlimit files;
 static int null_fd = -1, self_fd = -1;
 
-/* What root inside must not have, but the guest needs: to set the host name and other processes' limits. */
+/* Root inside must not have these capabilities. The guest keeps them to set the host name and the limits of other
+ * processes. */
 static const int withheld[] = {CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 
 void spawn_init(const struct rlimit *inherited_files) {
@@ -54,7 +55,7 @@ void spawn_init(const struct rlimit *inherited_files) {
     self_fd = open("/proc/self/exe", O_PATH | O_CLOEXEC);
 }
 
-/* Each string with its terminator is shorter than it was in the payload, so `text` cannot run over. */
+/* Each string with its terminator is shorter than it was in the payload, so `text` cannot overflow. */
 static char *keep(struct text t) {
     char *at = text + text_used;
     memcpy(at, t.at, t.length);
@@ -77,7 +78,7 @@ static bool parse_limits(struct reader *r) {
     return true;
 }
 
-/* Reads a counted list of strings to `at`, and says in `count` how many. */
+/* Reads a counted list of strings to `at`, and stores their number in `count`. */
 static void parse_strings(struct reader *r, char **at, size_t *count) {
     uint32_t wanted = read_u32(r);
     *count = 0;
@@ -96,7 +97,7 @@ static const char *value_of(char **environment, size_t count, const char *name) 
     return NULL;
 }
 
-/* Adds what the environment is silent about; `environment` has room for it. */
+/* Adds variables that the environment lacks; `environment` has room for them. */
 static void complete_environment(char **environment, size_t count, uint32_t id) {
     const char *defaults[][2] = {
         {"HOME", user.home}, {"USER", user.name}, {"LOGNAME", user.name}, {"SHELL", user.shell}, {"PATH", DEFAULT_PATH},
@@ -123,7 +124,7 @@ static void complete_environment(char **environment, size_t count, uint32_t id) 
 static void complete_limits(struct stream *s, bool tool) {
     if (tool)
         plan.limited[RLIMIT_NPROC] = false;
-    /* The guest raised its own limit for its many descriptors; nobody else is to see that. */
+    /* The guest raised its own limit for its many descriptors; no other process gets that limit. */
     if (!plan.limited[RLIMIT_NOFILE]) {
         plan.limited[RLIMIT_NOFILE] = true;
         plan.limits[RLIMIT_NOFILE] = files;
@@ -216,7 +217,7 @@ static void answer_failed_step(uint32_t id, const struct request *request) {
     }
 }
 
-/* True when the process runs. Otherwise FAILED is queued and the stream is of no more use. */
+/* Returns true when the process runs. Otherwise FAILED is queued and the stream is of no more use. */
 static bool start(struct stream *s, const struct request *request) {
     complete_limits(s, request->flags & ATOLL_SPAWN_TOOL);
     int error = open_descriptors(s, request);
@@ -244,7 +245,7 @@ static bool start(struct stream *s, const struct request *request) {
     return true;
 }
 
-/* Fills `request` and `plan`. 0, or an errno after FAILED was queued. */
+/* Fills `request` and `plan`. Returns 0, or an errno after FAILED was queued. */
 static int parse(uint32_t id, struct reader *r, struct request *request) {
     request->flags = read_u32(r);
     request->window = read_u32(r);

@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "asked.h"
+#include "egress.h"
 #include "clock.h"
-#include "out.h"
+#include "host_output.h"
 #include "pollset.h"
 #include "procfs.h"
 #include "pty.h"
@@ -75,13 +75,13 @@ void stream_free(struct stream *s) {
     for (int i = 0; i < count; i++) {
         if (streams[i] != s)
             continue;
-        /* Order is kept: whose turn it is to be sent depends on the place. */
+        /* The order is kept, because the next stream to be sent is found by its position. */
         memmove(&streams[i], &streams[i + 1], (size_t)(count - i - 1) * sizeof streams[0]);
         count--;
         break;
     }
     pollset_forget(s);
-    asked_free(s);
+    egress_free(s);
     undo_free(s->process.undo);
     close_fd(&s->out_fd[0]);
     close_fd(&s->out_fd[1]);
@@ -109,7 +109,7 @@ bool stream_input_done(const struct stream *s) {
 bool stream_over(const struct stream *s) {
     if (s->kind == KIND_PROCESS)
         return s->process.exited && stream_output_ended(s);
-    return s->asked == NULL && stream_output_ended(s) && stream_input_done(s);
+    return s->egress == NULL && stream_output_ended(s) && stream_input_done(s);
 }
 
 void stream_close_output(struct stream *s, int output) {
@@ -149,8 +149,8 @@ bool stream_attach(struct stream *s, uint64_t at) {
         return false;
     s->attached = true;
     s->exit_sent = s->end_sent = false;
-    if (s->asked != NULL)
-        s->asked->told = false;
+    if (s->egress != NULL)
+        s->egress->announced = false;
     return true;
 }
 
@@ -164,7 +164,7 @@ void stream_release(struct stream *s) {
     ring_clear(&s->out);
 }
 
-/* Whoever does not care ignores it, so all of the session may hear it. */
+/* A process that does not handle this signal ignores it, so the whole session may get it. */
 static bool signal_new_size(pid_t pid, void *session) {
     if (getsid(pid) == *(pid_t *)session)
         kill(pid, SIGWINCH);
@@ -178,9 +178,9 @@ void stream_resize(struct stream *s, uint16_t rows, uint16_t columns) {
         procfs_each(signal_new_size, &s->process.pid);
 }
 
-/* A connection has exited when both of its sides are done. */
+/* A connection has exited when both of its sides have ended. */
 static uint8_t state_of(const struct stream *s) {
-    if (s->asked != NULL)
+    if (s->egress != NULL)
         return 3;
     if (s->kind == KIND_PROCESS)
         return s->process.exited ? 2 : 1;
@@ -188,7 +188,7 @@ static uint8_t state_of(const struct stream *s) {
 }
 
 uint8_t *stream_entry(const struct stream *s, uint8_t *to) {
-    bool ended = s->asked == NULL && stream_output_ended(s);
+    bool ended = s->egress == NULL && stream_output_ended(s);
     uint8_t flags = (s->process.pty ? 1 : 0) | (ended ? 2 : 0) | (stream_input_done(s) ? 4 : 0);
     to = put_u32(to, s->id);
     to = put_u8(to, (uint8_t)s->kind);
@@ -200,7 +200,7 @@ uint8_t *stream_entry(const struct stream *s, uint8_t *to) {
     to = put_u64(to, s->out.produced);
     to = put_u64(to, s->in_received);
     to = put_u64(to, s->in_handed);
-    /* What is known of an end that is not told yet is nobody's business. */
+    /* The host does not learn of an exit before EXIT is sent. */
     if (s->process.exited)
         memcpy(to, s->process.exit, ATOLL_EXIT_SIZE);
     else

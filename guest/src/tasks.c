@@ -9,14 +9,15 @@
 
 #include "procfs.h"
 
-/* The kernel's own count is of this sandbox alone, as gVisor's is; that of a host is of all that it runs. */
+/* Under gVisor the kernel's own count covers this sandbox alone; on a host it covers the whole machine. */
 static bool is_reported_by_kernel;
 
-/* Users that are told apart. All further ones count as one, which has no fewer than any of them. */
+/* The number of users that are counted separately. All further ones count as one user, which has no fewer tasks than
+ * any of them. */
 #define MOST_USERS 64
 
 struct census {
-    /* The streams whose processes are passed over. */
+    /* The streams whose processes are not counted. */
     struct reader without;
     uint32_t all;
     int users;
@@ -42,7 +43,7 @@ static void add(struct census *census, uid_t id, uint32_t tasks) {
 static bool is_passed_over(struct reader without, const struct proc_info *info) {
     if (reader_left(&without) == 0)
         return false;
-    /* It has no environment any more. Whoever has to reap it is counted, or passed over. */
+    /* A zombie has no environment any more. The process that has to reap it is counted, or not counted. */
     if (info->zombie)
         return true;
     uint32_t stream = procfs_stream(info->pid);
@@ -78,7 +79,7 @@ static struct task_counts count_all(struct reader without) {
     return counts;
 }
 
-/* The guest included; 0 when it cannot be had. */
+/* Returns the count with the guest included; 0 when the kernel does not report it. */
 static uint32_t reported_by_kernel(void) {
     struct sysinfo info;
     return sysinfo(&info) == 0 ? info.procs : 0;
@@ -89,8 +90,8 @@ void tasks_init(void) {
 }
 
 struct task_counts tasks_count(struct reader without) {
-    uint32_t told = is_reported_by_kernel && reader_left(&without) == 0 ? reported_by_kernel() : 0;
-    /* What gVisor keeps of every process that was looked at makes each checkpoint larger and slower: none is looked
-     * at without need. */
-    return told == 0 ? count_all(without) : (struct task_counts){.all = told - 1, .most_of_one_user = told};
+    uint32_t reported = is_reported_by_kernel && reader_left(&without) == 0 ? reported_by_kernel() : 0;
+    /* gVisor keeps data of every process that was looked at, which makes each checkpoint larger and slower, so no
+     * process is looked at without need. */
+    return reported == 0 ? count_all(without) : (struct task_counts){.all = reported - 1, .most_of_one_user = reported};
 }

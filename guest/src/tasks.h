@@ -1,4 +1,4 @@
-/* How many processes and threads there are, as the limit on them counts. */
+/* Counts processes and threads as the limit on them does. */
 #ifndef ATOLL_TASKS_H
 #define ATOLL_TASKS_H
 
@@ -7,15 +7,15 @@
 #include "wire.h"
 
 struct task_counts {
-    /* Without the guest. */
+    /* The number of all, without the guest. */
     uint32_t all;
-    /* Of the user who has the most, at most; the guest is one of its user's. */
+    /* An upper bound of the number of the user who has the most; the guest counts for its own user. */
     uint32_t most_of_one_user;
 };
 
-/* Before anything is started. */
+/* Must be called before anything is started. */
 void tasks_init(void);
-/* Passes over what the streams in `without`, a `u32` each, have started. */
+/* Does not count what the streams in `without`, a `u32` each, have started. */
 struct task_counts tasks_count(struct reader without);
 
 #endif

@@ -33,7 +33,7 @@ int tool_fail(int error, const char *what, ...) {
     va_start(arguments, what);
     vsnprintf(line, sizeof line, what, arguments);
     va_end(arguments);
-    /* A path may hold line ends; what is told is one line. */
+    /* A path may contain line ends; the message is one line. */
     for (char *c = line; *c != 0; c++)
         if ((unsigned char)*c < ' ')
             *c = '?';
@@ -83,13 +83,13 @@ int tool_make_parents(const char *path) {
         return ENOMEM;
     int error = 0;
     for (char *c = copy + 1; error == 0 && *c != 0; c++) {
-        /* Slashes at the end do not make what is before them a parent. */
+        /* Slashes at the end do not make the part before them a parent. */
         if (*c != '/' || c[strspn(c, "/")] == 0)
             continue;
         *c = 0;
         if (mkdir(copy, 0755) != 0 && errno != EEXIST && errno != EISDIR) {
             struct stat info;
-            /* A directory that is there may be reported as EACCES or EROFS. */
+            /* mkdir may report EACCES or EROFS for a directory that exists. */
             error = errno;
             if (stat(copy, &info) == 0 && S_ISDIR(info.st_mode))
                 error = 0;
@@ -102,7 +102,7 @@ int tool_make_parents(const char *path) {
 
 int tool_main(int argc, char **argv) {
     const char *name = argc > 0 ? argv[0] : "";
-    /* A file that grows too large is an error to be told, not a reason to die. */
+    /* A file that grows too large is an error to report, not a reason to die. */
     signal(SIGXFSZ, SIG_IGN);
     for (size_t i = 0; i < sizeof tools / sizeof tools[0]; i++) {
         if (strcmp(tools[i].name, name) != 0)

@@ -1,4 +1,4 @@
-/* stat, list and nodes: files as entries. */
+/* The tools stat, list and nodes, which write files as entries. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,12 +14,13 @@
 #include "tool.h"
 #include "walk.h"
 
-static void put_entry(const struct stat *info, const char *name, size_t name_length, const char *target, size_t target_length) {
+static void put_entry(const struct stat *info, const char *name, size_t name_length, const char *target,
+                      size_t target_length) {
     entry_put(record_start(entry_size(name_length, target_length)), info, name, name_length, target, target_length);
 }
 
-/* 0 or an errno. `name` is what is told, `file` what is looked at in `directory`. */
-static int tell(int directory, const char *file, const char *name, size_t name_length, struct stat *info) {
+/* Writes one entry. `name` is the name in the entry, `file` the name in `directory`. Returns 0 or an errno. */
+static int write_entry(int directory, const char *file, const char *name, size_t name_length, struct stat *info) {
     char target[PATH_MAX];
     ssize_t target_length = 0;
     if (fstatat(directory, file, info, AT_SYMLINK_NOFOLLOW) != 0)
@@ -35,7 +36,7 @@ int tool_stat(char **arguments) {
     struct stat info;
     if (strlen(path) > ENTRY_NAME_MOST)
         return tool_fail(ENAMETOOLONG, "stat %.100s", path);
-    int error = tell(AT_FDCWD, path, path, strlen(path), &info);
+    int error = write_entry(AT_FDCWD, path, path, strlen(path), &info);
     if (error == 0)
         error = record_flush();
     return error == 0 ? 0 : tool_fail(error, "stat %s", path);
@@ -44,12 +45,12 @@ int tool_stat(char **arguments) {
 struct listing {
     struct level *level;
     int64_t depth, here;
-    /* Of pipes and sockets alone, as far down as names can be told. */
+    /* Lists only pipes and sockets, as deep as a path fits into an entry. */
     bool only_nodes;
     char path[ENTRY_NAME_MOST + 1];
 };
 
-/* Tells of a pipe or a socket and of nothing else. 0 or an errno. */
+/* Writes an entry if the file is a pipe or a socket. Returns 0 or an errno. */
 static int write_node(struct listing *l, const struct walk_entry *entry, size_t length, struct stat *info) {
     if (entry->type != DT_DIR && entry->type != DT_FIFO && entry->type != DT_SOCK && entry->type != DT_UNKNOWN)
         return ENOTDIR;
@@ -60,8 +61,8 @@ static int write_node(struct listing *l, const struct walk_entry *entry, size_t 
     return 0;
 }
 
-/* Tells one entry and goes into it if it is a directory. One that cannot be read, or goes away meanwhile, has no
- * contents. */
+/* Writes one entry, and enters it if it is a directory. A directory that cannot be read, or is removed in between,
+ * has no contents. */
 static int list_entry(struct listing *l, const struct walk_entry *entry) {
     struct level *level = l->level;
     struct stat info;
@@ -70,7 +71,8 @@ static int list_entry(struct listing *l, const struct walk_entry *entry) {
     if (length + 1 > ENTRY_NAME_MOST)
         return l->only_nodes ? 0 : ENAMETOOLONG;
     memcpy(l->path + level->path_length, name, length - level->path_length);
-    int error = l->only_nodes ? write_node(l, entry, length, &info) : tell(level->fd, name, l->path, length, &info);
+    int error = l->only_nodes ? write_node(l, entry, length, &info)
+                              : write_entry(level->fd, name, l->path, length, &info);
     if (error != 0 || !S_ISDIR(info.st_mode) || l->here >= l->depth)
         return 0;
     struct level *below = walk_into(level, level->fd, name, false);
@@ -91,7 +93,7 @@ static int list_tree(struct listing *l) {
         if (more > 0) {
             error = list_entry(l, &entry);
         } else {
-            /* One that was removed meanwhile has no more entries. */
+            /* A directory that was removed in between has no more entries. */
             error = more < 0 && errno != ENOENT ? errno : 0;
             l->level = walk_out(l->level);
             l->here--;
@@ -122,7 +124,7 @@ static int put_node(const struct stat *info, const char *path, size_t length) {
     return 0;
 }
 
-/* In the whole tree. 0 or an errno. */
+/* Lists the whole tree. Returns 0 or an errno. */
 static int list_nodes_below(int root) {
     static struct listing listing;
     listing.only_nodes = true;
@@ -132,7 +134,8 @@ static int list_nodes_below(int root) {
     return listing.level == NULL ? errno : list_tree(&listing);
 }
 
-/* The next of what to look at: a time, a space and a path, ended by NUL. 1, 0 at the end, -1 with errno. */
+/* Reads the next directory to search from stdin: a time, a space and a path, ended by NUL. Returns 1, 0 at the end,
+ * or -1 with errno. */
 static int next_directory(char **line, size_t *room, const char **directory, int64_t *changed) {
     if (getdelim(line, room, 0, stdin) <= 0)
         return 0;
@@ -147,7 +150,7 @@ static int next_directory(char **line, size_t *room, const char **directory, int
     return 1;
 }
 
-/* In the directories that stdin names. 0 or an errno. */
+/* Lists the directories that stdin names. Returns 0 or an errno. */
 static int list_nodes_in(int root, bool is_synced) {
     struct nodes_search search = {.root = root, .is_synced = is_synced, .left = SIZE_MAX, .report = put_node};
     const char *directory;

@@ -1,5 +1,5 @@
-/* mknodes: makes the pipes and sockets that entries describe. By descriptor, for what an entry says may be
- * anybody's: no link is followed, and nothing else is made. */
+/* The tool mknodes, which makes the pipes and sockets that entries describe. It works with descriptors, because an
+ * untrusted sandbox wrote the entries: it follows no link and makes nothing else. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static bool parse_node(const uint8_t *record, size_t length, struct node *node) 
     node->mode = read_u32(&r) & 07777;
     node->uid = read_u32(&r);
     node->gid = read_u32(&r);
-    /* Links, size and inode are what they will be. */
+    /* Links, size and inode of the entry are not used. */
     read_u32(&r);
     read_u64(&r);
     read_u64(&r);
@@ -52,7 +52,7 @@ static bool parse_node(const uint8_t *record, size_t length, struct node *node) 
     return true;
 }
 
-/* The directory that a node is in, and in `*name` what it is called there. -1 with errno: EINVAL for a path that
+/* Returns the directory of a node, and in `*name` its name there. Returns -1 with errno; EINVAL for a path that
  * leads out or nowhere. */
 static int open_parent(int root, char *path, char **name) {
     int at = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -74,12 +74,12 @@ static int open_parent(int root, char *path, char **name) {
     return at;
 }
 
-/* Whether the node is to be made. With `is_anew` it is if there is one of its kind, as that is; otherwise if nothing
- * is there, which a whiteout stands for too. */
-static bool is_wanted(int at, const char *name, struct node *node, bool is_anew, bool *is_there) {
+/* Says whether to make the node. With `replaces` it takes the place of one of the same kind and gets its attributes;
+ * otherwise it is made where nothing exists, or a whiteout. */
+static bool is_wanted(int at, const char *name, struct node *node, bool replaces, bool *is_there) {
     struct stat info;
     *is_there = fstatat(at, name, &info, AT_SYMLINK_NOFOLLOW) == 0;
-    if (!is_anew)
+    if (!replaces)
         return *is_there ? archive_is_whiteout(&info) : errno == ENOENT;
     if (!*is_there || (info.st_mode & S_IFMT) != node->type)
         return false;
@@ -90,14 +90,15 @@ static bool is_wanted(int at, const char *name, struct node *node, bool is_anew,
     return true;
 }
 
-/* 0 or an errno. What is around it does not show that it was made. */
-static int make_node(int at, const char *name, struct node *node, bool is_anew) {
+/* Returns 0 or an errno. The time of the directory stays as it was. */
+static int make_node(int at, const char *name, struct node *node, bool replaces) {
     struct stat parent;
     bool is_there;
-    if (!is_wanted(at, name, node, is_anew, &is_there))
+    if (!is_wanted(at, name, node, replaces, &is_there))
         return 0;
     const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, node->modified};
-    if (fstat(at, &parent) != 0 || (is_there && unlinkat(at, name, 0) != 0) || mknodat(at, name, node->type | 0600, 0) != 0)
+    if (fstat(at, &parent) != 0 || (is_there && unlinkat(at, name, 0) != 0) ||
+        mknodat(at, name, node->type | 0600, 0) != 0)
         return errno;
     if (fchownat(at, name, node->uid, node->gid, AT_SYMLINK_NOFOLLOW) != 0 || fchmodat(at, name, node->mode, 0) != 0 ||
         utimensat(at, name, times, AT_SYMLINK_NOFOLLOW) != 0)
@@ -106,13 +107,13 @@ static int make_node(int at, const char *name, struct node *node, bool is_anew) 
     return futimens(at, before) == 0 ? 0 : errno;
 }
 
-/* A node whose directory is not there is not there either. 0 or an errno. */
-static int make_in(int root, struct node *node, bool is_anew) {
+/* Does nothing if the directory of the node does not exist. Returns 0 or an errno. */
+static int make_in(int root, struct node *node, bool replaces) {
     char *name;
     int at = open_parent(root, node->path, &name);
     if (at < 0)
         return errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : errno;
-    int error = make_node(at, name, node, is_anew);
+    int error = make_node(at, name, node, replaces);
     close(at);
     return error;
 }
@@ -122,9 +123,9 @@ int tool_mknodes(char **arguments) {
     static uint8_t record[RECORD_MOST];
     const char *path = arguments[0];
     uint8_t head[4];
-    bool is_anew = strcmp(arguments[1], "anew") == 0;
+    bool replaces = strcmp(arguments[1], "replace") == 0;
     int error = 0;
-    if (!is_anew && strcmp(arguments[1], "missing") != 0)
+    if (!replaces && strcmp(arguments[1], "missing") != 0)
         return tool_fail(EINVAL, "make nodes %s", arguments[1]);
     int root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
@@ -133,9 +134,10 @@ int tool_mknodes(char **arguments) {
     while (error == 0 && (got = fread(head, 1, sizeof head, stdin)) > 0) {
         struct reader r = reader_over(head, got);
         size_t length = read_u32(&r);
-        if (r.bad || length > sizeof record || fread(record, 1, length, stdin) != length || !parse_node(record, length, &node))
+        if (r.bad || length > sizeof record || fread(record, 1, length, stdin) != length ||
+            !parse_node(record, length, &node))
             return tool_fail(EBADMSG, "make nodes in %s", path);
-        error = make_in(root, &node, is_anew);
+        error = make_in(root, &node, replaces);
     }
     return error == 0 ? 0 : tool_fail(error, "make nodes in %s", path);
 }

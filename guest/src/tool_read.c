@@ -40,8 +40,8 @@ int tool_read(char **arguments) {
     struct stat info;
     if (!tool_number(arguments[1], 10, &offset) || !tool_number(arguments[2], 10, &length) || offset < 0 || length < -1)
         return tool_fail(EINVAL, "read %s bytes at %s", arguments[2], arguments[1]);
-    /* Looked at before it is opened, because to open a device may do something; and after, because it may have
-     * changed. */
+    /* The file is checked before it is opened, because opening a device may have effects, and again after that,
+     * because it may have changed. */
     int error = stat(path, &info) == 0 ? check(&info) : errno;
     if (error != 0)
         return tool_fail(error, "read %s", path);

@@ -1,4 +1,4 @@
-/* mkdir, rename and remove. */
+/* The tools mkdir, rename and remove. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "tool.h"
 #include "walk.h"
 
-/* How often a directory that something fills anew is emptied again. */
+/* How often a directory is emptied again when another process fills it during the removal. */
 #define EMPTY_TRIES 8
 
 int tool_mkdir(char **arguments) {
@@ -18,7 +18,8 @@ int tool_mkdir(char **arguments) {
     int64_t mode;
     bool parents = strcmp(arguments[2], "parents") == 0;
     struct stat info;
-    if (!tool_number(arguments[1], 8, &mode) || mode < 0 || mode > 07777 || (!parents && strcmp(arguments[2], "one") != 0))
+    if (!tool_number(arguments[1], 8, &mode) || mode < 0 || mode > 07777 ||
+        (!parents && strcmp(arguments[2], "one") != 0))
         return tool_fail(EINVAL, "make directory %s with mode %s, %s", path, arguments[1], arguments[2]);
     int error = parents ? tool_make_parents(path) : 0;
     if (error == 0 && mkdir(path, (mode_t)mode) != 0)
@@ -40,7 +41,8 @@ int tool_rename(char **arguments) {
     return 0;
 }
 
-/* Removes `name` if it is not a directory with contents: 0, ENOTEMPTY for such, or another errno. */
+/* Removes `name` unless it is a directory with contents. Returns 0, ENOTEMPTY for such a directory, or another
+ * errno. */
 static int remove_one(int directory, const char *name, unsigned char type) {
     if (type != DT_DIR) {
         if (unlinkat(directory, name, 0) == 0)
@@ -58,16 +60,16 @@ static int remove_one(int directory, const char *name, unsigned char type) {
     return errno == EEXIST ? ENOTEMPTY : errno;
 }
 
-/* Removes an emptied directory. ENOTEMPTY when something filled it meanwhile. */
+/* Removes an emptied directory. Returns ENOTEMPTY when it has got new entries. */
 static int remove_emptied(const struct level *level, const char *path) {
     if (level->above == NULL)
         return remove_one(AT_FDCWD, path, DT_DIR);
     return remove_one(level->above->fd, level->name, DT_DIR);
 }
 
-/* Does one thing to the directory on top of `*level` and moves it down or up. 0 or an errno with `culprit` filled
- * in. */
-static int remove_step(struct level **level, const char *path, int *tries, char culprit[256]) {
+/* Does one thing to the directory on top of `*level` and moves it down or up. Returns 0, or an errno with
+ * `failed_name` filled in. */
+static int remove_step(struct level **level, const char *path, int *tries, char failed_name[256]) {
     struct walk_entry entry = {(*level)->name, DT_DIR};
     int error, found = walk_next(*level, &entry);
     if (found > 0) {
@@ -86,7 +88,7 @@ static int remove_step(struct level **level, const char *path, int *tries, char 
         }
     }
     if (error != 0 && error != ENOENT) {
-        snprintf(culprit, 256, "%s", entry.name);
+        snprintf(failed_name, 256, "%s", entry.name);
         return error;
     }
     if (found == 0) {
@@ -96,28 +98,29 @@ static int remove_step(struct level **level, const char *path, int *tries, char 
     return 0;
 }
 
-static int remove_tree(const char *path, char culprit[256]) {
+static int remove_tree(const char *path, char failed_name[256]) {
     int error = 0, tries = 0;
     walk_allow_depth();
     struct level *level = walk_into(NULL, AT_FDCWD, path, false);
     if (level == NULL)
         return errno;
     while (error == 0 && level != NULL)
-        error = remove_step(&level, path, &tries, culprit);
+        error = remove_step(&level, path, &tries, failed_name);
     walk_out_of_all(level);
     return error;
 }
 
 int tool_remove(char **arguments) {
     const char *path = arguments[0];
-    char culprit[256] = "";
+    char failed_name[256] = "";
     bool recursive = strcmp(arguments[1], "recursive") == 0;
     if (!recursive && strcmp(arguments[1], "one") != 0)
         return tool_fail(EINVAL, "remove %s", arguments[1]);
     int error = remove_one(AT_FDCWD, path, DT_UNKNOWN);
     if (error == ENOTEMPTY && recursive)
-        error = remove_tree(path, culprit);
+        error = remove_tree(path, failed_name);
     if (error == 0)
         return 0;
-    return culprit[0] == 0 ? tool_fail(error, "remove %s", path) : tool_fail(error, "remove %s in %s", culprit, path);
+    return failed_name[0] == 0 ? tool_fail(error, "remove %s", path)
+                               : tool_fail(error, "remove %s in %s", failed_name, path);
 }

@@ -18,24 +18,25 @@
 #define EVENTS_SIZE 65536
 #define CHANGES (IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
 #define OWN (IN_DELETE_SELF | IN_MOVE_SELF)
-/* Long enough for the kernel to fold repeated writes into one event and to hand out both halves of a move together. */
+/* This is long enough for the kernel to merge repeated writes into one event and to return both halves of a move
+ * together. */
 #define GATHER_MS 5
 
 enum kind { CREATED = 1, WRITTEN, ATTRIBUTES, REMOVED, MOVED_AWAY, MOVED_HERE, LOST, BEGUN, GONE };
 
 static const char *root;
 static bool recursive, begun, over;
-/* Told in this round: whoever looks for itself after it finds everything that the round lost. */
+/* LOST was written in this round: a client that reads the directory after it sees everything that the round lost. */
 static bool lost;
 static int inotify = -1;
 static uint64_t cursor;
-/* The last event of this round, which is not told twice in a row. */
+/* The last event of this round, which is not written twice in a row. */
 static struct {
     enum kind kind;
     char path[PATH_MAX];
 } last;
 
-static void tell(enum kind kind, bool directory, uint32_t cookie, const char *path) {
+static void write_event(enum kind kind, bool directory, uint32_t cookie, const char *path) {
     size_t length = strlen(path);
     if (kind == WRITTEN && last.kind == kind && strcmp(last.path, path) == 0)
         return;
@@ -49,21 +50,22 @@ static void tell(enum kind kind, bool directory, uint32_t cookie, const char *pa
     put_text(to, path, length);
 }
 
-/* The reader has to look for itself, once it has been told that watching has begun. */
+/* Events are lost, so the client has to read the directory itself. Before BEGUN this is only noted. */
 static void write_lost(void) {
     if (begun && !lost)
-        tell(LOST, false, 0, "");
+        write_event(LOST, false, 0, "");
     lost = true;
 }
 
-/* Something is not watched, or cannot be told, that should be. */
+/* A file that should be watched cannot be, or its event cannot be written. */
 static void cannot_watch(const char *path, int error) {
     if (!lost)
         tool_fail(error, "watch %s and what else is too much", path);
     write_lost();
 }
 
-/* Gone again, or not for this user: neither is a loss that looking again would make good. */
+/* A file that is gone again, or that this user may not read, is no loss: reading the directory would not show it
+ * either. */
 static bool is_loss(int error) {
     return error != ENOENT && error != ENOTDIR && error != ELOOP && error != EACCES && error != EPERM;
 }
@@ -77,7 +79,7 @@ static bool full_path(uint32_t node, char path[PATH_MAX]) {
     return length < PATH_MAX && nodes_path(node, NULL, path + length, PATH_MAX - (size_t)length);
 }
 
-/* Watches directory `name` of `parent`. The node, old or new, or NODE_NONE when that was not possible. */
+/* Watches directory `name` of `parent`. Returns the node, old or new, or NODE_NONE when that was not possible. */
 static uint32_t add_directory(uint32_t parent, const char *name) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/", root);
@@ -93,7 +95,7 @@ static uint32_t add_directory(uint32_t parent, const char *name) {
     }
     uint32_t node = nodes_of_watch(watch);
     if (node != NODE_NONE) {
-        /* Known by another name: it was renamed and the news of that has not come yet. */
+        /* The directory has another name in the tree: it was renamed, and the event of that has not come yet. */
         nodes_move(node, parent, name);
         return node;
     }
@@ -112,7 +114,7 @@ static bool is_directory(int parent, const struct walk_entry *entry) {
     return fstatat(parent, entry->name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Opens a directory that is watched, to look through it. NULL when that was not possible. */
+/* Opens a watched directory to read its entries. Returns NULL when that was not possible. */
 static struct level *look_into(struct level *above, int parent, const char *name, uint32_t node) {
     struct level *level = walk_into(above, parent, name, node == 0);
     if (level != NULL)
@@ -128,12 +130,13 @@ static void write_found(uint32_t node, const struct walk_entry *entry, bool dire
         cannot_watch(entry->name, ENAMETOOLONG);
         return;
     }
-    tell(CREATED, directory, 0, path);
+    write_event(CREATED, directory, 0, path);
     seen_add(node, entry->name);
 }
 
-/* Watches everything below `top`, which is watched already. With `telling`, what is found there is told as created. */
-static void scan(uint32_t top, bool telling) {
+/* Watches everything below `top`, which is watched already. With `reports`, each file that is found is reported as
+ * created. */
+static void scan(uint32_t top, bool reports) {
     char path[PATH_MAX];
     if (!full_path(top, path)) {
         cannot_watch(root, ENAMETOOLONG);
@@ -151,7 +154,7 @@ static void scan(uint32_t top, bool telling) {
             continue;
         }
         bool directory = is_directory(level->fd, &entry);
-        if (telling)
+        if (reports)
             write_found(node, &entry, directory);
         uint32_t child = directory ? add_directory(node, entry.name) : NODE_NONE;
         struct level *below = child == NODE_NONE ? NULL : look_into(level, level->fd, entry.name, child);
@@ -160,7 +163,7 @@ static void scan(uint32_t top, bool telling) {
     }
 }
 
-/* 0 or an errno. */
+/* Returns 0 or an errno. */
 static int begin(void) {
     nodes_clear();
     seen_clear();
@@ -179,10 +182,11 @@ static int begin(void) {
     return 0;
 }
 
-/* Events were dropped: what is watched may be wrong in any way, so it is built anew before the reader looks. */
+/* Events were dropped, so any of the watches may be wrong: all are made again before the client reads the
+ * directories. */
 static void start_over(void) {
     if (begin() != 0) {
-        tell(GONE, true, 0, "");
+        write_event(GONE, true, 0, "");
         over = true;
         return;
     }
@@ -224,7 +228,7 @@ static void take_change(uint32_t node, const struct inotify_event *event, const 
         return;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (event->mask & kinds[i].mask)
-            tell(kinds[i].kind, directory, event->cookie, path);
+            write_event(kinds[i].kind, directory, event->cookie, path);
     if (!recursive || !directory || name[0] == 0)
         return;
     if (event->mask & IN_MOVED_FROM)
@@ -242,7 +246,7 @@ static void take_event(const struct inotify_event *event) {
     if (node == NODE_NONE)
         return;
     if (node == 0 && (event->mask & (OWN | IN_IGNORED | IN_UNMOUNT))) {
-        tell(GONE, event->mask & IN_ISDIR, 0, "");
+        write_event(GONE, event->mask & IN_ISDIR, 0, "");
         over = true;
     } else if (event->mask & IN_IGNORED) {
         nodes_drop(node);
@@ -251,7 +255,7 @@ static void take_event(const struct inotify_event *event) {
     }
 }
 
-/* True when there was something to read. */
+/* Returns true when there was something to read. */
 static bool take_events(void) {
     static _Alignas(8) char buffer[EVENTS_SIZE];
     ssize_t length = read(inotify, buffer, sizeof buffer);
@@ -260,14 +264,14 @@ static bool take_events(void) {
         const struct inotify_event *event = (const struct inotify_event *)(buffer + at);
         at += (ssize_t)(sizeof *event + event->len);
         take_event(event);
-        /* What is left in the buffer speaks of watches that are no more. */
+        /* The other events in the buffer belong to watches that no longer exist. */
         if (reading != inotify || (event->mask & IN_Q_OVERFLOW))
             break;
     }
     return length > 0;
 }
 
-/* Until the kernel has nothing more to say; only then is it certain what was moved out of the tree. */
+/* Reads until the kernel has no more events; only then is it certain what was moved out of the tree. */
 static void take_all_events(void) {
     last.kind = 0;
     lost = false;
@@ -286,10 +290,10 @@ int tool_watch(char **arguments) {
     int error = begin();
     if (error != 0)
         return tool_fail(error, "watch %s", root);
-    tell(BEGUN, false, 0, "");
+    write_event(BEGUN, false, 0, "");
     begun = true;
     if (lost)
-        tell(LOST, false, 0, "");
+        write_event(LOST, false, 0, "");
     while (!over && (error = record_flush()) == 0) {
         struct pollfd polls[2] = {{.fd = inotify, .events = POLLIN}, {.fd = STDOUT_FILENO}};
         if (poll(polls, 2, -1) < 0 && errno != EINTR)

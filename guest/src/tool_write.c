@@ -31,8 +31,8 @@ static int replace_last(char path[PATH_MAX], const char *name) {
     return 0;
 }
 
-/* Goes through links at the end of the path, to where an ordinary program would write. The kernel sees to those
- * before it. */
+/* Follows links at the end of the path, to the file that an ordinary program would write. The kernel follows links
+ * before that. */
 static int resolve(struct target *t) {
     for (int i = 0; i < MOST_LINKS; i++) {
         char link[PATH_MAX];
@@ -89,7 +89,7 @@ static int append(struct target *t) {
     return copy_in(fd);
 }
 
-/* With its directory: whoever removes it is at work in another. */
+/* Sends the path of the temporary file, made absolute, because init removes it from another working directory. */
 static int write_temporary(const char *path) {
     char whole[PATH_MAX];
     bool is_relative = path[0] != '/';
@@ -99,13 +99,14 @@ static int write_temporary(const char *path) {
     int added = snprintf(whole + length, sizeof whole - length, "%s%s", is_relative ? "/" : "", path);
     if (added < 0 || (size_t)added >= sizeof whole - length)
         return ENAMETOOLONG;
-    /* Without anybody who listens the tool was started by hand. */
+    /* The write fails only when the tool was started by hand and no process reads the pipe. */
     if (write(TOOL_UNDO_FD, whole, length + (size_t)added) < 0)
         errno = 0;
     return 0;
 }
 
-/* Opens a new file beside the target. It is told before it is made: a kill in between must not leave it behind. */
+/* Opens a new file beside the target. Its path is sent before the file is made, so that init can remove it after a
+ * kill in between. */
 static int open_temporary(struct target *t, int *fd) {
     uint64_t random;
     char name[40];
@@ -123,8 +124,8 @@ static int open_temporary(struct target *t, int *fd) {
     return *fd < 0 ? errno : 0;
 }
 
-/* A file that is replaced keeps its mode and, where the user may give it away, its owner. */
-static int dress(int fd, const struct target *t) {
+/* A file that is replaced keeps its mode and, where the user may change the owner, its owner. */
+static int set_owner_and_mode(int fd, const struct target *t) {
     if (t->exists && fchown(fd, t->info.st_uid, t->info.st_gid) != 0 && errno != EPERM)
         return errno;
     return fchmod(fd, t->exists ? t->info.st_mode & 07777 : t->mode) == 0 ? 0 : errno;
@@ -150,7 +151,7 @@ static int replace(struct target *t, bool create) {
         return error;
     error = copy_in(fd);
     if (error == 0)
-        error = dress(fd, t);
+        error = set_owner_and_mode(fd, t);
     if (close(fd) != 0 && error == 0)
         error = errno;
     if (error == 0)
@@ -172,7 +173,7 @@ int tool_write(char **arguments) {
         return tool_fail(ENAMETOOLONG, "write %.100s", path);
     strcpy(target.path, path);
     target.mode = (mode_t)mode;
-    /* What is to be created must not be there at all, not even as a link. */
+    /* A file that is to be created must not exist at all, not even as a link. */
     int error = create ? 0 : resolve(&target);
     if (error == 0)
         error = tool_make_parents(target.path);

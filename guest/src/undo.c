@@ -36,7 +36,7 @@ struct undo *undo_new(const struct user *user, int *tool_end) {
     return undo;
 }
 
-/* Straight to the kernel: only this thread there is, and the real and saved ids must stay root's. */
+/* This calls the kernel directly: there is only this thread, and the real and saved ids must stay root's. */
 static bool act_as(size_t count, const gid_t *groups, gid_t gid, uid_t uid) {
     return syscall(SYS_setgroups, count, groups) == 0 && syscall(SYS_setresgid, -1, gid, -1) == 0 &&
            syscall(SYS_setresuid, -1, uid, -1) == 0;

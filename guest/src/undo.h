@@ -1,6 +1,6 @@
 /*
- * What a killed tool leaves behind. `write` tells the path of its temporary file on a pipe before it makes it; when the
- * tool does not come to its own end, init removes that file with the rights of the tool's user, who could have told any
+ * Removes what a killed tool leaves behind. `write` sends the path of its temporary file on a pipe before it makes that
+ * file. When the tool is killed, init removes the file with the rights of the tool's user, who could have sent any
  * path.
  */
 #ifndef ATOLL_UNDO_H
@@ -12,7 +12,7 @@
 
 struct undo;
 
-/* NULL with errno. `tool_end` is the descriptor for the tool, to be closed by the caller. */
+/* Returns NULL with errno on failure. `tool_end` is the descriptor for the tool, which the caller closes. */
 struct undo *undo_new(const struct user *user, int *tool_end);
 void undo_run(struct undo *undo);
 void undo_free(struct undo *undo);

@@ -15,7 +15,7 @@
 /* The last name in the directory that is being filled: names are in order, so none comes twice. */
 static char last[ARCHIVE_NAME_MOST + 1];
 
-/* A few bytes of an archive make an entry that takes a block of a disk: how many more there may be. */
+/* How many more entries the archive may have. A few bytes of an archive make an entry that takes a block of a disk. */
 static uint64_t entries_left = UINT64_MAX;
 static bool has_too_many;
 
@@ -50,11 +50,12 @@ static bool leave(struct dir **at) {
 }
 
 static bool unpack_entry(struct dir **at, int root, uint8_t tag) {
-    static const uint8_t entries[] = {TAG_DIRECTORY, TAG_FILE, TAG_LINK, TAG_PIPE, TAG_SOCKET, TAG_WHITEOUT, TAG_ANOTHER_NAME};
+    static const uint8_t entries[] = {TAG_DIRECTORY, TAG_FILE, TAG_LINK, TAG_PIPE, TAG_SOCKET, TAG_WHITEOUT,
+                                      TAG_ANOTHER_NAME};
     char name[ARCHIVE_NAME_MOST + 1];
     if (memchr(entries, tag, sizeof entries) == NULL)
         return refuse("tag %u is no entry", tag);
-    /* Another name takes nothing but itself. */
+    /* Another name of a file takes no disk space of its own. */
     if ((tag != TAG_ANOTHER_NAME && !count_entry()) || !in_name(name))
         return false;
     if (strcmp(name, last) <= 0)

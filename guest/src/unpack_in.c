@@ -22,12 +22,13 @@ bool refuse(const char *why, ...) {
     va_start(arguments, why);
     int length = vsnprintf(reason, sizeof reason, why, arguments);
     va_end(arguments);
-    /* The end of a long path tells more than its start. */
+    /* The end of a long path says more than its start. */
     size_t path = strlen(dirs_path);
     if (length >= 0 && (size_t)length < sizeof reason)
-        snprintf(reason + length, sizeof reason - (size_t)length, ", before byte %llu%s%s", (unsigned long long)(consumed + next),
+        snprintf(reason + length, sizeof reason - (size_t)length, ", before byte %llu%s%s",
+                 (unsigned long long)(consumed + next),
                  path == 0 ? "" : ", in ", dirs_path + (path > 200 ? path - 200 : 0));
-    /* Names may hold line ends; what is told is one line. */
+    /* Names may contain line ends; the message is one line. */
     for (char *c = reason; *c != 0; c++)
         if ((unsigned char)*c < ' ')
             *c = '?';
@@ -47,7 +48,7 @@ const char *refusal(void) {
     return reason;
 }
 
-/* False at the end of input, and at errors, which are noted. */
+/* Returns false at the end of input, and at errors, which are noted. */
 static bool fill(void) {
     ssize_t n;
     do
@@ -137,7 +138,7 @@ bool in_attributes(struct stat *info) {
         return refuse("%o is no mode", mode);
     if (nanoseconds > 999999999)
         return refuse("a second has no %u nanoseconds", nanoseconds);
-    /* The kernel takes these as "unchanged". */
+    /* The kernel takes these ids as "unchanged". */
     if (uid == UINT32_MAX || gid == UINT32_MAX)
         return refuse("%u is no owner", UINT32_MAX);
     *info = (struct stat){.st_uid = uid, .st_gid = gid, .st_mode = mode};

@@ -42,7 +42,7 @@ static const struct timespec *times_of(const struct stat *info) {
     return times;
 }
 
-/* The owner first: changing it takes set-user-ID bits and capabilities away. */
+/* The owner is set first, because that clears set-user-ID bits and capabilities. */
 bool unpack_attributes(int fd) {
     struct stat info;
     if (!in_attributes(&info))
@@ -68,17 +68,19 @@ static bool write_at(int fd, const uint8_t *bytes, size_t length, off_t at) {
     return true;
 }
 
-/* `written`: up to where it has been. */
+/* `written` is the end of the chunks so far. */
 static bool unpack_chunk(int fd, uint64_t size, uint64_t *written) {
     static uint8_t bytes[ARCHIVE_WINDOW];
     uint64_t offset;
     uint32_t length;
     if (!in_u64(&offset) || !in_u32(&length))
         return false;
-    bool fits = offset >= *written && offset < size && length >= 1 && length <= size - offset && offset % ARCHIVE_BLOCK == 0 &&
+    bool fits = offset >= *written && offset < size && length >= 1 && length <= size - offset &&
+                offset % ARCHIVE_BLOCK == 0 &&
                 offset % ARCHIVE_WINDOW + length <= ARCHIVE_WINDOW;
     if (!fits)
-        return refuse("%u bytes at %llu do not fit into a file of %llu", length, (unsigned long long)offset, (unsigned long long)size);
+        return refuse("%u bytes at %llu do not fit into a file of %llu", length, (unsigned long long)offset,
+                      (unsigned long long)size);
     if (!in_bytes(bytes, length) || !write_at(fd, bytes, length, (off_t)offset))
         return false;
     *written = offset + length;
@@ -131,8 +133,9 @@ bool unpack_special(int at, const char *name, unsigned type) {
     struct stat info;
     if (!in_attributes(&info))
         return false;
-    /* It was made a moment ago in a directory that nobody else can enter: it is no link. */
-    if (mknodat(at, name, type | 0600, 0) != 0 || fchownat(at, name, info.st_uid, info.st_gid, AT_SYMLINK_NOFOLLOW) != 0 ||
+    /* The node was made just now in a directory that no other process can enter, so it is no link. */
+    if (mknodat(at, name, type | 0600, 0) != 0 ||
+        fchownat(at, name, info.st_uid, info.st_gid, AT_SYMLINK_NOFOLLOW) != 0 ||
         fchmodat(at, name, info.st_mode, 0) != 0 || utimensat(at, name, times_of(&info), AT_SYMLINK_NOFOLLOW) != 0)
         return refuse_errno(name);
     return true;
@@ -142,7 +145,7 @@ bool unpack_whiteout(int at, const char *name) {
     return mknodat(at, name, S_IFCHR, makedev(0, 0)) == 0 || refuse_errno(name);
 }
 
-/* Down one component of a path that lies within the tree. */
+/* Enters one component of a path within the tree. */
 static bool step_into(int *fd, bool is_root, const char *name, size_t length) {
     char component[ARCHIVE_NAME_MOST + 1];
     if (!archive_name_ok(name, length))

@@ -41,7 +41,7 @@ static void forget(struct cached *c) {
     c->length = 0;
 }
 
-/* The sandbox may have put anything at the path: only a regular file is read, and nothing here can block. */
+/* The sandbox may have put anything at the path: only a regular file is read, and no call here can block. */
 static void refresh(struct cached *c) {
     struct stat now;
     if (c->text != NULL && stat(c->path, &now) == 0 && unchanged(&now, &c->seen))
@@ -61,7 +61,7 @@ static void refresh(struct cached *c) {
     close(fd);
 }
 
-/* Splits the line at `*next` at its colons and moves on to the following one. False at the end of the file. */
+/* Splits the line at `*next` at its colons and moves on to the following one. Returns false at the end of the file. */
 static bool next_line(const struct cached *c, size_t *next, struct field fields[FIELDS], int *count) {
     if (c->text == NULL || *next >= c->length)
         return false;
@@ -94,7 +94,7 @@ static bool number_of(const char *text, size_t length, uint32_t *number) {
             return false;
         value = value * 10 + (uint64_t)(text[i] - '0');
     }
-    /* All ones means "leave it" to setresuid, and would leave root in place. */
+    /* All ones means "unchanged" to setresuid, so the process would stay root. */
     if (value >= UINT32_MAX)
         return false;
     *number = (uint32_t)value;
@@ -129,8 +129,8 @@ static bool find_in_passwd(const char *name, size_t length, struct user *user) {
     return false;
 }
 
-/* An image without the file, or without the line, still has a root and numbers. */
-static bool invent(const char *name, size_t length, struct user *user) {
+/* An image without the file, or without the line, still has a root user and numeric ids. */
+static bool make_default_user(const char *name, size_t length, struct user *user) {
     bool root = length == 4 && memcmp(name, "root", 4) == 0;
     uint32_t number = 0;
     if (!root && !number_of(name, length, &number))
@@ -197,7 +197,7 @@ int user_find(const char *spec, struct user *user) {
     size_t length = colon != NULL ? (size_t)(colon - spec) : strlen(spec);
     refresh(&passwd);
     refresh(&group);
-    if (length == 0 || (!find_in_passwd(spec, length, user) && !invent(spec, length, user)))
+    if (length == 0 || (!find_in_passwd(spec, length, user) && !make_default_user(spec, length, user)))
         return ENOENT;
     if (colon != NULL && !find_group(colon + 1, strlen(colon + 1), &user->gid))
         return ENOENT;

@@ -19,8 +19,8 @@ struct user {
 };
 
 /*
- * `spec` is a name or a number, optionally with `:group`. A number that no line has is taken as it is, with a group of
- * the same number and `/` as its home. 0, or ENOENT when the user or group is unknown.
+ * `spec` is a name or a number, optionally with `:group`. A number that is in no line is used as it is, with a group of
+ * the same number and `/` as its home. Returns 0, or ENOENT when the user or group is unknown.
  */
 int user_find(const char *spec, struct user *user);
 

@@ -9,7 +9,7 @@
 struct node {
     int watch;
     uint32_t parent;
-    /* Next with the same hash of its watch; or the next free one. */
+    /* The next node whose watch has the same hash, or the next free node. */
     uint32_t next;
     uint32_t cookie;
     bool used, detached;
@@ -75,7 +75,8 @@ void nodes_drop(uint32_t number) {
 
 uint32_t nodes_child(uint32_t parent, const char *name) {
     for (uint32_t i = 0; i < count; i++)
-        if (nodes[i].used && !nodes[i].detached && i != 0 && nodes[i].parent == parent && strcmp(nodes[i].name, name) == 0)
+        if (nodes[i].used && !nodes[i].detached && i != 0 && nodes[i].parent == parent &&
+            strcmp(nodes[i].name, name) == 0)
             return i;
     return NODE_NONE;
 }
@@ -103,7 +104,7 @@ uint32_t nodes_detached(uint32_t cookie) {
     return NODE_NONE;
 }
 
-/* A parent that was dropped before its child counts as detached: the child is on its way out too. */
+/* A parent that was dropped before its child counts as detached: the child will be dropped too. */
 bool nodes_is_detached(uint32_t number) {
     for (uint32_t steps = 0; number != 0; number = nodes[number].parent)
         if (!nodes[number].used || nodes[number].detached || steps++ > NODES_MOST)
@@ -112,7 +113,7 @@ bool nodes_is_detached(uint32_t number) {
 }
 
 void nodes_drop_detached(void (*forget)(int watch)) {
-    /* Marked first, because a node is found to be detached through those above it. */
+    /* All are marked first, because a node is found to be detached through the nodes above it. */
     for (uint32_t i = 1; i < count; i++)
         if (nodes[i].used && nodes_is_detached(i))
             nodes[i].detached = true;
@@ -125,7 +126,7 @@ void nodes_drop_detached(void (*forget)(int watch)) {
 }
 
 bool nodes_path(uint32_t number, const char *name, char *path, size_t size) {
-    /* Written from its end, because a node knows only what is above it. */
+    /* The path is written from its end, because a node knows only the nodes above it. */
     size_t at = size;
     path[--at] = 0;
     const char *part = name;

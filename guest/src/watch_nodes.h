@@ -1,4 +1,4 @@
-/* The directories that `watch` has an eye on: found by their watch, knowing their names and places in the tree. */
+/* The directories that `watch` watches: found by their inotify watch, with their names and places in the tree. */
 #ifndef ATOLL_WATCH_NODES_H
 #define ATOLL_WATCH_NODES_H
 
@@ -11,22 +11,24 @@
 
 /* Number 0 is the watched path itself. Numbers stay valid until their node is dropped. */
 void nodes_clear(void);
-/* NODE_NONE when there are too many, or no memory. */
+/* Returns NODE_NONE when there are too many, or no memory. */
 uint32_t nodes_add(int watch, uint32_t parent, const char *name);
 uint32_t nodes_of_watch(int watch);
 uint32_t nodes_child(uint32_t parent, const char *name);
 void nodes_drop(uint32_t node);
-/* Without its node's watch knowing: the directory was renamed. False when there is no memory. */
+/* Renames a node without changing its watch, because its directory was renamed. Returns false when there is no
+ * memory. */
 bool nodes_move(uint32_t node, uint32_t parent, const char *name);
 
-/* A node that was moved away, with everything below it, until it turns up again or is given up. */
+/* Takes a renamed node and everything below it out of the tree, until the node is found again or dropped. */
 void nodes_detach(uint32_t node, uint32_t cookie);
 uint32_t nodes_detached(uint32_t cookie);
 bool nodes_is_detached(uint32_t node);
-/* Gives every watch of a detached node to `forget`, and drops the nodes. */
+/* Calls `forget` with every watch of a detached node, and drops the nodes. */
 void nodes_drop_detached(void (*forget)(int watch));
 
-/* The path relative to the watched one, with `name` (may be NULL) after it. False when it does not fit. */
+/* Writes the path relative to the watched one, with `name` (may be NULL) after it. Returns false when it does not
+ * fit. */
 bool nodes_path(uint32_t node, const char *name, char *path, size_t size);
 
 #endif

@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-/* A power of two. */
+/* The number of slots is a power of two. */
 #define SLOTS 65536
 #define PROBES 16
 
-/* Fingerprints; 0 is empty. */
+/* Fingerprints; 0 means empty. */
 static uint64_t slots[SLOTS];
 static bool dirty;
 
@@ -14,7 +14,7 @@ static uint64_t mixed(uint64_t hash, unsigned char byte) {
     return (hash ^ byte) * 1099511628211u;
 }
 
-/* FNV-1a. */
+/* The hash is FNV-1a. */
 static uint64_t fingerprint(uint32_t node, const char *name) {
     uint64_t hash = 14695981039346656037u;
     for (int shift = 0; shift < 32; shift += 8)

@@ -1,6 +1,6 @@
 /*
- * What `watch` found by looking into a new directory, until the kernel's own news of it has passed by: nothing is told
- * as created twice. A set that is full forgets, and then something may be.
+ * What `watch` found by reading a new directory, until the kernel's own event for it has passed, so that no file is
+ * reported as created twice. A full set forgets entries, and then a file may be reported twice.
  */
 #ifndef ATOLL_WATCH_SEEN_H
 #define ATOLL_WATCH_SEEN_H
@@ -10,7 +10,7 @@
 
 void seen_clear(void);
 void seen_add(uint32_t node, const char *name);
-/* True once for each that was added. */
+/* Returns true once for each name that was added. */
 bool seen_take(uint32_t node, const char *name);
 
 #endif

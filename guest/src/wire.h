@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads past the end give zero and set `bad`, so that a parser asks once, after its last field. */
+/* A read past the end gives zero and sets `bad`, so that a parser checks once, after its last field. */
 struct reader {
     const uint8_t *next;
     const uint8_t *end;
@@ -24,12 +24,12 @@ uint8_t read_u8(struct reader *r);
 uint16_t read_u16(struct reader *r);
 uint32_t read_u32(struct reader *r);
 uint64_t read_u64(struct reader *r);
-/* NULL when fewer bytes are left. */
+/* Returns NULL when fewer bytes are left. */
 const uint8_t *read_bytes(struct reader *r, size_t length);
-/* A NUL inside makes the reader bad: no string of the protocol may hold one. */
+/* A NUL inside sets `bad`: no string of the protocol may have one. */
 struct text read_text(struct reader *r);
 
-/* Writers return the byte after what they wrote; the caller has made sure of the room. */
+/* Each writer returns the address after what it wrote; the caller makes sure that there is room. */
 uint8_t *put_u8(uint8_t *to, uint8_t value);
 uint8_t *put_u16(uint8_t *to, uint16_t value);
 uint8_t *put_u32(uint8_t *to, uint32_t value);

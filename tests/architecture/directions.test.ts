@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { describe, expect, test } from "vitest";
 import { listFiles, readText } from "./repository.ts";
 
-/** Which packages of ours a package may use. Arrows point towards protocol only. */
+/** The packages of ours that each package may use. All arrows point towards protocol. */
 const allowed: Readonly<Record<string, readonly string[]>> = {
   protocol: [],
   host: ["protocol"],
@@ -37,21 +37,21 @@ function filesOf(name: string, folder: string): string[] {
 const ours = (specifiers: readonly string[]) =>
   specifiers.filter((specifier) => specifier.startsWith(scope)).map((specifier) => specifier.slice(scope.length));
 
-test("the table speaks of packages that are there", () => {
+test("the table names exactly the packages that exist", () => {
   expect(Object.keys(allowed).toSorted()).toEqual(packages.toSorted());
 });
 
 describe.for(packages)("package %s", (name) => {
-  test("declares no package of ours beyond the table", () => {
+  test("declares no package of ours that the table does not allow", () => {
     expect(allowed[name]).toEqual(expect.arrayContaining(ours(declaredDependencies(name))));
   });
 
-  test("imports no package of ours beyond the table", () => {
+  test("imports no package of ours that the table does not allow", () => {
     const used = filesOf(name, "src/").flatMap((path) => ours(importsOf(path)));
     expect(allowed[name]).toEqual(expect.arrayContaining(used));
   });
 
-  test("reaches no file outside of itself by path", () => {
+  test("imports no file outside of itself by path", () => {
     const escapes = filesOf(name, "").flatMap((path) =>
       importsOf(path)
         .filter((specifier) => specifier.startsWith("."))
@@ -63,7 +63,7 @@ describe.for(packages)("package %s", (name) => {
   });
 });
 
-test("protocol runs anywhere: it imports nothing of Node", () => {
+test("protocol runs outside of Node: it imports no module of Node", () => {
   const builtins = filesOf("protocol", "src/").flatMap((path) =>
     importsOf(path)
       .filter((specifier) => specifier.startsWith("node:"))

@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { listFiles, readText } from "./repository.ts";
 
 /**
- * The folders of the engine, the lowest first: what is in one uses what is below it. Files beside the folders bind them
- * together.
+ * The folders of the engine, the lowest first. Code in a folder uses only folders below it. Files beside the folders
+ * bind the folders together.
  */
 const floors = [
   ["support"],
@@ -17,14 +17,17 @@ const floors = [
   ["operations", "transfer"],
 ];
 
-/** The repair of a pause ends as the pause itself does: there is one way to finish one, and it is the operation's. */
+/**
+ * A pause that a crash cut off is finished by the operation's own code, so that there is only one way to finish a
+ * pause.
+ */
 const exceptions = [
   "lifecycle/repair-pause.ts imports operations/bound-layers.ts",
   "lifecycle/repair-pause.ts imports operations/pause-work.ts",
   "lifecycle/repair-pause.ts imports operations/pause.ts",
 ];
 
-/** What is worked on is known by its type further down, too. */
+/** A lower folder may use the type of a sandbox's life, but not its code. */
 const typesKnownBelow = ["lifecycle/sandbox-life.ts"];
 
 interface Import {
@@ -51,23 +54,23 @@ function importsOf(from: string): Import[] {
   }));
 }
 
-/** From a folder to another that is not below it. */
+/** Imports from a folder of another folder that is not below it. */
 const upwards = sources
   .flatMap(importsOf)
   .filter(({ from, to }) => [from, to].every((path) => folderOf(path) !== ".") && folderOf(from) !== folderOf(to))
   .filter(({ from, to }) => floorOf(to) >= floorOf(from));
 
-test("every folder of the engine has its floor, and every floor its folder", () => {
+test("the table of floors names exactly the folders of the engine", () => {
   const folders = new Set(sources.map(folderOf).filter((folder) => folder !== "."));
   expect([...folders].toSorted()).toEqual(floors.flat().toSorted());
 });
 
-test("nothing in the engine uses what is above it or beside it, but for what is named", () => {
+test("no folder of the engine imports a folder above or beside it, except for the listed files", () => {
   const used = upwards.filter(({ isType }) => !isType).map(({ from, to }) => `${from} imports ${to}`);
   expect(used.toSorted()).toEqual(exceptions);
 });
 
-test("of what is above it nothing in the engine knows a type, but for those that are named", () => {
+test("no folder of the engine imports a type from above, except for the listed types", () => {
   const known = new Set(upwards.filter(({ isType }) => isType).map(({ to }) => to));
   expect([...known].toSorted()).toEqual(typesKnownBelow);
 });

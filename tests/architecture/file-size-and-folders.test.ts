@@ -3,10 +3,10 @@ import { listFiles, readText } from "./repository.ts";
 
 const maximumLines = 400;
 
-/** Names that say how code is sorted, not what it is about; such folders collect whatever has no home. */
+/** Names that do not say what the code is about; such folders collect everything that has no other place. */
 const vagueNames = new Set(["utils", "helpers", "common", "managers", "services", "core"]);
 
-/** Comments are not counted: a file need not lose one to stay below the limit. */
+/** Comments are not counted, so that removing comments is no way to stay below the limit. */
 const codeLines = (text: string): string[] =>
   text
     .trimEnd()

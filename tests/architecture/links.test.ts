@@ -5,7 +5,7 @@ import { listFiles, readText } from "./repository.ts";
 const files = new Set(listFiles());
 const pages = [...files].filter((path) => path.endsWith(".md"));
 
-/** As GitHub makes it from a heading. */
+/** Returns the anchor that GitHub makes from a heading. */
 function anchorOf(heading: string): string {
   return heading
     .toLowerCase()
@@ -24,7 +24,7 @@ function isThere(page: string, link: string): boolean {
   return anchor === undefined || !target.endsWith(".md") || anchorsIn(target).includes(anchor);
 }
 
-test("every link of a page leads to a file and a heading that are there", () => {
+test("every link of a page leads to a file and a heading that exist", () => {
   const broken = pages.flatMap((page) =>
     [...readText(page).matchAll(/\]\((?!https?:)([^)\s]+)\)/g)]
       .map(([, link = ""]) => link)

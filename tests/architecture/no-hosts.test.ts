@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import { listFiles, readText } from "./repository.ts";
 
-/** Where packages come from is the machine's choice. Written in parts, so that this file passes its own test. */
+/**
+ * The machine decides where packages come from. The names are written in parts, so that this file passes its own test.
+ */
 const packageHosts = [
   ["registry", "npmjs", "org"],
   ["registry", "npmmirror", "com"],

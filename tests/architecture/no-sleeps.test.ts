@@ -1,14 +1,16 @@
 import { expect, test } from "vitest";
 import { listFiles, readText } from "./repository.ts";
 
-/** Each of them still sleeps. Nothing is added here: a test waits for the condition. */
+/** These files still sleep. The list must not grow: a test waits for a condition. */
 const sleepers = new Set([
   "packages/engine/test/guest-native/requests.test.ts",
   "tests/integration/server-hostile.test.ts",
   "tests/integration/server-restart.test.ts",
 ]);
 
-/** A promise that a timer of more than nothing resolves. Lint sees to the form that Node has for it. */
+/**
+ * A promise that resolves when a timer of more than 0 ms fires. Lint refuses the variant from `node:timers/promises`.
+ */
 const sleep = /new Promise(?:<[^>]*>)?\(\s*\(?(\w+)\)? =>\s*(?:\{\s*)?setTimeout\(\1, (?!0\))/;
 
 test("no test sleeps", () => {

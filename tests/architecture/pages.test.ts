@@ -3,16 +3,16 @@ import { ApiEvent } from "../../packages/protocol/src/api-event.ts";
 import { Config, settingNames } from "../../packages/server/src/config/config.ts";
 import { listFiles, readText } from "./repository.ts";
 
-/** Cells of the table behind a heading's line; the first is a name in backquotes. */
+/** Returns the rows of the table under a heading, by the name in backquotes in the first cell. */
 function tableUnder(page: string, heading: string): Map<string, string[]> {
   const section = readText(page).split(`\n## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
   const rows = [...section.matchAll(/^\| `([^`]+)` +\|(.*)\|$/gm)];
   return new Map(rows.map(([, name = "", rest = ""]) => [name, rest.split(" | ").map((cell) => cell.trim())]));
 }
 
-/** What the table lacks, and what it has in vain, by name. */
-function compare(told: Iterable<string>, real: Iterable<string>): { missing: string[]; unknown: string[] } {
-  const [page, code] = [new Set(told), new Set(real)];
+/** Returns the names that the page lacks, and those that the code does not have. */
+function compare(documented: Iterable<string>, real: Iterable<string>): { missing: string[]; unknown: string[] } {
+  const [page, code] = [new Set(documented), new Set(real)];
   return {
     missing: [...code].filter((name) => !page.has(name)),
     unknown: [...page].filter((name) => !code.has(name)),
@@ -26,14 +26,14 @@ test("docs/server.md has a row for every setting", () => {
   expect(compare(table.keys(), settingNames), "rows of the table of settings").toEqual(nothing);
 });
 
-test("docs/server.md tells the defaults of settings as they are", () => {
-  for (const [name, [told]] of tableUnder("docs/server.md", "Settings")) {
+test("docs/server.md shows the real default of every setting", () => {
+  for (const [name, [documented]] of tableUnder("docs/server.md", "Settings")) {
     const setting = Config.shape[name as keyof typeof Config.shape];
-    // It lies in this checkout, wherever that is.
+    // Its default is a path in this checkout.
     if (setting === undefined || name === "guestPath") continue;
     const initial = setting.safeParse(undefined).data;
     const text = typeof initial === "object" ? JSON.stringify(initial) : String(initial);
-    expect.soft(told, `default of ${name}`).toBe(initial === undefined ? "" : `\`${text}\``);
+    expect.soft(documented, `default of ${name}`).toBe(initial === undefined ? "" : `\`${text}\``);
   }
 });
 
@@ -49,15 +49,15 @@ test("docs/monitoring.md has a row for every metric", () => {
   expect(compare(table.keys(), metrics), "rows of the table of metrics").toEqual(nothing);
 });
 
-/** Set by one part of a test run for another or by a test for itself, and by nobody else. */
+/** Variables that one part of a test run sets for another, or a test for itself. */
 const internal = ["ATOLL_TEST_CGROUPS", "ATOLL_TEST_PROGRAMS", "ATOLL_TEST_SECRET", "ATOLL_TEST_SUMMARY"];
 
-test("CONTRIBUTING.md names every variable that set-up and tests look at", () => {
+test("CONTRIBUTING.md names every variable that set-up and tests read", () => {
   const page = readText("CONTRIBUTING.md").replaceAll("…", "");
   const read = listFiles()
     .filter((path) => /^(tools|tests|packages\/[^/]+\/test|vitest\.config\.ts)(\/|$)/.test(path))
     .flatMap((path) => readText(path).match(/(?<=\benv\[")ATOLL_(?:TEST_|FUZZ_|CACHE_|SKIP)[A-Z0-9_]*/g) ?? []);
-  const told = (name: string) =>
+  const documented = (name: string) =>
     page.includes(`\`${name}\``) || page.includes(`\`${/^ATOLL_TEST_(S3|GCS)_/.exec(name)?.[0]}\``);
-  expect([...new Set(read)].filter((name) => !internal.includes(name) && !told(name))).toEqual([]);
+  expect([...new Set(read)].filter((name) => !internal.includes(name) && !documented(name))).toEqual([]);
 });

@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 
 const repositoryRoot = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Every file that is or could be committed: tracked, or new and not ignored. */
+/** Returns every file that is or could be committed: files that are tracked, or new and not ignored. */
 export function listFiles(): string[] {
   const git = (...args: string[]) =>
     execFileSync("git", ["ls-files", "-z", ...args], { cwd: repositoryRoot, encoding: "utf8" })

@@ -2,18 +2,18 @@ import { parseArgs } from "node:util";
 import { DriverName } from "@atoll/protocol";
 
 export interface Arguments {
-  /** The beginning of the names of the benchmarks to run; empty: all. */
+  /** The prefix of the names of the benchmarks to run; the empty string selects all. */
   only: string;
   isQuick: boolean;
   jsonFile: string | undefined;
-  /** Of the benchmarks without a rival. */
+  /** The driver for benchmarks without a rival. */
   driver: DriverName;
-  /** Undefined: any. */
+  /** The seed for random choices; undefined means that any will do. */
   seed: number | undefined;
   wantsHelp: boolean;
 }
 
-/** The user asked for something that does not exist; the message says what to do. */
+/** The user asked for something that does not exist. The message says what to do. */
 export class UsageError extends Error {}
 
 const flags = {
@@ -25,7 +25,7 @@ const flags = {
   help: { type: "boolean", short: "h" },
 } as const;
 
-/** Further away than this a name is another name, not a slip. */
+/** A name that differs in more letters is a different name, not a slip. */
 const mostSlips = 3;
 
 export function parseArguments(argv: readonly string[], benchmarkNames: readonly string[]): Arguments {
@@ -83,12 +83,12 @@ export function helpText(benchmarks: readonly { name: string; title: string }[])
 
 Measures Atoll and a rival in turns on this machine, prints a table and ends with 1 if a bar is missed.
 
-  --only <prefix>  only the benchmarks whose names begin so
-  --quick          fewer rounds: a look, not a result
+  --only <prefix>  run only the benchmarks whose names have this prefix
+  --quick          run fewer rounds, for an estimate
   --json <file>    write machine, commit and results as JSON
-  --driver local   without gVisor, for benchmarks that have no rival: is it right, not how fast
-  --seed <number>  makes the choices of an earlier run again, where there are any
-  --help           this text
+  --driver local   run without gVisor; for benchmarks that have no rival and check correctness
+  --seed <number>  repeat the random choices of an earlier run
+  --help           print this text
 
 Benchmarks:
 ${benchmarks.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join("\n")}
@@ -96,7 +96,7 @@ ${benchmarks.map(({ name, title }) => `  ${name.padEnd(width)}  ${title}`).join(
 docs/benchmarks.md has the method and how to read the table.`;
 }
 
-/** The candidate that is only a slip of the finger away from `word`, or undefined. */
+/** Returns the candidate that differs from `word` by only a slip, or undefined. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const ranked = candidates
     .map((candidate) => ({ candidate, distance: editDistance(word, candidate) }))
@@ -118,13 +118,13 @@ function requireValue(flag: string, value: string | undefined): string {
 function requireDriver(value: string): DriverName {
   const { data } = DriverName.safeParse(value);
   if (data === undefined)
-    throw new UsageError(`Cannot use driver ${value}: there are ${DriverName.options.join(", ")}`);
+    throw new UsageError(`Cannot use driver ${value}: the drivers are ${DriverName.options.join(", ")}`);
   return data;
 }
 
 function requireSeed(value: string): number {
   if (/^\d{1,9}$/.test(value)) return Number(value);
-  throw new UsageError(`Cannot use seed ${value}: it is a number of at most nine digits`);
+  throw new UsageError(`Cannot use seed ${value}: use a number of at most nine digits`);
 }
 
 function requireNoValue(flag: string, value: string | undefined): true {
@@ -134,10 +134,12 @@ function requireNoValue(flag: string, value: string | undefined): true {
 
 function requireBenchmark(prefix: string, names: readonly string[]): string {
   if (names.some((name) => name.startsWith(prefix))) return prefix;
-  throw new UsageError(`Cannot select ${JSON.stringify(prefix)}: no benchmark begins so.${suggest(prefix, names)}`);
+  throw new UsageError(
+    `Cannot select ${JSON.stringify(prefix)}: no benchmark has a name with this prefix.${suggest(prefix, names)}`,
+  );
 }
 
-/** Insertions, deletions and replacements that make one word the other. */
+/** Counts the insertions, deletions and replacements that turn one word into the other. */
 function editDistance(from: string, to: string): number {
   let row = Array.from({ length: to.length + 1 }, (_, index) => index);
   for (const [i, letter] of from.split("").entries()) {

@@ -1,6 +1,8 @@
 import type { Summary } from "./statistics.ts";
 
-/** What a benchmark has to reach: of our p50 alone, of our p50 divided by the rival's, or what its checks say. */
+/**
+ * The bar that a benchmark has to reach: a limit for our p50, for our p50 divided by the rival's, or its own checks.
+ */
 export type Bar = Limit | { of: "checks"; text: string };
 
 interface Limit {
@@ -10,17 +12,17 @@ interface Limit {
 }
 
 export interface Verdict {
-  /** Null where there is no rival. */
+  /** Null if the benchmark has no rival. */
   ratio: number | null;
   isMet: boolean;
 }
 
-/** The checks are looked at apart from this. */
+/** Judges a bar. The checks of a benchmark are judged separately. */
 export function judge(bar: Bar, ours: Summary, rival: Summary | null): Verdict {
   const ratio = rival === null ? null : ours.p50 / rival.p50;
   if (bar.of === "checks") return { ratio, isMet: true };
   const reached = bar.of === "ratio" ? ratio : ours.p50;
-  if (reached === null) throw new Error("There is no ratio without a rival");
+  if (reached === null) throw new Error("Cannot judge a ratio without a rival");
   return { ratio, isMet: bar.is === "at most" ? reached <= bar.value : reached >= bar.value };
 }
 

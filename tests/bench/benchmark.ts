@@ -3,9 +3,9 @@ import type { Lab } from "./lab.ts";
 import type { Direction } from "./statistics.ts";
 import type { Workbench } from "./workbench.ts";
 
-/** Something besides the bar that has to hold. */
+/** A condition besides the bar that has to hold. */
 export interface Check {
-  /** What was looked at and what was found, for the table. */
+  /** The condition and the value found, for the table. */
   text: string;
   isMet: boolean;
 }
@@ -19,14 +19,14 @@ export type Phases = Record<string, number[]>;
 
 interface Findings {
   checks: Check[];
-  /** Worth knowing, without a say in the verdict. */
+  /** Remarks that do not affect the verdict. */
   notes?: string[];
-  /** What the times of ours are made of, one sample of each per round. */
+  /** The parts of our times, one sample of each part per round. */
   phases?: Phases;
 }
 
 interface Description {
-  /** `area.what`; `--only` selects by prefix. */
+  /** The name has the form `area.what`; `--only` selects by prefix. */
   name: string;
   title: string;
   unit: "ms" | "MiB" | "MiB/s" | "% of a core";
@@ -35,12 +35,12 @@ interface Description {
   rounds: { full: number; quick: number };
 }
 
-/** Ours against a rival. */
+/** A benchmark that compares ours with a rival. */
 export interface Comparison extends Description {
   run(lab: Lab, rounds: number): Promise<Samples & Findings>;
 }
 
-/** Ours alone: what has to hold is absolute. */
+/** A benchmark without a rival, whose limits are absolute. */
 export interface Trial extends Description {
   attempt(bench: Workbench, rounds: number): Promise<Pick<Samples, "ours"> & Findings>;
 }
@@ -48,10 +48,10 @@ export interface Trial extends Description {
 export type Benchmark = Comparison | Trial;
 
 /**
- * Takes turns, ours first, so that whatever else the machine does meets both sides alike. One turn of each goes before
- * and is not counted: page cache and lazily made things are warm for both. Every turn begins on a machine that has been
- * quiet for a moment, if others ever are: after an idle moment everything takes longer, and a turn right after the
- * other side's would be spared that.
+ * Measures both sides in turns, ours first, so that other load on the machine affects both alike. One turn of each
+ * comes before and is not counted: it fills the page cache and everything that is made lazily, for both sides. Every
+ * turn waits until the machine has been quiet for a moment, within the patience of `QuietWatch`: after an idle moment
+ * everything takes longer, and a turn right after the other side's would have an advantage.
  */
 export async function takeTurns(
   lab: Lab,
@@ -72,13 +72,13 @@ export async function takeTurns(
   return samples;
 }
 
-/** So many sandboxes of each side share the rounds. */
+/** The rounds are divided among this number of sandboxes on each side. */
 const series = 5;
 
 /**
- * Several short series instead of a long one, each with sandboxes of its own. systrap settles in the first moments of a
- * sandbox's life on how its threads wait for each other, and stays with it: some sandboxes are a quarter slower than
- * others for as long as they live, and with one pair alone the ratio would be a matter of luck.
+ * Measures several short series instead of a long one, each with new sandboxes. In the first moments of a sandbox's
+ * life systrap chooses how its threads wait for each other, and keeps to it: some sandboxes are a quarter slower than
+ * others for as long as they live. With a single pair the ratio would be a matter of luck.
  */
 export async function takeSeries(rounds: number, measure: (rounds: number) => Promise<Samples>): Promise<Samples> {
   const all: Samples = { ours: [], rival: [] };

@@ -4,14 +4,14 @@ import { parseProcessorTimes } from "./load.ts";
 
 const ticksPerSecond = 100;
 
-/** A group of processes, by the kernel's own account, to the nanosecond (cgroups of version 1) or microsecond (2). */
+/** The processor time of a group of processes as the kernel counts it: in ns (cgroups version 1) or µs (version 2). */
 export interface CpuGroup {
   readMs(): Promise<number>;
 }
 
 /**
- * The group of the container with this launcher, or with `up` the one so many levels above it: 1 has all containers of
- * one engine.
+ * Returns the group of the container with this launcher, or the group `up` levels above it. The one above contains all
+ * containers of one engine.
  */
 export async function cpuGroupOf(launcher: { pid: number; id: string }, { up = 0 } = {}): Promise<CpuGroup> {
   const lines = (await readFile(`/proc/${launcher.pid}/cgroup`, "latin1")).trim().split("\n");
@@ -48,20 +48,20 @@ async function readV2(directory: string): Promise<number> {
   return Number(us) / 1000;
 }
 
-/** Of one process with all its threads. */
+/** Returns the processor time of one process with all its threads. */
 export async function processCpuMs(pid: number): Promise<number> {
   const stat = await readFile(`/proc/${pid}/stat`, "latin1");
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return ((Number(fields[11]) + Number(fields[12])) / ticksPerSecond) * 1000;
 }
 
-/** Of everything on the machine, all processors together. */
+/** Returns the processor time of everything on the machine, summed over all processors. */
 export async function machineCpuMs(): Promise<number> {
   const { total, idle } = parseProcessorTimes(await readFile("/proc/stat", "utf8"));
   return ((total - idle) / ticksPerSecond) * 1000;
 }
 
-/** What each of these took of one core meanwhile, in percent. */
+/** Measures for a while which share of one core each reader's processes take, in percent. */
 export async function watchShares(
   readers: readonly (() => Promise<number>)[],
   { forMs, signal }: { forMs: number; signal: AbortSignal },

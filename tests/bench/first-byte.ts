@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import type { Lab } from "./lab.ts";
 
-/** Says something at once, and so the first thing that a new sandbox has to say. */
+/** A program that prints at once, and what it prints: the first output of a new sandbox. */
 export const greeter = { argv: ["/bin/echo", "hi"], greeting: "hi\n" } as const;
 
-/** From the start of `runsc run` to the first byte of the greeter in it. */
+/** Measures from the start of `runsc run` to the first byte of the greeter in it. */
 export async function timeRawFirstByte(lab: Lab): Promise<number> {
   await using bundle = await lab.rival.prepare([...greeter.argv]);
   const startMs = performance.now();
@@ -18,5 +18,5 @@ export async function timeRawFirstByte(lab: Lab): Promise<number> {
 }
 
 export function assertGreeting(text: string): void {
-  if (text !== greeter.greeting) throw new Error(`A process that should say hi said ${JSON.stringify(text)}`);
+  if (text !== greeter.greeting) throw new Error(`A process that should print hi printed ${JSON.stringify(text)}`);
 }

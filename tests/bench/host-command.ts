@@ -1,21 +1,21 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 
-/** The same small environment that the engine gives its programs. */
+/** The same small environment that the engine gives to host programs. */
 export const hostEnvironment = {
   PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
   LANG: "C.UTF-8",
 };
 
-/** Runs a program to its end without a look at its output; resolves to the exit code, or -1 after a signal. */
+/** Runs a program to its end and ignores its output. Resolves to the exit code, or to -1 after a signal. */
 export async function exitCodeOf(file: string, args: readonly string[]): Promise<number> {
-  // A group of its own: Ctrl-C in a terminal is for us to handle, in order.
+  // The program has its own process group, so that on Ctrl-C only this process acts, and cleans up in order.
   const child = spawn(file, args, { env: hostEnvironment, stdio: "ignore", detached: true });
   const [exitCode] = (await once(child, "exit")) as [number | null];
   return exitCode ?? -1;
 }
 
-/** The output of a program that must succeed. */
+/** Returns the output of a program that must succeed. */
 export async function outputOf(file: string, args: readonly string[], cwd?: string): Promise<string> {
   const child = spawn(file, args, {
     env: hostEnvironment,

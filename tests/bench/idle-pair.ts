@@ -3,10 +3,10 @@ import type { Sandbox } from "@atoll/engine";
 import type { Lab } from "./lab.ts";
 import type { RawBundle } from "./raw-runsc.ts";
 
-/** Says that it is there, then does nothing. */
+/** A command that prints one line and then does nothing. */
 const idleArgv = ["/bin/sh", "-c", "echo ready; exec sleep infinity"];
 
-/** A raw container that has answered and idles. */
+/** Starts a raw container and waits until its process has printed. */
 export async function startIdleRival(lab: Lab): Promise<RawBundle> {
   const bundle = await lab.rival.prepare(idleArgv);
   try {
@@ -21,7 +21,7 @@ export async function startIdleRival(lab: Lab): Promise<RawBundle> {
   }
 }
 
-/** One of ours and one of the rival's, both idle, for as long as `use` takes. */
+/** Runs `use` with one idle sandbox of ours and one of the rival's. */
 export async function withIdlePair<T>(
   lab: Lab,
   use: (pair: { sandbox: Sandbox; bundle: RawBundle }) => Promise<T>,

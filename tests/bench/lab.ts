@@ -10,7 +10,7 @@ import { Workbench, type WorkbenchOptions } from "./workbench.ts";
 
 const guestPath = fileURLToPath(new URL("../../.cache/atoll-guest", import.meta.url));
 
-/** One engine and its rival, on the same disk. Everything that benchmarks leave goes with it. */
+/** One engine and its rival on the same disk. Closing the lab removes everything that benchmarks leave. */
 export class Lab extends Workbench {
   readonly engine: Engine;
   readonly rival: RawRunsc;
@@ -54,7 +54,7 @@ export class Lab extends Workbench {
   }
 }
 
-/** Tries each sandbox, whatever becomes of the others. */
+/** Kills every sandbox, even if some of the kills fail. */
 async function closeEngine(engine: Engine): Promise<void> {
   const outcomes = await Promise.allSettled(engine.list().map(({ id }) => engine.kill(id)));
   await engine.close();
@@ -83,7 +83,7 @@ export async function readOutput(process: Process): Promise<string> {
   return text;
 }
 
-/** The parent of everything that belongs to the sandbox. */
+/** Returns the launcher, the parent of every process that belongs to the sandbox. */
 export function launcherPid({ record }: Sandbox): number {
   if (record.state !== "running") throw new Error(`Sandbox ${record.id} is ${record.state}`);
   return record.container.pid;

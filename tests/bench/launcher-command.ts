@@ -1,13 +1,13 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** How the engine started a sandbox, read from the command line of the sandbox's launcher. */
+/** The settings of a sandbox's launch, read from the command line of its launcher. */
 export interface LauncherCommand {
   runDir: string;
   cgroups: string[];
-  /** Mounted in this order; `at` is the place in the sandbox. */
+  /** The overlays in the order in which they are mounted; `at` is the path in the sandbox. */
   overlays: { at: string; options: string }[];
-  /** The runtime with all that precedes its verb: program, then flags. */
+  /** The runtime's command line up to its verb: the program, then its flags. */
   runtime: string[];
 }
 
@@ -18,7 +18,7 @@ export async function readLauncherCommand(pid: number): Promise<LauncherCommand>
   return parseLauncherCommand(line.split("\0").slice(0, -1));
 }
 
-/** The arguments are described in docs/guest-protocol.md. */
+/** Parses the arguments that docs/guest-protocol.md describes. */
 export function parseLauncherCommand(argv: readonly string[]): LauncherCommand {
   const separator = argv.indexOf("--");
   const options = argv.slice(0, separator);
@@ -28,7 +28,7 @@ export function parseLauncherCommand(argv: readonly string[]): LauncherCommand {
   const program = argv.slice(separator + 1);
   const verb = program.findIndex((argument) => runtimeVerbs.has(argument));
   if (separator < 0 || runDir === undefined || verb < 1) {
-    throw new Error(`Cannot understand the launcher: ${argv.join(" ")}`);
+    throw new Error(`Cannot parse the launcher's command line: ${argv.join(" ")}`);
   }
   const targets = valuesAfter("--overlay", 1);
   const mountOptions = valuesAfter("--overlay", 2);
@@ -46,5 +46,5 @@ export function parseLauncherCommand(argv: readonly string[]): LauncherCommand {
 function placeInside(target: string, rootfs: string): string {
   if (target === rootfs) return "/";
   if (target.startsWith(`${rootfs}/`)) return target.slice(rootfs.length);
-  throw new Error(`Cannot place the mount ${target}: it is not in ${rootfs}`);
+  throw new Error(`Cannot map the mount ${target}: it is not below ${rootfs}`);
 }

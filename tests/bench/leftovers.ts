@@ -5,7 +5,7 @@ import { launcherPid, type Lab } from "./lab.ts";
 import { readLauncherCommand } from "./launcher-command.ts";
 import { ProcessTable, type ProcessEntry } from "./process-tree.ts";
 
-/** What the host has because of one sandbox; noted while it lives, to be looked for when it should be gone. */
+/** Traces of one sandbox on the host. They are recorded while it lives, and must be gone after a kill. */
 export interface Traces {
   sandboxId: string;
   processes: ProcessEntry[];
@@ -25,7 +25,7 @@ export async function noteTraces(lab: Lab, sandbox: Sandbox): Promise<Traces> {
   const { cgroups } = await readLauncherCommand(pid);
   const directory = join(lab.dataDir, "sandboxes", sandbox.id);
   const traces = { sandboxId: sandbox.id, processes: (await ProcessTable.read()).family(pid), cgroups, directory };
-  // A trace that cannot be seen now proves nothing by being absent later.
+  // A trace that is not found while the sandbox lives proves nothing when it is absent later.
   if (
     traces.processes.length < 2 ||
     cgroups.length === 0 ||
@@ -58,7 +58,7 @@ async function countExisting(paths: readonly string[]): Promise<number> {
   return found.reduce((sum: number, one) => sum + one, 0);
 }
 
-/** In any mount namespace that some process is in. */
+/** Counts the mounts of a sandbox in the mount namespaces of all processes. */
 async function countMounts(sandboxId: string): Promise<number> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const tables = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/mountinfo`, "utf8").catch(() => "")));

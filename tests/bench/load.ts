@@ -2,25 +2,25 @@ import { readFile } from "node:fs/promises";
 import { loadavg } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** How long the processors are watched for one reading. They count in hundredths of a second. */
+/** The duration of one reading of the processors' counters, whose unit is a hundredth of a second. */
 const watchMs = 200;
-/** Above this share others are at work and results are worth less. */
+/** Above this share other programs are busy, and results are less reliable. */
 const quietShare = 0.2;
-/** What one benchmark waits for others altogether. */
+/** The total time for which one benchmark waits for a quiet machine. */
 const patienceMs = 120_000;
 
 export interface Load {
-  /** Over one, five and fifteen minutes; our own work is in it. */
+  /** The load average over one, five and fifteen minutes, which includes our own work. */
   average: number[];
   /**
-   * Share of all processors' time that was spent while we did nothing, 0 to 1: the mean of the readings before each
-   * round.
+   * The share of all processors' time, 0 to 1, that was spent while we did nothing: the mean of the readings before
+   * each round.
    */
   busyShare: number;
   isQuiet: boolean;
 }
 
-/** Sees that rounds begin while the machine is quiet, as far as patience goes, and remembers how it was. */
+/** Lets rounds start while the machine is quiet, as long as its patience lasts, and records how busy it was. */
 export class QuietWatch {
   #signal: AbortSignal;
   #emit: (text: string) => void;
@@ -32,7 +32,7 @@ export class QuietWatch {
     this.#emit = emit;
   }
 
-  /** To be called while nothing of ours is at work. */
+  /** Waits until the machine is quiet. The caller must do no work of its own at this time. */
   async wait(): Promise<void> {
     for (;;) {
       const share = await readBusyShare(this.#signal);
@@ -59,10 +59,13 @@ async function readBusyShare(signal: AbortSignal): Promise<number> {
   return total === 0 ? 0 : (total - (after.idle - before.idle)) / total;
 }
 
-/** Ticks of all processors together. Waiting for a disk is idle; time stolen by the host of this machine is not. */
+/**
+ * Sums the ticks of all processors. Waiting for a disk counts as idle; time stolen by the host of this machine does
+ * not.
+ */
 export function parseProcessorTimes(stat: string): { total: number; idle: number } {
   const fields = /^cpu +(.*)$/m.exec(stat)?.[1]?.trim().split(/ +/).map(Number) ?? [];
-  // user nice system idle iowait irq softirq steal; guest time is in user already.
+  // The fields are user nice system idle iowait irq softirq steal; user already contains guest time.
   const times = fields.slice(0, 8);
   return { total: times.reduce((sum, time) => sum + time, 0), idle: (times[3] ?? 0) + (times[4] ?? 0) };
 }

@@ -27,7 +27,7 @@ export async function readMachine(): Promise<Machine> {
   };
 }
 
-/** The commit that is measured, with a mark if the tree differs from it; "unknown" outside of a repository. */
+/** Returns the measured commit, with a mark if the tree differs from it; "unknown" outside of a repository. */
 export async function readCommit(): Promise<string> {
   try {
     const commit = (await outputOf("git", ["rev-parse", "HEAD"], repositoryRoot)).trim();

@@ -76,12 +76,12 @@ async function runAll(
   return report;
 }
 
-/** The first interrupt ends the measurement and cleans up; a second one does not wait for that. */
+/** The first interrupt ends the measurement and cleans up; a second one ends the program without cleaning up. */
 function listenForInterrupt(): AbortSignal {
   for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(name, () => {
       if (interrupted.signal.aborted) process.exit(exitCodes.interrupted);
-      console.error("\nInterrupted: cleaning up. Once more to leave at once.");
+      console.error("\nInterrupted: cleaning up. Press Ctrl-C again to exit at once.");
       interrupted.abort(new Error("The benchmark was interrupted"));
     });
   }

@@ -1,16 +1,16 @@
-/** Short enough to see what a burst of output piles up. */
+/** The interval is short enough to see the memory that a burst of output takes. */
 const sampleMs = 20;
 
 /**
- * Watches how far the resident memory of this process, buffers outside of the heap included, rises above where it
- * began.
+ * Measures how far the resident memory of this process, including buffers outside of the heap, rises above its level at
+ * the start.
  */
 export class MemoryWatch implements Disposable {
   #baseBytes = process.memoryUsage.rss();
   #peakBytes = this.#baseBytes;
   #timer: NodeJS.Timeout | undefined;
 
-  /** Counts what happens from now on. */
+  /** Takes the present memory as the level from which the rise is counted. */
   start(): void {
     this.sample();
     this.#timer ??= setInterval(() => this.sample(), sampleMs);

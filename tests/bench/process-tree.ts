@@ -3,13 +3,13 @@ import { readdir, readFile } from "node:fs/promises";
 export interface ProcessEntry {
   pid: number;
   parentPid: number;
-  /** Clock ticks since boot: with the id it means one process for ever. */
+  /** The start time in clock ticks since boot. Together with the pid it identifies one process for ever. */
   startTicks: number;
-  /** Spent on the processors so far, a hundred to the second. */
+  /** The processor time so far, in hundredths of a second. */
   cpuTicks: number;
 }
 
-/** All processes at one moment. */
+/** The processes of the machine at one moment. */
 export class ProcessTable {
   #entries = new Map<number, ProcessEntry>();
   #children = new Map<number, ProcessEntry[]>();
@@ -25,13 +25,13 @@ export class ProcessTable {
   static async read(): Promise<ProcessTable> {
     const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
     const entries = await Promise.all(
-      // A process that ends meanwhile has no entry.
+      // A process that has ended since the listing has no entry.
       pids.map(async (pid) => parseEntry(await readFile(`/proc/${pid}/stat`, "latin1").catch(() => ""))),
     );
     return new ProcessTable(entries.filter((entry) => entry !== undefined));
   }
 
-  /** The process and everything below it. */
+  /** Returns the process and all its descendants. */
   family(pid: number): ProcessEntry[] {
     const self = this.#entries.get(pid);
     const below = (this.#children.get(pid) ?? []).flatMap((child) => this.family(child.pid));
@@ -43,9 +43,9 @@ export class ProcessTable {
   }
 }
 
-/** Undefined for a text that is no line of /proc/<pid>/stat, and for a process that only waits to be reaped. */
+/** Returns undefined for a text that is no line of /proc/<pid>/stat, and for a zombie. */
 export function parseEntry(line: string): ProcessEntry | undefined {
-  // The command, in parentheses, may itself hold any character.
+  // The command is in parentheses and may contain any character.
   const end = line.lastIndexOf(")");
   const [state, parentPid, ...rest] = line.slice(end + 2).split(" ");
   const [userTicks, systemTicks, startTicks] = [9, 10, 17].map((index) => Number(rest[index]));
@@ -59,13 +59,13 @@ export function parseEntry(line: string): ProcessEntry | undefined {
   };
 }
 
-/** Proportional memory: a page that k processes share counts 1/k in each. 0 for a process that has ended. */
+/** Returns proportional memory, in which a page that k processes share counts 1/k in each; 0 for an ended process. */
 export async function pssBytes(pid: number): Promise<number> {
   const text = await readFile(`/proc/${pid}/smaps_rollup`, "utf8").catch(() => "");
   return Number(/^Pss: +(\d+) kB$/m.exec(text)?.[1] ?? 0) * 1024;
 }
 
-/** Processes that have `text` on their command line, without this one. */
+/** Returns the processes, except this one, that have `text` on their command line. */
 export async function processesOf(text: string): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name)).map(Number);
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "latin1").catch(() => "")));

@@ -1,15 +1,15 @@
-/** Where nobody overwrites a line, one line per this long is enough to see that it goes on. */
+/** Where lines cannot be overwritten, one line in this time is enough to show progress. */
 const quietMs = 5_000;
 
-/** Says on stderr what is going on; stdout has the result only. */
+/** Prints progress on stderr; stdout contains only the result. */
 export class Progress {
   #topic = "";
-  #toldAtMs = 0;
+  #printedAtMs = 0;
   #isTerminal = process.stderr.isTTY;
 
   start(topic: string): void {
     this.#topic = topic;
-    this.#toldAtMs = 0;
+    this.#printedAtMs = 0;
     this.report("setting up");
   }
 
@@ -19,12 +19,12 @@ export class Progress {
       return;
     }
     const nowMs = performance.now();
-    if (this.#toldAtMs !== 0 && nowMs - this.#toldAtMs < quietMs) return;
-    this.#toldAtMs = nowMs;
+    if (this.#printedAtMs !== 0 && nowMs - this.#printedAtMs < quietMs) return;
+    this.#printedAtMs = nowMs;
     process.stderr.write(`${this.#topic}: ${text}\n`);
   }
 
-  /** Gives the line free. */
+  /** Clears the line. */
   end(): void {
     if (this.#isTerminal) process.stderr.write("\r\u001B[K");
   }

@@ -19,9 +19,9 @@ interface OciSpec {
 }
 
 /**
- * The rival: `runsc` by hand. Everything that it is given is copied from a living sandbox of ours: the program and its
- * flags, the trees of the root filesystem, the specification. What it does without is ours: guest, channel, records,
- * cgroups, launcher.
+ * The rival: `runsc` without Atoll. It gets the same input as a living sandbox of ours: the program and its flags, the
+ * trees of the root filesystem, the specification. It runs without our parts: guest, channel, records, cgroups,
+ * launcher.
  */
 export class RawRunsc {
   readonly user: UserIds;
@@ -37,7 +37,7 @@ export class RawRunsc {
     this.user = options.user;
   }
 
-  /** `user` is who processes run as. */
+  /** Copies the launch of a living sandbox. Processes run as `user`. */
   static async copyOf(launcherPid: number, options: { dir: string; user: UserIds }): Promise<RawRunsc> {
     const command = await readLauncherCommand(launcherPid);
     const spec = JSON.parse(await readFile(join(command.runDir, "config.json"), "utf8")) as OciSpec;
@@ -48,7 +48,7 @@ export class RawRunsc {
     return this.#command.runtime;
   }
 
-  /** A container that is ready to be started: root filesystem mounted, nothing running. */
+  /** Prepares a container: its root filesystem is mounted, and nothing runs yet. */
   async prepare(argv: string[]): Promise<RawBundle> {
     const id = `bench-${randomBytes(8).toString("hex")}`;
     const dir = join(this.#dir, id);
@@ -64,7 +64,7 @@ export class RawRunsc {
     return bundle;
   }
 
-  /** Ends and removes every container that is still there. */
+  /** Ends and removes every container that still exists. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const bundle of this.#bundles) await bundle[Symbol.asyncDispose]();
   }
@@ -86,7 +86,7 @@ export class RawBundle implements AsyncDisposable {
     this.#runtime = replaceRoot(options.runtime, join(options.dir, "state"));
   }
 
-  /** Of `runsc run`, the parent of everything else. */
+  /** The pid of `runsc run`, the parent of all other processes. */
   get pid(): number {
     if (this.#child?.pid === undefined) throw new Error(`Container ${this.id} was not started`);
     return this.#child.pid;
@@ -113,33 +113,33 @@ export class RawBundle implements AsyncDisposable {
   }
 
   /**
-   * Starts it in the foreground. Its stdout is a real pipe, not the socket that Node would make. With `onChunk` it is
-   * read at once; a chunk is good until that returns.
+   * Starts the container in the foreground. Its stdout is a real pipe, not the socket that Node would make. With
+   * `onChunk` the output is read at once; the chunk is only valid until that function returns.
    */
   start(onChunk?: (chunk: Buffer) => void): Socket {
     return this.#open(["run"], onChunk);
   }
 
-  /** Starts it in the foreground from what `checkpoint` has saved. */
+  /** Starts the container in the foreground from what `checkpoint` has saved. */
   restore(): Socket {
     return this.#open(["restore", "--image-path", this.#imageDir]);
   }
 
-  /** To its stdin, which never ends. */
+  /** Writes to the stdin of the container's process, which never ends. */
   say(text: string): void {
     const fd = openSync(this.#fifo("stdin"), constants.O_RDWR | constants.O_NONBLOCK);
     writeSync(fd, text);
     closeSync(fd);
   }
 
-  /** `runsc checkpoint` to its end. */
+  /** Runs `runsc checkpoint` to its end. */
   async checkpoint(): Promise<void> {
     await rm(this.#imageDir, { recursive: true, force: true });
     const exitCode = await this.#call("checkpoint", "--image-path", this.#imageDir, this.id);
     if (exitCode !== 0) throw new Error(`runsc checkpoint ended with ${exitCode}: ${await this.stderr()}`);
   }
 
-  /** Of one that was saved: its container goes, its files stay for `restore`. */
+  /** Deletes the container after a checkpoint. Its files stay for `restore`. */
   async clear(): Promise<void> {
     await this.#call("delete", "--force", this.id);
     await this.exited();
@@ -156,24 +156,24 @@ export class RawBundle implements AsyncDisposable {
     return readFile(join(this.#dir, "stderr"), "utf8").catch(() => "");
   }
 
-  /** `runsc exec` to its end. */
+  /** Runs `runsc exec` to its end. */
   async exec(argv: readonly string[], user: UserIds): Promise<void> {
     const exitCode = await this.#call("exec", "--user", `${user.uid}:${user.gid}`, "--cwd", "/", this.id, ...argv);
     if (exitCode !== 0) throw new Error(`runsc exec ${argv.join(" ")} ended with ${exitCode}`);
   }
 
-  /** By the book: kill, wait for the foreground process, delete. */
+  /** Ends the container in the documented order: kill, wait for the foreground process, delete. */
   async kill(): Promise<void> {
     await this.#call("kill", this.id, "KILL");
     await this.exited();
     await this.#call("delete", "--force", this.id);
   }
 
-  /** Idempotent: container, mounts and files. */
+  /** Removes the container, its mounts and its files. A second call does nothing. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#child !== undefined) await this.clear();
     for (let target = this.#mounts.pop(); target !== undefined; target = this.#mounts.pop()) {
-      // A process that is just going may still be in it: it then goes with the last of them.
+      // A process that is about to exit may still use the mount, which then goes away with that process.
       if ((await exitCodeOf("umount", [target])) !== 0) await exitCodeOf("umount", ["--lazy", target]);
     }
     await rm(this.#dir, { recursive: true, force: true });
@@ -209,7 +209,7 @@ export class RawBundle implements AsyncDisposable {
   }
 }
 
-/** As much at once as a pipe holds. */
+/** Reads as much at once as a pipe holds. */
 function readingInto(onChunk: (chunk: Buffer) => void): ConnectOpts {
   const buffer = Buffer.allocUnsafeSlow(64 * 1024);
   const callback = (bytes: number): boolean => {
@@ -219,7 +219,7 @@ function readingInto(onChunk: (chunk: Buffer) => void): ConnectOpts {
   return { onread: { buffer, callback } };
 }
 
-/** The same flags with a state directory of one's own. */
+/** Returns the same flags with another state directory. */
 function replaceRoot(runtime: readonly string[], state: string): string[] {
   const index = runtime.indexOf("--root");
   if (index < 0) throw new Error(`Cannot copy ${runtime.join(" ")}: it has no --root`);

@@ -7,14 +7,14 @@ export interface Result {
   name: string;
   unit: string;
   better: Direction;
-  /** Null when it could not be measured; `error` says why. */
+  /** Null if it could not be measured; `error` gives the reason. */
   ours: Summary | null;
   rival: Summary | null;
   ratio: number | null;
   bar: string;
   ok: boolean;
   n: number;
-  /** What ours is made of; null where it was not taken apart. */
+  /** The parts of our times; null if the benchmark does not measure parts. */
   phases: Record<string, Summary> | null;
   checks: Check[];
   notes: string[];
@@ -45,13 +45,13 @@ const headings = [
   "",
   "busy",
 ];
-/** The others are numbers and stand at the right. */
+/** The columns that contain text. The others contain numbers, which are aligned to the right. */
 const textColumns = new Set([0, 8, 10, 11]);
 
 export function formatReport({ machine, commit, startedAt, isQuick, results }: Report): string {
   const { cpu, cores, memoryMib, kernel, arch, node, runsc } = machine;
   return [
-    `commit ${commit}, ${startedAt}${isQuick ? ", quick: a look, not a result" : ""}`,
+    `commit ${commit}, ${startedAt}${isQuick ? ", quick: an estimate, not a result" : ""}`,
     `${cpu}, ${cores} cores, ${memoryMib} MiB, Linux ${kernel} ${arch}, Node ${node}, runsc ${runsc}`,
     "",
     ...layOut([headings, ...results.map(toRow)]),
@@ -88,7 +88,7 @@ function formatRemarks({ name, checks, notes, phases, error, load }: Result): st
     ...(phases === null ? [] : [`${name}: p50 of its phases: ${formatPhases(phases)}`]),
     ...(load.isQuiet
       ? []
-      : [`${name}: others kept the machine busy (load ${load.average[0]?.toFixed(2)}): measure again`]),
+      : [`${name}: other programs kept the machine busy (load ${load.average[0]?.toFixed(2)}): measure again`]),
   ];
 }
 
@@ -105,7 +105,7 @@ function formatVerdict(results: readonly Result[]): string {
     : `Missed: ${missed.join(", ")} (${missed.length} of ${results.length})`;
 }
 
-/** Three digits that matter; more would be noise. */
+/** Formats a number with three significant digits; more would be noise. */
 export function formatNumber(value: number): string {
   if (value >= 100) return value.toFixed(0);
   return value >= 10 ? value.toFixed(1) : value.toFixed(2);

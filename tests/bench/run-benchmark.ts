@@ -8,13 +8,13 @@ import { Workbench, type WorkbenchOptions } from "./workbench.ts";
 
 export type RunOptions = Omit<WorkbenchOptions, "quiet">;
 
-/** A benchmark that breaks is a result too: the others go on. Only an interrupt is thrown. */
+/** Runs one benchmark. A failure is a result, too, and the next benchmarks go on. Only an interrupt is thrown. */
 export async function runBenchmark(benchmark: Benchmark, options: RunOptions): Promise<Result> {
   const { name, unit, better, bar } = benchmark;
   const { progress, signal, isQuick } = options;
   progress.start(name);
   const quiet = new QuietWatch(signal, (text) => progress.report(text));
-  // Whether something is right does not depend on what others do.
+  // A trial with the local driver checks correctness, which does not depend on other load.
   if (!("attempt" in benchmark) || options.driver === "gvisor") await quiet.wait();
   const result: Result = {
     name,
@@ -57,7 +57,7 @@ function summarizePhases(phases: Phases, better: Direction): Record<string, Summ
   return Object.fromEntries(Object.entries(phases).map(([phase, samples]) => [phase, summarize(samples, better)]));
 }
 
-/** A place of its own for each: nothing that one benchmark leaves in memory or on disk is there for the next. */
+/** Gives each benchmark a new workbench, so that it finds nothing in memory or on disk of an earlier one. */
 async function measure(benchmark: Benchmark, options: WorkbenchOptions, rounds: number) {
   if ("attempt" in benchmark) {
     await using bench = await Workbench.make(options);

@@ -1,4 +1,4 @@
-/** Whether a small value or a large one is the good one. */
+/** Says whether a small value or a large one is good. */
 export type Direction = "lower" | "higher";
 
 export interface Summary {
@@ -11,18 +11,17 @@ export interface Summary {
 }
 
 /**
- * By nearest rank: always a value that was measured, never one between two of them. `fraction` is above 0 and at most
- * 1.
+ * Returns a percentile by nearest rank, which is always a measured value. `fraction` is above 0 and at most 1.
  */
 export function percentile(samples: readonly number[], fraction: number): number {
   const sorted = samples.toSorted((a, b) => a - b);
   const value = sorted[Math.max(0, Math.ceil(fraction * sorted.length) - 1)];
-  if (value === undefined) throw new Error("There is no percentile of no samples");
+  if (value === undefined) throw new Error("Cannot take a percentile of no samples");
   return value;
 }
 
 export function summarize(samples: readonly number[], better: Direction): Summary {
-  // Towards the good end the ranks are counted from the other side, so that p95 stays the slow tail.
+  // If larger values are better, ranks are counted from the other end, so that p95 stays the slow tail.
   const tail = better === "lower" ? percentile(samples, 0.95) : -percentile(samples.map(negate), 0.95);
   return {
     p50: percentile(samples, 0.5),
@@ -33,7 +32,7 @@ export function summarize(samples: readonly number[], better: Direction): Summar
   };
 }
 
-/** The sample that the rest of the machine disturbed least. */
+/** Returns the best sample, which the rest of the machine disturbed least. */
 export function best(summary: Summary, better: Direction): number {
   return better === "lower" ? summary.min : summary.max;
 }

@@ -1,7 +1,7 @@
-/** Longer than any single step takes on a machine that works. */
+/** No single step takes longer than this on a machine that works. */
 const stepDeadlineMs = 60_000;
 
-/** Waits, but not past an interrupt and not for ever: what hangs is left to the clean-up. */
+/** Waits for a promise, until an interrupt or the deadline. A step that hangs is left to the clean-up. */
 export async function until<T>(promise: Promise<T>, signal: AbortSignal, what: string): Promise<T> {
   const deadline = AbortSignal.timeout(stepDeadlineMs);
   const stop = AbortSignal.any([signal, deadline]);

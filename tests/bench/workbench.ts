@@ -11,13 +11,13 @@ export interface WorkbenchOptions {
   quiet: QuietWatch;
   signal: AbortSignal;
   isQuick: boolean;
-  /** Of benchmarks that have no rival. */
+  /** The driver for benchmarks that have no rival. */
   driver: DriverName;
-  /** Of everything that is left to chance: the same seed makes the same choices. */
+  /** The seed for all random choices: the same seed makes the same choices. */
   seed: number;
 }
 
-/** What every benchmark has: a place on the disk that goes with it, and what was asked for. */
+/** The parts that every benchmark has: a directory, which is removed at the end, and the user's options. */
 export class Workbench implements AsyncDisposable {
   readonly progress: Progress;
   readonly quiet: QuietWatch;
@@ -41,7 +41,7 @@ export class Workbench implements AsyncDisposable {
     return new Workbench(await mkdtemp(join(tmpdir(), "atoll-bench-")), options);
   }
 
-  /** Not for ever, and not past an interrupt. */
+  /** Waits for a promise, until an interrupt or a deadline. */
   until<T>(promise: Promise<T>, what: string): Promise<T> {
     return until(promise, this.signal, what);
   }

@@ -5,11 +5,11 @@ import { startHostProcess } from "@atoll/host";
 import { expect, test } from "vitest";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
 import { repositoryRoot } from "../../tools/setup/paths.mjs";
-import { bringHostScan } from "../support/host-scan.ts";
+import { copyHostScan } from "../support/host-scan.ts";
 import { finish } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-/** The code blocks of a page as one program: imports first, the rest as it stands. */
+/** Joins the code blocks of a page into one program: imports come first, the other lines keep their order. */
 function programOf(page: string, globals: Record<string, string>): string {
   const blocks = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = ""]) => code);
   const lines = blocks.join("\n").split("\n");
@@ -19,18 +19,18 @@ function programOf(page: string, globals: Record<string, string>): string {
   return [...imports, ...constants, ...body].join("\n");
 }
 
-/** What the comments behind `console.log` promise. */
-function promises(page: string): string[] {
+/** Returns the output that the comments after `console.log` state. */
+function statedOutput(page: string): string[] {
   return [...page.matchAll(/console\.log\(.*\);? \/\/ (.*)$/gm)].map(([, text = ""]) => text);
 }
 
 test.for(["engine", "persistence", "transfer"])(
-  "the blocks of docs/%s.md run, and print what their comments say",
+  "the blocks of docs/%s.md run, and print what their comments state",
   async (name) => {
     const dataDir = await makeDataDir();
-    bringHostScan(dataDir);
+    copyHostScan(dataDir);
     const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
-    // Beside the sources, so that the packages are found.
+    // The script is beside the sources, so that Node finds the packages.
     const script = join(repositoryRoot, "tests", "e2e", `.${name}-page-${process.pid}.ts`);
     await writeFile(script, programOf(page, { dataDir, guestPath: guestBinaryPath() }));
     try {
@@ -45,7 +45,7 @@ test.for(["engine", "persistence", "transfer"])(
         .toString()
         .split("\n")
         .map((text) => text.trim());
-      expect(printed.filter((text) => text !== "")).toEqual(promises(page));
+      expect(printed.filter((text) => text !== "")).toEqual(statedOutput(page));
     } finally {
       await rm(script, { force: true });
       await rm(dataDir, { recursive: true, force: true });

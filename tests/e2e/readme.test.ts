@@ -9,7 +9,7 @@ import { ApiClient } from "../support/api-client.ts";
 import { atollArgv, atollEnvironment } from "../support/atoll-command.ts";
 import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
 
-/** What a reader sees of each command of the page. One that is new there has no line here, and fails. */
+/** The output of each command of the page. A command that is not listed here fails the test. */
 const shown: Readonly<Record<string, RegExp>> = {
   "npx atoll run -l python -c 'print(6 * 7)'": /^42\n$/,
   "id=$(npx atoll create)": /^$/,
@@ -24,10 +24,10 @@ const shown: Readonly<Record<string, RegExp>> = {
   "npx atoll snapshot create $id tuesday && npx atoll create --snapshot tuesday": /tuesday[^]*\n\w+\n$/,
 };
 
-/** Typed into the shell inside: it waits for the web server, which the page's reader need not, being slower. */
+/** This line is typed into the shell. It first waits for the web server; a person types slowly enough without that. */
 const typed = "until (exec 3<>/dev/tcp/127.0.0.1/8000) 2>/dev/null; do :; done; echo in the sandbox; exit";
 
-/** A shell wants a terminal, which a test has not. */
+/** A shell needs a terminal, and a test has none. */
 const inTerminal = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
 
 let server: TestServerProcess;
@@ -40,7 +40,7 @@ afterAll(async () => {
   await server?.dispose();
 });
 
-/** The commands of the walk-through, without their comments. */
+/** Returns the commands of the walk-through, without their comments. */
 async function commandsOfThePage(): Promise<string[]> {
   const page = await readFile(join(repositoryRoot, "README.md"), "utf8");
   const walk = page.split("\n## The first five minutes\n")[1]?.split("\n## ")[0] ?? "";
@@ -57,7 +57,7 @@ interface Outcome {
   stderr: string;
 }
 
-/** As typed into one shell, one after the other. */
+/** Types the commands into one shell, one after the other. */
 async function typeIn(commands: readonly string[]): Promise<Outcome[]> {
   const dir = join(server.dataDir, "readme");
   await mkdir(dir);
@@ -96,16 +96,16 @@ test("the line that the first start prints runs Python", async () => {
   expect(JSON.parse(stdout)).toMatchObject({ stdout: "42\n" });
 });
 
-test("the first five minutes of README.md are as the page tells them", async () => {
+test("the first five minutes of README.md are as the page describes them", async () => {
   const commands = await commandsOfThePage();
   expect(commands).toEqual(Object.keys(shown));
   for (const { command, exitCode, stdout, stderr } of await typeIn(commands)) {
-    const told = `${command} (stderr: ${stderr})`;
-    expect.soft(exitCode, told).toBe(0);
-    expect.soft(stdout, told).toMatch(shown[command] ?? /nothing/);
+    const description = `${command} (stderr: ${stderr})`;
+    expect.soft(exitCode, description).toBe(0);
+    expect.soft(stdout, description).toMatch(shown[command] ?? /nothing/);
   }
 
-  // Ctrl-C, and another start: "sandboxes and the commands in them have run on".
+  // The page says that sandboxes and their commands survive Ctrl-C and another start of the server.
   const { key, dataDir } = server;
   await server.signal("SIGINT");
   server = await startTestServerProcess({ dataDir });

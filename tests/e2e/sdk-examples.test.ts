@@ -18,19 +18,19 @@ afterAll(async () => {
   await server?.dispose();
 });
 
-/** What stands behind `@example` in comments. */
+/** Returns the code under each `@example` in comments. */
 function examplesIn(source: string): string[] {
   const blocks = source.matchAll(/@example\n((?: *\* ?.*\n)*?) *\*\//g);
   return [...blocks].map(([, block = ""]) => block.replaceAll(/^ *\* ?/gm, ""));
 }
 
-/** What the comments behind `console.log` promise. */
-function promises(code: string): string[] {
+/** Returns the output that the comments after `console.log` state. */
+function statedOutput(code: string): string[] {
   return [...code.matchAll(/console\.log\(.*\);? \/\/ (.*)$/gm)].map(([, text = ""]) => text);
 }
 
 async function runProgram(name: string, program: string): Promise<string> {
-  // Beside the sources, so that the packages are found.
+  // The script is beside the sources, so that Node finds the packages.
   const script = join(repositoryRoot, "tests", "e2e", `.${name}-${process.pid}.ts`);
   await writeFile(script, program);
   try {
@@ -54,7 +54,7 @@ const linesOf = (text: string): string[] =>
     .map((line) => line.trim())
     .filter((line) => line !== "");
 
-test("the examples in the SDK's comments run, and print what they say", async () => {
+test("the examples in the SDK's comments run, and print what they state", async () => {
   const sourceRoot = join(repositoryRoot, "packages", "sdk", "src");
   const files = await readdir(sourceRoot, { recursive: true });
   const sources = files.filter((file) => file.endsWith(".ts")).toSorted();
@@ -72,14 +72,14 @@ test("the examples in the SDK's comments run, and print what they say", async ()
     ].join("\n"),
   );
   const outputs = printed.split(marker).slice(1).map(linesOf);
-  expect(outputs).toEqual(examples.map(promises));
+  expect(outputs).toEqual(examples.map(statedOutput));
 });
 
-test.for(["sdk", "snapshots"])("the blocks of docs/%s.md run, and print what their comments say", async (name) => {
+test.for(["sdk", "snapshots"])("the blocks of docs/%s.md run, and print what their comments state", async (name) => {
   const page = await readFile(join(repositoryRoot, "docs", `${name}.md`), "utf8");
   const lines = [...page.matchAll(/```ts\n([\s\S]*?)```/g)].flatMap(([, code = ""]) => code.split("\n"));
   const imports = lines.filter((line) => line.startsWith("import "));
   const body = lines.filter((line) => !line.startsWith("import "));
   const printed = await runProgram(`${name}-page`, [...imports, ...body].join("\n"));
-  expect(linesOf(printed)).toEqual(promises(page));
+  expect(linesOf(printed)).toEqual(statedOutput(page));
 });

@@ -11,7 +11,7 @@ import { watchStore, type StoreCall } from "../../packages/server/test/persisten
 import { collect } from "../support/archive-action.ts";
 import { CrashingArchive } from "../support/crashing-server.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
-import { openS3Place, type S3Place } from "../support/object-servers/s3-place.ts";
+import { openTestS3, type TestS3 } from "../support/object-servers/test-s3.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
@@ -19,9 +19,9 @@ const log = createLog("silent");
 const { signal } = new AbortController();
 const generous = { timeout: 120_000, interval: 20 };
 
-let s3: S3Place;
+let s3: TestS3;
 beforeAll(async () => {
-  s3 = await openS3Place();
+  s3 = await openTestS3();
 });
 afterAll(() => s3.close());
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runAtoll, RunningAtoll } from "../support/atoll-command.ts";
-import { holdBack } from "../support/held-back.ts";
+import { delayRequest } from "../support/delayed-request.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 let server: TestServer;
@@ -103,7 +103,7 @@ describe("exec", () => {
   });
 
   test("that is interrupted while the command starts leaves none behind", async () => {
-    await using proxy = await holdBack(server.url, "POST", `/sandboxes/${id}/commands`);
+    await using proxy = await delayRequest(server.url, "POST", `/sandboxes/${id}/commands`);
     const words = ["exec", "--name", "late", id, "--", "sleep", "1000"];
     await using running = new RunningAtoll({ ...server, url: proxy.url }, words);
     await proxy.arrived;

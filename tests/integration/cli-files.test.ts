@@ -63,7 +63,9 @@ describe("cp", () => {
     for (const from of ["few", "few/file"]) {
       const { exitCode, stderr } = await cp(join(here, from), `${id}:/etc/`);
       expect(exitCode).toBe(1);
-      expect(stderr).toMatch(/^error: Cannot .*\nhint: User user inside may not do that; -u root copies as root\.\n$/);
+      expect(stderr).toMatch(
+        /^error: Cannot .*\nhint: User user in the sandbox may not do that; -u root copies as root\.\n$/,
+      );
     }
     const asRoot = await runAtoll(server, ["cp", "-u", "root", join(here, "few"), `${id}:/etc/`]);
     expect(asRoot).toEqual(done);

@@ -59,7 +59,7 @@ describe("a sandbox", () => {
     expect(outcome).toEqual({
       exitCode: 1,
       stdout: "",
-      stderr: 'error: Cannot find a sandbox "zzz": no id begins so\nhint: "atoll ls" lists them.\n',
+      stderr: 'error: Cannot find a sandbox "zzz": no id begins with that\nhint: "atoll ls" lists them.\n',
     });
     const { error } = JSON.parse((await atoll("info", "--json", "zzz")).stderr);
     expect(error).toMatchObject({ code: "not_found", suggestion: '"atoll ls" lists them.' });
@@ -157,12 +157,12 @@ describe("run", { tags: "gvisor" }, () => {
       zeros.pipe(running.child.stdin);
       expect(await running.ended).toMatchObject({
         exitCode: 125,
-        stderr: expect.stringContaining("Cannot take stdin"),
+        stderr: expect.stringContaining("Cannot read stdin"),
       });
       zeros.destroy();
     }
     const endless = await atoll("run", "--file", "/dev/zero", "--", "true");
-    expect(endless).toMatchObject({ exitCode: 125, stderr: expect.stringContaining("it is more than 16 MiB") });
+    expect(endless).toMatchObject({ exitCode: 125, stderr: expect.stringContaining("it is larger than 16 MiB") });
   });
 });
 
@@ -253,7 +253,7 @@ test("doctor tells of the machine and of the connection", async () => {
   const report = JSON.parse((await atoll("doctor", "--json")).stdout);
   expect(report.machine.findings).toContainEqual(expect.objectContaining({ name: "Linux kernel", status: "ok" }));
   expect(report.connection).toEqual([
-    { name: "server", isFine: true, finding: `${server.url} takes work` },
+    { name: "server", isFine: true, finding: `${server.url} accepts work` },
     { name: "key", isFine: true, finding: "the server knows it" },
   ]);
 });

@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { runAtoll } from "../support/atoll-command.ts";
-import { holdBack } from "../support/held-back.ts";
+import { delayRequest } from "../support/delayed-request.ts";
 import { Terminal } from "../support/terminal.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
@@ -133,7 +133,7 @@ describe("a wait on a terminal", () => {
     [["port", "ID", "8000"], "GET", "/sandboxes/ID/ports/8000", "Asking"],
   ] as const)("is told by %j, and nothing of it stays", async ([words, method, path, told]) => {
     await runAtoll(server, ["exec", "--name", "said", id, "--", "true"]);
-    await using proxy = await holdBack(server.url, method, path.replace("ID", id));
+    await using proxy = await delayRequest(server.url, method, path.replace("ID", id));
     const filled = words.map((word) => (word === "PREFIX" ? id.slice(0, 12) : word.replace("ID", id)));
     await using terminal = new Terminal({ ...server, url: proxy.url }, filled);
     await proxy.arrived;
@@ -143,7 +143,7 @@ describe("a wait on a terminal", () => {
   });
 
   test("for a run ends with its first output", async () => {
-    await using proxy = await holdBack(server.url, "POST", "/run");
+    await using proxy = await delayRequest(server.url, "POST", "/run");
     const words = ["run", "--", "sh", "-c", "echo first; sleep 1"];
     await using terminal = new Terminal({ ...server, url: proxy.url }, words);
     await proxy.arrived;
@@ -154,7 +154,7 @@ describe("a wait on a terminal", () => {
   });
 
   test("is not told with --json", async () => {
-    await using proxy = await holdBack(server.url, "GET", `/sandboxes/${id}/usage`);
+    await using proxy = await delayRequest(server.url, "GET", `/sandboxes/${id}/usage`);
     await using terminal = new Terminal({ ...server, url: proxy.url }, ["stats", "--no-stream", "--json", id]);
     await using plain = new Terminal({ ...server, url: proxy.url }, ["stats", "--no-stream", id]);
     await plain.shows("Measuring · 2s");

@@ -5,8 +5,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { atollArgv, atollEnvironment, runAtoll, RunningAtoll } from "../support/atoll-command.ts";
+import { delayRequest } from "../support/delayed-request.ts";
 import { needsDriver } from "../support/drivers.ts";
-import { holdBack } from "../support/held-back.ts";
 import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
 
 let server: TestServerProcess;
@@ -205,7 +205,7 @@ describe("a server that is not there", () => {
 describe("Ctrl-C", () => {
   test("while a sandbox is created leaves none behind", async () => {
     const before = (await runAtoll(server, ["ls", "-q"])).stdout;
-    await using proxy = await holdBack(server.url, "POST", "/sandboxes");
+    await using proxy = await delayRequest(server.url, "POST", "/sandboxes");
     await using creating = new RunningAtoll({ ...server, url: proxy.url }, ["create", "--driver", "local"]);
     await proxy.arrived;
     creating.child.kill("SIGINT");
@@ -216,7 +216,7 @@ describe("Ctrl-C", () => {
   });
 
   test("twice does not wait", async () => {
-    await using proxy = await holdBack(server.url, "POST", "/sandboxes");
+    await using proxy = await delayRequest(server.url, "POST", "/sandboxes");
     await using creating = new RunningAtoll({ ...server, url: proxy.url }, ["create", "--driver", "local"]);
     await proxy.arrived;
     creating.child.kill("SIGINT");

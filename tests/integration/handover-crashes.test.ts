@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { thorough } from "../../tools/thoroughness.mjs";
 import { ApiClient } from "../support/api-client.ts";
 import { leaseTtl } from "../support/crashing-servers.ts";
-import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
+import { createSandboxWithNote } from "../support/sandbox-with-note.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
@@ -133,7 +133,7 @@ async function dieInHandOvers(
   onTestFinished(() => store[Symbol.asyncDispose]());
   const servers = await startServers(store, killed);
   const [atA, atB] = [clientOf(servers.a.server), clientOf(servers.b.server)];
-  const ids = await Promise.all(steps.map(() => makeNotedSandbox(atA)));
+  const ids = await Promise.all(steps.map(() => createSandboxWithNote(atA)));
 
   const obstacles = new Obstacles(store);
   await Promise.all(

@@ -6,7 +6,7 @@ import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
 import { startCrashingServers } from "../support/crashing-servers.ts";
 import type { Fault } from "../support/object-servers/faults.ts";
-import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
+import { createSandboxWithNote } from "../support/sandbox-with-note.ts";
 import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
@@ -55,7 +55,7 @@ test(
     const last: { server: TestServer } = { server: a };
     onTestFinished(() => last.server.dispose());
     const [atA, atB, atC] = [clientOf(a), clientOf(b), clientOf(c)];
-    const [unpublished, unwritten, fetched] = (await Promise.all([1, 2, 3].map(() => makeNotedSandbox(atA)))) as [
+    const [unpublished, unwritten, fetched] = (await Promise.all([1, 2, 3].map(() => createSandboxWithNote(atA)))) as [
       string,
       string,
       string,

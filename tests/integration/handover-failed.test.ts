@@ -3,7 +3,7 @@ import type { SandboxInfo, SandboxResumed } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import type { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
-import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
+import { createSandboxWithNote } from "../support/sandbox-with-note.ts";
 import { ServerPair } from "../support/server-pair.ts";
 import { sharedDirectory } from "../support/shared-store.ts";
 
@@ -39,7 +39,7 @@ test.for([
   const [atA, atB] = servers.clients;
   const limits = { memoryBytes: 128 * MiB };
   const id = isStored
-    ? await makeNotedSandbox(atA, { limits })
+    ? await createSandboxWithNote(atA, { limits })
     : (await atA.create({ driver: "gvisor", persistent: true, limits })).sandbox.id;
   const at = `/sandboxes/${id}`;
   await atA.fetch("PUT", `${at}/files?path=/home/user/kept`, { body: "precious" });

@@ -5,7 +5,7 @@ import type { CommandInfo, SandboxInfo } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
 import { eventOf } from "../support/api-events.ts";
-import { openCutLink } from "../support/broken-link.ts";
+import { openBreakableLink } from "../support/breakable-link.ts";
 import { sharedBucket } from "../support/shared-store.ts";
 import { startTestServer } from "../support/test-server.ts";
 
@@ -30,7 +30,7 @@ test(
   async () => {
     const store = await sharedBucket();
     onTestFinished(() => store[Symbol.asyncDispose]());
-    const link = await openCutLink(store.url);
+    const link = await openBreakableLink(store.url);
     onTestFinished(() => link[Symbol.asyncDispose]());
     const [a, b] = await Promise.all([
       startTestServer({ flags: [...store.flags(link.url), ...leaseTtl] }),

@@ -349,7 +349,7 @@ describe("servers that share a bucket", () => {
     try {
       const { body } = await atB.ask("POST", `${at}/commands`, { shell: "true" });
       expect(body.error).toMatchObject({ code: "unrestorable", details: { sandboxId: sandbox.id } });
-      expect(body.error?.message).toMatch(/^Cannot go on with sandbox .* on this machine: guest /);
+      expect(body.error?.message).toMatch(/^Cannot run sandbox .* on this machine: it has no guest /);
       expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[0]?.url } });
       const { body: checkpoints } = await atA.ask<{ checkpoints: unknown[] }>("GET", `${at}/checkpoints`);
       expect(checkpoints.checkpoints).toEqual([]);

@@ -8,12 +8,12 @@ import { CrashingServer } from "../support/crashing-server.ts";
 import { patience } from "../support/patience.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
-import { ordinarySlackNs, slacksOf } from "../support/timer-slack.ts";
+import { ordinarySlackNs, timerSlacksOf } from "../support/timer-slack.ts";
 
 const idleSlackNs = 250_000_000;
 
 async function untilIdle(dataDir: string, sandbox: { id: string }): Promise<void> {
-  await expect.poll(() => slacksOf(dataDir, sandbox), { interval: 100 }).toEqual([idleSlackNs]);
+  await expect.poll(() => timerSlacksOf(dataDir, sandbox), { interval: 100 }).toEqual([idleSlackNs]);
 }
 
 /** Real gVisor sandboxes: what is looked at is the slack that the host's kernel has for their threads. */
@@ -30,7 +30,7 @@ describe("a sandbox that is idle", () => {
   });
 
   const isIdle = (): Promise<void> => untilIdle(host.dataDir, sandbox);
-  const expectPunctual = (): void => expect(slacksOf(host.dataDir, sandbox)).toEqual([ordinarySlackNs]);
+  const expectPunctual = (): void => expect(timerSlacksOf(host.dataDir, sandbox)).toEqual([ordinarySlackNs]);
 
   test("has late timers until something is asked of it, and then on every thread", async () => {
     await isIdle();
@@ -41,7 +41,7 @@ describe("a sandbox that is idle", () => {
     // What it is asked by routine is answered as it is.
     await isIdle();
     expect((await sandbox.usage()).processes).toBe(0);
-    expect(slacksOf(host.dataDir, sandbox)).toEqual([idleSlackNs]);
+    expect(timerSlacksOf(host.dataDir, sandbox)).toEqual([idleSlackNs]);
   });
 
   test("answers on its ports, and timers in it fire, no later than is promised", async () => {
@@ -106,7 +106,7 @@ test("a sandbox whose server is gone is punctual at once, and late again with th
   const { sandboxId, streamId } = await server.until((fact) => fact.streamId !== undefined);
   const id = SandboxId.parse(sandboxId);
   const isPunctual = async (): Promise<void> => {
-    await expect.poll(() => slacksOf(dataDir, { id }), { interval: 20 }).toEqual([ordinarySlackNs]);
+    await expect.poll(() => timerSlacksOf(dataDir, { id }), { interval: 20 }).toEqual([ordinarySlackNs]);
   };
   await untilIdle(dataDir, { id });
   await server.killHard();
@@ -115,7 +115,7 @@ test("a sandbox whose server is gone is punctual at once, and late again with th
   const second = await openTestEngine({ dataDir });
   await untilIdle(dataDir, { id });
   await second.engine.close();
-  expect(slacksOf(dataDir, { id })).toEqual([ordinarySlackNs]);
+  expect(timerSlacksOf(dataDir, { id })).toEqual([ordinarySlackNs]);
 
   // Twice, because the launcher must notice the end of every server.
   const third = new CrashingServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go");

@@ -1,9 +1,9 @@
 import { rm } from "node:fs/promises";
 import { FencedObject, FileObjectStore, Leases, type HandoverProgress, type ObjectStore } from "@atoll/storage";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { contractFaults } from "../support/object-servers/contract-faults.ts";
-import { openGcsPlace } from "../support/object-servers/gcs-place.ts";
-import { openS3Place } from "../support/object-servers/s3-place.ts";
+import { contractFaults } from "../support/object-servers/faults.ts";
+import { openTestGcs } from "../support/object-servers/test-gcs.ts";
+import { openTestS3 } from "../support/object-servers/test-s3.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 interface Place {
@@ -20,7 +20,7 @@ async function filePlace(): Promise<Place> {
 }
 
 async function s3Place(): Promise<Place> {
-  const place = await openS3Place({});
+  const place = await openTestS3({});
   onTestFinished(() => place.close());
   return {
     open: async () => place.open({ prefix: "here" }),
@@ -29,7 +29,7 @@ async function s3Place(): Promise<Place> {
 }
 
 async function gcsPlace(): Promise<Place> {
-  const place = await openGcsPlace();
+  const place = await openTestGcs();
   onTestFinished(() => place.close());
   return {
     open: async () => place.open({ prefix: "here" }),

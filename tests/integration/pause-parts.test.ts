@@ -105,7 +105,7 @@ describe("what was saved is looked at before anything is started", () => {
 
     const own = await readFile(mine.manifest);
     await copyFile(foreign.manifest, mine.manifest);
-    await expectRefusal(mine.id, /manifest\.json: it is that of checkpoint 1 of sandbox/);
+    await expectRefusal(mine.id, /manifest\.json: it belongs to checkpoint 1 of sandbox/);
     await writeFile(mine.manifest, own);
 
     await host.engine.resume(mine.id);
@@ -217,12 +217,12 @@ describe("a machine that lacks something is told what", () => {
     const manifest = CheckpointManifest.parse(JSON.parse(await readFile(paused.manifest, "utf8")));
     const older = { ...manifest, runtime: { ...manifest.runtime, version: "release-20200101.0" } };
     await writeFile(paused.manifest, JSON.stringify(older));
-    await expectRefusal(paused.id, /saved by runsc release-20200101\.0, and here is/);
+    await expectRefusal(paused.id, /saved by runsc release-20200101\.0, and this machine has/);
     const elsewhere = { ...manifest, runtime: { ...manifest.runtime, platform: "kvm" } };
     await writeFile(paused.manifest, JSON.stringify(elsewhere));
     await expectRefusal(paused.id, /needs gVisor's platform kvm/);
     await writeFile(paused.manifest, JSON.stringify({ ...manifest, guest: "0123456789abcdef01234567" }));
-    await expectRefusal(paused.id, /guest 0123456789abcdef01234567 is not there/);
+    await expectRefusal(paused.id, /it has no guest 0123456789abcdef01234567/);
     await host.engine.kill(paused.id);
   });
 });

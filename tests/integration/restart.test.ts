@@ -70,7 +70,7 @@ test("one that cannot be started afresh has failed as before, and can be later",
   await fail(sandbox);
   const { record } = sandbox;
   atStep = (step) => {
-    if (step === "start afresh: answered") throw new SandboxError("no_space", "Cannot go on: no space left on device");
+    if (step === "restart: answered") throw new SandboxError("no_space", "Cannot go on: no space left on device");
   };
   await expect(host.engine.resume(sandbox.id, { memory: false })).rejects.toMatchObject({ code: "no_space" });
   expect(sandbox.record).toEqual(record);

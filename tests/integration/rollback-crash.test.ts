@@ -4,7 +4,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { CommandId, SandboxId } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
-import type { CrashPlan } from "../support/crash-plan.ts";
+import type { CrashPlan } from "../support/crashing-server.ts";
 import { CrashingManager } from "../support/crashing-server.ts";
 import { freezerOf, isFrozen } from "../support/freezer.ts";
 import { openManagerStore } from "../support/manager-store.ts";
@@ -127,11 +127,11 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
   for (const id of [rolledBack, still])
     expect(other.manager.get(id)).toMatchObject({
       checkpoint: 1,
-      takenOver: { checkpoint: 1, fromServer: { id: "doomed" } },
+      takenOver: { checkpoint: 1, fromServer: { id: "crashing" } },
     });
   await expect(other.manager.rollbacks.rollback(rolledBack, { checkpoint: 2, force: false })).rejects.toMatchObject({
     code: "not_found",
-    suggestion: expect.stringContaining("doomed"),
+    suggestion: expect.stringContaining("crashing"),
   });
   // No freezer holds the container that was being saved, and nothing in it runs: it stands still by itself until it is
   // saved or ends.
@@ -139,7 +139,7 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
   await expect.poll(() => countTicks(otherDir, still), patient).toBeGreaterThan(30);
   expect([isFrozen(group), countTicks(dataDir, still)]).toEqual([false, ticks]);
 
-  const again = await open("doomed", dataDir);
+  const again = await open("crashing", dataDir);
   // What it left behind is stored before the copy here is dropped.
   await expect.poll(() => again.manager.engine.list().map(({ id }) => id), patient).not.toContain(rolledBack);
   expect(await storedAt(other, rolledBack)).toEqual([1, 2]);

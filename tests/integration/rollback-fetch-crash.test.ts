@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { ListedCheckpoint, SandboxRolledBack } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { ApiClient } from "../support/api-client.ts";
-import { makeNotedSandbox } from "../support/recorded-sandbox.ts";
+import { createSandboxWithNote } from "../support/sandbox-with-note.ts";
 import { sharedBucket } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess } from "../support/test-server.ts";
 
@@ -27,7 +27,7 @@ test("a server that is killed over a rollback from the store leaves all of befor
   await using a = await startTestServer({ flags });
   await using b = await startTestServerProcess({ flags });
   const [atA, atB] = [new ApiClient(a.url, a.key), new ApiClient(b.url, b.key)];
-  const crashing = await Promise.all(deaths.map(async (death) => ({ ...death, id: await makeNotedSandbox(atA) })));
+  const crashing = await Promise.all(deaths.map(async (death) => ({ ...death, id: await createSandboxWithNote(atA) })));
   for (const { id } of crashing) expect((await atB.run(id, { shell: "cat note" })).stdout).toBe(before);
 
   const { promise: forGood, resolve: clear } = newPromise();

@@ -2,13 +2,13 @@ import { SandboxId, SnapshotName, TemplateName } from "@atoll/protocol";
 import { expect, onTestFinished, test } from "vitest";
 import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-store.ts";
 import { useRandomFiles } from "../support/object-servers/random-file.ts";
-import { openS3Place, s3PieceBytes } from "../support/object-servers/s3-place.ts";
+import { openTestS3, s3PieceBytes } from "../support/object-servers/test-s3.ts";
 
 const makeFile = useRandomFiles();
 const radosgw = { ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" } as const;
 
 test("an archive goes up in parts, also where the end of an upload keeps no conditions", async () => {
-  const { open, server, close } = await openS3Place(radosgw);
+  const { open, server, close } = await openTestS3(radosgw);
   onTestFinished(close);
   const { path, sha256, sizeBytes } = await makeFile(2 * s3PieceBytes + 1);
   const host = TemplateName.parse("host");

@@ -3,30 +3,30 @@ import { readFile } from "node:fs/promises";
 import { afterEach, describe, expect, test } from "vitest";
 import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
 import { failing } from "../support/object-servers/faults.ts";
-import { gcsPieceBytes, openGcsPlace, type GcsPlace } from "../support/object-servers/gcs-place.ts";
 import { useRandomFiles } from "../support/object-servers/random-file.ts";
+import { gcsPieceBytes, openTestGcs, type TestGcs } from "../support/object-servers/test-gcs.ts";
 
 const makeFile = useRandomFiles();
-const places: GcsPlace[] = [];
+const places: TestGcs[] = [];
 afterEach(async () => {
   await Promise.all(places.splice(0).map((place) => place.close()));
 });
 
-async function openPlace(...args: Parameters<typeof openGcsPlace>): Promise<GcsPlace> {
-  const place = await openGcsPlace(...args);
+async function openPlace(...args: Parameters<typeof openTestGcs>): Promise<TestGcs> {
+  const place = await openTestGcs(...args);
   places.push(place);
   return place;
 }
 
 const text = (content: string) => Buffer.from(content);
-const countOf = ({ server }: GcsPlace, operation: string) =>
+const countOf = ({ server }: TestGcs, operation: string) =>
   server.seen.filter((request) => request.operation === operation).length;
 
 test("a bucket that ignores conditions is refused by the probe, which says what it saw", async () => {
   const { open, bucket } = await openPlace({ conditions: "ignored" });
   await expect(open().probe()).rejects.toMatchObject({
     code: "unsupported",
-    details: { seen: expect.stringContaining("created an object that was there") },
+    details: { seen: expect.stringContaining("created an object that exists already") },
   });
   expect(bucket.names()).toEqual([]);
 });

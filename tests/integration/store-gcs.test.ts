@@ -1,9 +1,9 @@
 import { storeContract, type StorePlace } from "../../packages/storage/test/support/store-contract.ts";
-import { contractFaults } from "../support/object-servers/contract-faults.ts";
-import { gcsPieceBytes, openGcsPlace } from "../support/object-servers/gcs-place.ts";
+import { contractFaults } from "../support/object-servers/faults.ts";
+import { gcsPieceBytes, openTestGcs } from "../support/object-servers/test-gcs.ts";
 
 async function openPlace(): Promise<StorePlace> {
-  const place = await openGcsPlace();
+  const place = await openTestGcs();
   const open = () => place.open({ prefix: "some/where" });
   return {
     store: open(),

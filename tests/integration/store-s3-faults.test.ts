@@ -4,16 +4,16 @@ import { afterEach, describe, expect, test } from "vitest";
 import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
 import { failing } from "../support/object-servers/faults.ts";
 import { useRandomFiles } from "../support/object-servers/random-file.ts";
-import { openS3Place, s3PieceBytes, type S3Place } from "../support/object-servers/s3-place.ts";
+import { openTestS3, s3PieceBytes, type TestS3 } from "../support/object-servers/test-s3.ts";
 
 const makeFile = useRandomFiles();
-const places: S3Place[] = [];
+const places: TestS3[] = [];
 afterEach(async () => {
   await Promise.all(places.splice(0).map((place) => place.close()));
 });
 
-async function openPlace(...args: Parameters<typeof openS3Place>): Promise<S3Place> {
-  const place = await openS3Place(...args);
+async function openPlace(...args: Parameters<typeof openTestS3>): Promise<TestS3> {
+  const place = await openTestS3(...args);
   places.push(place);
   return place;
 }

@@ -7,8 +7,8 @@ import { SnapshotStore } from "../../packages/server/src/snapshots/snapshot-stor
 import { createLog } from "../../packages/server/src/telemetry/log.ts";
 import { newTombstone } from "../../packages/storage/src/s3/s3-envelope.ts";
 import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
-import { openGcsPlace } from "../support/object-servers/gcs-place.ts";
-import { openS3Place } from "../support/object-servers/s3-place.ts";
+import { openTestGcs } from "../support/object-servers/test-gcs.ts";
+import { openTestS3 } from "../support/object-servers/test-s3.ts";
 
 const day = 24 * 3_600_000;
 const log = createLog("silent");
@@ -87,7 +87,7 @@ describe("in a bucket that others use, what is not ours stays and what we left g
       tombstones: [...ours.parts, "sandboxes/gone"],
     },
   ])("$like", async ({ behaviour, tombstones }) => {
-    const { open, bucket, close } = await openS3Place(behaviour);
+    const { open, bucket, close } = await openTestS3(behaviour);
     onTestFinished(close);
     const store = open({ sweepAfterMs: -60_000 });
     for (const [name, data] of Object.entries(foreign)) bucket.put(name, data, {});
@@ -101,7 +101,7 @@ describe("in a bucket that others use, what is not ours stays and what we left g
   });
 
   test("Google Cloud Storage", async () => {
-    const { open, bucket, close } = await openGcsPlace();
+    const { open, bucket, close } = await openTestGcs();
     onTestFinished(close);
     const store = open({ sweepAfterMs: -60_000 });
     const nothing = new URLSearchParams();
@@ -119,9 +119,9 @@ describe("in a bucket that others use, what is not ours stays and what we left g
 });
 
 test("a list has what can be an object of a store, and nothing else", async () => {
-  const s3 = await openS3Place();
+  const s3 = await openTestS3();
   onTestFinished(s3.close);
-  const gcs = await openGcsPlace();
+  const gcs = await openTestGcs();
   onTestFinished(gcs.close);
   for (const [name, data] of Object.entries(foreign)) {
     s3.bucket.put(name, data, {});
@@ -135,7 +135,7 @@ test("a list has what can be an object of a store, and nothing else", async () =
 
 describe("a store in a bucket of S3 that others use", () => {
   test("ends no upload when nobody says which are ours, but its own trials", async () => {
-    const { open, bucket, close } = await openS3Place();
+    const { open, bucket, close } = await openTestS3();
     onTestFinished(close);
     for (const key of ["checkpoints/epoch-11.pt", ...ours.uploads]) bucket.createUpload(key, {});
     expect(await open({ sweepAfterMs: -60_000 }).sweep()).toBe(1);
@@ -146,7 +146,7 @@ describe("a store in a bucket of S3 that others use", () => {
   });
 
   test("sweeps on past what it may not read", async () => {
-    const { open, bucket, server, close } = await openS3Place();
+    const { open, bucket, server, close } = await openTestS3();
     onTestFinished(close);
     bucket.put("a/theirs", text("123456789012345"), {});
     bucket.put("b/gone", newTombstone(), {});
@@ -159,7 +159,7 @@ describe("a store in a bucket of S3 that others use", () => {
   });
 
   test("takes the place of a removed object, also of one removed long ago, and not that of something short", async () => {
-    const { open, bucket, close } = await openS3Place();
+    const { open, bucket, close } = await openTestS3();
     onTestFinished(close);
     const store = open();
     bucket.put("gone", newTombstone(), {});
@@ -188,9 +188,9 @@ const neighbours: [one: string | undefined, other: string | undefined][] = [
 ];
 
 test.for(neighbours)("an Atoll below %j takes nothing of one below %j", async ([one, other]) => {
-  const s3 = await openS3Place();
+  const s3 = await openTestS3();
   onTestFinished(s3.close);
-  const gcs = await openGcsPlace();
+  const gcs = await openTestGcs();
   onTestFinished(gcs.close);
   const below = (prefix: string | undefined) => (prefix === undefined ? {} : { prefix });
   const at = (prefix: string | undefined, key: string) => (prefix === undefined ? key : `${prefix}/${key}`);

@@ -2,9 +2,9 @@ import { afterEach, describe, expect, test } from "vitest";
 import type { ObjectStore } from "../../packages/storage/src/index.ts";
 import { collect } from "../../packages/storage/test/support/contract/use-place.ts";
 import type { FaultPlan } from "../support/object-servers/faults.ts";
-import { openGcsPlace } from "../support/object-servers/gcs-place.ts";
 import { useRandomFiles } from "../support/object-servers/random-file.ts";
-import { openS3Place } from "../support/object-servers/s3-place.ts";
+import { openTestGcs } from "../support/object-servers/test-gcs.ts";
+import { openTestS3 } from "../support/object-servers/test-s3.ts";
 
 interface Place {
   server: { faults: FaultPlan };
@@ -44,8 +44,8 @@ const calls: Record<string, (store: ObjectStore) => Promise<unknown>> = {
 };
 
 describe.for([
-  ["S3", openS3Place, "CompleteMultipartUpload"],
-  ["Google Cloud Storage", openGcsPlace, "objects.compose"],
+  ["S3", openTestS3, "CompleteMultipartUpload"],
+  ["Google Cloud Storage", openTestGcs, "objects.compose"],
 ] as const)("of a bucket of %s", ([, openPlace, lastOfUpload]) => {
   test("an upload whose last request is answered by somebody else is not taken for done", async () => {
     const place: Place = await openPlace();

@@ -92,12 +92,12 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
   ["a layer in the place of what was kept", /owner: it has/, (from) => copyFile(archive(from), owner(from))],
   [
     "the record of another sandbox",
-    /manifest is that of sandbox/,
+    /manifest belongs to sandbox/,
     async (from) => ({ ...from, record: { ...from.record, id: SandboxId.parse("a".repeat(20)) } }),
   ],
   [
     "another version of runsc",
-    /saved by runsc release-1, and here is/,
+    /saved by runsc release-1, and this machine has/,
     async (from) => ({
       ...from,
       manifest: { ...from.manifest, runtime: { ...from.manifest.runtime, version: "release-1" } },
@@ -113,7 +113,7 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
   ],
   [
     "a guest that is not here",
-    /guest 0123456789abcdef is not there/,
+    /it has no guest 0123456789abcdef/,
     async (from) => ({ ...from, manifest: { ...from.manifest, guest: "0123456789abcdef" } }),
   ],
   [
@@ -123,7 +123,7 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
   ],
   [
     "a template that is not here",
-    /template nowhere is not there/,
+    /it has no template nowhere/,
     async (from) => ({
       ...from,
       record: { ...from.record, template: TemplateName.parse("nowhere") },

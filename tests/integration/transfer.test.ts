@@ -3,7 +3,7 @@ import { access, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { SandboxEventMessage } from "@atoll/protocol";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { carry } from "../support/sandbox-package.ts";
+import { transferSandbox } from "../support/sandbox-package.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
 let here: TestEngine;
@@ -39,7 +39,7 @@ test("a sandbox goes to another machine and back, with its processes, files and 
   const shown = (host: TestEngine, command: string): Promise<string> =>
     runIn(host.engine.get(sandbox.id), command).then(({ output }) => output);
 
-  const { sandbox: moved, layers } = await carry(here.engine, there.engine, sandbox.id);
+  const { sandbox: moved, layers } = await transferSandbox(here.engine, there.engine, sandbox.id);
   expect(layers).toEqual([`${sandbox.id}-2`, `${sandbox.id}-1`]);
   expect(await leftOf(here)).toEqual([]);
   expect(told.at(-1)).toMatchObject({ type: "state", from: "paused", to: "released", sandboxId: sandbox.id });
@@ -59,7 +59,7 @@ test("a sandbox goes to another machine and back, with its processes, files and 
 
   await there.engine.pause(sandbox.id, { checkpoint: 7 });
   await expect(there.engine.pause(sandbox.id, { checkpoint: 7 })).rejects.toThrow("it is paused");
-  const { sandbox: back } = await carry(there.engine, here.engine, sandbox.id);
+  const { sandbox: back } = await transferSandbox(there.engine, here.engine, sandbox.id);
   expect(await leftOf(there)).toEqual([]);
   await here.engine.resume(sandbox.id);
   const again = back.attach(counting.streamId, { stdoutBytes: 6, stderrBytes: 0 });
@@ -83,12 +83,18 @@ test("layers that several sandboxes share are brought once, and stay until the l
   }
   const [first, second, third] = sandboxes;
   if (first === undefined || second === undefined || third === undefined) throw new Error("Three were asked for");
-  expect((await carry(here.engine, there.engine, first.id)).layers).toEqual([`${first.id}-2`, `${parent.id}-1`]);
-  expect((await carry(here.engine, there.engine, second.id)).layers).toEqual([`${second.id}-2`]);
+  expect((await transferSandbox(here.engine, there.engine, first.id)).layers).toEqual([
+    `${first.id}-2`,
+    `${parent.id}-1`,
+  ]);
+  expect((await transferSandbox(here.engine, there.engine, second.id)).layers).toEqual([`${second.id}-2`]);
   await there.engine.release(first.id);
   // One that was damaged meanwhile is brought again, for all.
   await writeFile(join(there.dataDir, "layers", `${parent.id}-1`, "trees/0/upper/home/user/shared"), "damaged");
-  expect((await carry(here.engine, there.engine, third.id)).layers).toEqual([`${third.id}-2`, `${parent.id}-1`]);
+  expect((await transferSandbox(here.engine, there.engine, third.id)).layers).toEqual([
+    `${third.id}-2`,
+    `${parent.id}-1`,
+  ]);
   await there.engine.release(third.id);
   await there.engine.resume(second.id);
   expect((await runIn(there.engine.get(second.id), "cat shared own")).output).toBe("of allof 1");

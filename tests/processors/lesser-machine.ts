@@ -1,18 +1,18 @@
 /**
- * Runs in the machine with the lesser processor: makes a sandbox for the other one, and tries to take in one of its.
+ * Runs in the machine with the lesser processor: packs a sandbox for the host, and tries to import one of the host's.
  */
 import { cp, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Engine } from "@atoll/engine";
 import { SandboxError } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
-import { bringTemplate, type Findings, sendOff, takeIn } from "./travel.ts";
+import { importTemplate, type Findings, packCountingSandbox, importCopy } from "./counting-sandbox.ts";
 
 const [, , exchange = "", dataDir = ""] = process.argv;
 
 const cpuFlags = (/^flags\s*:(.*)$/m.exec(await readFile("/proc/cpuinfo", "utf8"))?.[1] ?? "").trim().split(/\s+/);
 const options = { guestPath: guestBinaryPath(), startTimeoutMs: 300_000 };
-// Directories of the host that the machine shares are no good as layers.
+// Directories that the host shares with the machine cannot be layers of an overlay.
 const local = join(dataDir, "from-host");
 await cp(join(exchange, "from-host"), local, { recursive: true });
 await mkdir(join(dataDir, "engine"));
@@ -20,16 +20,16 @@ await mkdir(join(dataDir, "engine"));
 const theirs = JSON.parse(await readFile(join(local, "features.json"), "utf8")) as string[];
 const opened = await reason(Engine.open({ ...options, dataDir: join(dataDir, "engine"), cpuFeatures: theirs }));
 const engine = await Engine.open({ ...options, dataDir: join(dataDir, "engine"), cpuFeatures: cpuFlags });
-await bringTemplate(engine, join(local, "rootfs"));
-const imported = await reason(takeIn(engine, join(local, "package")));
+await importTemplate(engine, join(local, "rootfs"));
+const imported = await reason(importCopy(engine, join(local, "package")));
 const left = engine.list().map(({ state }) => state);
-await sendOff(engine, join(exchange, "from-machine"));
+await packCountingSandbox(engine, join(exchange, "from-machine"));
 const findings: Findings = { cpuFlags, imported, opened, left };
 await writeFile(join(exchange, "findings.json"), JSON.stringify(findings));
 for (const { id } of engine.list()) await engine.kill(id);
 await engine.close();
 
-/** Of an error, as it goes over a wire. */
+/** Returns the code and details of the error, as they are sent over a wire. */
 async function reason(promise: Promise<unknown>): Promise<Findings["opened"]> {
   try {
     await promise;

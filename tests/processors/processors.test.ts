@@ -10,7 +10,14 @@ import { quoted } from "../../tools/vm/test-session.mjs";
 import { readPackage } from "../support/sandbox-package.ts";
 import { openTestEngine, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
-import { bringTemplate, type Findings, goOn, makeRootfs, sendOff, takeIn } from "./travel.ts";
+import {
+  importTemplate,
+  type Findings,
+  resumeCounting,
+  makeRootfs,
+  packCountingSandbox,
+  importCopy,
+} from "./counting-sandbox.ts";
 
 const deadlineMs = 15 * 60_000;
 
@@ -33,8 +40,8 @@ beforeAll(async () => {
   await mkdir(outgoing);
   await makeRootfs(join(outgoing, "rootfs"), kernel.busybox);
   await writeFile(join(outgoing, "features.json"), JSON.stringify(cpuFlags));
-  await bringTemplate(host.engine, join(outgoing, "rootfs"));
-  await sendOff(host.engine, join(outgoing, "package"));
+  await importTemplate(host.engine, join(outgoing, "rootfs"));
+  await packCountingSandbox(host.engine, join(outgoing, "package"));
 
   const program = [process.execPath, "--conditions=source", "--import", "tsx", "tests/processors/lesser-machine.ts"];
   const environment = [
@@ -42,10 +49,12 @@ beforeAll(async () => {
     `TMPDIR=${machineDataDir}`,
     `ATOLL_TEST_ROOT=${machineDataDir}/test`,
   ];
+  const command = ["env", "-i", ...environment, ...program, exchangeDir, machineDataDir].map(quoted).join(" ");
   const session = {
-    script: `cp -r ${quoted(outgoing)} ${exchangeDir}\ncd ${quoted(repositoryRoot)}\n${["env", "-i", ...environment, ...program, exchangeDir, machineDataDir].map(quoted).join(" ")}`,
+    script: `cp -r ${quoted(outgoing)} ${exchangeDir}\ncd ${quoted(repositoryRoot)}\n${command}`,
     kernelArguments: "cgroup_no_v1=all",
-    // What every processor of the last fifteen years has, and hardly more; of the same vendor as this one.
+    // These features are in nearly every processor of the last fifteen years. The vendor is that of the host's
+    // processor.
     processor: `qemu64,vendor=${field("vendor_id")},-svm,-cmp-legacy,-hypervisor,+ssse3,+sse4.1,+sse4.2,+popcnt`,
     deadlineMs,
     signal: new AbortController().signal,
@@ -67,20 +76,20 @@ test("the two processors differ", () => {
   expect(findings.cpuFlags).not.toContain("avx2");
 });
 
-test("a sandbox with the features that both have goes on on the better one, in the middle of its work", async () => {
+test("a sandbox paused on the lesser processor resumes on the better one and carries on with its work", async () => {
   const from = join(work, "from-machine");
   const packed = await readPackage(from);
   expect(packed.manifest.cpuFeatures).toContain("sse4_2");
   expect(packed.manifest.cpuFeatures).not.toContain("avx2");
-  const sandbox = await takeIn(host.engine, from);
-  expect(await goOn(host.engine, sandbox, from)).toBe("3\n");
-  // It may have seen more by now.
+  const sandbox = await importCopy(host.engine, from);
+  expect(await resumeCounting(host.engine, sandbox, from)).toBe("3\n");
+  // After the resume it may have used features of the better processor.
   const { checkpoint } = await host.engine.pause(sandbox.id);
   const { manifest } = await host.engine.checkpointFiles(sandbox.id, checkpoint);
   expect(manifest.cpuFeatures).toContain("avx2");
 });
 
-test("one that has seen more is refused by the lesser one, by name, before there is anything of it", () => {
+test("the lesser processor refuses a sandbox that needs more features, names them, and creates nothing", () => {
   expect(findings.imported).toMatchObject({
     code: "unrestorable",
     details: { lacking: expect.arrayContaining(["avx2"]) },
@@ -88,7 +97,7 @@ test("one that has seen more is refused by the lesser one, by name, before there
   expect(findings.left).toEqual([]);
 });
 
-test("the lesser one does not take a set of features that it lacks some of", () => {
+test("the lesser processor refuses a configured set of features that it does not have", () => {
   expect(findings.opened).toMatchObject({
     code: "unsupported",
     details: { lacking: expect.arrayContaining(["avx2"]) },

@@ -6,7 +6,7 @@ export default defineConfig({
   test: {
     root: import.meta.dirname,
     include: ["*.test.ts"],
-    // A machine that is emulated boots, and runs Node, within a minute or two.
+    // An emulated machine boots, and runs Node, within a minute or two.
     testTimeout: 300_000,
     hookTimeout: 1_200_000,
   },

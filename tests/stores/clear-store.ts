@@ -2,7 +2,7 @@ import type { ObjectStore } from "@atoll/storage";
 
 const atOnce = 16;
 
-/** Removes every object, so that a bucket that others use too is as it was. */
+/** Removes every object, so that the tests leave a bucket empty that others use, too. */
 export async function clearStore(store: ObjectStore): Promise<void> {
   const keys: string[] = [];
   for await (const { key } of store.list("")) keys.push(key);

@@ -9,7 +9,7 @@ const partBytes = 5 << 20;
 
 const given = outsideServer("GCS", ["ENDPOINT", "BUCKET"]);
 
-describe.skipIf(given === undefined)("a GCS server from outside", () => {
+describe.skipIf(given === undefined)("an external GCS server", () => {
   storeContract(
     "gcs",
     async () => {

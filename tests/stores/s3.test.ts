@@ -5,12 +5,12 @@ import { storeContract } from "../../packages/storage/test/support/store-contrac
 import { clearStore } from "./clear-store.ts";
 import { outsideServer } from "./outside-server.ts";
 
-/** The smallest that S3 allows. */
+/** S3 allows no smaller parts. */
 const partBytes = 5 << 20;
 
 const given = outsideServer("S3", ["ENDPOINT", "BUCKET", "KEY_ID", "SECRET"]);
 
-describe.skipIf(given === undefined)("an S3 server from outside", () => {
+describe.skipIf(given === undefined)("an external S3 server", () => {
   storeContract(
     "s3",
     async () => {

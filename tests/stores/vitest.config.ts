@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 
 const conditions = ["source", "node", "development|production"];
 
-/** Servers from outside, one file after the other: `npm run test:stores`. */
+/** The tests of external servers, one file after the other: `npm run test:stores`. */
 export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },

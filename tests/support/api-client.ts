@@ -6,7 +6,7 @@ export interface ApiAnswer<T = never> {
   body: T & { error?: { code: string; message: string; requestId: string; details: Record<string, unknown> } };
 }
 
-/** Plain HTTP, as a program without the SDK uses it. */
+/** Speaks plain HTTP to a server, as a program without the SDK does. */
 export class ApiClient {
   readonly url: string;
   #headers: Record<string, string>;
@@ -40,13 +40,13 @@ export class ApiClient {
 
   async create(request: Record<string, unknown> = {}): Promise<SandboxCreated> {
     const { status, body } = await this.ask<SandboxCreated>("POST", "/sandboxes", { driver: "local", ...request });
-    if (status !== 201) throw new Error(`No sandbox: ${JSON.stringify(body)}`);
+    if (status !== 201) throw new Error(`The sandbox was not created: ${JSON.stringify(body)}`);
     return body;
   }
 
   async run(id: string, request: RunCommandInput): Promise<CommandResult> {
     const { status, body } = await this.ask<CommandResult>("POST", `/sandboxes/${id}/commands`, request);
-    if (status !== 200) throw new Error(`No command: ${JSON.stringify(body)}`);
+    if (status !== 200) throw new Error(`The command was not started: ${JSON.stringify(body)}`);
     return body;
   }
 
@@ -55,7 +55,7 @@ export class ApiClient {
   }
 }
 
-/** The JSON values of an NDJSON answer, as they come. */
+/** Yields the JSON values of an NDJSON response as they arrive. */
 export async function* readLines<T>(response: Response): AsyncGenerator<T, void, void> {
   const decoder = new TextDecoder();
   let held = "";

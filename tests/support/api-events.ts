@@ -3,7 +3,7 @@ import { ApiClient } from "./api-client.ts";
 
 type EventOf<Type extends ApiEvent["type"]> = Extract<ApiEvent, { type: Type }>;
 
-/** The first event of this type about this sandbox, also one that was told before. */
+/** Waits for the first event of this type about this sandbox. Events that were emitted before the call count, too. */
 export async function eventOf<Type extends ApiEvent["type"]>(
   { url, key }: { url: string; key: string },
   type: Type,
@@ -24,5 +24,5 @@ export async function eventOf<Type extends ApiEvent["type"]>(
       if (event.type === type) return event as EventOf<Type>;
     }
   }
-  throw new Error(`The stream ended before ${type} came`);
+  throw new Error(`The stream ended before an event ${type}`);
 }

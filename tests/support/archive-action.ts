@@ -3,14 +3,14 @@ import type { ObjectStore } from "@atoll/storage";
 import { CheckpointCollector } from "../../packages/server/src/persistence/checkpoint-collector.ts";
 import { createLog } from "../../packages/server/src/telemetry/log.ts";
 
-/** What an `archive-worker.ts` does. */
+/** The action that an `archive-worker.ts` carries out. */
 export type ArchiveAction =
   | { do: "publish"; id: SandboxId; n: number }
   | { do: "fetch"; record: ImportedRecord; n: number }
-  /** As if so much time had passed since the last look. */
+  /** `nowMs` replaces the clock, so that a test need not wait until the grace period has passed. */
   | { do: "collect"; keepLast: number; nowMs: number; graceMs: number };
 
-/** One look at a store. */
+/** Runs the collector once over a store. */
 export async function collect(
   store: ObjectStore,
   { keepLast, nowMs, graceMs }: Extract<ArchiveAction, { do: "collect" }>,

@@ -13,7 +13,7 @@ async function collect(pieces: AsyncIterable<Uint8Array>): Promise<Buffer> {
   return Buffer.concat(all);
 }
 
-/** In pieces that fit nothing. */
+/** Splits an archive into pieces of a size that is no multiple of a block. */
 async function* pieces(archive: Buffer, size = 1000): AsyncGenerator<Buffer> {
   for (let at = 0; at < archive.byteLength; at += size) yield archive.subarray(at, at + size);
 }
@@ -22,18 +22,18 @@ function tar(...args: string[]): Buffer {
   return execFileSync("tar", args, { maxBuffer: 64 * 1024 * 1024, stdio: ["ignore", "pipe", "ignore"] });
 }
 
-/** Every file and link below a directory, with its mode and what is in it. */
+/** Lists every file and link below a directory, with its mode and its content. */
 async function contentOf(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true });
-  const told = entries.map(async (entry) => {
+  const lines = entries.map(async (entry) => {
     const path = join(entry.parentPath, entry.name);
     const content = entry.isFile() ? await readFile(path, "utf8") : entry.isSymbolicLink() ? await readlink(path) : "";
     return `${relative(directory, path)} ${((await lstat(path)).mode & 0o7777).toString(8)} ${content}`;
   });
-  return (await Promise.all(told)).toSorted();
+  return (await Promise.all(lines)).toSorted();
 }
 
-/** Directories of a sandbox as archives, both ways, under every driver. */
+/** Tests that directories of a sandbox go in and come out as archives, under every driver. */
 export function archiveContract(driver: DriverName): void {
   describe(`archives under ${driver}`, () => {
     let host: TestEngine;
@@ -52,7 +52,7 @@ export function archiveContract(driver: DriverName): void {
     });
     afterAll(() => host.dispose());
 
-    test("a tree goes in and comes out again as it was, owned by the user", async () => {
+    test("a tree is the same after unpacking and packing, and belongs to the user", async () => {
       const archive = tar("-C", join(local, "tree"), "-cf", "-", ".");
       expect(await unpackArchive(sandbox, "/home/user/up/load", pieces(archive))).toEqual({ files: 4, bytes: 15 });
       const { output } = await runIn(sandbox, "cd up/load && stat -c '%U %a %n' a.txt deep/er/run.sh && cat deep/link");
@@ -65,12 +65,12 @@ export function archiveContract(driver: DriverName): void {
       await rm(back, { recursive: true });
     });
 
-    test("an archive in POSIX form, with its padding, is taken too", async () => {
+    test("an archive in POSIX form, with its padding, is unpacked, too", async () => {
       const archive = tar("-C", join(local, "tree"), "-H", "pax", "-b", "200", "-cf", "-", "deep");
       expect(await unpackArchive(sandbox, "/home/user/pax", pieces(archive, 7))).toMatchObject({ files: 3 });
     });
 
-    test("permissions inside hold in both directions", async () => {
+    test("permissions in the sandbox apply to packing and unpacking", async () => {
       const archive = tar("-C", join(local, "tree"), "-cf", "-", "a.txt");
       await expect(unpackArchive(sandbox, "/usr/share", pieces(archive))).rejects.toMatchObject({
         code: "permission_denied",
@@ -84,7 +84,7 @@ export function archiveContract(driver: DriverName): void {
       await expect(packDirectory(sandbox, "/root/secret")).rejects.toMatchObject({ code: "permission_denied" });
     });
 
-    test("what cannot be packed is told before the first byte, what fails later breaks off", async () => {
+    test("packing fails before the first byte if it can, and later with an error", async () => {
       await expect(packDirectory(sandbox, "/nowhere")).rejects.toMatchObject({ code: "not_found" });
       await expect(packDirectory(sandbox, "/etc/passwd")).rejects.toMatchObject({ code: "not_found" });
       await runIn(sandbox, "mkdir half && echo 1 > half/open && echo 2 > half/shut && chmod 000 half/shut");
@@ -95,7 +95,7 @@ export function archiveContract(driver: DriverName): void {
       });
     });
 
-    test("a reader that leaves ends the work inside", async () => {
+    test("packing ends in the sandbox when its reader stops reading", async () => {
       await runIn(sandbox, "mkdir big && head -c 50000000 /dev/zero > big/zeros");
       for await (const piece of await packDirectory(sandbox, "/home/user/big")) {
         expect(piece.byteLength).toBeGreaterThan(0);
@@ -104,7 +104,7 @@ export function archiveContract(driver: DriverName): void {
       expect((await runIn(sandbox, "pgrep -x tar || echo none")).output).toBe("none\n");
     });
 
-    test("a refused entry leaves the ones before it whole, and the error counts them", async () => {
+    test("a refused entry keeps the files before it, and the error counts them", async () => {
       const work = join(local, "mixed");
       await mkdir(work);
       for (const name of ["1", "2", "3"]) await writeFile(join(work, name), name);
@@ -117,7 +117,7 @@ export function archiveContract(driver: DriverName): void {
       expect((await runIn(sandbox, "ls mixed")).output).toBe("1\n2\n");
     });
 
-    test("an archive that breaks off tells which file is incomplete", async () => {
+    test("the error for a truncated archive names the incomplete file", async () => {
       const work = join(local, "cut");
       await mkdir(work);
       await writeFile(join(work, "whole"), "w");
@@ -133,7 +133,7 @@ export function archiveContract(driver: DriverName): void {
       expect((await runIn(sandbox, "cat cut/whole; pgrep -x tar")).output).toBe("w");
     });
 
-    test("a source that fails is told with its own error", async () => {
+    test("the error of a failing source is passed on", async () => {
       const archive = tar("-C", join(local, "tree"), "-cf", "-", ".");
       const failure = new Error("the client went away");
       async function* failing(): AsyncGenerator<Buffer> {
@@ -154,7 +154,7 @@ export function archiveContract(driver: DriverName): void {
       });
     });
 
-    test("an entry that cannot be written is named, the others are written", async () => {
+    test("an entry that cannot be written is named, and the others are written", async () => {
       await runIn(sandbox, "mkdir -p busy/a.txt/not-empty");
       const archive = tar("-C", join(local, "tree"), "-cf", "-", "a.txt", "deep/er");
       await expect(unpackArchive(sandbox, "/home/user/busy", pieces(archive))).rejects.toMatchObject({
@@ -164,7 +164,7 @@ export function archiveContract(driver: DriverName): void {
       expect((await runIn(sandbox, "cat busy/deep/er/run.sh")).output).toBe("echo hi\n");
     });
 
-    test("a link that an archive brings is not a way out of the directory", async () => {
+    test("a link in an archive does not lead out of the directory", async () => {
       const work = join(local, "trick");
       await mkdir(join(work, "way"), { recursive: true });
       await writeFile(join(work, "way/escaped"), "x");

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const program = fileURLToPath(new URL("../bin/atoll.mjs", import.meta.resolve("@atoll/cli")));
 
-/** Where `atoll` finds the server, and nothing else of the environment that could change what it does. */
+/** The server that `atoll` connects to. Nothing else of the environment could change what `atoll` does. */
 export interface CommandServer {
   url: string;
   key: string;
@@ -22,12 +22,12 @@ export function atollEnvironment(server: CommandServer | undefined, more: NodeJS
   return { PATH, HOME: ATOLL_TEST_ROOT, TERM: "xterm", ...where, ...more };
 }
 
-/** How the program is started: as its users do, through its entry. */
+/** Returns the command line of the program. It starts by its usual entry, as for a user. */
 export function atollArgv(words: readonly string[]): [file: string, ...args: string[]] {
   return [process.execPath, program, ...words];
 }
 
-/** `atoll`, with pipes, while it runs. */
+/** A running `atoll`, connected by pipes. */
 export class RunningAtoll implements AsyncDisposable {
   readonly child: ChildProcessWithoutNullStreams;
   readonly ended: Promise<CommandOutcome>;
@@ -43,7 +43,7 @@ export class RunningAtoll implements AsyncDisposable {
     this.child.stderr.on("data", (data: Buffer) => {
       this.stderr += data.toString();
     });
-    // A command that ends before it has read its input is no failure of the test.
+    // A command may end before it has read its input.
     this.child.stdin.on("error", () => undefined);
     this.ended = once(this.child, "close").then(([exitCode]) => ({
       exitCode: exitCode as number | null,
@@ -58,7 +58,7 @@ export class RunningAtoll implements AsyncDisposable {
   }
 }
 
-/** Runs `atoll` to its end. */
+/** Runs `atoll` and waits until it ends. */
 export async function runAtoll(
   server: CommandServer | undefined,
   words: readonly string[],

@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import type { StoreConfig } from "@atoll/storage";
 import { onTestFinished } from "vitest";
 import type { ArchiveAction } from "./archive-action.ts";
-import { bringHostScan } from "./host-scan.ts";
+import { copyHostScan } from "./host-scan.ts";
 import { programPath, type ProgramName } from "./programs/test-programs.ts";
 
 export interface Fact {
@@ -23,7 +23,13 @@ export interface Fact {
   until?: number;
 }
 
-/** A `crash-server.ts` in a process of its own, to be killed without mercy when it says the right thing. */
+/**
+ * The action that `crash-manager.ts` starts on each persistent sandbox, and the step at which the action stops. The
+ * keys are names that the test chooses.
+ */
+export type CrashPlan = Record<string, { move: "rollback" | "pause"; step: string }>;
+
+/** A `crash-server.ts` in a separate process. The test kills it with SIGKILL when it has printed the right line. */
 export class CrashingServer {
   #child: ChildProcess;
   #facts: AsyncIterator<string>;
@@ -33,11 +39,11 @@ export class CrashingServer {
   static readonly program: ProgramName = "crash-server";
 
   constructor(dataDir: string, ...words: string[]) {
-    bringHostScan(dataDir);
+    copyHostScan(dataDir);
     this.#child = spawn(process.execPath, [programPath(new.target.program), dataDir, ...words], {
       stdio: ["ignore", "pipe", "pipe"],
     });
-    // A test that fails before it has killed its server must not leave one behind.
+    // A test that fails before it has killed its server must not leave it running.
     onTestFinished(() => {
       this.#child.kill("SIGKILL");
     });
@@ -49,7 +55,7 @@ export class CrashingServer {
     this.#facts = createInterface({ input: stdout })[Symbol.asyncIterator]();
   }
 
-  /** The first fact that fits. */
+  /** Waits for the first fact that `fits` accepts. */
   async until(fits: (fact: Fact) => boolean): Promise<Fact> {
     for (;;) {
       const { done, value } = await this.#facts.next();
@@ -60,7 +66,7 @@ export class CrashingServer {
     }
   }
 
-  /** For one that ends by itself. */
+  /** Waits until the process ends by itself. */
   async gone(): Promise<void> {
     if (this.#child.exitCode === null && this.#child.signalCode === null) await once(this.#child, "exit");
   }
@@ -72,12 +78,12 @@ export class CrashingServer {
   }
 }
 
-/** A `crash-manager.ts`: the whole server but for its network side. */
+/** Runs `crash-manager.ts`: the whole server without its network side. */
 export class CrashingManager extends CrashingServer {
   static override readonly program = "crash-manager";
 }
 
-/** An `archive-worker.ts`: moves or collects checkpoints. */
+/** Runs `archive-worker.ts`, which moves or collects checkpoints. */
 export class CrashingArchive extends CrashingServer {
   static override readonly program = "archive-worker";
 
@@ -86,7 +92,7 @@ export class CrashingArchive extends CrashingServer {
   }
 }
 
-/** A `snapshot-worker.ts`: a library of snapshots that stops in the middle of what it does with its store. */
+/** Runs `snapshot-worker.ts`: a library of snapshots that stops before or after a call to its store. */
 export class CrashingLibrary extends CrashingServer {
   static override readonly program = "snapshot-worker";
 }

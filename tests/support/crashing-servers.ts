@@ -1,19 +1,19 @@
 import type { SharedStore } from "./shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer, type TestServerProcess } from "./test-server.ts";
 
-/** Not so short that a busy machine loses a lease by itself. */
+/** Lease time that is long enough for a busy machine to renew its leases in time. */
 export const leaseTtl = ["--lease-ttl-ms", "15000"];
 
 interface CrashingServers {
   flags: string[];
-  /** Two that can be killed. */
+  /** `a` and `b` can be killed. */
   a: TestServerProcess;
   b: TestServerProcess;
-  /** One that stays. */
+  /** `c` runs until the end of the test. */
   c: TestServer;
 }
 
-/** Three servers on one store, whose leases run out while a test waits. */
+/** Starts three servers on one store. Their leases expire soon enough for a test to wait. */
 export async function startCrashingServers(store: SharedStore): Promise<CrashingServers> {
   const flags = [...store.flags(), ...leaseTtl];
   const [a, b, c] = await Promise.all([

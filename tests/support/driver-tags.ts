@@ -3,7 +3,7 @@ import { isDriverSkipped } from "../../tools/setup/requirements.mjs";
 
 declare module "vitest" {
   interface TaskMeta {
-    /** Read by the reporter that lists what did not run. */
+    /** The reporter prints this reason for a test that did not run. */
     whySkipped?: string;
   }
 }
@@ -11,9 +11,9 @@ declare module "vitest" {
 export const whySkipped = (driver: string): string => `ATOLL_SKIP names the driver ${driver}`;
 
 /**
- * Tests that start sandboxes of gVisor have the tag `gvisor`: a file by the line `// @module-tag gvisor`, a group or a
- * test by `{ tags: "gvisor" }`. They do not run where `ATOLL_SKIP` says so. Nothing else leaves them out: where runsc
- * is merely missing, they fail.
+ * Returns the tag `gvisor`, for tests that start sandboxes of gVisor. A file has the tag by the line `// @module-tag
+ * gvisor`, a group or a test by `{ tags: "gvisor" }`. Tagged tests are skipped only if `ATOLL_SKIP` names gvisor. Where
+ * runsc is merely missing, they fail.
  */
 export function driverTags(env: NodeJS.ProcessEnv): TestTagDefinition[] {
   const tag = { name: "gvisor", description: "starts sandboxes of gVisor, so it needs runsc" };

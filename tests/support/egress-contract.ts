@@ -17,8 +17,8 @@ import { servePackages } from "./package-server.ts";
 import { openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
 /**
- * The way out as programs inside meet it: through the proxy variables, by name, against servers of this machine that a
- * rule names.
+ * Tests egress from the view of programs in the sandbox: through the proxy variables, by name, to servers on this
+ * machine that a rule names.
  */
 export function egressContract(driver: DriverName): void {
   describe(`egress under ${driver}`, () => {
@@ -57,7 +57,7 @@ export function egressContract(driver: DriverName): void {
       allow({ allow: [`files.test:${port}`, `127.0.0.1:${port}`] });
     });
 
-    test("curl fetches what is allowed, and reads why it may not fetch the rest", async () => {
+    test("curl fetches from an allowed host, and receives the reason of a refusal", async () => {
       expect(await inside(`curl -sS http://files.test:${port}/hello.txt`)).toMatchObject({ output: "hello\n" });
       expect((await inside("curl -sS http://evil.test/")).output).toContain("no rule allows it");
       expect(await inside("curl -sS https://evil.test/")).toMatchObject({ exitCode: 56 });
@@ -68,14 +68,15 @@ export function egressContract(driver: DriverName): void {
       ]);
     });
 
-    test("curl gets out through SOCKS5 on the same port, with names resolved outside", async () => {
+    test("curl connects through SOCKS5 on the same port, and the host resolves names", async () => {
       const command = `curl -sS --proxy socks5h://127.0.0.1:${proxyPort} http://files.test:${port}/hello.txt`;
       expect(await inside(command)).toMatchObject({ output: "hello\n" });
       expect(decisions).toMatchObject([{ host: "files.test", protocol: "socks5", address: "127.0.0.1" }]);
     });
 
     test("Python finds the proxy by itself", async () => {
-      const script = `import urllib.request as u; print(u.urlopen('http://files.test:${port}/hello.txt').read().decode(), end='')`;
+      const url = `http://files.test:${port}/hello.txt`;
+      const script = `import urllib.request as u; print(u.urlopen('${url}').read().decode(), end='')`;
       expect(await inside(`python3 -c "${script}"`)).toMatchObject({ output: "hello\n" });
     });
 
@@ -109,7 +110,7 @@ export function egressContract(driver: DriverName): void {
       expect(exitCode).toBe(0);
     });
 
-    test("what listens inside is reached without the proxy", async () => {
+    test("a server in the sandbox is reached without the proxy", async () => {
       const { output } = await inside(
         "python3 -m http.server 8123 --bind 127.0.0.1 >/dev/null 2>&1 & " +
           "for i in $(seq 100); do curl -sf http://127.0.0.1:8123/ >/dev/null && break; sleep 0.1; done; " +
@@ -119,7 +120,7 @@ export function egressContract(driver: DriverName): void {
       expect(decisions).toEqual([]);
     });
 
-    test("the machine's loopback is not reached by any way of writing it unless it is named", async () => {
+    test("no spelling of the machine's loopback address is allowed unless a rule names it", async () => {
       allow({ allow: ["*", "0.0.0.0/0"] });
       for (const name of [
         "127.0.0.1",
@@ -134,7 +135,7 @@ export function egressContract(driver: DriverName): void {
       }
     });
 
-    test("a change of the policy holds at once", async () => {
+    test("a change of the policy applies at once", async () => {
       allow({});
       expect((await inside(`curl -sS http://files.test:${port}/hello.txt`)).output).toContain("no rule allows it");
     });

@@ -4,7 +4,7 @@ import type { DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
-/** What file operations must do, and must not be tricked into, under every driver. */
+/** Tests what file operations must do, and what they must not be tricked into, under every driver. */
 export function fileContract(driver: DriverName): void {
   describe(`files under ${driver}`, () => {
     let host: TestEngine;
@@ -18,7 +18,7 @@ export function fileContract(driver: DriverName): void {
       await host.dispose();
     });
 
-    test("what is written is read back, and belongs to the user it was written for", async () => {
+    test("a written file reads back the same and belongs to the given user", async () => {
       const bytes = randomBytes(3 * 1024 * 1024 + 17);
       await sandbox.files.write("/home/user/deep/er/file.bin", bytes, { mode: 0o640 });
       expect((await sandbox.files.readAll("/home/user/deep/er/file.bin")).equals(bytes)).toBe(true);
@@ -35,7 +35,7 @@ export function fileContract(driver: DriverName): void {
       expect(Buffer.concat(chunks).equals(bytes.subarray(1000, 3000))).toBe(true);
     });
 
-    test("append adds, create does not replace, replace keeps nothing of the old", async () => {
+    test("append adds to a file, create refuses an existing one, replace discards the old content", async () => {
       const path = "/home/user/log";
       await sandbox.files.write(path, "one\n");
       await sandbox.files.write(path, "two\n", { how: "append" });
@@ -45,7 +45,7 @@ export function fileContract(driver: DriverName): void {
       expect((await sandbox.files.readAll(path)).toString()).toBe("new");
     });
 
-    test("a write whose source fails leaves the old file and no temporary", async () => {
+    test("a write whose source fails leaves the old file and no temporary file", async () => {
       await sandbox.files.write("/home/user/w/keep", "old");
       const source = async function* (): AsyncGenerator<Uint8Array> {
         yield Buffer.alloc(200_000);
@@ -57,7 +57,7 @@ export function fileContract(driver: DriverName): void {
       expect((await sandbox.files.list("/home/user/w")).map(({ name }) => name)).toEqual(["keep"]);
     });
 
-    test("list, mkdir, rename, exists and remove do what they say", async () => {
+    test("list, mkdir, rename, exists and remove change and report the tree correctly", async () => {
       await sandbox.files.mkdir("/home/user/tree/a/b");
       await sandbox.files.write("/home/user/tree/a/f", "1");
       await runIn(sandbox, "ln -s /etc/passwd /home/user/tree/link; mkfifo /home/user/tree/pipe");
@@ -85,7 +85,7 @@ export function fileContract(driver: DriverName): void {
       expect(await sandbox.files.exists("/etc/passwd")).toBe(true);
     });
 
-    test("the user's permissions hold", async () => {
+    test("the user's permissions apply", async () => {
       await expect(sandbox.files.write("/etc/passwd", "x")).rejects.toMatchObject({ code: "permission_denied" });
       await expect(sandbox.files.readAll("/etc/shadow")).rejects.toMatchObject({ code: "permission_denied" });
       await expect(sandbox.files.list("/root")).rejects.toMatchObject({ code: "permission_denied" });
@@ -93,7 +93,7 @@ export function fileContract(driver: DriverName): void {
       expect(await sandbox.files.stat("/root/by-root", { user: "root" })).toMatchObject({ uid: 0 });
     });
 
-    test("links, '..', devices, pipes and directories do not lead a read or a write astray", async () => {
+    test("links, '..', devices, pipes and directories do not redirect a read or a write", async () => {
       await runIn(
         sandbox,
         "mkfifo p; ln -s / up; ln -s loop loop; ln -s ../../../../../../etc/hostname out; ln -s /dev/zero zero",
@@ -120,13 +120,13 @@ export function fileContract(driver: DriverName): void {
       });
     });
 
-    test("names with newlines and strange bytes are told whole", async () => {
+    test("names with newlines and invalid bytes are listed unchanged", async () => {
       await runIn(sandbox, "mkdir odd; touch $'odd/new\\nline' 'odd/ünï cödé' 'odd/-rf *'");
       const names = (await sandbox.files.list("/home/user/odd")).map(({ name }) => name);
       expect(names.toSorted()).toEqual(["-rf *", "new\nline", "ünï cödé"]);
     });
 
-    test("a recursive watch tells what happens, also in directories made meanwhile, with a growing cursor", async () => {
+    test("a recursive watch reports changes, in new directories too, with an increasing cursor", async () => {
       await sandbox.files.mkdir("/home/user/watched/old");
       const abort = new AbortController();
       const events: WatchEvent[] = [];
@@ -144,8 +144,8 @@ export function fileContract(driver: DriverName): void {
         }
       })();
       await waiting.catch(() => undefined);
-      const told = events.map(({ kind, path }) => `${kind} ${path}`);
-      expect(told).toEqual(
+      const changes = events.map(({ kind, path }) => `${kind} ${path}`);
+      expect(changes).toEqual(
         expect.arrayContaining([
           "created old/a",
           "written old/a",

@@ -4,8 +4,9 @@ import { createServer } from "node:net";
 import { hasErrno } from "@atoll/host";
 
 /**
- * For a server that has to come back where it was. Below the ports that the kernel gives to outgoing connections: one
- * of those could take it while no server listens, the client's own attempts among them.
+ * Finds a port for a server that restarts on the same port. The port is below the range that the kernel gives to
+ * outgoing connections: otherwise such a connection, even one of the client itself, could take the port while no server
+ * listens.
  */
 export async function freePort(): Promise<number> {
   for (;;) {

@@ -6,14 +6,14 @@ import { pollUntil } from "@atoll/host";
 
 const patienceMs = 60_000;
 
-/** Whether everything in a cgroup, of either version, stands still. */
+/** Returns whether every process of a cgroup, of either version, is frozen. */
 export function isFrozen(group: string): boolean {
   const v1 = join(group, "freezer.state");
   if (existsSync(v1)) return readFileSync(v1, "utf8").trim() === "FROZEN";
   return /^frozen 1$/m.test(readFileSync(join(group, "cgroup.events"), "utf8"));
 }
 
-/** The group of the container that a sandbox of this data directory runs in. */
+/** Returns the freezer cgroup of the container in which a sandbox of this data directory runs. */
 export async function freezerOf(dataDir: string, sandboxId: string): Promise<string> {
   const record = JSON.parse(await readFile(join(dataDir, "sandboxes", sandboxId, "record.json"), "utf8")) as {
     container: { pid: number };

@@ -9,15 +9,15 @@ export interface Leftovers {
   sandboxes: string[];
 }
 
-/** What all processes of this host say of themselves. */
+/** The command line and mounts of every process of this host. */
 type Host = readonly { pid: number; command: string; mounts: string[] }[];
 
-/** Everything on this host that belongs to the sandboxes of a data directory, found without the engine's help. */
+/** Finds everything on this host that belongs to the sandboxes of a data directory, without help of the engine. */
 export async function hostLeftovers(dataDir: string): Promise<Leftovers> {
   return leftoversOf(dataDir, await readHost());
 }
 
-/** The same for many, of which those that have left nothing are left out. */
+/** Finds the leftovers of many data directories, without those that have none. */
 export async function allLeftovers(dataDirs: readonly string[]): Promise<Record<string, Leftovers>> {
   const host = await readHost();
   const found: Record<string, Leftovers> = {};
@@ -59,7 +59,7 @@ async function leftoversOf(dataDir: string, host: Host): Promise<Leftovers> {
   };
 }
 
-/** The engine names its cgroups after its data directory; looked for under every controller. */
+/** Finds the cgroups of a data directory under every controller. The engine names them after the directory. */
 async function findCgroups(dataDir: string): Promise<string[]> {
   const namespace = createHash("sha256").update(dataDir).digest("hex").slice(0, 12);
   const roots = ["/sys/fs/cgroup", ...(await readdir("/sys/fs/cgroup")).map((name) => `/sys/fs/cgroup/${name}`)];

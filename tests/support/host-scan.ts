@@ -1,7 +1,7 @@
 /**
- * What the engine finds out about the host's files when it is first started on a data directory takes a second, and is
- * kept there; so does the template that it makes of them, a thousand files. Tests begin with what was made once per
- * run, as an engine does that was started there before.
+ * When an engine starts for the first time on a data directory, it scans the host's files and makes a template of about
+ * a thousand files, which takes a second, and keeps both in the data directory. This module does that once per run and
+ * copies the result into each new data directory, as if an engine had run there before.
  */
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync } from "node:fs";
@@ -11,20 +11,20 @@ import { testRoot } from "./test-root.ts";
 
 const scansDir = (): string => join(testRoot(), "host-scan");
 
-/** For a new data directory; one that was used keeps what it has. */
-export function bringHostScan(dataDir: string): void {
+/** Copies the scan into a new data directory; a directory that was used before stays unchanged. */
+export function copyHostScan(dataDir: string): void {
   const templates = join(dataDir, "templates");
   if (existsSync(templates) || !existsSync(scansDir())) return;
   mkdirSync(templates, { recursive: true });
   for (const name of readdirSync(scansDir())) {
     const [made, here] = [join(scansDir(), name), join(templates, name)];
-    // A template never changes, so all can have the same one.
+    // A template never changes, so all engines can share one.
     if (name.startsWith("host-")) symlinkSync(made, here);
     else cpSync(made, here);
   }
 }
 
-/** Called by vitest before the first test. */
+/** Vitest calls this before the first test. */
 export function setup(): void {
   mkdirSync(testRoot(), { recursive: true });
   const dataDir = mkdtempSync(join(testRoot(), "scanned-"));

@@ -1,4 +1,4 @@
-/** Long enough for a machine that is busy with other tests. */
+/** Times that are long enough for a machine that is busy with other tests. */
 export const leaseWorkerTiming = {
   ttlMs: 3000,
   stopMs: 600,
@@ -10,12 +10,12 @@ export const leaseWorkerTiming = {
   waiterTtlMs: 3000,
 };
 
-/** What a `lease-worker.ts` says. */
+/** A fact that a `lease-worker.ts` prints. */
 export interface LeaseFact {
   id: string;
   /**
-   * By a clock that all processes of the machine share. For `wrote`: when the lease was asked, before anything was
-   * sent.
+   * The time by a clock that all processes of the machine share. For `wrote`, it is the time at which the worker
+   * checked its lease, before it sent anything.
    */
   atMs: number;
   step: string;

@@ -5,18 +5,18 @@ import { onTestFinished } from "vitest";
 import type { LeaseFact } from "./lease-facts.ts";
 import { programPath } from "./programs/test-programs.ts";
 
-/** A `lease-worker.ts` in a process of its own, to be stopped and killed. */
+/** A `lease-worker.ts` in a separate process, which a test can stop, continue and kill. */
 export class LeaseProcess {
   readonly id: string;
   readonly #child: ChildProcess;
   readonly #said: LeaseFact[] = [];
   readonly #closed: Promise<unknown>;
   #wakeAll = new AbortController();
-  #told = 0;
+  #consumed = 0;
   #isClosed = false;
   #stderr = "";
 
-  /** All facts of all workers of a test go into `facts`. */
+  /** Facts of this worker are also appended to `facts`, which all workers of a test share. */
   constructor(directory: string, id: string, facts: LeaseFact[], ...manner: "keep"[]) {
     this.id = id;
     const words = [programPath("lease-worker"), directory, id, ...manner];
@@ -40,14 +40,14 @@ export class LeaseProcess {
     });
   }
 
-  /** The first fact that fits after the last one that was waited for. */
+  /** Waits for the first matching fact after the last one that a call returned. */
   async until(fits: (fact: LeaseFact) => boolean): Promise<LeaseFact> {
-    for (let next = this.#told; ;) {
+    for (let next = this.#consumed; ;) {
       const fact = this.#said[next];
       if (fact === undefined && this.#isClosed) throw new Error(`The worker ended: ${this.#stderr}`);
       if (fact === undefined) await once(this.#wakeAll.signal, "abort");
       else if (fits(fact)) {
-        this.#told = Math.max(this.#told, next + 1);
+        this.#consumed = Math.max(this.#consumed, next + 1);
         return fact;
       } else next += 1;
     }
@@ -65,7 +65,7 @@ export class LeaseProcess {
     this.#child.kill("SIGCONT");
   }
 
-  /** Idempotent. What it has said until then is among the facts. */
+  /** Kills the worker. A second call does nothing. Everything that it printed before is then among the facts. */
   async kill(): Promise<void> {
     const isAlive = this.#child.exitCode === null && this.#child.signalCode === null;
     const gone = isAlive ? once(this.#child, "exit") : undefined;

@@ -4,15 +4,15 @@ import { FileObjectStore, Leases, type LeaseParty } from "@atoll/storage";
 import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
 import type { SandboxStores } from "../../packages/server/src/persistence/sandbox-handle.ts";
 
-/** A directory in which several managers keep persistent sandboxes, each with its own data directory and name. */
+/** A directory in which several managers store persistent sandboxes. Each has its own data directory and name. */
 export interface ManagerStore {
   sandboxStores: SandboxStores;
-  /** For `SandboxManager.open`. */
+  /** The option of `SandboxManager.open`. */
   persistence: NonNullable<SandboxManagerOptions["persistence"]>;
   close: () => Promise<void>;
 }
 
-/** `name`: one that a manager before it had is that one, started again. */
+/** Opens the store for a manager. A `name` that a manager used before means that the same manager starts again. */
 export async function openManagerStore(
   directory: string,
   { name, dataDir, ttlMs }: { name: string; dataDir: string; ttlMs?: number },

@@ -1,20 +1,20 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { connect } from "node:net";
-import type { EgressAsk, EgressHandler, Sandbox } from "@atoll/engine";
+import type { EgressRequest, EgressHandler, Sandbox } from "@atoll/engine";
 import type { DriverName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
 const deadline = (): AbortSignal => AbortSignal.timeout(120_000);
 
-/** What a sandbox can reach, and what can reach it, under every driver. */
+/** Tests what a sandbox can reach, and what can reach it, under every driver. */
 export function networkContract(driver: DriverName): void {
   describe(`network under ${driver}`, () => {
     let host: TestEngine;
     let sandbox: Sandbox;
     let outside: Server;
-    const asks: EgressAsk[] = [];
+    const asks: EgressRequest[] = [];
 
     const onEgress: EgressHandler = async (ask) => {
       asks.push(ask);
@@ -42,7 +42,7 @@ export function networkContract(driver: DriverName): void {
       outside.close();
     });
 
-    test("a port inside is reached from the host, both ways, with half-close", async () => {
+    test("a port inside is reached from the host, in both directions, with half-close", async () => {
       const script = [
         "import socket",
         "s=socket.create_server(('127.0.0.1',8080)); print('listening',flush=True)",
@@ -62,7 +62,7 @@ export function networkContract(driver: DriverName): void {
       expect(Buffer.concat(chunks).toString()).toBe("got 1000000");
     });
 
-    test("a port that nobody listens on is refused", async () => {
+    test("a connection to a port without a listener is refused", async () => {
       await expect(sandbox.dial(9, { signal: deadline() })).rejects.toMatchObject({
         details: { errno: "ECONNREFUSED" },
       });
@@ -87,7 +87,7 @@ export function networkContract(driver: DriverName): void {
       expect(asks).toContainEqual({ host: "allowed.test", port: 81, protocol: "http" });
     });
 
-    test("a refused name gets a 403 that says so", async () => {
+    test("a request to a refused name gets a 403 with the reason", async () => {
       const { output } = await runIn(sandbox, [
         "python3",
         "-c",
@@ -103,11 +103,12 @@ export function networkContract(driver: DriverName): void {
       expect(asks).toContainEqual({ host: "evil.test", port: 443, protocol: "http-connect" });
     });
 
-    test("SOCKS5 names are asked for and relayed", async () => {
+    test("SOCKS5 connections to names are checked and relayed", async () => {
       const script = [
         "import socket",
         "def go(name):",
-        "  s=socket.create_connection(('127.0.0.1',3128)); s.sendall(b'\\x05\\x01\\x00'); assert s.recv(2)==b'\\x05\\x00'",
+        "  s=socket.create_connection(('127.0.0.1',3128)); s.sendall(b'\\x05\\x01\\x00')",
+        "  assert s.recv(2)==b'\\x05\\x00'",
         "  s.sendall(b'\\x05\\x01\\x00\\x03'+bytes([len(name)])+name+b'\\x00\\x50'); r=s.recv(10)",
         "  if r[1]: return 'code %d' % r[1]",
         "  s.sendall(b'GET /socks HTTP/1.0\\r\\nHost: h\\r\\n\\r\\n'); d=b''",
@@ -122,7 +123,8 @@ export function networkContract(driver: DriverName): void {
       expect(asks).toContainEqual({ host: "allowed.test", port: 80, protocol: "socks5" });
     });
 
-    test("there is no network but loopback, and no name is resolved", async () => {
+    test("a sandbox has only loopback, and cannot resolve names", async () => {
+      const { port: hostPort } = outside.address() as AddressInfo;
       const script = [
         "import socket",
         "def t(f):",
@@ -131,7 +133,7 @@ export function networkContract(driver: DriverName): void {
         "s=socket.socket(); s.settimeout(2); t(lambda: s.connect(('1.1.1.1',53)))",
         "u=socket.socket(socket.AF_INET,socket.SOCK_DGRAM); t(lambda: u.sendto(b'x',('8.8.8.8',53)))",
         "t(lambda: socket.getaddrinfo('example.com',80))",
-        `h=socket.socket(); h.settimeout(2); t(lambda: h.connect(('127.0.0.1',${(outside.address() as AddressInfo).port})))`,
+        `h=socket.socket(); h.settimeout(2); t(lambda: h.connect(('127.0.0.1',${hostPort})))`,
       ].join("\n");
       expect((await runIn(sandbox, ["python3", "-c", script])).output).toBe("no\nno\nno\nno\n");
     });

@@ -6,7 +6,9 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** Files as git, npm, pip, apt and curl expect them of a plain web server, put into `directory`. */
+/**
+ * Serves files that git, npm, pip, apt and curl can fetch from a plain web server. The files are put into `directory`.
+ */
 export async function servePackages(directory: string): Promise<Server> {
   await mkdir(directory, { recursive: true });
   await writeFile(join(directory, "hello.txt"), "hello\n");

@@ -1,2 +1,2 @@
-/** How many times as long as usual things may take: an emulated machine has reason to be slow. */
+/** The factor by which deadlines of tests are extended; emulated machines, which are slow, set it. */
 export const patience = Number(process.env["ATOLL_TEST_PATIENCE"] ?? 1);

@@ -2,10 +2,10 @@ import { createHash, randomBytes } from "node:crypto";
 import type { Sandbox } from "@atoll/engine";
 import { signalNumbers, type DriverName, type SignalName } from "@atoll/protocol";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { withRoomToStart } from "../../packages/engine/test/support/disk-space.ts";
+import { withTimeToStart } from "../../packages/engine/test/support/time-to-start.ts";
 import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "./test-engine.ts";
 
-/** What a process in a sandbox must do under every driver. */
+/** Tests what a process in a sandbox must do under every driver. */
 export function processContract(driver: DriverName): void {
   describe(`processes under ${driver}`, () => {
     let host: TestEngine;
@@ -19,34 +19,34 @@ export function processContract(driver: DriverName): void {
       await host.dispose();
     });
 
-    test("every exit code from 0 to 255 is told as it is", async () => {
-      const told: (number | null)[] = [];
+    test("every exit code from 0 to 255 is reported unchanged", async () => {
+      const codes: (number | null)[] = [];
       for (let first = 0; first < 256; first += 16) {
-        const codes = Array.from({ length: 16 }, (_, index) => first + index);
-        const exits = await Promise.all(codes.map((code) => runIn(sandbox, ["sh", "-c", `exit ${code}`])));
-        told.push(...exits.map(({ exitCode }) => exitCode));
+        const batch = Array.from({ length: 16 }, (_, index) => first + index);
+        const exits = await Promise.all(batch.map((code) => runIn(sandbox, ["sh", "-c", `exit ${code}`])));
+        codes.push(...exits.map(({ exitCode }) => exitCode));
       }
-      expect(told).toEqual(Array.from({ length: 256 }, (_, code) => code));
+      expect(codes).toEqual(Array.from({ length: 256 }, (_, code) => code));
     });
 
-    // Those that stop, continue or are ignored by default do not end a process.
+    // These signals stop or continue a process, or are ignored by default, so they do not end it.
     const harmless = ["SIGCHLD", "SIGCONT", "SIGSTOP", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"];
     const deadly = (Object.keys(signalNumbers) as SignalName[]).filter((name) => !harmless.includes(name));
-    test.for(deadly)("a death by %s is told as that signal", async (name) => {
+    test.for(deadly)("a process killed by %s reports that signal", async (name) => {
       const exit = await runIn(sandbox, ["sh", "-c", `ulimit -c 0; kill -${signalNumbers[name]} $$; exit 7`]);
       expect({ exitCode: exit.exitCode, signal: exit.signal }).toEqual({ exitCode: null, signal: name });
     });
 
-    test("a death by a real-time signal is told as that signal", async () => {
+    test("a process killed by a real-time signal reports that signal", async () => {
       const numbers = Array.from({ length: 31 }, (_, index) => 34 + index);
       const exits = await Promise.all(
         numbers.map((number) => runIn(sandbox, ["sh", "-c", `kill -${number} $$; exit 7`])),
       );
-      const told = exits.map(({ exitCode, signal }) => exitCode ?? signal);
-      expect(told).toEqual(numbers.map((number) => `SIGRT${number}`));
+      const reported = exits.map(({ exitCode, signal }) => exitCode ?? signal);
+      expect(reported).toEqual(numbers.map((number) => `SIGRT${number}`));
     });
 
-    test("ls tells of links, and complains of nothing", async () => {
+    test("ls lists links without an error message", async () => {
       const { stdout, stderr } = await runIn(sandbox, "ln -s nowhere link && ls -l link /bin");
       expect({ lines: stdout.toString().split("\n").length, stderr: stderr.toString() }).toEqual({
         lines: 3,
@@ -54,17 +54,17 @@ export function processContract(driver: DriverName): void {
       });
     });
 
-    test("a process that cannot be started says why and has no exit code", async () => {
+    test("the error for a process that cannot be started gives the reason and no exit code", async () => {
       await expect(sandbox.spawn({ argv: ["/no/such/program"] })).rejects.toMatchObject({
         code: "spawn_failed",
         details: { errno: "ENOENT" },
       });
       await expect(sandbox.spawn({ argv: ["/etc/passwd"] })).rejects.toMatchObject({ details: { errno: "EACCES" } });
       await expect(sandbox.spawn({ argv: ["true"], cwd: "/nowhere" })).rejects.toThrow(/nowhere/);
-      await expect(sandbox.spawn({ argv: ["true"], user: "nobody-knows" })).rejects.toThrow(/nobody-knows/);
+      await expect(sandbox.spawn({ argv: ["true"], user: "unknown-user" })).rejects.toThrow(/unknown-user/);
     });
 
-    test("a process has the given user, directory and environment, and nothing of the host's", async () => {
+    test("a process has the given user, directory and environment, and none of the host's variables", async () => {
       const asked = { cwd: "/var/tmp", env: { GREETING: "hello world" } };
       const { output } = await runIn(sandbox, 'id -un; id -u; pwd; echo "$GREETING $HOME $USER"; env | wc -l', asked);
       const [name, uid, directory, words, variables] = output.split("\n");
@@ -73,7 +73,7 @@ export function processContract(driver: DriverName): void {
       expect((await runIn(sandbox, "id -u; pwd", { user: "root" })).output).toBe("0\n/root\n");
     });
 
-    test("stdout and stderr come in the order in which they were written, with offsets", async () => {
+    test("stdout and stderr arrive in the order in which they were written, with offsets", async () => {
       const script = "for i in 1 2 3 4 5; do echo out$i; sleep 0.02; echo err$i >&2; sleep 0.02; done";
       const process = await sandbox.spawn({ argv: ["bash", "-c", script] });
       const next = { at: 0, stdout: 0, stderr: 0 };
@@ -101,7 +101,7 @@ export function processContract(driver: DriverName): void {
       );
     });
 
-    test("50 MB of stdin arrive whole and in order", async () => {
+    test("50 MB of stdin arrive completely and in order", async () => {
       const block = randomBytes(1024 * 1024);
       const sent = createHash("sha256");
       const process = await sandbox.spawn({ argv: ["sha256sum"], stdin: true });
@@ -115,7 +115,7 @@ export function processContract(driver: DriverName): void {
       expect((await result).output).toBe(`${sent.digest("hex")}  -\n`);
     });
 
-    test("a write to a process that no longer reads is refused, not lost in silence", async () => {
+    test("a write to a process that no longer reads is refused", async () => {
       const process = await sandbox.spawn({
         argv: ["bash", "-c", "exec 0<&-; read -t 30 x < <(sleep 30)"],
         stdin: true,
@@ -131,7 +131,8 @@ export function processContract(driver: DriverName): void {
 
     test("binary output is byte-exact", async () => {
       const script =
-        "import sys,random; r=random.Random(7); sys.stdout.buffer.write(r.randbytes(3000017)); sys.stderr.buffer.write(bytes(range(256))*33)";
+        "import sys,random; r=random.Random(7); sys.stdout.buffer.write(r.randbytes(3000017)); " +
+        "sys.stderr.buffer.write(bytes(range(256))*33)";
       const hash =
         "import sys,random,hashlib; r=random.Random(7); print(hashlib.sha256(r.randbytes(3000017)).hexdigest())";
       const binary = await runIn(sandbox, ["python3", "-c", script]);
@@ -145,7 +146,7 @@ export function processContract(driver: DriverName): void {
       ).toBe(true);
     });
 
-    test("a terminal has a size, takes a new one, and Ctrl-C interrupts what runs in it", async () => {
+    test("a terminal has a size, accepts a new one, and Ctrl-C interrupts what runs in it", async () => {
       const process = await sandbox.spawn({
         argv: ["bash", "--norc", "-i"],
         pty: { rows: 31, cols: 97 },
@@ -157,7 +158,7 @@ export function processContract(driver: DriverName): void {
       await process.resize({ rows: 40, cols: 120 });
       await process.writeStdin("stty size; tty\n");
       expect(await terminal.until(/\/dev\/pts\/\d+/)).toMatch(/40 120/);
-      // Answered by the program itself, not by an echo: it runs when this is read.
+      // The program itself prints this, while an echo of the terminal would not: when it arrives, the program runs.
       await process.writeStdin("sh -c 'echo runs$((1+1)); exec sleep 600'\n");
       await terminal.until(/runs2/);
       await process.writeStdin("\u0003");
@@ -166,7 +167,7 @@ export function processContract(driver: DriverName): void {
       expect((await process.wait()).exitCode).toBe(5);
     });
 
-    test("a program in a terminal is told of its new size", async () => {
+    test("a program in a terminal receives its new size", async () => {
       const script = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
       const process = await sandbox.spawn({ argv: ["bash", "-c", script], pty: { rows: 24, cols: 80 } });
       const terminal = new Conversation(process);
@@ -176,7 +177,7 @@ export function processContract(driver: DriverName): void {
       await process.kill("SIGKILL");
     });
 
-    test("output faster than its reader makes the process wait, and no memory grows", async () => {
+    test("a process that writes faster than its reader waits, and memory stays bounded", async () => {
       const process = await sandbox.spawn({
         argv: ["sh", "-c", "yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"],
       });
@@ -196,10 +197,10 @@ export function processContract(driver: DriverName): void {
       expect((await process.wait()).signal).toBe("SIGKILL");
     });
 
-    test("a process that ignores SIGTERM and forks away is gone after its time limit, with all it started", async () => {
+    test("a process that ignores SIGTERM and forks is killed after its time limit with all its children", async () => {
       const script =
         "trap '' TERM; (trap '' TERM; setsid sh -c \"trap '' TERM; echo up; sleep 777\" &) ; while :; do sleep 1; done";
-      const end = await withRoomToStart(
+      const end = await withTimeToStart(
         (timeoutMs) => runIn(sandbox, script, { timeoutMs, graceMs: 100 }),
         ({ output }) => output.includes("up"),
       );
@@ -223,7 +224,7 @@ export function processContract(driver: DriverName): void {
         .toBe("0");
     });
 
-    test("what a process leaves in the background neither holds up its end nor dies with it", async () => {
+    test("a background child neither delays the end of its process nor ends with it", async () => {
       const { exitCode, output } = await runIn(sandbox, "sleep 444 & echo started");
       expect({ exitCode, output }).toEqual({ exitCode: 0, output: "started\n" });
       const left = await runIn(sandbox, "pkill -x -f 'sleep 444'; echo $?");
@@ -246,7 +247,7 @@ export function processContract(driver: DriverName): void {
       await expect.poll(left).toBe("");
     });
 
-    test("arguments and environment beyond what a frame holds are refused with a way out", async () => {
+    test("arguments and environment beyond what a frame holds are refused with a suggestion", async () => {
       await expect(sandbox.spawn({ argv: ["echo", "x".repeat(300_000)] })).rejects.toMatchObject({
         code: "invalid_argument",
         suggestion: expect.stringContaining("file") as string,

@@ -11,8 +11,7 @@ export interface OutputFrame {
 }
 
 /**
- * A WebSocket as it is, without what the SDK does about windows and reconnecting. Messages and frames wait to be read,
- * in order.
+ * A WebSocket without the SDK's windows and reconnection. Messages and frames wait in order until a test reads them.
  */
 export class RawWebSocket {
   readonly socket: WebSocket;
@@ -58,7 +57,7 @@ export class RawWebSocket {
     this.socket.send(Buffer.concat([header, Buffer.from(text)]));
   }
 
-  /** Nothing after the end of the connection. */
+  /** Returns the next message or frame; undefined after the end of the connection. */
   async next(): Promise<ServerMessage | OutputFrame | undefined> {
     for (;;) {
       const first = this.#received.shift();
@@ -70,7 +69,7 @@ export class RawWebSocket {
     }
   }
 
-  /** The first message of this type, on this channel if one is named; what comes before is passed over. */
+  /** Returns the first message of this type, on this channel if one is given, and drops everything before it. */
   async until<T extends ServerMessage["type"]>(
     type: T,
     channel?: number,

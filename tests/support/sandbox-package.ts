@@ -4,10 +4,12 @@ import type { Engine, Sandbox, SandboxImport } from "@atoll/engine";
 import { ImportedRecord, type SandboxId } from "@atoll/protocol";
 import { makeDataDir } from "./test-root.ts";
 
-/** For tests whose processes are quick; what hangs is found by the deadline of the test. */
+/**
+ * A signal that never aborts: the processes of these tests are quick, and the deadline of the test ends one that hangs.
+ */
 const signal = new AbortController().signal;
 
-/** Everything of a paused sandbox that another engine needs, in one directory. `has`: layers that the other one has. */
+/** Packs what another engine needs of a paused sandbox into one directory, except the layers in `has`. */
 export async function packSandbox(
   engine: Engine,
   id: SandboxId,
@@ -43,7 +45,7 @@ export async function readPackage(dir: string): Promise<SandboxImport> {
   };
 }
 
-/** Runs with a copy of a package, since an import consumes it. */
+/** Runs `use` with a copy of a package, because an import consumes the package. */
 export async function withCopy<T>(dir: string, use: (copy: string) => Promise<T>): Promise<T> {
   const copy = await makeDataDir();
   try {
@@ -54,8 +56,12 @@ export async function withCopy<T>(dir: string, use: (copy: string) => Promise<T>
   }
 }
 
-/** Moves a paused sandbox from one engine to another, as a server does it. Says which layers had to be taken along. */
-export async function carry(from: Engine, to: Engine, id: SandboxId): Promise<{ sandbox: Sandbox; layers: string[] }> {
+/** Moves a paused sandbox from one engine to another, as servers do. Returns the layers that had to be copied. */
+export async function transferSandbox(
+  from: Engine,
+  to: Engine,
+  id: SandboxId,
+): Promise<{ sandbox: Sandbox; layers: string[] }> {
   const dir = await packSandbox(from, id, (part) => to.hasLayer(part));
   try {
     const packed = await readPackage(dir);

@@ -3,7 +3,7 @@ import { ApiClient } from "./api-client.ts";
 import type { SharedStore } from "./shared-store.ts";
 import { startTestServer, type TestServer } from "./test-server.ts";
 
-/** Two servers on one store, for all tests of a file. */
+/** Two servers on one store, which all tests of a file share. */
 export class ServerPair<Store extends SharedStore> {
   #store: Store | undefined;
   #servers: TestServer[] = [];
@@ -21,7 +21,7 @@ export class ServerPair<Store extends SharedStore> {
   }
 
   get store(): Store {
-    if (this.#store === undefined) throw new Error("The store is open from the first test on");
+    if (this.#store === undefined) throw new Error("The store is not open before the first test");
     return this.#store;
   }
 
@@ -39,7 +39,7 @@ export class ServerPair<Store extends SharedStore> {
 
   #server(index: number): TestServer {
     const server = this.#servers[index];
-    if (server === undefined) throw new Error("Servers run from the first test on");
+    if (server === undefined) throw new Error("No server runs before the first test");
     return server;
   }
 }

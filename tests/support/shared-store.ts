@@ -1,11 +1,11 @@
 import { rm } from "node:fs/promises";
 import type { FaultPlan } from "./object-servers/faults.ts";
-import { openS3Place } from "./object-servers/s3-place.ts";
+import { openTestS3 } from "./object-servers/test-s3.ts";
 import { makeDataDir } from "./test-root.ts";
 
-/** A store for several servers. */
+/** A store that several servers share. */
 export interface SharedStore extends AsyncDisposable {
-  /** For a server; `url`: another way to the same store, where it is behind one. */
+  /** Returns the flags for a server. `url` is the address of a proxy before the store. */
   flags(url?: string): string[];
 }
 
@@ -26,7 +26,7 @@ export async function sharedDirectory(): Promise<SharedStore> {
 }
 
 export async function sharedBucket(): Promise<SharedS3Store> {
-  const { server, config, close } = await openS3Place();
+  const { server, config, close } = await openTestS3();
   const url = config.kind === "s3" ? (config.endpoint ?? "") : "";
   return {
     url,

@@ -2,9 +2,8 @@ import { basename } from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /**
- * Files that take long while one after the other of their tests waits, the longest first. What is started last decides
- * when the run is over, and a fresh clone has no durations of an earlier run. A name that is missing costs seconds, no
- * more.
+ * The files that take longest, in order. Vitest starts them first, because the file that starts last decides when the
+ * run ends, and a fresh clone has no durations of an earlier run. A slow file that is missing here costs only seconds.
  */
 const slow = [
   "handover-crashes",
@@ -34,7 +33,7 @@ function rank({ moduleId }: TestSpecification): number {
 
 export class SlowestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    // The sequencer's own, not that of an array.
+    // This `sort` is the sequencer's, not that of an array.
     // oxlint-disable-next-line unicorn/no-array-sort
     const sorted = await super.sort(files);
     const group = ({ project }: TestSpecification): number => project.config.sequence.groupOrder;

@@ -1,4 +1,8 @@
-"""Runs a program in a terminal of its own. Orders come as JSON lines on stdin, what it shows goes to stdout, its end to stderr."""
+"""Runs a program in a new terminal.
+
+Orders are read from stdin as lines of JSON. Output of the program goes to stdout. Its exit code and the
+terminal's modes go to stderr as JSON.
+"""
 import fcntl, json, os, pty, select, signal, struct, sys, termios
 
 
@@ -7,11 +11,16 @@ def resize(terminal, rows, cols):
 
 
 def modes(terminal):
-    flags = termios.tcgetattr(terminal)[3]
-    return {"newlines": bool(termios.tcgetattr(terminal)[1] & termios.OPOST), "echo": bool(flags & termios.ECHO), "canonical": bool(flags & termios.ICANON), "signals": bool(flags & termios.ISIG)}
+    flags = termios.tcgetattr(terminal)
+    return {
+        "newlines": bool(flags[1] & termios.OPOST),
+        "echo": bool(flags[3] & termios.ECHO),
+        "canonical": bool(flags[3] & termios.ICANON),
+        "signals": bool(flags[3] & termios.ISIG),
+    }
 
 
-def obey(order, terminal, pid):
+def carry_out(order, terminal, pid):
     if "type" in order:
         os.write(terminal, order["type"].encode())
     if "resize" in order:
@@ -36,7 +45,7 @@ while True:
         has_orders = data != b""
         *lines, orders = (orders + data).split(b"\n")
         for line in lines:
-            obey(json.loads(line), terminal, pid)
+            carry_out(json.loads(line), terminal, pid)
     if terminal in readable:
         try:
             data = os.read(terminal, 65536)

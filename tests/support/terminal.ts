@@ -9,15 +9,15 @@ const driver = fileURLToPath(new URL("terminal.py", import.meta.url));
 
 export interface TerminalEnd {
   exitCode: number;
-  /** As the program left the terminal: all true is how a shell wants it. */
+  /** The modes in which the program left the terminal; a shell needs all of them to be true. */
   modes: { newlines: boolean; echo: boolean; canonical: boolean; signals: boolean };
 }
 
-/** `atoll` in a real terminal of 24 rows and 80 columns. */
+/** Runs `atoll` in a real terminal of 24 rows and 80 columns. */
 export class Terminal implements AsyncDisposable {
   readonly #child: ChildProcessWithoutNullStreams;
   readonly ended: Promise<TerminalEnd>;
-  /** Everything that was shown. */
+  /** All output so far. */
   screen = "";
 
   constructor(server: CommandServer, words: readonly string[], env: NodeJS.ProcessEnv = {}) {
@@ -52,7 +52,7 @@ export class Terminal implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // The program is told by the end of its terminal.
+    // The program notices that its terminal has closed.
     this.#child.kill("SIGKILL");
     await this.ended.catch(() => undefined);
   }

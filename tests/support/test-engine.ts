@@ -3,23 +3,23 @@ import { Engine, type EngineOptions, type Sandbox } from "@atoll/engine";
 import type { Process } from "@atoll/host";
 import type { ProcessExit, SandboxId, SandboxState, SpawnRequestInput } from "@atoll/protocol";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
-import { bringHostScan } from "./host-scan.ts";
+import { copyHostScan } from "./host-scan.ts";
 import { patience } from "./patience.ts";
 import { makeDataDir } from "./test-root.ts";
 
-/** An engine on a data directory of its own. `dispose` kills every sandbox and removes the directory. */
+/** An engine on a new data directory. `dispose` kills every sandbox and removes the directory. */
 export interface TestEngine {
   engine: Engine;
   dataDir: string;
   dispose(): Promise<void>;
 }
 
-/** A sandbox that does not come to life fails its test. One that is slow to, on a slow machine, does not. */
+/** After this time a sandbox that does not start fails its test. On a slow machine the time is longer. */
 const startTimeoutMs = 30_000 * patience;
 
 export async function openTestEngine(options: Partial<EngineOptions> = {}): Promise<TestEngine> {
   const dataDir = options.dataDir ?? (await makeDataDir());
-  bringHostScan(dataDir);
+  copyHostScan(dataDir);
   const engine = await Engine.open({ guestPath: guestBinaryPath(), startTimeoutMs, ...options, dataDir });
   return {
     engine,
@@ -35,11 +35,11 @@ export async function openTestEngine(options: Partial<EngineOptions> = {}): Prom
 export interface Finished extends ProcessExit {
   stdout: Buffer;
   stderr: Buffer;
-  /** Both, in the order in which they came. */
+  /** The output of both streams, in the order in which it arrived. */
   output: string;
 }
 
-/** Reads a process to its end. */
+/** Reads the output of a process until it ends. */
 export async function finish(process: Process): Promise<Finished> {
   const chunks = { stdout: [] as Buffer[], stderr: [] as Buffer[] };
   let output = "";
@@ -60,7 +60,7 @@ export async function runIn(
   return finish(await sandbox.spawn({ ...request, argv }));
 }
 
-/** Reads a process's output piece by piece, as a conversation needs it. */
+/** Reads the output of a process piece by piece, for tests that write and read in turns. */
 export class Conversation {
   #events: AsyncIterator<{ data: Buffer }, unknown>;
 
@@ -68,7 +68,7 @@ export class Conversation {
     this.#events = process[Symbol.asyncIterator]();
   }
 
-  /** What came from the last call on up to and with a match of `pattern`. */
+  /** Returns the output since the last call, up to and including a match of `pattern`. */
   async until(pattern: RegExp): Promise<string> {
     let seen = "";
     while (!pattern.test(seen)) {
@@ -89,7 +89,7 @@ export class Conversation {
   }
 }
 
-/** Resolves in the moment in which the sandbox comes into this state, so that what follows happens in it. */
+/** Resolves at the moment at which the sandbox enters this state, so that the caller's next step happens in it. */
 export function stateReached(engine: Engine, id: SandboxId, state: SandboxState): Promise<void> {
   return new Promise((resolve) => {
     const stop = engine.events.listen((event) => {

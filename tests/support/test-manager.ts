@@ -8,10 +8,10 @@ import {
 } from "@atoll/protocol";
 import { SandboxManager, type Command, type SandboxManagerOptions } from "@atoll/server";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
-import { bringHostScan } from "./host-scan.ts";
+import { copyHostScan } from "./host-scan.ts";
 import { makeDataDir } from "./test-root.ts";
 
-/** A manager on a data directory of its own. `dispose` kills every sandbox and removes the directory. */
+/** A manager on a new data directory. `dispose` kills every sandbox and removes the directory. */
 export interface TestManager {
   manager: SandboxManager;
   dataDir: string;
@@ -20,7 +20,7 @@ export interface TestManager {
 
 export async function openTestManager(options: Partial<SandboxManagerOptions> = {}): Promise<TestManager> {
   const dataDir = options.dataDir ?? (await makeDataDir());
-  bringHostScan(dataDir);
+  copyHostScan(dataDir);
   const manager = await SandboxManager.open({ guestPath: guestBinaryPath(), ...options, dataDir });
   return {
     manager,
@@ -41,7 +41,7 @@ export function start(manager: SandboxManager, id: SandboxId, command: string | 
   return manager.run(id, RunCommand.parse(typeof command === "string" ? { shell: command } : command));
 }
 
-/** The text of a command's output from a byte on, and the bytes that the log no longer had. */
+/** Returns the text of a command's output from a byte on, and the number of bytes that the log no longer had. */
 export async function readAll(command: Command, from = 0): Promise<{ text: string; droppedBytes: number }> {
   const chunks: Buffer[] = [];
   let droppedBytes = 0;

@@ -1,7 +1,7 @@
 import { appendFile, mkdir, mkdtemp, readFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Set once by vitest.config.ts for all workers of a run: whatever tests leave on the host is found by this path. */
+/** Returns the directory for everything that tests create on the host. vitest.config.ts sets it for all workers. */
 export function testRoot(): string {
   const root = process.env["ATOLL_TEST_ROOT"];
   if (root === undefined) throw new Error("ATOLL_TEST_ROOT is not set: run tests through vitest");
@@ -10,7 +10,7 @@ export function testRoot(): string {
 
 const ledger = (): string => join(testRoot(), "data-directories");
 
-/** A new data directory, remembered for the check at the end of the run. */
+/** Makes a data directory and records it for the check at the end of the run. */
 export async function makeDataDir(): Promise<string> {
   await mkdir(testRoot(), { recursive: true });
   const dir = await mkdtemp(join(testRoot(), "data-"));
@@ -18,7 +18,7 @@ export async function makeDataDir(): Promise<string> {
   return dir;
 }
 
-/** Every data directory of this run, also those that are gone. */
+/** Returns every data directory of this run, including those that were removed. */
 export async function usedDataDirs(): Promise<string[]> {
   const text = await readFile(ledger(), "utf8").catch(() => "");
   return text.split("\n").filter((line) => line !== "");

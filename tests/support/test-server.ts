@@ -5,25 +5,25 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createLog, readConfig, Server } from "@atoll/server";
 import { guestBinaryPath } from "../../tools/setup/guest.mjs";
-import { bringHostScan } from "./host-scan.ts";
+import { copyHostScan } from "./host-scan.ts";
 import { makeDataDir } from "./test-root.ts";
 
-/** As its users start it, so from a bundle as long as that is of the present sources. */
+/** Users start the server by this entry, too: it runs the bundle if that was built from the present sources. */
 const program = fileURLToPath(new URL("../../packages/server/bin/atoll-server.mjs", import.meta.url));
 
 export interface TestServerOptions {
-  /** For another server on the same directory, whose owner disposes of it. */
+  /** A directory that another server has used. The caller that made it also disposes of it. */
   dataDir?: string;
-  /** Flags, as the program takes them: `["--body-timeout-ms", "500"]`. */
+  /** Flags of the program, as in `["--body-timeout-ms", "500"]`. */
   flags?: readonly string[];
 }
 
 /**
- * A server on a data directory of its own and on a free port. `dispose` kills every sandbox and removes the directory.
+ * A server on a new data directory and a free port. `dispose` kills every sandbox and removes the directory.
  */
 export interface TestServer extends AsyncDisposable {
   url: string;
-  /** The admin key; empty where an earlier server on the same directory was told. */
+  /** The admin key; empty if an earlier server on the same directory has printed it. */
   key: string;
   dataDir: string;
   /** Stops the server; its sandboxes run on. */
@@ -33,14 +33,14 @@ export interface TestServer extends AsyncDisposable {
 
 async function flagsFor({ dataDir, flags = [] }: TestServerOptions): Promise<{ dataDir: string; argv: string[] }> {
   const dir = dataDir ?? (await makeDataDir());
-  bringHostScan(dir);
+  copyHostScan(dir);
   const argv = ["--data-dir", dir, "--guest-path", guestBinaryPath(), "--port", "0", "--stop-timeout-ms", "2000"];
   const quiet = flags.includes("--log-level") ? [] : ["--log-level", "error"];
   const policy = flags.includes("--policy") ? [] : ["--policy", JSON.stringify({ drivers: ["gvisor", "local"] })];
   return { dataDir: dir, argv: [...argv, ...quiet, ...policy, ...flags] };
 }
 
-/** In this process. */
+/** Starts a server in this process. */
 export async function startTestServer(options: TestServerOptions = {}): Promise<TestServer> {
   const { dataDir, argv } = await flagsFor(options);
   const server = await start(argv).catch(async (error: unknown) => {
@@ -66,11 +66,11 @@ async function start(argv: string[]): Promise<Server> {
   return Server.start({ config, log: createLog(config.config.logLevel) });
 }
 
-/** In a process of its own, which can also be killed without mercy. */
+/** A server in a separate process, which a test can also kill with SIGKILL. */
 export interface TestServerProcess extends TestServer {
   pid: number;
   signal(name: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
-  /** What it said on stdout. */
+  /** The text that the server printed on stdout at its start. */
   greeting: string;
 }
 
@@ -93,7 +93,7 @@ export async function startTestServerProcess(options: TestServerOptions = {}): P
   };
   const dispose = async (): Promise<void> => {
     await end("SIGTERM");
-    // Whatever state it was in, another server finds and ends all that it left.
+    // Another server finds and ends everything that this one left behind.
     const next = await startTestServer({ ...options, dataDir });
     await next.dispose();
   };

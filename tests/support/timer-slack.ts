@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What the kernel gives to a thread. */
+/** The timer slack that the kernel gives to a thread by default. */
 export const ordinarySlackNs = 50_000;
 
-/** Each timer slack that a thread of a gVisor sandbox's kernel has, in ns. */
-export function slacksOf(dataDir: string, { id }: { id: string }): number[] {
+/** Returns the different timer slacks, in ns, of the threads of a gVisor sandbox's kernel. */
+export function timerSlacksOf(dataDir: string, { id }: { id: string }): number[] {
   const directory = join(dataDir, "sandboxes", id);
   const record = JSON.parse(readFileSync(join(directory, "record.json"), "utf8")) as { container: { id: string } };
   const container = record.container.id;
@@ -15,7 +15,7 @@ export function slacksOf(dataDir: string, { id }: { id: string }): number[] {
   return [...new Set(threads.map(slackOf))].filter((slack) => slack !== undefined);
 }
 
-/** Undefined: the thread has ended. */
+/** Returns undefined if the thread has ended. */
 function slackOf(thread: string): number | undefined {
   try {
     return Number(readFileSync(`/proc/${thread}/timerslack_ns`, "latin1"));

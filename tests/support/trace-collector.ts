@@ -20,7 +20,7 @@ interface OtlpRequest {
   resourceSpans: { resource: Pick<OtlpSpan, "attributes">; scopeSpans: { spans: OtlpSpan[] }[] }[];
 }
 
-/** What OTLP over HTTP sends, as a collector reads it. */
+/** Receives OTLP over HTTP, as a collector does. */
 export class TraceCollector {
   readonly spans: CollectedSpan[] = [];
   readonly paths = new Set<string>();
@@ -46,12 +46,12 @@ export class TraceCollector {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** The only one of this name. */
+  /** Returns the only span of this name. */
   one(name: string): CollectedSpan {
     const [span, ...others] = this.spans.filter((candidate) => candidate.name === name);
     if (span === undefined || others.length > 0) {
       const names = this.spans.map((candidate) => candidate.name).join(", ");
-      throw new Error(`There is not one span ${name} among ${names}`);
+      throw new Error(`Expected one span ${name} among ${names}`);
     }
     return span;
   }

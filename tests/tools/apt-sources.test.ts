@@ -30,7 +30,7 @@ Signed-By: /usr/share/keyrings/key.gpg
     });
   });
 
-  test("a key written into the stanza is kept whole", () => {
+  test("a key written into the stanza is kept completely", () => {
     const key = "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc=\n -----END PGP PUBLIC KEY BLOCK-----";
     const source = derive(
       `Types: deb\nURIs: http://mirror.test/debian\nSuites: bookworm\nComponents: main\nSigned-By:${key}\n`,
@@ -43,7 +43,7 @@ Signed-By: /usr/share/keyrings/key.gpg
     ["a stanza of sources only", "Types: deb-src\nURIs: http://m.test\nSuites: bookworm\nComponents: main\n"],
     ["another release", "Types: deb\nURIs: http://m.test\nSuites: trixie\nComponents: main\n"],
     ["an empty file", ""],
-  ])("%s is no pattern", ([, text]) => {
+  ])("nothing is derived from %s", ([, text]) => {
     expect(derive(text ?? "")).toBeUndefined();
   });
 });
@@ -59,16 +59,18 @@ deb [arch=amd64 signed-by=/usr/share/keyrings/key.gpg] http://mirror.test/debian
 `);
     expect(source).toEqual({
       extension: "list",
-      text: "deb [arch=amd64 signed-by=/usr/share/keyrings/key.gpg] http://mirror.test/debian bookworm-backports main contrib\n",
+      text:
+        "deb [arch=amd64 signed-by=/usr/share/keyrings/key.gpg] http://mirror.test/debian " +
+        "bookworm-backports main contrib\n",
     });
   });
 
-  test("another release is no pattern", () => {
+  test("nothing is derived from an entry of another release", () => {
     expect(derive("deb http://mirror.test/ubuntu noble main\n")).toBeUndefined();
   });
 });
 
-test("the first file with a fitting entry is taken and files of other kinds are not read", () => {
+test("the first file with a matching entry is used, and files of other kinds are not read", () => {
   const source = deriveSource(
     [
       { name: "sources.list.d/old.list.disabled", text: "deb http://disabled.test bookworm main\n" },

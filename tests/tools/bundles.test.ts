@@ -14,8 +14,8 @@ async function put(path: string, text: string): Promise<void> {
   await writeFile(at(path), text);
 }
 
-/** What the program says, run from its bundle. */
-async function told(): Promise<string> {
+/** Runs the program from its bundle and returns what it prints. */
+async function runBundle(): Promise<string> {
   const entry = freshBundle("cli", checkout);
   if (entry === undefined) return "from source";
   const { main } = (await import(/* @vite-ignore */ pathToFileURL(entry).href)) as { main: () => string };
@@ -37,14 +37,14 @@ afterEach(async () => {
 });
 
 describe("a bundle", () => {
-  test("is used while its sources are what they were", async () => {
-    expect(await told()).toBe("one");
+  test("is used while its sources are unchanged", async () => {
+    expect(await runBundle()).toBe("one");
   });
 
-  test("is used when sources were written again with the same content", async () => {
+  test("is used after sources were rewritten with the same content", async () => {
     await writeFile(at("packages/cli/src/word.ts"), await readFile(at("packages/cli/src/word.ts")));
     await utimes(at("packages/cli/src/main.ts"), 1, 1);
-    expect(await told()).toBe("one");
+    expect(await runBundle()).toBe("one");
   });
 
   test.for([
@@ -52,45 +52,45 @@ describe("a bundle", () => {
     ["packages/cli/package.json", '{ "version": "2" }'],
     ["tsconfig.json", '{ "extends": "./other.json" }'],
     ["node_modules/.package-lock.json", '{ "packages": {} }'],
-  ] as const)("is left alone after a change of %s", async ([path, text]) => {
+  ] as const)("is not used after a change of %s", async ([path, text]) => {
     await writeFile(at(path), text);
-    expect(await told()).toBe("from source");
+    expect(await runBundle()).toBe("from source");
   });
 
-  test("is left alone after a change that keeps size and time of change", async () => {
+  test("is not used after a change that keeps the size and the time", async () => {
     const path = at("packages/cli/src/word.ts");
     const { inputs } = JSON.parse(await readFile(manifestPath("cli", checkout), "utf8"));
     await writeFile(path, 'export const word: string = "two";');
     await utimes(path, 0, inputs["packages/cli/src/word.ts"][1] / 1_000);
-    expect(await told()).toBe("from source");
+    expect(await runBundle()).toBe("from source");
   });
 
-  test.for(["packages/cli/src/word.ts", ".cache/bundles/cli.json"])("is left alone without %s", async (path) => {
+  test.for(["packages/cli/src/word.ts", ".cache/bundles/cli.json"])("is not used without %s", async (path) => {
     await rm(at(path));
-    expect(await told()).toBe("from source");
+    expect(await runBundle()).toBe("from source");
   });
 
-  test("is left alone when what tells about it is cut short", async () => {
+  test("is not used when its manifest is truncated", async () => {
     const path = manifestPath("cli", checkout);
     await writeFile(path, (await readFile(path, "utf8")).slice(0, -10));
-    expect(await told()).toBe("from source");
+    expect(await runBundle()).toBe("from source");
   });
 
-  test("is made again from changed sources", async () => {
+  test("is built again from changed sources", async () => {
     await put("packages/cli/src/word.ts", 'export const word: string = "three";');
     await buildBundle("cli", checkout);
-    expect(await told()).toBe("three");
+    expect(await runBundle()).toBe("three");
   });
 
-  test("shows each source its own place, not the bundle's", async () => {
+  test("gives each source its own import.meta.url, not the bundle's", async () => {
     await put("packages/cli/src/main.ts", "export const main = () => import.meta.url;");
     await buildBundle("cli", checkout);
-    expect(await told()).toBe(pathToFileURL(at("packages/cli/src/main.ts")).href);
+    expect(await runBundle()).toBe(pathToFileURL(at("packages/cli/src/main.ts")).href);
   });
 
-  test("that cannot be made leaves the sources in force", async () => {
+  test("that cannot be built leaves the sources in use", async () => {
     await appendFile(at("packages/cli/src/main.ts"), "this is no TypeScript");
     await expect(buildBundle("cli", checkout)).rejects.toThrow("Build failed");
-    expect(await told()).toBe("from source");
+    expect(await runBundle()).toBe("from source");
   });
 });

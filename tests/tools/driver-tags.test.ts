@@ -8,10 +8,12 @@ import { driverTags } from "../support/driver-tags.ts";
 
 const repositoryRoot = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Vitest looks for the line of a tag in the text of a file, so in this one it stands alone. */
+/** Vitest looks for the tag in the text of a file. It is split off here, so that this file does not have the tag. */
 const moduleTag = "@module-tag";
 
-/** None of them can pass, as without a runtime; what a test stands on cannot be made either. */
+const driversModule = JSON.stringify(join(repositoryRoot, "tests", "support", "drivers.ts"));
+
+/** Test files that cannot pass, as on a host without runsc. Their hooks fail, too. */
 const files = {
   "vitest.config.ts": `
     import { driverTags } from ${JSON.stringify(join(repositoryRoot, "tests", "support", "driver-tags.ts"))};
@@ -23,7 +25,7 @@ const files = {
     test("boots", () => {});`,
   "groups.test.ts": `
     import { beforeAll, expect, test } from "vitest";
-    import { describeDrivers, needsDriver } from ${JSON.stringify(join(repositoryRoot, "tests", "support", "drivers.ts"))};
+    import { describeDrivers, needsDriver } from ${driversModule};
     describeDrivers("a sandbox under %s", (driver) => {
       beforeAll(() => { if (driver === "gvisor") throw new Error("there is no runsc"); });
       test("lives", () => {});
@@ -36,7 +38,7 @@ const files = {
 
 let dir: string;
 
-// Inside the repository, so that the files find vitest.
+// The files are inside the repository, so that they find vitest.
 beforeAll(async () => {
   await mkdir(join(repositoryRoot, ".cache"), { recursive: true });
   dir = await mkdtemp(join(repositoryRoot, ".cache", "drivers-"));
@@ -59,7 +61,7 @@ async function runTests(env: NodeJS.ProcessEnv): Promise<{ exitCode: unknown; su
   return { exitCode, summary: JSON.parse(await readFile(summaryPath, "utf8")) };
 }
 
-test("tests of a driver that ATOLL_SKIP names do not run, nor what they stand on, and the reason is told", async () => {
+test("tests of a driver that ATOLL_SKIP names are skipped with their hooks, and the reason is reported", async () => {
   const { exitCode, summary } = await runTests({ ATOLL_SKIP: "gvisor" });
   const reason = "ATOLL_SKIP names the driver gvisor";
   expect(summary).toEqual({
@@ -74,12 +76,12 @@ test("tests of a driver that ATOLL_SKIP names do not run, nor what they stand on
   expect(exitCode).toBe(0);
 });
 
-test.for(["", "local", "gvisors"])("a missing runtime fails them when ATOLL_SKIP is %j", async (skip) => {
+test.for(["", "local", "gvisors"])("tests fail without a runtime when ATOLL_SKIP is %j", async (skip) => {
   const { exitCode, summary } = await runTests({ ATOLL_SKIP: skip });
   expect(summary).toMatchObject({ passed: 2, failed: 3 });
   expect(exitCode).toBe(1);
 });
 
-test("the tests of this repository are left out by the same tags", () => {
+test("the tests of this repository are skipped by the same tags", () => {
   expect(config.test?.tags).toEqual(driverTags(process.env));
 });

@@ -20,7 +20,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true });
 });
 
-test("the work of one begins after the work of the other has ended", async () => {
+test("the second holder's work begins after the first one's has ended", async () => {
   const events: string[] = [];
   const work = (name: string) =>
     withLock(path, options, async () => {
@@ -35,7 +35,7 @@ test("the work of one begins after the work of the other has ended", async () =>
   expect(events).toHaveLength(6);
 });
 
-test("who waits says for whom", async () => {
+test("a process that waits reports the holder", async () => {
   const untilSaid = async (): Promise<void> => {
     await expect.poll(() => said.length).toBeGreaterThan(0);
   };
@@ -43,13 +43,13 @@ test("who waits says for whom", async () => {
   expect(said).toEqual([expect.stringContaining(String(process.pid))]);
 });
 
-test("nothing is left when the work fails", async () => {
+test("no lock file is left when the work fails", async () => {
   const failing = withLock(path, options, () => Promise.reject(new Error("no")));
   await expect(failing).rejects.toThrow("no");
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("the lock of a process that is gone is broken by exactly one of many", async () => {
+test("the lock of a process that is gone is broken by exactly one of many processes", async () => {
   const gone = spawn(process.execPath, ["-e", ""]);
   await new Promise((resolve) => gone.on("close", resolve));
   await writeFile(path, JSON.stringify({ pid: gone.pid, start: "1", token: "t" }));
@@ -69,7 +69,7 @@ test("the lock of a process that is gone is broken by exactly one of many", asyn
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("a later process with the holder's number does not count as the holder", async () => {
+test("a later process with the same pid does not count as the holder", async () => {
   await writeFile(path, JSON.stringify({ pid: process.pid, start: "1", token: "t" }));
   expect(await withLock(path, options, () => Promise.resolve("mine"))).toBe("mine");
 });

@@ -22,7 +22,7 @@ test.for([
   ["another version", { ...installed.packages, "node_modules/a": { version: "1.0.1" } }],
   ["a missing package", { "node_modules/@atoll/one": {} }],
   ["a missing workspace link", { "node_modules/a": { version: "1.0.0" } }],
-  ["a package too many", { ...installed.packages, "node_modules/b": { version: "1.0.0" } }],
+  ["an extra package", { ...installed.packages, "node_modules/b": { version: "1.0.0" } }],
 ] as const)("%s makes it out of date", ([, packages]) => {
   expect(describesLock({ packages }, lock)).toBe(false);
 });

@@ -7,17 +7,17 @@ afterEach(() => {
 
 const requirement = (name: string, more: { driver?: string; isForTests?: boolean } = {}) => ({
   requirement: { name, packages: [name], why: "", without: "", probe: async () => ({ reason: "" }), ...more },
-  reason: `${name} is not there`,
+  reason: `${name} is missing`,
 });
 
-test("what only tests need is looked for by the tests alone", async () => {
+test("requirements of tests are only probed for tests", async () => {
   const names = async (forTests: boolean) => (await probeAll({ forTests })).map((probe) => probe.requirement.name);
   const always = await names(false);
   const more = (await names(true)).filter((name) => !always.includes(name));
   expect(more).toEqual(["zsh", "fish", "pip3"]);
 });
 
-test("what is missing is installed, and only what is required can keep set-up from going on", () => {
+test("missing requirements are installed, and only missing required ones stop set-up", () => {
   const probes = [
     requirement("cc"),
     requirement("zsh", { isForTests: true }),

@@ -26,7 +26,7 @@ const files = {
 
 let dir: string;
 
-// Inside the repository, so that the files find vitest.
+// The files are inside the repository, so that they find vitest.
 beforeAll(async () => {
   await mkdir(join(repositoryRoot, ".cache"), { recursive: true });
   dir = await mkdtemp(join(repositoryRoot, ".cache", "reporter-"));
@@ -37,7 +37,7 @@ afterAll(async () => {
   await rm(dir, { recursive: true });
 });
 
-test("files and groups that break count as failed, and each skipped test has a reason", async () => {
+test("files and groups that throw count as failed, and each skipped test has a reason", async () => {
   const summaryPath = join(dir, "summary.json");
   const vitest = join(repositoryRoot, "node_modules", "vitest", "vitest.mjs");
   const reporter = join(repositoryRoot, "tools", "test-reporter.mjs");
@@ -54,7 +54,7 @@ test("files and groups that break count as failed, and each skipped test has a r
       { name: "mixed.test.mjs > lacks", reason: "no docker here" },
       { name: "mixed.test.mjs > rests", reason: "no reason given" },
       { name: "mixed.test.mjs > waits", reason: "to be written" },
-      { name: "broken-group.test.mjs > group > stands", reason: "what it stands on failed" },
+      { name: "broken-group.test.mjs > group > stands", reason: "a hook or an enclosing group failed" },
     ]),
   );
   expect(summary.skipped).toHaveLength(4);

@@ -3,7 +3,7 @@ import { countLine, isSuccess, skippedLines } from "../../tools/test-summary.mjs
 
 const summary = { passed: 3, failed: 0, skipped: [{ name: "a > b", reason: "no docker here" }] };
 
-test("the count line is plain", () => {
+test("the count line contains the counts as text", () => {
   expect(countLine(summary)).toBe("3 passed, 0 failed, 1 skipped");
 });
 
@@ -12,9 +12,9 @@ test("a skipped test is named with its reason", () => {
 });
 
 test.for([
-  ["all that ran passed", 0, summary, true],
+  ["every test that ran passed", 0, summary, true],
   ["one failed", 1, { ...summary, failed: 1 }, false],
-  ["the runner broke after the last test", 1, summary, false],
+  ["the runner failed after the last test", 1, summary, false],
   ["the runner left no result", 0, undefined, false],
   ["nothing ran", 0, { ...summary, passed: 0 }, false],
 ] as const)("when %s", ([, exitCode, result, expected]) => {

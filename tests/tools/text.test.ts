@@ -5,7 +5,7 @@ import { maxWidth, wrapComments } from "../../tools/text/wrap-comments.mjs";
 const words = (count: number) => Array.from({ length: count }, (_, n) => `word${n}`).join(" ");
 
 describe("wrapComments", () => {
-  test("splits a wide line comment at the indentation that it has", () => {
+  test("splits a wide line comment at its own indentation", () => {
     const wrapped = wrapComments(`  // ${words(30)}\n  const a = 1;\n`);
     const lines = wrapped.trimEnd().split("\n");
     expect(lines.at(-1)).toBe("  const a = 1;");
@@ -22,7 +22,7 @@ describe("wrapComments", () => {
     expect(rest.at(-1)).toBe(" */");
   });
 
-  test("keeps the style of C, in which a short comment begins and ends on a line with text", () => {
+  test("keeps the style of C, in which the first and the last line of a short comment contain text", () => {
     const lines = wrapComments(`/* ${words(30)} */\n`)
       .trimEnd()
       .split("\n");
@@ -31,7 +31,7 @@ describe("wrapComments", () => {
     expect(lines.every((line) => line.length <= maxWidth)).toBe(true);
   });
 
-  test("leaves lists, code and paragraphs that fit as they are", () => {
+  test("does not change lists, code and paragraphs that fit", () => {
     const source = [
       "/**",
       " * Short.",
@@ -58,7 +58,7 @@ describe("wrapComments", () => {
     expect(wrapComments(once)).toBe(once);
   });
 
-  test("leaves code alone, also where a comment ends before it", () => {
+  test("does not change code, also on the line on which a comment ends", () => {
     const source = `const a = "${words(30)}";\n/* ${words(30)} */ const b = 1;\n`;
     expect(wrapComments(source)).toBe(source);
   });
@@ -67,7 +67,7 @@ describe("wrapComments", () => {
 describe("findProblems", () => {
   const problems = (path: string, source: string) => findProblems(path, source).map(({ problem }) => problem);
 
-  test("refuses a retired word in text, in names of every style, and in the file's name, and says what to write", () => {
+  test("refuses a retired word in text, in names of every style and in file names, and names the replacement", () => {
     const retired = ["where", "abouts"].join("");
     expect(problems("a.ts", `// Its ${retired} are known.`)).toEqual([expect.stringContaining("write location")]);
     expect(problems("a.ts", `const ${retired}Of = 1;`)).toHaveLength(1);
@@ -76,13 +76,13 @@ describe("findProblems", () => {
     expect(problems("a.ts", "// The location is known.")).toEqual([]);
   });
 
-  test("knows the user that Linux calls so from a person", () => {
+  test("accepts the name of the Linux user", () => {
     const user = ["no", "body"].join("");
     expect(problems("a.ts", `const user = "${user}";`)).toEqual([]);
     expect(problems("a.ts", `// ${user} reads this.`)).toHaveLength(1);
   });
 
-  test("refuses wide lines, but for tables of Markdown and long addresses", () => {
+  test("refuses wide lines, except for tables of Markdown and long addresses", () => {
     expect(problems("a.ts", `const a = "${words(30)}";`)).toEqual([expect.stringContaining("columns")]);
     expect(problems("a.md", `| ${words(30)} |`)).toEqual([]);
     expect(problems("a.md", `see https://example.com/${"x".repeat(120)}`)).toEqual([]);

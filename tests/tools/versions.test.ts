@@ -24,10 +24,10 @@ test.for([
   expect(isNodeSupported(version)).toBe(isSupported);
 });
 
-/** What users' own programs load. It needs none of our tools, and runs wherever its code does. */
+/** Packages that users' own programs load. They need none of our tools, and run on older releases of Node, too. */
 const forUsers = ["packages/sdk/package.json", "packages/protocol/package.json"];
 
-test("every package that runs in a checkout asks for the Node that set-up accepts", () => {
+test("every package that runs in a checkout requires the releases of Node that set-up accepts", () => {
   const ours = listFiles().filter(
     (path) => /^(packages\/[^/]+\/)?package\.json$/.test(path) && !forUsers.includes(path),
   );
@@ -60,11 +60,11 @@ const policy = `runsc:
         100 /var/lib/dpkg/status
 `;
 
-test("apt offers what a source has", () => {
+test("a version in a source is on offer", () => {
   expect(parseOfferedVersions(policy)).toEqual(["0.0~20240729.0-4~bpo12+2", "0.0~20221219.0-2+b3"]);
 });
 
-test("what is only installed is not on offer", () => {
+test("a version that is only installed is not on offer", () => {
   const installed = `runsc:
   Installed: 0.0~20240729.0-4
   Candidate: 0.0~20240729.0-4

@@ -17,7 +17,10 @@ afterEach(async () => {
 });
 
 describe("the script of the machine", () => {
-  /** The words that it starts the tests with. The shell is real, what it would start is not, and ends with 7. */
+  /**
+   * Returns the words with which the script starts the tests. The shell is real; the test runner is a fake that exits
+   * with 7.
+   */
   function wordsOf(args: readonly string[]): string[] {
     const stubs = [
       "mkdir() { :; }",
@@ -35,7 +38,7 @@ describe("the script of the machine", () => {
 
   const filesIn = (words: readonly string[]) => words.filter((word) => word.endsWith(".test.ts"));
 
-  test("runs the tests of limits with nothing of the host's environment", () => {
+  test("runs the tests of limits without the host's environment", () => {
     const words = wordsOf([]);
     expect(words[0]).toBe("-i");
     expect(words).toEqual(expect.arrayContaining(["ATOLL_TEST_CGROUPS=2", "ATOLL_TEST_PATIENCE=10"]));
@@ -44,18 +47,18 @@ describe("the script of the machine", () => {
     expect(filesIn(words)).toContain("tests/integration/limits.test.ts");
   });
 
-  test("runs the files that are named, and no others", () => {
+  test("runs only the named files", () => {
     expect(filesIn(wordsOf(["tests/integration/cgroups.test.ts"]))).toEqual(["tests/integration/cgroups.test.ts"]);
   });
 
-  test("passes arguments on as they are, whatever a shell would make of them", () => {
+  test("passes arguments on unchanged, including characters that are special in a shell", () => {
     const nasty = ["-t", 'it\'s $HOME; `id` "x"\n* \\'];
     const words = wordsOf(nasty);
     expect(words.slice(-2)).toEqual(nasty);
     expect(filesIn(words).length).toBeGreaterThan(1);
   });
 
-  test("keeps the exit code of the tests, not of the pipe behind them", async () => {
+  test("keeps the exit code of the tests, not of the pipe after them", async () => {
     wordsOf([]);
     expect(await readResult(dir)).toEqual({ exitCode: 7, summary: undefined });
   });
@@ -65,21 +68,21 @@ describe("the script of the machine", () => {
   });
 });
 
-describe("what the machine leaves", () => {
-  test("is its result", async () => {
+describe("the directory that the machine writes", () => {
+  test("is read as the result of the session", async () => {
     const summary = { passed: 3, failed: 0, skipped: [] };
     await writeFile(join(dir, "exit-code"), "0\n");
     await writeFile(join(dir, "summary.json"), JSON.stringify(summary));
     expect(await readResult(dir)).toEqual({ exitCode: 0, summary });
   });
 
-  test("is a failure where there is nothing", async () => {
+  test("counts as a failure if it is empty", async () => {
     expect(await readResult(dir)).toEqual({ exitCode: 1, summary: undefined });
   });
 });
 
 describe("modules of the kernel", () => {
-  /** As in a package: wherever they lie, each with the names of those that it needs. */
+  /** Writes modules as in a kernel package: in different directories, each with the names of its dependencies. */
   async function addModules(depends: Readonly<Record<string, string>>): Promise<void> {
     for (const [path, needed] of Object.entries(depends)) {
       await mkdir(join(dir, dirname(path)), { recursive: true });
@@ -102,7 +105,7 @@ describe("modules of the kernel", () => {
     "6.1/sound/snd.ko": "",
   };
 
-  test("are those that are wanted, each once and behind those that it needs", async () => {
+  test("are the wanted ones and their dependencies, each once and after its dependencies", async () => {
     await addModules(all);
     const names = (await inLoadOrder(dir)).map((path) => basename(path, ".ko").replaceAll("-", "_"));
     expect(new Set(names).size).toBe(names.length);
@@ -115,14 +118,14 @@ describe("modules of the kernel", () => {
     expect(names).not.toContain("snd");
   });
 
-  test("that are not there are told by name", async () => {
+  test("that are missing are named in the error", async () => {
     const { "6.1/fs/mbcache.ko": _, ...rest } = all;
     await addModules(rest);
     await expect(inLoadOrder(dir)).rejects.toThrow("The kernel has no module mbcache");
   });
 });
 
-test("the first program of the machine is a script that a shell can read", async () => {
+test("the first program of the machine is a script that a shell can parse", async () => {
   const script = new URL("../../tools/vm/init.sh", import.meta.url).pathname;
   execFileSync("sh", ["-n", script]);
   expect(await readFile(script, "utf8")).toMatch(/^#!\/bin\/busybox sh\n/);

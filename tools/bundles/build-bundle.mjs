@@ -9,8 +9,8 @@ import { bundleRoot, hashOf, manifestPath } from "./fresh-bundle.mjs";
 /** @typedef {import("esbuild").Plugin} Plugin */
 
 /**
- * `hasPackages`: packages from npm are inside too. The server's stay outside: it starts once, and some of them look for
- * files beside their own.
+ * The bundle of the command-line program contains its packages from npm (`hasPackages`). The bundle of the server does
+ * not: the server starts once, and some of its packages look for files beside their own.
  *
  * @type {Readonly<Record<ProgramName, { hasPackages: boolean }>>}
  */
@@ -19,23 +19,24 @@ const programs = { cli: { hasPackages: true }, server: { hasPackages: false } };
 /** @type {readonly ProgramName[]} */
 export const programNames = ["cli", "server"];
 
-/** Beside the sources: what resolves their imports, and how they are put together. */
+/** Files beside the sources that decide how imports are resolved and how bundles are built. */
 const settings = ["tsconfig.json", "node_modules/.package-lock.json", "tools/bundles/build-bundle.mjs"];
 
-/** Somebody may still run an old one, and loads the rest of it when it is needed. */
+/** Old bundles stay this long, because a running program loads further parts of its own bundle when it needs them. */
 const keptMs = 60 * 60_000;
 
-/** Sources that change while they are read are read again. */
+/** A build starts again when a source changed while the build read it. */
 const attempts = 3;
 
 const requireBanner =
-  'import { createRequire as makeBundleRequire } from "node:module"; const require = makeBundleRequire(import.meta.url);';
+  'import { createRequire as makeBundleRequire } from "node:module"; ' +
+  "const require = makeBundleRequire(import.meta.url);";
 
-/** Two changes within a tick of the filesystem's clock have the same time. */
+/** Two changes within one tick of the filesystem's clock get the same time. */
 const tickMs = 20;
 
 /**
- * Makes the bundle of one program and puts it in force. Not for several processes at once.
+ * Builds the bundle of one program and makes it the current one. Only one process may do this at a time.
  *
  * @param {ProgramName} name
  * @param {string} [checkout]
@@ -50,14 +51,14 @@ export async function buildBundle(name, checkout = repositoryRoot) {
 /**
  * @param {ProgramName} name
  * @param {string} checkout
- * @returns {Promise<boolean>} false when a source changed meanwhile, so that nobody knows which one is in the bundle
+ * @returns {Promise<boolean>} false when a source changed during the build, so that the bundle may mix two versions
  */
 async function tryBuild(name, checkout) {
   const { build } = await import("esbuild");
   const directory = `${name}-${randomUUID()}`;
   const outdir = join(bundleRoot(checkout), directory);
   const { hasPackages } = programs[name];
-  /** What was read, by path. @type {Map<string, string>} */
+  /** Hashes of the files that were read, by path. @type {Map<string, string>} */
   const read = new Map();
   for (const path of settings) read.set(path, hashOf(await readFile(join(checkout, path))));
   const { metafile } = await build({
@@ -66,17 +67,17 @@ async function tryBuild(name, checkout) {
     outdir,
     outExtension: { ".js": ".mjs" },
     bundle: true,
-    // What is imported when it is needed stays out of the way until then: clients of buckets are bigger than all of
-    // Atoll.
+    // Modules with a dynamic import stay in files of their own, loaded when needed: the clients of buckets are bigger
+    // than all of Atoll.
     splitting: true,
-    // What the server logs of an error names the line of the source.
+    // The stack of an error in the server's log names lines of the sources.
     sourcemap: hasPackages ? false : "linked",
     format: "esm",
     platform: "node",
     target: "node20.19",
     conditions: ["source"],
-    // Packages that are not modules ask for `require`. The other name is nobody else's: what the banner declares,
-    // esbuild does not see.
+    // Packages that are not ES modules call `require`. The banner uses an unusual name beside it, because esbuild does
+    // not see what a banner declares and could declare the same name.
     ...(hasPackages ? { banner: { js: requireBanner } } : {}),
     plugins: [ourSources(checkout, read), ...(hasPackages ? [] : [packagesOutside])],
     metafile: true,
@@ -98,8 +99,8 @@ async function tryBuild(name, checkout) {
 /**
  * @param {ReadonlyMap<string, string>} read
  * @param {string} checkout
- * @returns {Promise<import("./fresh-bundle.mjs").Manifest["inputs"] | undefined>} undefined when something is no longer
- * what was read
+ * @returns {Promise<import("./fresh-bundle.mjs").Manifest["inputs"] | undefined>} undefined when a file differs from
+ * what the build read
  */
 async function stampAll(read, checkout) {
   /** @type {import("./fresh-bundle.mjs").Manifest["inputs"]} */
@@ -107,7 +108,7 @@ async function stampAll(read, checkout) {
   for (const [path, hash] of read) {
     const { size, mtimeMs, ctimeMs } = await stat(join(checkout, path));
     if (hashOf(await readFile(join(checkout, path))) !== hash) return undefined;
-    // The next change could leave the same times behind: then the content has to be looked at.
+    // A later change within the same tick would leave the same times, so a recent file is compared by its content.
     const isRecent = Date.now() - ctimeMs < tickMs;
     inputs[path] = isRecent ? [size, 0, 0, hash] : [size, mtimeMs, ctimeMs, hash];
   }
@@ -116,7 +117,7 @@ async function stampAll(read, checkout) {
 
 /** @param {string} checkout */
 async function removeOld(checkout) {
-  const inForce = await Promise.all(
+  const current = await Promise.all(
     programNames.map(async (name) => {
       const text = await readFile(manifestPath(name, checkout), "utf8").catch(() => "{}");
       return JSON.parse(text).directory;
@@ -126,17 +127,18 @@ async function removeOld(checkout) {
     const path = join(bundleRoot(checkout), entry);
     const { mtimeMs } = await stat(path);
     const isManifest = programNames.some((name) => path === manifestPath(name, checkout));
-    if (isManifest || inForce.includes(entry) || Date.now() - mtimeMs < keptMs) continue;
+    if (isManifest || current.includes(entry) || Date.now() - mtimeMs < keptMs) continue;
     await rm(path, { recursive: true, force: true });
   }
 }
 
 /**
- * A source that looks for files beside itself finds them from the bundle too. And of zod only what is used comes along:
- * what hangs on the name `z` cannot be told from what is used of it, unless the name is that of the module itself.
+ * Loads our own sources with two changes. `import.meta.url` becomes the URL of the source, so that a source that looks
+ * for files beside itself finds them from the bundle. zod is imported as a namespace, because esbuild drops unused
+ * exports of a namespace but not properties of the exported object `z`.
  *
  * @param {string} checkout
- * @param {Map<string, string>} read takes the hash of all that went in, and of what says how it is resolved
+ * @param {Map<string, string>} read receives the hash of each source, and of each manifest that decides its imports
  * @returns {Plugin}
  */
 const ourSources = (checkout, read) => ({

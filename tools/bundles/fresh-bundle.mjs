@@ -3,11 +3,11 @@ import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** What can be started: a package with a `src/main.ts`. @typedef {"cli" | "server"} ProgramName */
+/** A program that has a bundle: a package with a `src/main.ts`. @typedef {"cli" | "server"} ProgramName */
 
 /**
- * What a file was when it went into a bundle: size, time of its last change, time of the last change to
- * anything about it, and a hash of its content.
+ * The state of a file when it went into a bundle: size, time of the last change of its content, time of the last change
+ * of its metadata, and a hash of its content.
  *
  * @typedef {[sizeBytes: number, mtimeMs: number, ctimeMs: number, sha256: string]} Stamp
  */
@@ -30,8 +30,8 @@ export function manifestPath(name, checkout) {
 }
 
 /**
- * The bundle of a program, if it was made of exactly the sources that are here now. Runs before every command,
- * so files that nobody has touched are not read.
+ * Returns the bundle of a program if it was built from exactly the present sources. This runs before every command, so
+ * it does not read files whose size and times are unchanged.
  *
  * @param {ProgramName} name
  * @param {string} [checkout]
@@ -47,7 +47,7 @@ export function freshBundle(name, checkout = ownCheckout) {
       ? entry
       : undefined;
   } catch {
-    // No manifest, one that is cut short, a source that is gone: there is no bundle of these sources.
+    // The manifest is missing or cut short, or a source is missing: no bundle belongs to these sources.
     return undefined;
   }
 }
@@ -59,7 +59,7 @@ export function freshBundle(name, checkout = ownCheckout) {
 function isUnchanged(path, [sizeBytes, mtimeMs, ctimeMs, sha256]) {
   const now = statSync(path);
   if (now.size !== sizeBytes) return false;
-  // A checkout of the same content, or a copy of the clone, changes the times only.
+  // A new checkout of the same content, or a copy of the clone, changes only the times.
   return (now.mtimeMs === mtimeMs && now.ctimeMs === ctimeMs) || hashOf(readFileSync(path)) === sha256;
 }
 

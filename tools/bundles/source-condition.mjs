@@ -1,5 +1,6 @@
 /**
- * A loader hook: the same as `--conditions=source`, which cannot be given to a process that already runs.
+ * Resolves imports as `--conditions=source` does. It is a loader hook, because a process that already runs cannot be
+ * given that option.
  *
  * @type {import("node:module").ResolveHook}
  */

@@ -1,18 +1,18 @@
 /**
- * Derives an apt source for another suite from one the machine already has, so
- * that mirror, signing key and architectures stay the administrator's choice.
+ * Derives an apt source for another suite from one that the machine already has, so that the mirror, signing key and
+ * architectures stay the administrator's choice.
  */
 
 /**
  * @typedef {object} SourceFile
- * @property {string} name file name; its ending decides the format
+ * @property {string} name the file name; its ending decides the format
  * @property {string} text
  */
 
 /**
  * @param {readonly SourceFile[]} files
  * @param {{ from: string, to: string }} suites
- * @returns {{ extension: "sources" | "list", text: string } | undefined} undefined when no enabled entry has suite
+ * @returns {{ extension: "sources" | "list", text: string } | undefined} undefined when no enabled entry has the suite
  * `from`
  */
 export function deriveSource(files, { from, to }) {
@@ -49,8 +49,8 @@ function deriveFromStanzas(text, from, to) {
 }
 
 /**
- * Field names are case-insensitive; a value keeps its continuation lines, which
- * is where an embedded signing key stands.
+ * Parses one stanza. Field names are case-insensitive. A value keeps its continuation lines, because an embedded
+ * signing key is written in them.
  *
  * @param {string} stanza
  */

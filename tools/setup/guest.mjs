@@ -9,17 +9,20 @@ const warnings = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror"];
 const releaseFlags = ["-static", "-O2", ...warnings];
 const sanitizeFlags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", ...warnings];
 
-/** Where the guest program of this checkout is after set-up: a link to the build of the present sources. */
+/**
+ * Returns the path of the guest program in this checkout: a link that set-up points at the build of the present
+ * sources.
+ */
 export function guestBinaryPath() {
   return join(repositoryRoot, ".cache", "atoll-guest");
 }
 
 /**
- * Compiles the guest program unless a build of the same sources, flags and
- * compiler is in the cache. Safe to call from several processes at once.
+ * Compiles the guest program unless the cache has a build of the same sources, flags and compiler. Several processes
+ * may call this at once.
  *
- * @param {{ sanitize?: boolean }} [options] `sanitize`: stop at memory errors and undefined behaviour; for tests
- * on the host, since it is not static
+ * @param {{ sanitize?: boolean }} [options] with `sanitize` the program stops at memory errors and undefined behaviour.
+ * Such a build is not static, so it only runs on the host, in tests
  * @returns {Promise<string>} the program's path
  */
 export async function buildGuest({ sanitize = false } = {}) {
@@ -32,7 +35,7 @@ export async function buildGuest({ sanitize = false } = {}) {
   try {
     const units = sources.filter((name) => name.endsWith(".c")).map((name) => join(sourceDir, name));
     const { exitCode, output } = await run("cc", [...flags, "-o", draft, ...units]);
-    if (exitCode !== 0) throw new Error(`Cannot compile the guest program: cc says\n${tail(output, 40)}`);
+    if (exitCode !== 0) throw new Error(`Cannot compile the guest program: cc printed:\n${tail(output, 40)}`);
     await rename(draft, target);
   } finally {
     await rm(draft, { force: true });
@@ -40,7 +43,7 @@ export async function buildGuest({ sanitize = false } = {}) {
   return target;
 }
 
-/** Whether the checkout's link leads to a build of the present sources. */
+/** Returns whether the checkout's link points at the build of the present sources. */
 export async function isGuestCurrent() {
   const target = await cachedPath(await listSources(), releaseFlags);
   const linked = await realpath(guestBinaryPath()).catch(() => undefined);

@@ -4,8 +4,7 @@ import { repositoryRoot } from "./paths.mjs";
 import { run, tail } from "./run.mjs";
 
 /**
- * Installs the git hooks of lefthook.yml. A convenience: it never stands in the
- * way of set-up.
+ * Installs the git hooks of lefthook.yml. A failure is reported and does not fail set-up.
  *
  * @param {import("./report.mjs").Report} report
  */

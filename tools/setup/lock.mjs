@@ -6,12 +6,11 @@ import { setTimeout as delay } from "node:timers/promises";
 
 const pollMs = 50;
 
-/** Breaking a lock takes microseconds; a marker this old belongs to a process that died in between. */
+/** Breaking a lock takes microseconds; a marker this old was left by a process that died while breaking one. */
 const breakingStaleMs = 10_000;
 
 /**
- * Runs `work` while no other process holds the lock at `path`. The lock of a
- * process that is gone is broken.
+ * Runs `work` while no other process holds the lock at `path`. A lock whose process is gone is broken.
  *
  * @template T
  * @param {string} path
@@ -37,7 +36,7 @@ export async function withLock(path, { timeoutMs, report }, work) {
  * @param {{ say(text: string): void }} report
  */
 async function acquire(path, owner, deadlineMs, report) {
-  // Linked into place with its content, so that nobody ever reads a lock without an owner.
+  // The lock file is linked into place with its content, so that no process ever reads a lock without an owner.
   const draft = `${path}.${process.pid}.${randomUUID()}`;
   await writeFile(draft, owner);
   try {
@@ -76,8 +75,8 @@ async function linkExclusively(from, to) {
 }
 
 /**
- * Removes a dead owner's lock. Of several that notice the death one removes it
- * at a time, and only what it saw: the lock may have a new, living owner by then.
+ * Removes the lock of a dead owner. Several processes may notice the death: one of them removes the lock at a time, and
+ * only if it still belongs to the dead owner, because by then a new, living owner may have it.
  *
  * @param {string} path
  * @param {string} deadHolder
@@ -120,16 +119,16 @@ function isHolderAlive(holder) {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // EPERM: it lives and is another user's.
+    // EPERM: the process lives and belongs to another user.
     if (!hasCode(error, "EPERM")) return false;
   }
-  // The same number may have gone to a later process.
+  // A later process may have the same number.
   return JSON.parse(holder).start === startOf(pid);
 }
 
 /**
  * @param {string} holder
- * @returns {number | undefined} undefined for content that is not ours
+ * @returns {number | undefined} undefined if this module did not write the content
  */
 function pidOf(holder) {
   try {
@@ -142,11 +141,12 @@ function pidOf(holder) {
 
 /**
  * @param {number} pid
- * @returns {string | null} what tells a process from a later one with its number; null where /proc is not there
+ * @returns {string | null} the start time of the process, which distinguishes it from a later process with the same
+ * number; null where there is no /proc
  */
 function startOf(pid) {
   try {
-    // The second field is the program's name in brackets and may hold anything; the start time is the 20th after it.
+    // The second field is the program's name in brackets and may contain anything; the start time is the 20th after it.
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? null;
   } catch {

@@ -5,17 +5,17 @@ import { run, tail } from "./run.mjs";
 
 const lockPath = join(repositoryRoot, "package-lock.json");
 
-/** npm's own record of what it installed. It writes it as the last step, so half an installation has none. */
+/** npm's own record of what it installed. npm writes it last, so an interrupted installation has none. */
 const recordPath = join(repositoryRoot, "node_modules", ".package-lock.json");
 
 /**
- * What npm tells the scripts it runs about the call it is in, and where it looks
- * for a project. The inner npm must find out for itself.
+ * Variables with which npm describes the current call and project to the scripts that it runs. The npm that we start
+ * must find these values itself.
  */
 const npmCallVariables =
   /^(npm_lifecycle_|npm_package_|npm_command$|npm_config_(local_prefix|workspace|workspaces)$|INIT_CWD$)/i;
 
-/** Whether node_modules holds what package-lock.json asks for. */
+/** Returns whether node_modules contains what package-lock.json asks for. */
 export async function areModulesCurrent() {
   const record = await readFile(recordPath, "utf8").catch(() => undefined);
   if (record === undefined) return false;
@@ -48,12 +48,12 @@ export async function installModules(report) {
   await report.step("Installing npm packages", async () => {
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !npmCallVariables.test(name)));
     const npm = process.env["npm_execpath"];
-    // Development tools are what a checkout is for, whatever NODE_ENV says.
+    // A checkout is for development, so development tools are installed even if NODE_ENV says otherwise.
     const args = ["ci", "--include=dev", "--no-audit", "--no-fund"];
     const { exitCode, output } =
       npm?.endsWith("npm-cli.js") === true
         ? await run(process.execPath, [npm, ...args], { cwd: repositoryRoot, env })
         : await run("npm", args, { cwd: repositoryRoot, env });
-    if (exitCode !== 0) throw new Error(`Cannot install the npm packages: npm ci says\n${tail(output)}`);
+    if (exitCode !== 0) throw new Error(`Cannot install the npm packages: npm ci printed:\n${tail(output)}`);
   });
 }

@@ -1,12 +1,13 @@
 /**
  * @typedef {object} Report
- * @property {(text: string) => void} ok a thing that is as it should be; silent when quiet
- * @property {(text: string) => void} say something the reader should know
- * @property {(text: string) => void} problem something missing or wrong
- * @property {<T>(title: string, work: () => Promise<T>) => Promise<T>} step names work while it runs
+ * @property {(text: string) => void} ok reports that something is in order; prints nothing when quiet
+ * @property {(text: string) => void} say reports something that the reader should know
+ * @property {(text: string) => void} problem reports something missing or wrong
+ * @property {<T>(title: string, work: () => Promise<T>) => Promise<T>} step names the work, and prints progress while
+ * it runs
  */
 
-/** A reader who sees nothing for this long wonders whether the program hangs. */
+/** After this long without output a reader wonders whether the program hangs. */
 const heartbeatMs = 15_000;
 
 /**
@@ -26,7 +27,7 @@ export function createReport({ isQuiet }) {
       const startedAtMs = Date.now();
       const seconds = () => Math.round((Date.now() - startedAtMs) / 1000);
       console.log(`• ${title} …`);
-      const heartbeat = setInterval(() => console.log(`  still at it (${seconds()} s)`), heartbeatMs);
+      const heartbeat = setInterval(() => console.log(`  still running (${seconds()} s)`), heartbeatMs);
       try {
         const result = await work();
         if (seconds() > 0) console.log(`  done in ${seconds()} s`);

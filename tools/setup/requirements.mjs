@@ -5,12 +5,12 @@ import { minimumRunscDate, parseRunscDate } from "./versions.mjs";
 /**
  * @typedef {object} Requirement
  * @property {string} name
- * @property {readonly string[]} packages what provides it on Debian and Ubuntu
+ * @property {readonly string[]} packages the packages that provide it on Debian and Ubuntu
  * @property {string} why
- * @property {string} without what does not work when it is missing
+ * @property {string} without says what does not work when it is missing
  * @property {string} [driver] the driver that needs it; ATOLL_SKIP may name that driver
- * @property {boolean} [isForTests] nothing but tests need it, and those that do are left out where it cannot be had
- * @property {() => Promise<Finding>} probe asks the machine, not a record of an earlier run
+ * @property {boolean} [isForTests] only tests need it; where it cannot be installed, those tests are skipped
+ * @property {() => Promise<Finding>} probe examines the machine, not a record of an earlier run
  *
  * @typedef {{ found: string, reason?: never } | { found?: never, reason: string }} Finding
  * @typedef {{ requirement: Requirement } & Finding} Probe
@@ -45,14 +45,14 @@ const requirements = [
     packages: ["python3"],
     why: "examples and tests run it inside the default template",
     without: "the default template, which shows the machine's /usr, has no Python",
-    // The template holds /usr and nothing from home directories, so a python3 elsewhere on PATH is no help.
+    // The template contains /usr and no home directories, so a python3 elsewhere on PATH does not help.
     probe: () => probeOutput("/usr/bin/python3", ["--version"]),
   },
   {
     name: "curl",
     packages: ["curl"],
-    why: "the server tells what to type next in it; tests run it on the host and inside the default template",
-    without: "the line that the server prints to try it out does not work, and the default template has no curl",
+    why: "the server prints a curl command to try first; tests run it on the host and inside the default template",
+    without: "the command that the server prints to try first does not work; the default template has no curl",
     probe: () => probeOutput("/usr/bin/curl", ["--version"]),
   },
   {
@@ -65,7 +65,7 @@ const requirements = [
   ...[
     ["xz", "xz-utils", "--version"],
     ["zstd", "zstd", "--version"],
-    // It would wait for input after its version.
+    // With --version it would then wait for input.
     ["bzip2", "bzip2", "--help"],
   ].map(([program = "", name = "", flag = ""]) => ({
     name: program,
@@ -77,7 +77,7 @@ const requirements = [
   ...["zsh", "fish"].map((shell) => ({
     name: shell,
     packages: [shell],
-    why: "tests complete words of the command line in it",
+    why: "tests of command-line completion run in it",
     without: `tests of completion in ${shell} do not run`,
     isForTests: true,
     probe: () => probeOutput(shell, ["--version"]),
@@ -85,16 +85,16 @@ const requirements = [
   {
     name: "pip3",
     packages: ["python3-pip"],
-    why: "tests have it download through the proxy of a sandbox",
+    why: "tests download with it through the proxy of a sandbox",
     without: "tests of downloads by pip do not run",
     isForTests: true,
-    // It takes long to tell its version.
+    // `pip3 --version` takes long, so only the file is looked for.
     probe: () => probeFile("/usr/bin/pip3"),
   },
 ];
 
 /**
- * @param {{ forTests: boolean }} purpose whether what only tests need counts
+ * @param {{ forTests: boolean }} purpose whether to include what only tests need
  * @returns {Promise<Probe[]>}
  */
 export function probeAll({ forTests }) {
@@ -104,7 +104,7 @@ export function probeAll({ forTests }) {
 
 /**
  * @param {readonly Probe[]} probes
- * @returns {{ required: Requirement[], forTests: Requirement[] }} what is to be installed
+ * @returns {{ required: Requirement[], forTests: Requirement[] }} the requirements to install
  */
 export function missingOf(probes) {
   const missing = probes.filter(({ found }) => found === undefined).map(({ requirement }) => requirement);
@@ -138,7 +138,7 @@ export function isRequired({ driver, isForTests }) {
  */
 async function probeOutput(file, args) {
   const { exitCode, output } = await run(file, args);
-  if (exitCode !== 0) return { reason: `${file} is not there or does not run` };
+  if (exitCode !== 0) return { reason: `${file} is missing or does not run` };
   return { found: output.split("\n")[0] ?? "" };
 }
 
@@ -149,14 +149,14 @@ async function probeOutput(file, args) {
 async function probeFile(path) {
   return access(path).then(
     () => ({ found: path }),
-    () => ({ reason: `${path} is not there` }),
+    () => ({ reason: `${path} is missing` }),
   );
 }
 
 /** @returns {Promise<Finding>} */
 async function probeRunsc() {
   const { exitCode, stdout } = await run("runsc", ["--version"]);
-  if (exitCode !== 0) return { reason: "runsc is not there or does not run" };
+  if (exitCode !== 0) return { reason: "runsc is missing or does not run" };
   const version = stdout.split("\n")[0] ?? "";
   const date = parseRunscDate(version);
   if (date !== undefined) {
@@ -164,7 +164,7 @@ async function probeRunsc() {
     const { stdout: path } = await run("sh", ["-c", "command -v runsc"]);
     return { reason: `${version} at ${path.trim()} is too old: ${minimumRunscDate} or newer is needed` };
   }
-  // A build from source carries no date; the systrap platform came with what we need.
+  // A build from source has no date; the systrap platform came with the release that we need.
   const flags = await run("runsc", ["flags"]);
   if (flags.output.includes("systrap")) return { found: version };
   return { reason: `${version} has no systrap platform, ${minimumRunscDate} or newer is needed` };
@@ -172,10 +172,8 @@ async function probeRunsc() {
 
 /** @returns {Promise<Finding>} */
 async function probeStaticLibc() {
-  // The compiler repeats the bare name when it cannot find the file.
+  // When the compiler does not find the file it prints the bare name.
   const { stdout } = await run("cc", ["-print-file-name=libc.a"]);
   const path = stdout.trim();
-  return path.startsWith("/")
-    ? { found: path }
-    : { reason: "the C library's headers and static archive are not there" };
+  return path.startsWith("/") ? { found: path } : { reason: "the C library's headers and static archive are missing" };
 }

@@ -2,14 +2,13 @@ import { spawn } from "node:child_process";
 
 /**
  * @typedef {object} RunResult
- * @property {number | null} exitCode null when the program could not start or was killed
+ * @property {number | null} exitCode null if the program could not start or was killed
  * @property {string} stdout
- * @property {string} output both streams, in the order of acquisition
+ * @property {string} output both streams, in the order in which the output came
  */
 
 /**
- * Runs a program to its end and keeps what it prints. Never rejects: a program
- * that is not there is an answer too.
+ * Runs a program to its end and collects its output. It never rejects: a program that is missing is a result, too.
  *
  * @param {string} file
  * @param {readonly string[]} args

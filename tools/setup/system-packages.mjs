@@ -9,18 +9,17 @@ import { minimumRunscDate, pickRunscVersion } from "./versions.mjs";
 
 const aptDir = "/etc/apt";
 
-/** Releases whose own runsc is too old and whose backports suite has one that is not. */
+/** Releases whose own runsc is too old, with a backports suite whose runsc is new enough. */
 const backportsOf = new Map([["bookworm", "bookworm-backports"]]);
 
 /** @typedef {import("./report.mjs").Report} Report */
 
 /**
- * Installs what is missing through apt where that is possible, and says what to
- * type where it is not.
+ * Installs missing packages through apt where that is possible, and prints the commands to type where it is not.
  *
  * @param {Report} report
  * @param {{ forTests: boolean }} purpose
- * @returns {Promise<import("./requirements.mjs").Probe[]>} what is there afterwards
+ * @returns {Promise<import("./requirements.mjs").Probe[]>} what is installed afterwards
  */
 export async function installSystemPackages(report, purpose) {
   const probes = await probeAll(purpose);
@@ -40,7 +39,7 @@ function packagesOf(missing) {
 /**
  * @param {Report} report
  * @param {readonly Requirement[]} missing
- * @returns {Promise<boolean>} false when there is no way to install anything, which was told
+ * @returns {Promise<boolean>} false, after a report, when there is no way to install anything
  */
 async function installRequired(report, missing) {
   const packages = packagesOf(missing);
@@ -70,7 +69,7 @@ async function installRequired(report, missing) {
 }
 
 /**
- * A convenience: where it cannot be done without a question, or fails, the tests go on without.
+ * Installs what only tests need. Where that needs a password, or fails, the tests that need it are skipped.
  *
  * @param {Report} report
  * @param {readonly Requirement[]} missing
@@ -85,13 +84,13 @@ async function installForTests(report, missing) {
 /**
  * @typedef {object} Apt
  * @property {(title: string, file: string, args: readonly string[]) => Promise<import("./run.mjs").RunResult>} asRoot
- * @property {() => Promise<void>} update once per run of this program, whoever asks
+ * @property {() => Promise<void>} update reads the package lists, once per run of this program
  */
 
 /**
  * @param {Report} report
  * @param {{ mayAskPassword: boolean }} options
- * @returns {Promise<Apt | undefined>} undefined when there is no way to become root
+ * @returns {Promise<Apt | undefined>} undefined if there is no way to become root
  */
 async function findApt(report, { mayAskPassword }) {
   const prefix = await rootPrefix(mayAskPassword);
@@ -106,8 +105,8 @@ async function findApt(report, { mayAskPassword }) {
   return {
     asRoot,
     update: () => {
-      // A list that does not load, perhaps of a source that has nothing to do with us, shows when a package is wanted
-      // from it.
+      // A list that does not load may belong to a source that we do not need. If we do need it, the installation fails
+      // and reports that.
       updated ??= asRoot("Reading the package lists", "apt-get", ["update", "-q"]).then(() => undefined);
       return updated;
     },
@@ -116,7 +115,7 @@ async function findApt(report, { mayAskPassword }) {
 
 /**
  * @param {boolean} mayAskPassword
- * @returns {Promise<string[] | undefined>} what to put before a command so that root runs it
+ * @returns {Promise<string[] | undefined>} the words before a command that make root run it
  */
 async function rootPrefix(mayAskPassword) {
   if (process.getuid?.() === 0) return [];
@@ -133,7 +132,7 @@ async function installOrdinary(apt, packages) {
   if (packages.length === 0) return;
   const first = await install(apt, packages);
   if (first.exitCode === 0) return;
-  // Lists that are empty or out of date are the ordinary reason.
+  // Usually the package lists are empty or out of date.
   await apt.update();
   const second = await install(apt, packages);
   if (second.exitCode !== 0) throw aptError(packages, second.output);
@@ -157,7 +156,8 @@ async function installRunsc(apt, report) {
   const source = await backportsSource();
   if (source === undefined) {
     report.say(
-      `apt offers no runsc of ${minimumRunscDate} or newer here. Install gVisor's own package, as its installation guide describes, then run npm run setup again`,
+      `apt offers no runsc of ${minimumRunscDate} or newer here. Install gVisor's own package, ` +
+        "as its installation guide describes, then run npm run setup again",
     );
     return;
   }
@@ -165,7 +165,7 @@ async function installRunsc(apt, report) {
 }
 
 /**
- * Leaves the new source in place only together with what was installed from it.
+ * Installs runsc from the backports suite. The new apt source stays only if the installation succeeds.
  *
  * @param {Apt} apt
  * @param {BackportsSource} source
@@ -203,7 +203,7 @@ async function installFromBackports(apt, { suite, path, text }) {
  * @param {readonly string[]} packages
  */
 function install(apt, packages) {
-  // Another apt on the machine, such as unattended upgrades, is waited for.
+  // apt waits for another apt on the machine, such as unattended upgrades.
   const options = ["-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
   return apt.asRoot(`Installing ${packages.join(", ")}`, "apt-get", ["install", ...options, ...packages]);
 }
@@ -215,7 +215,7 @@ async function offeredRunsc() {
 
 /**
  * @typedef {{ suite: string, path: string, text: string }} BackportsSource
- * @returns {Promise<BackportsSource | undefined>} undefined where no suite with a new enough runsc is known
+ * @returns {Promise<BackportsSource | undefined>} undefined if no suite with a new enough runsc is known
  */
 async function backportsSource() {
   const release = await readFile("/etc/os-release", "utf8").catch(() => "");
@@ -271,7 +271,7 @@ async function manualCommands(packages) {
  * @param {string} output
  */
 function aptError(packages, output) {
-  return new Error(`Cannot install ${packages.join(", ")}: apt says\n${tail(output)}`);
+  return new Error(`Cannot install ${packages.join(", ")}: apt printed:\n${tail(output)}`);
 }
 
 /** @param {string} path */

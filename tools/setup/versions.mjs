@@ -1,6 +1,6 @@
 /**
- * What the tools of this checkout run on, in the form of `engines`: releases with long support, from where they can
- * load modules of both kinds.
+ * The releases of Node that the tools of this checkout run on, in the form of `engines`: releases with long support,
+ * from the version on that can `require` ES modules.
  */
 export const supportedNode = "^20.19 || ^22.12 || >=24";
 
@@ -20,11 +20,11 @@ export function isNodeSupported(version) {
 }
 
 /**
- * The release date in a runsc version, in the forms "release-20240729.0" and
- * Debian's "0.0~20240729.0-4~bpo12+2".
+ * Returns the release date in a runsc version, which has the form "release-20240729.0" or, in Debian,
+ * "0.0~20240729.0-4~bpo12+2".
  *
  * @param {string} text
- * @returns {number | undefined} as YYYYMMDD; undefined for a build without a release
+ * @returns {number | undefined} as YYYYMMDD; undefined for a build that is not a release
  */
 export function parseRunscDate(text) {
   const match = /(?:release-|\d~)(\d{8})\b/.exec(text);
@@ -32,8 +32,8 @@ export function parseRunscDate(text) {
 }
 
 /**
- * The versions of a package that apt can install, newest preference first, from
- * the output of "apt-cache policy <package>". What is only installed does not count.
+ * Returns the versions of a package that apt can install, in apt's order of preference, from the output of
+ * "apt-cache policy <package>". A version that is installed and that no source offers does not count.
  *
  * @param {string} policy
  * @returns {string[]}

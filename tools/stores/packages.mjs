@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { run, tail } from "../setup/run.mjs";
 
-/** Programs of Ceph's gateway and the packages they come in. */
+/** The programs of Ceph's gateway and the packages that contain them. */
 const programs = {
   "/usr/bin/ceph": "ceph-common",
   "/usr/bin/ceph-mon": "ceph-mon",
@@ -9,7 +9,7 @@ const programs = {
   "/usr/bin/radosgw": "radosgw",
 };
 
-/** Installs what is missing; nothing when all is there. Packages stay: they are the machine's. */
+/** Installs the packages that are missing. They stay installed afterwards. */
 export async function installRadosgw() {
   const missing = Object.entries(programs).filter(([path]) => !existsSync(path));
   if (missing.length === 0) return;
@@ -19,7 +19,7 @@ export async function installRadosgw() {
   const install = () => run("apt-get", ["install", "--yes", "--no-install-recommends", ...names], { env });
   let result = await install();
   if (result.exitCode !== 0) {
-    // The package lists may be old, or not there at all.
+    // The package lists may be old or missing.
     await run("apt-get", ["update", "-q"], { env });
     result = await install();
   }

@@ -15,8 +15,8 @@ const access = { keyId: "atoll-test", secret: "atoll-test-secret", bucket: "atol
 /** @typedef {{ endpoint: string, bucket: string, keyId: string, secret: string, stop: () => Promise<void> }} Radosgw */
 
 /**
- * Starts a monitor, an object server that keeps everything in memory, and the gateway, on loopback, in a directory of
- * their own. `stop` ends them and removes it.
+ * Starts a monitor, an object server that keeps everything in memory, and the gateway, on loopback, in a new directory.
+ * `stop` ends them and removes the directory.
  *
  * @returns {Promise<Radosgw>}
  */
@@ -113,7 +113,8 @@ async function configure(directory, monPort, httpPort) {
 }
 
 /**
- * The gateway is ready when it makes a bucket. Signed in the old way, which takes one line.
+ * Creates the bucket, and so waits until the gateway is ready. The request has a version 2 signature, which takes one
+ * line.
  *
  * @param {string} endpoint
  */

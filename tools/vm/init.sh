@@ -1,5 +1,6 @@
 #!/bin/busybox sh
-# The first program of the machine: makes the host's files its own, without changing them, and lets a shell run the session on them.
+# This is the first program of the machine. It mounts the host's files as the machine's own, without changing them, and
+# starts a shell that runs the session on them.
 set -e
 bb=/bin/busybox
 $bb mkdir -p /proc /dev /host /disk /root
@@ -12,7 +13,8 @@ $bb mount -t 9p -o ro,cache=loose,$share host /host
 $bb mount -t ext4 /dev/vda /disk
 $bb mkdir -p /disk/upper/usr/lib /disk/upper/usr/share /disk/work /disk/data
 
-# A sandbox shows all of /usr, and each file costs a question to the host. These are enough to run the tests; a device 0:0 hides a name of the host.
+# The template of a sandbox is all of /usr, and each file in it costs a request to the host. This hides all but what the
+# tests need: in an overlay, a character device 0:0 hides a name of the layer below.
 hide() {
     for path in /host/$1/*; do
         name=${path##*/}

@@ -3,16 +3,16 @@ import { basename, join } from "node:path";
 import { cacheRoot } from "../setup/paths.mjs";
 import { presentPackage, unpackPackage } from "./packages.mjs";
 
-/** What the machine's devices and file systems need. What these stand on is found in the modules themselves. */
+/** The kernel modules for the machine's devices and file systems. The modules name their own dependencies. */
 const wanted = ["virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "crc32c_generic", "ext4", "overlay"];
 
 /**
- * @typedef {{ image: string, busybox: string, modules: string[] }} Kernel paths; the modules in the order in which they
- * are loaded
+ * @typedef {{ image: string, busybox: string, modules: string[] }} Kernel the paths of its parts; the modules are in
+ * the order in which they are loaded
  */
 
 /**
- * Debian's kernel, and a static program to start with, taken out of their packages: nothing of them is installed on the
+ * Takes Debian's kernel, and a static busybox as the first program, out of their packages. Nothing is installed on the
  * host.
  *
  * @param {import("../setup/report.mjs").Report} report
@@ -31,7 +31,7 @@ export async function fetchKernel(report) {
       await unpackPackage(name, join(draft, "kernel"));
       await unpackPackage("busybox-static", join(draft, "busybox"));
       await gather(draft, join(draft, "gathered"));
-      // Another run may have been first.
+      // Another run may have finished first.
       await rename(join(draft, "gathered"), directory).catch((error) => {
         if (error.code !== "ENOTEMPTY" && error.code !== "EEXIST") throw error;
       });
@@ -59,7 +59,7 @@ async function openKernel(directory) {
 }
 
 /**
- * @param {string} draft with what was unpacked
+ * @param {string} draft contains the unpacked packages
  * @param {string} target
  */
 async function gather(draft, target) {
@@ -67,7 +67,7 @@ async function gather(draft, target) {
   const tree = join(draft, "kernel");
   const images = await readdir(join(tree, "boot"));
   const image = images.find((name) => name.startsWith("vmlinuz-"));
-  if (image === undefined) throw new Error("The package of the kernel has no kernel in it");
+  if (image === undefined) throw new Error("The kernel's package contains no kernel");
   await copyFile(join(tree, "boot", image), join(target, "vmlinuz"));
   await copyFile(join(draft, "busybox", "bin", "busybox"), join(target, "busybox"));
   for (const [index, path] of (await inLoadOrder(join(tree, "lib", "modules"))).entries()) {
@@ -78,7 +78,7 @@ async function gather(draft, target) {
 
 /**
  * @param {string} directory
- * @returns {Promise<string[]>} each module behind those that it names in its own `depends`
+ * @returns {Promise<string[]>} the modules, each after those that it depends on
  */
 export async function inLoadOrder(directory) {
   const files = await readdir(directory, { recursive: true });

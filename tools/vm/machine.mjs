@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run, tail } from "../setup/run.mjs";
 
-/** Where the machine has a disk of its own, and where it leaves what the host is to read. */
+/** The machine's own disk is mounted here. */
 export const dataDir = "/machine/data";
 export const exchangeDir = "/machine/exchange";
 
@@ -15,22 +15,22 @@ const diskBytes = 16 * 1024 ** 3;
 
 /**
  * @typedef {object} Session
- * @property {string} script for a shell in the machine. The host's files are there under their own paths; what it
- * changes in them is gone with the machine
+ * @property {string} script runs in a shell in the machine. The host's files have their own paths there; changes to
+ * them are lost with the machine
  * @property {string} kernelArguments
- * @property {string} [processor] for qemu; all that it can emulate if not given
- * @property {number} deadlineMs for everything from the start of the machine to its end
+ * @property {string} [processor] the processor of qemu's list; by default everything that qemu can emulate
+ * @property {number} deadlineMs limits the time from the start of the machine to its end
  * @property {AbortSignal} signal
  */
 
 /**
- * Boots a machine on this host's own files, runs a script in it with its output on ours, and removes the machine. Needs
- * no support by the processor: all of it is emulated, and everything in it takes several times as long.
+ * Boots a machine on this host's own files, runs a script in it, prints the script's output, and removes the machine.
+ * No support by the processor is needed: everything is emulated, and so takes several times as long.
  *
  * @template T
  * @param {import("./kernel.mjs").Kernel} kernel
  * @param {Session} session
- * @param {(exchange: string) => Promise<T>} collect reads what the script has left in `exchangeDir`
+ * @param {(exchange: string) => Promise<T>} collect reads the files that the script wrote to `exchangeDir`
  * @returns {Promise<T>}
  */
 export async function runInMachine(kernel, session, collect) {
@@ -38,7 +38,7 @@ export async function runInMachine(kernel, session, collect) {
   try {
     const exchange = join(directory, "exchange");
     await mkdir(exchange);
-    // The end of the first program would be a panic.
+    // The kernel would panic if its first program ended.
     const end = "\nsync\necho o > /proc/sysrq-trigger\nwhile :; do read -r line; done\n";
     await writeFile(join(exchange, "session"), `${session.script}${end}`);
     await packInitramfs(directory, kernel);
@@ -77,7 +77,7 @@ async function makeDisk(path) {
 }
 
 /**
- * Resolves when the machine has switched itself off. It is gone in any case when this settles.
+ * Resolves when the machine has switched itself off. When the promise settles, the machine is gone in any case.
  *
  * @param {string} directory
  * @param {string} image
@@ -98,8 +98,8 @@ async function boot(directory, image, { kernelArguments, processor = "max", dead
   ].flat();
   const timeout = AbortSignal.timeout(deadlineMs);
   signal.throwIfAborted();
-  // Gone with us, also when we are killed; behind whatever else runs on this host. In a group of its own: an interrupt
-  // of the terminal reaches it through us only.
+  // The machine ends with us, even when we are killed, and runs with lower priority than everything else on this host.
+  // It has a process group of its own, so that an interrupt of the terminal reaches it through us only.
   const child = spawn("/usr/bin/setpriv", ["--pdeathsig", "KILL", "nice", "-n", "10", "qemu-system-x86_64", ...args], {
     stdio: ["ignore", "inherit", "inherit"],
     detached: true,
@@ -115,7 +115,7 @@ async function boot(directory, image, { kernelArguments, processor = "max", dead
     if (exitCode !== 0) throw new Error(`Cannot run the machine: qemu ended with ${exitCode}`);
   } catch (error) {
     const messages = await readFile(log, "utf8").catch(() => "");
-    if (messages !== "") console.error(`The last messages of its kernel:\n${tail(messages)}`);
+    if (messages !== "") console.error(`The last messages of the machine's kernel:\n${tail(messages)}`);
     throw error;
   } finally {
     stop.removeEventListener("abort", kill);

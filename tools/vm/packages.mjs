@@ -3,7 +3,7 @@ import { mkdir, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { run, tail } from "../setup/run.mjs";
 
-/** Programs that the machine is made and run with, and the packages they come in. */
+/** The programs that build and run the machine, and the packages that contain them. */
 const programs = {
   "/usr/bin/dpkg-deb": "dpkg",
   "/usr/bin/qemu-system-x86_64": "qemu-system-x86",
@@ -11,13 +11,13 @@ const programs = {
   "/usr/sbin/mke2fs": "e2fsprogs",
 };
 
-/** Another apt on the machine, such as unattended upgrades, is waited for. */
+/** apt waits for another apt on the machine, such as unattended upgrades. */
 const patience = ["-o", "DPkg::Lock::Timeout=300"];
 const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" };
 
 /**
  * Installs what is missing; nothing when all is there. Packages stay: they are the machine's.
- *
+ * Installs the packages that are missing. They stay installed afterwards.
  * @param {import("../setup/report.mjs").Report} report
  */
 export async function installPrograms(report) {
@@ -29,10 +29,10 @@ export async function installPrograms(report) {
 }
 
 /**
- * Unpacks what is in a package, and installs nothing.
+ * Unpacks the files of a package without installing it.
  *
  * @param {string} name
- * @param {string} directory a new one
+ * @param {string} directory must not exist
  */
 export async function unpackPackage(name, directory) {
   const archives = `${directory}.archives`;
@@ -45,7 +45,7 @@ export async function unpackPackage(name, directory) {
 }
 
 /**
- * The package that a package of no content of its own stands for at present.
+ * Returns the package that an empty package depends on at present, as `linux-image-amd64` names the current kernel.
  *
  * @param {string} name
  * @param {RegExp} pattern
@@ -60,7 +60,7 @@ export async function presentPackage(name, pattern) {
 }
 
 /**
- * The package lists may be old, or not there at all: then the work is done again with new ones.
+ * Runs apt, and once more with new package lists if it fails, because the lists may be old or missing.
  *
  * @param {() => Promise<import("../setup/run.mjs").RunResult>} work
  */

@@ -4,21 +4,21 @@ import { fileURLToPath } from "node:url";
 import { repositoryRoot } from "../setup/paths.mjs";
 import { dataDir, exchangeDir } from "./machine.mjs";
 
-/** Whatever makes, reads or waits for groups, and a look at what they leave behind. */
+/** The tests that create, read or wait for cgroups, and the one that looks for leftovers. */
 const tested = [
   "tests/integration/cgroups.test.ts",
   "tests/integration/limits.test.ts",
   "tests/integration/deadline.test.ts",
-  "tests/aftermath/nothing-left.test.ts",
+  "tests/leftovers/nothing-left.test.ts",
 ];
 
 /** @typedef {import("../test-summary.mjs").Summary} Summary */
 
 /**
- * What the machine's shell runs: vitest, with nothing of the host's environment.
+ * Returns the script for the machine's shell. It runs vitest with none of the host's environment.
  *
- * @param {readonly string[]} args for vitest; files among them are tested instead of ours
- * @param {string} [exchange] where the results go
+ * @param {readonly string[]} args are passed to vitest; test files among them replace the usual ones
+ * @param {string} [exchange] the directory for the results
  */
 export function testScript(args, exchange = exchangeDir) {
   const files = args.some((arg) => arg.endsWith(".test.ts")) ? [] : tested;
@@ -36,17 +36,18 @@ export function testScript(args, exchange = exchangeDir) {
   };
   const environment = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
   const program = [process.execPath, join(repositoryRoot, "node_modules", "vitest", "vitest.mjs"), ...vitest];
+  const command = ["env", "-i", ...environment, ...program].map(quoted).join(" ");
   return [
     'echo "Linux $(uname -r) with cgroup v2: $(cat /sys/fs/cgroup/cgroup.controllers)"',
     `mkdir -p ${dataDir}/tmp`,
     `cd ${quoted(repositoryRoot)}`,
-    // Through a pipe it prints plain lines: what it would have a terminal draw over stays in a log.
-    `{ ${["env", "-i", ...environment, ...program].map(quoted).join(" ")}; echo $? > ${exchange}/exit-code; } 2>&1 | cat`,
+    // Through a pipe vitest prints plain lines; to a terminal it would redraw lines, and a log would keep each version.
+    `{ ${command}; echo $? > ${exchange}/exit-code; } 2>&1 | cat`,
   ].join("\n");
 }
 
 /**
- * As one word of a shell, whatever is in it.
+ * Quotes text as one word of a shell.
  *
  * @param {string} word
  */
@@ -56,7 +57,7 @@ export function quoted(word) {
 
 /**
  * @param {string} exchange
- * @returns {Promise<{ exitCode: number, summary: Summary | undefined }>} a machine that left nothing has failed
+ * @returns {Promise<{ exitCode: number, summary: Summary | undefined }>} a machine that wrote nothing counts as failed
  */
 export async function readResult(exchange) {
   const [code, summary] = await Promise.all(

@@ -23,20 +23,20 @@ export interface SharedOptions {
 
 const fallbackWidth = 80;
 
-/** One call of `atoll`: what its commands read from, write to, and leave behind as the exit code. */
+/** One call of `atoll`: its input, its output and its exit code. */
 export class Cli {
   readonly stdin: NodeJS.ReadStream;
   readonly stdout: NodeJS.WriteStream;
   readonly stderr: NodeJS.WriteStream;
   readonly environment: Environment;
   /**
-   * Aborts with an `Interruption` at Ctrl-C or SIGTERM and when nobody reads stdout any more, and with an error when
+   * Aborts with an `Interruption` at Ctrl-C, at SIGTERM and when the reader of stdout has left, and with an error when
    * stdout fails.
    */
   readonly signal: AbortSignal;
   readonly style: Style;
   exitCode: number = exitCodes.ok;
-  /** The exit code of an error: 1, or 125 where 1 would look like the command's. */
+  /** The exit code for an error: 1, or 125 where 1 could be the command's. */
   failureExitCode: number = exitCodes.failure;
   #options: SharedOptions = {};
   #atoll: Promise<Atoll> | undefined;
@@ -58,7 +58,7 @@ export class Cli {
     this.#options = options;
   }
 
-  /** A signal arrived: it ends this call, or goes to whoever took it over. */
+  /** Handles a signal: it ends this call, or goes to the function given to `takeSignals`. */
   receive(name: EndingSignal): void {
     if (this.#passOn === undefined || name === "SIGHUP") this.interrupt(name);
     else this.#passOn(name);
@@ -69,8 +69,8 @@ export class Cli {
   }
 
   /**
-   * Stdout does not take what is written to it. A reader that left wants no more; anything else, such as a full disk,
-   * is a loss.
+   * Handles a failure to write to stdout. A reader that has left wants no more; anything else, such as a full disk, is
+   * an error.
    */
   loseOutput(cause: NodeJS.ErrnoException): void {
     if (cause.code === "EPIPE" || cause.code === "ECONNRESET") return this.interrupt("SIGPIPE");
@@ -78,16 +78,16 @@ export class Cli {
     this.#stop.abort(this.#lost);
   }
 
-  /** Waits until stdout has taken everything; throws where it did not. */
+  /** Waits until everything is written to stdout, and throws if that failed. */
   async assertWritten(): Promise<void> {
-    // The word of a failure comes after that of the write.
+    // The error event of a failed write comes after the write's callback.
     await new Promise<void>((resolve) => {
       this.stdout.write("", () => setImmediate(resolve));
     });
     if (this.#lost !== undefined) throw this.#lost;
   }
 
-  /** Ctrl-C and SIGTERM are the caller's until the function that this returns is called. */
+  /** Passes Ctrl-C and SIGTERM to the caller until the returned function is called. */
   takeSignals(passOn: (name: "SIGINT" | "SIGTERM") => void): () => void {
     this.#passOn = passOn;
     return () => {
@@ -99,7 +99,7 @@ export class Cli {
     return this.#options.json === true;
   }
 
-  /** Whether a person sees stdout. */
+  /** Whether stdout is a terminal. */
   get isTerminal(): boolean {
     return this.stdout.isTTY;
   }
@@ -115,19 +115,19 @@ export class Cli {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // Whoever wanted a connection that could not be made was told why.
+    // The caller of `atoll()` got the error of a connection that could not be made.
     const atoll = await this.#atoll?.catch(() => undefined);
     await atoll?.[Symbol.asyncDispose]();
   }
 
   async #connect(): Promise<Atoll> {
     const { url, key } = await this.settings();
-    // Not every call needs a server, and this is most of what there is to load.
+    // Not every call needs a server, and the SDK is most of the code to load.
     const { Atoll } = await import("@atoll/sdk");
     return new Atoll({ baseUrl: url.value, apiKey: key.value });
   }
 
-  /** Waits while the reader of stdout is slow, so that memory does not fill up with what it has not read. */
+  /** Waits while the reader of stdout is slow, so that unread output does not fill the memory. */
   async write(data: string | Uint8Array, stream: "stdout" | "stderr" = "stdout"): Promise<void> {
     if (!this[stream].write(data)) await once(this[stream], "drain", { signal: this.signal });
   }
@@ -152,14 +152,14 @@ export class Cli {
     });
   }
 
-  /** For a person, beside the output: never part of what a program reads. */
+  /** Writes a message for the user to stderr, so it is never part of what a program reads. */
   note(text: string): void {
     if (!this.isJson) this.stderr.write(`${text}\n`);
   }
 
   /**
-   * Tells on stderr what is waited for, once that takes more than a second. There is one line: what waits for more than
-   * one thing tells the first.
+   * Shows on stderr what the call waits for, once that takes more than a second. There is one line: of several things,
+   * it shows the first.
    */
   async during<Value>(what: string, work: Promise<Value> | ((progress: Progress) => Promise<Value>)): Promise<Value> {
     const isFirst = !this.#isWaiting;

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 
 /** One command as its users see it. */
 export interface CommandDescription {
-  /** Words after `atoll`: `["key", "create"]`. */
+  /** The words after `atoll`: `["key", "create"]`. */
   path: readonly string[];
   summary: string;
   usage: string;
@@ -12,9 +12,9 @@ export interface CommandDescription {
     choices: readonly string[];
     description: string;
   }[];
-  /** What the arguments may be, where that is a fixed list. */
+  /** The values of the arguments, where that is a fixed list. */
   choices: readonly string[];
-  /** Its first argument is a sandbox. */
+  /** Whether the first argument is a sandbox. */
   takesSandbox: boolean;
   hasCommands: boolean;
 }

@@ -1,7 +1,7 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 
-/** What the command line takes from the environment, and nothing else does. */
+/** What the command line reads from the environment; other files do not read it. */
 export interface Environment {
   apiKey: string | undefined;
   apiUrl: string | undefined;

@@ -2,7 +2,7 @@ import { exitCodeOfSignal } from "./exit-code.ts";
 
 export type EndingSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 
-/** Somebody ended this call: there is nothing to explain. */
+/** The user or the system ended this call, so there is no error to explain. */
 export class Interruption extends Error {
   readonly signal: EndingSignal | "SIGPIPE";
   readonly exitCode: number;

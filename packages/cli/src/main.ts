@@ -1,6 +1,6 @@
 import { version } from "./version.ts";
 
-/** Runs one command line. Nothing but what it needs is loaded, and scripts ask for the version often. */
+/** Runs one command line. It loads only what it needs, because scripts often ask for the version. */
 export async function main(argv: readonly string[]): Promise<void> {
   const [first, ...more] = argv;
   if (more.length === 0 && (first === "--version" || first === "-V")) {

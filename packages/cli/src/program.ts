@@ -6,7 +6,7 @@ import { version } from "./version.ts";
 
 type MakeCommand = (cli: Cli) => Command;
 
-/** Each is loaded when it is wanted: most calls are of one command, and begin by waiting for its code. */
+/** Each command is loaded when it is used: most calls need one command, and start by loading its code. */
 const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<MakeCommand>>>>> = {
   "Run things:": {
     run: async () => (await import("./commands/run.ts")).runCommand,
@@ -44,24 +44,34 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   },
 };
 
-/** These tell of all the others. */
+/** The commands that other commands start, and never a person. */
+const ownCommands: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  "keep-server": async () => (await import("./commands/keep-server.ts")).keepServerCommand,
+};
+
+/** The commands that describe all others. */
 const coversAllCommands: ReadonlySet<string> = new Set(["completion"]);
 
-/** The program for one command line, with just the command that it names, where one is enough. */
+/** Returns the program for one command line, with only the command that it names, where one is enough. */
 export async function programFor(cli: Cli, argv: readonly string[]): Promise<Command> {
   const [first = ""] = operands(argv);
   const isKnown = Object.values(groups).some((commands) => Object.hasOwn(commands, first));
   if (isKnown && !coversAllCommands.has(first)) return buildProgram(cli, first);
+  const own = Object.hasOwn(ownCommands, first) ? ownCommands[first] : undefined;
+  if (own !== undefined) return (await buildProgram(cli, first)).addCommand((await own())(cli), { hidden: true });
   return buildProgram(cli);
 }
 
-/** Words that are neither options nor their values, up to where a command's own words may begin. */
+/** Returns the words that are neither options nor their values, up to where a command's own words may begin. */
 function operands(argv: readonly string[]): string[] {
   const takesValue = (word: string | undefined) => word === "--url" || word === "--key";
   return argv.filter((word, at) => !word.startsWith("-") && !takesValue(argv[at - 1]));
 }
 
-/** The whole command line, or what there is with one command. It writes help; errors are thrown, for `main` to tell. */
+/**
+ * Returns the whole command line, or the part with one command. It writes help; errors are thrown, and `main` reports
+ * them.
+ */
 export async function buildProgram(cli: Cli, only?: string): Promise<Command> {
   const program = new Command("atoll")
     .description("Run code you do not trust on machines you own")
@@ -84,7 +94,9 @@ export async function buildProgram(cli: Cli, only?: string): Promise<Command> {
   program.hook("preAction", (_program, command) => cli.begin(command.optsWithGlobals<SharedOptions>()));
   program.addHelpText(
     "after",
-    `\n${exitCodeHelp}\n\nThe server and the key come from --url and --key, else from ATOLL_API_URL and ATOLL_API_KEY, else from "atoll config set".`,
+    `\n${exitCodeHelp}\n\n` +
+      "The server and the key come from --url and --key, else from ATOLL_API_URL and\n" +
+      'ATOLL_API_KEY, else from "atoll config set".',
   );
   return program;
 }

@@ -18,18 +18,18 @@ interface Failure {
 
 const endingSignals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** Runs one command line. The only place that sets the exit code of the process and turns errors into text. */
+/** Runs one command line. Only this sets the exit code of the process and turns errors into text. */
 export async function runCommandLine(argv: readonly string[]): Promise<void> {
   const { stdin, stdout, stderr } = process;
   await using cli = new Cli({ stdin, stdout, stderr }, readEnvironment());
   for (const name of endingSignals) {
     process.on(name, () => {
-      // Whoever asks again does not want to wait for what is still under way.
+      // A user who interrupts twice does not want to wait for the work that is still going on.
       if (cli.signal.aborted) process.exit(new Interruption(name).exitCode);
       cli.receive(name);
     });
   }
-  // Without a listener a reader that leaves, as `head` does, would end the process with a stack trace.
+  // Without a listener, a reader that leaves, as `head` does, would end the process with a stack trace.
   stdout.on("error", (error) => cli.loseOutput(error));
   stderr.on("error", () => undefined);
   try {
@@ -62,8 +62,8 @@ function failureOf(error: unknown, cli: Cli, argv: readonly string[]): Failure {
 }
 
 /**
- * Help and version come as errors too, with their text already written. Whoever names no command is shown what there
- * is, which is no failure; whoever asks for the help of a command that there is not has made a mistake.
+ * Turns an error of Commander into a failure. Help and version come as errors too, with their text already written.
+ * Help that is shown because no command was named is no failure; help for an unknown command is a mistake.
  */
 function commandLineFailure(error: CommanderError, cli: Cli, argv: readonly string[]): Failure {
   if (error.exitCode === 0 || error.code === "commander.help") {
@@ -82,14 +82,14 @@ function commandLineFailure(error: CommanderError, cli: Cli, argv: readonly stri
 }
 
 function suggestionFor({ code, suggestion, details }: SandboxError): string | undefined {
-  // A server that answered knows better what helps; this is for one that did not.
+  // This is for a server that did not answer; one that answered has its own suggestion.
   if (code === "unavailable" && details["baseUrl"] !== undefined) {
     return `Start the server with "atoll up", or say where it is with --url or "atoll config set url".`;
   }
-  // With an errno it was the kernel of the sandbox that refused its user, and not the server that refused the key.
+  // With an errno the kernel of the sandbox refused its user; without one the server refused the key.
   const isOfKey = code === "permission_denied" && details["errno"] === undefined;
   if (isOfKey && (suggestion?.includes("Authorization") ?? true)) {
-    return `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which one is in use.`;
+    return `The key comes from --key, ATOLL_API_KEY or "atoll config set key"; "atoll config" shows which is in use.`;
   }
   return suggestion;
 }
@@ -112,7 +112,7 @@ function endOfOptions(argv: readonly string[]): number {
   return at === -1 ? argv.length : at;
 }
 
-/** Line breaks of a message stay; anything else that steers a terminal does not. */
+/** Escapes a message, but keeps its line breaks. */
 function lines(text: string): string {
   return text.split("\n").map(printable).join("\n");
 }

@@ -16,7 +16,7 @@ function run(shell: string, args: readonly string[]): string[] {
   return output.trim() === "" ? [] : output.trim().split("\n");
 }
 
-/** What each shell offers for the last of these words. Files are told as (files). */
+/** What each shell offers for the last of these words. Files are shown as (files). */
 const shells: Readonly<Record<string, (...words: string[]) => string[]>> = {
   bash: (...words) => {
     const script = `${bashCompletion(commands)}
@@ -25,11 +25,18 @@ COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _atoll
 if [ \${#COMPREPLY[@]} -eq 0 ]; then echo '(files)'; else printf '%s\\n' "\${COMPREPLY[@]}"; fi`;
     return run("bash", ["-c", script, "bash", ...words]);
   },
-  // The functions that draw are those of an interactive shell; these stand in for them and filter as those do.
+  // Only an interactive shell has the functions that draw; these replace them and filter in the same way.
   zsh: (...words) => {
     const script = `compdef() { : }
 _files() { print '(files)' }
-_describe() { local entry; for entry in "\${(@P)2}"; do entry="\${entry%%:*}"; [[ "$entry" == "\${words[CURRENT]}"* ]] && print -r -- "$entry"; done; true }
+_describe() {
+  local entry
+  for entry in "\${(@P)2}"; do
+    entry="\${entry%%:*}"
+    [[ "$entry" == "\${words[CURRENT]}"* ]] && print -r -- "$entry"
+  done
+  true
+}
 ${zshCompletion(commands)}
 atoll() { echo ${id}; }
 words=("$@"); CURRENT=$#; _atoll`;
@@ -74,7 +81,7 @@ describe.for(Object.keys(shells))("%s", (shell) => {
   ] as const)("completes %j to %j", ([line, offered], { skip }) => {
     skip(!isHere, `${shell} is not installed`);
     const found = complete(...line.split(" "));
-    // Where nothing of ours fits, a file may.
+    // Where none of our words fits, the shell may offer files.
     const ours = offered.length === 0 ? found.filter((word) => word !== "(files)") : found;
     expect(ours.toSorted()).toEqual(offered.toSorted());
   });

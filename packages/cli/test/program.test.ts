@@ -36,7 +36,7 @@ async function parse(...argv: string[]): Promise<void> {
 }
 
 describe("the command line", () => {
-  test("shows its help where no command is named, also of a group", async () => {
+  test("shows its help if no command is named, also of a group", async () => {
     await expect(parse()).rejects.toMatchObject({ code: "commander.help" });
     expect(stdout).toContain("Usage: atoll [options] [command]");
     await expect(parse("key", "--json")).rejects.toMatchObject({ code: "commander.help" });
@@ -55,7 +55,7 @@ describe("the command line", () => {
   test("names the help of the command that lacks a word", async () => {
     await expect(parse("snapshot", "create", "4k2")).rejects.toMatchObject({
       message: "Missing required argument 'name'",
-      hint: '"atoll snapshot create --help" shows what it takes.',
+      hint: '"atoll snapshot create --help" shows its arguments.',
     });
   });
 
@@ -80,7 +80,7 @@ test.for([
   [{ state: "exited", exitCode: null, signal: "SIGRT34", timedOut: false }, 162],
   [{ state: "exited", exitCode: null, signal: "SIGKILL", timedOut: true }, 124],
   [{ state: "lost", exitCode: null, signal: null, timedOut: false }, 125],
-] as const)("the end %j is told as exit code %d", ([command, exitCode]) => {
+] as const)("the end %j gives exit code %d", ([command, exitCode]) => {
   expect(exitCodeOf(command)).toBe(exitCode);
 });
 

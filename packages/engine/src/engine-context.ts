@@ -33,21 +33,19 @@ export interface EngineParts {
   /** The guest's binary, which also works on layers. */
   guestPath: string;
   readCpuFeatures: () => Promise<string[]>;
-  /** Undefined: all checkpoints stay. */
+  /** Without a policy, all checkpoints stay. */
   policy?: CheckpointPolicy | undefined;
   atStep: StepListener;
 }
 
-/**
- * Told of each step of a pause, resume, fork, rollback, import or release when it is done; the next one waits for it.
- */
+/** Called after each step of a pause, resume, fork, rollback, import or release; the next step waits for it. */
 export type StepListener = (step: string, sandboxId: SandboxId) => Promise<void> | void;
 
-/** What the operations share: the parts of one engine, and its living sandboxes. */
+/** The parts of one engine that the operations share, and its living sandboxes. */
 export class EngineContext {
   readonly lives = new Map<SandboxId, SandboxLife>();
-  /** On their way in from another machine. */
-  readonly arriving = new Set<SandboxId>();
+  /** Sandboxes that are being imported from another machine. */
+  readonly importing = new Set<SandboxId>();
   readonly layout: DataLayout;
   readonly store: SandboxStore;
   readonly templates: TemplateLibrary;
@@ -59,9 +57,9 @@ export class EngineContext {
   readonly guestPath: string;
   readonly readCpuFeatures: () => Promise<string[]>;
   readonly policy: CheckpointPolicy | undefined;
-  /** The directories of checkpoints that copies are being made of. */
-  readonly held = new Pins();
-  /** What this engine would begin by itself is left to the next one. */
+  /** The directories of checkpoints that are being forked. */
+  readonly pinnedCheckpoints = new Pins();
+  /** A closing engine begins no work of its own; the next engine does that. */
   isClosing = false;
   #parts: EngineParts;
 
@@ -80,7 +78,7 @@ export class EngineContext {
     this.policy = parts.policy;
   }
 
-  /** Never a weaker one than was asked for. */
+  /** Never returns a weaker driver than the requested one. */
   driver(name: DriverName): Driver {
     const driver = this.#parts.drivers[name];
     if (driver instanceof SandboxError) throw driver;

@@ -52,63 +52,67 @@ import {
 } from "./transfer/import-sandbox.ts";
 import { assertCouldRun, findMachineNeeds, type NeedsOptions } from "./transfer/machine-needs.ts";
 
-/** A sandbox that has to share a busy machine may take seconds; whoever asks waits no longer than clients do. */
+/** On a busy machine a sandbox may take seconds to answer. A longer time would not help: clients do not wait longer. */
 const defaultGuestTimeoutMs = 30_000;
 
 export interface EngineOptions extends ReconcileOptions {
-  /** Everything that the engine keeps is in here. One engine at a time uses it. */
+  /** The directory with everything that the engine stores. One engine at a time uses it. */
   dataDir: string;
-  /** The guest's binary, as set-up builds it. */
+  /** The path of the guest's binary, which set-up builds. */
   guestPath: string;
-  /** Where runsc is, if not on the PATH. */
+  /** The path of runsc, if it is not on the PATH. */
   runscPath?: string;
   /**
-   * How gVisor catches system calls; the best that runsc offers if not given. `systrap` is several times as fast at
-   * them. What an idle sandbox costs under it is up to `idleTimerSlackMs`; under `ptrace` it costs nothing.
+   * How gVisor intercepts system calls; the best platform that runsc offers by default. `systrap` is several times as
+   * fast. Under `systrap`, `idleTimerSlackMs` decides what an idle sandbox costs; under `ptrace` it costs nothing.
    */
   platform?: "systrap" | "ptrace" | undefined;
   /**
-   * What all sandboxes of this machine together weigh against everything else on it while there is less CPU time than
-   * is wanted: 1 to 10,000, where an ordinary group of processes has 100. Less keeps the program that owns them quick,
-   * however many of them are busy. All engines of a machine share it; not given, it is left as it is.
+   * The CPU weight of all sandboxes of this machine together, against everything else on it, while CPU time is short: 1
+   * to 10,000, where an ordinary group of processes has 100. A smaller weight keeps the program that owns the engine
+   * responsive, however many sandboxes are busy. All engines of a machine share it; by default it stays as it is.
    */
   cpuWeight?: number | undefined;
-  /** How long a sandbox may take to come up. */
+  /** How long a sandbox may take to start. */
   startTimeoutMs?: number;
   /** How long the guest of a sandbox may leave a question unanswered before it counts as silent. */
   guestTimeoutMs?: number | undefined;
   /**
-   * By how much timers inside a sandbox may be late while it is idle, so that gVisor's own do not wake it all the time:
-   * 250 if not given. 0 keeps timers punctual, and an idle sandbox costs about 2 % of a core.
+   * By how much timers inside a sandbox may be late while it is idle, so that gVisor's own timers do not wake it all
+   * the time: 250 by default. With 0 timers stay punctual, and an idle sandbox costs about 2 % of a core.
    */
   idleTimerSlackMs?: number | undefined;
-  /** The flags of this machine's processors, if not as the kernel tells. */
+  /** Returns the flags of this machine's processors; by default the kernel's. */
   readCpuFlags?: () => Promise<string[]>;
   /**
-   * What sandboxes may see of the processor, by the names of `/proc/cpuinfo`: what all machines have that one may move
-   * to. From the first sandbox on, or not at all. Opening rejects with `unsupported` where the rest cannot be hidden.
+   * The features of the processor that sandboxes may see, by their names in `/proc/cpuinfo`: those that all machines
+   * have that a sandbox may move to. Opening rejects with `unsupported` where the others cannot be hidden. Set it
+   * before the first sandbox is created.
    */
   cpuFeatures?: readonly string[] | undefined;
-  /** How many checkpoints of each sandbox stay, the newest; all if not given. The one that it stands on always does. */
+  /**
+   * How many of the newest checkpoints of each sandbox stay; all by default. The one that the sandbox depends on always
+   * stays.
+   */
   keepCheckpoints?: number | undefined;
-  /** With `keepCheckpoints`: and all that are not older than this. */
+  /** With `keepCheckpoints`, checkpoints that are not older than this stay as well. */
   keepCheckpointsForMs?: number | undefined;
   atStep?: StepListener;
 }
 
 /**
- * Runs the sandboxes of one data directory on this machine. Binds the operations to their parts; the work is theirs.
+ * Runs the sandboxes of one data directory on this machine. It binds the operations to their parts, which do the work.
  */
 export class Engine {
-  /** What was found and done when this engine started. */
+  /** What was found and repaired when this engine started. */
   readonly repairs: readonly Repair[];
   readonly templates: TemplateLibrary;
   readonly events: EventLog;
-  /** Tells the data directory that it has from a copy of it. */
+  /** Distinguishes the data directory from a copy of it. */
   readonly directory: DirectoryMark;
   #context: EngineContext;
   #lock: EngineLock;
-  /** Work that takes a sandbox through several states, and others with it. */
+  /** Operations that take a sandbox through several states, or involve several sandboxes. */
   #underWay = new Set<Promise<unknown>>();
 
   private constructor(context: EngineContext, lock: EngineLock, repairs: Repair[]) {
@@ -120,7 +124,7 @@ export class Engine {
     this.directory = lock.directory;
   }
 
-  /** Takes the data directory, puts it in order and takes over the sandboxes that run. */
+  /** Locks the data directory, repairs it and adopts the running sandboxes. */
   static async open(options: EngineOptions): Promise<Engine> {
     const layout = new DataLayout(options.dataDir);
     await mkdir(layout.root, { recursive: true, mode: 0o700 });
@@ -150,7 +154,7 @@ export class Engine {
     return [...this.#context.lives.values()].map((life) => life.record);
   }
 
-  /** True if it was there to be killed. Resolves when nothing of it is left, also if another asked first. */
+  /** Returns true if the sandbox existed. Resolves when nothing of it is left, also if an earlier call kills it. */
   async kill(id: SandboxId): Promise<boolean> {
     const life = this.#context.lives.get(id);
     if (life === undefined) return false;
@@ -159,72 +163,75 @@ export class Engine {
   }
 
   /**
-   * Saves its memory and files and ends its container. Rejects with `unsaveable`, and it runs on, if something cannot
-   * be saved.
+   * Saves its memory and files and ends its container. If something cannot be saved, it rejects with `unsaveable` and
+   * the sandbox still runs.
    */
   async pause(id: SandboxId, options: PauseOptions = {}): Promise<PauseResult> {
     return pauseSandbox(this.#context, this.#life(id), options);
   }
 
-  /** Brings a paused sandbox back, its processes where they were. When it rejects, it is paused as before. */
+  /** Resumes a paused sandbox with its processes where they were. When it rejects, the sandbox is paused as before. */
   async resume(id: SandboxId, options: ResumeOptions = {}): Promise<ResumeResult> {
     return resumeSandbox(this.#context, this.#life(id), options);
   }
 
-  /** Running copies of a sandbox, memory and files, that share what they have in common on disk. */
+  /** Makes running copies of a sandbox, memory and files, which share what they have in common on disk. */
   async fork(id: SandboxId, options: ForkOptions = {}): Promise<ForkResult> {
     return this.#track(forkSandbox(this.#context, this.#life(id), options));
   }
 
-  /** Goes back to an earlier checkpoint. What the sandbox is now becomes a checkpoint first. */
+  /** Returns a sandbox to an earlier checkpoint. Its present state is saved as a checkpoint first. */
   async rollback(id: SandboxId, checkpoint: number, options: RollbackOptions = {}): Promise<RollbackResult> {
     return this.#track(rollbackSandbox(this.#context, this.#life(id), checkpoint, options));
   }
 
-  /** The oldest first. */
+  /** Lists the checkpoints, the oldest first. */
   async checkpoints(id: SandboxId): Promise<CheckpointInfo[]> {
     return new CheckpointStore(this.#life(id).parts.layout).list();
   }
 
-  /** The smallest number that its next checkpoint can have. */
+  /** Returns the smallest number that the next checkpoint can have. */
   async nextCheckpoint(id: SandboxId): Promise<number> {
     return new CheckpointStore(this.#life(id).parts.layout).next();
   }
 
-  /** False if there is none of this number. Rejects with `in_use` for the one that the sandbox stands on. */
+  /**
+   * Returns false if there is no checkpoint of this number. Rejects with `in_use` for the one that the sandbox depends
+   * on.
+   */
   async removeCheckpoint(id: SandboxId, checkpoint: number): Promise<boolean> {
     return removeCheckpoint(this.#context, this.#life(id), checkpoint);
   }
 
-  /** Where the parts of a finished checkpoint are, to be copied elsewhere. */
+  /** Returns the paths of the parts of a finished checkpoint, for a copy of it. */
   async checkpointFiles(id: SandboxId, checkpoint: number): Promise<CheckpointFiles> {
     return findCheckpointFiles(this.#life(id).parts.layout, checkpoint);
   }
 
   /**
-   * Writes the archive of a layer; its size and digest are those of the part. Rejects with `unrestorable` if the layer
-   * is not here, whole.
+   * Writes the archive of a layer; its size and digest are those of the part. Rejects with `unrestorable` unless the
+   * layer is here and complete.
    */
   async packLayer(part: LayerPart, toPath: string, options: { signal: AbortSignal }): Promise<void> {
     await this.#context.layers.pack(part, toPath, options.signal);
   }
 
-  /** True if this layer is here, whole. */
+  /** Returns true if this layer is here and complete. */
   async hasLayer(part: LayerPart): Promise<boolean> {
     return this.#context.layers.has(part);
   }
 
   /**
-   * What a machine must have to go on with the memory of this sandbox, once it runs here. Undefined: its memory cannot
-   * be saved.
+   * Returns what a machine must have to restore the memory of this sandbox, once it runs here. Returns undefined if its
+   * memory cannot be saved.
    */
   async machineNeeds(id: SandboxId, options: NeedsOptions = {}): Promise<MachineNeeds | undefined> {
     return findMachineNeeds(this.#context, this.#life(id), options);
   }
 
   /**
-   * Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox of another
-   * one, or go back to that checkpoint of it.
+   * Rejects with `unrestorable`, naming what this machine lacks, unless it could run such a sandbox of another machine,
+   * or restore that checkpoint of it.
    */
   async assertCouldRun(
     record: Pick<ImportedRecord, "id" | "driver" | "template">,
@@ -235,17 +242,18 @@ export class Engine {
   }
 
   /**
-   * A sandbox from elsewhere, `paused` at this checkpoint. All parts are verified, and nothing is left when it rejects.
-   * One that was cut off by a crash is swept when an engine opens the data directory, and can then be made again.
+   * Imports a sandbox from another machine, `paused` at this checkpoint. All parts are verified, and nothing is left
+   * when it rejects. After a crash the leftovers are removed when an engine opens the data directory, and the import
+   * can be repeated.
    */
   async importSandbox(from: SandboxImport, options: ImportOptions = {}): Promise<Sandbox> {
     return importSandbox(this.#context, from, options);
   }
 
   /**
-   * Adds a checkpoint of a sandbox that is here, for `rollback`, whatever the sandbox is doing. All parts are verified,
-   * and nothing is left when it rejects or is cut off. Rejects with `already_exists` when it is here, and with
-   * `unrestorable` when this machine could not go on with it.
+   * Adds a checkpoint to a sandbox that is here, for `rollback`, in any state of the sandbox. All parts are verified,
+   * and nothing is left when it rejects or is interrupted. Rejects with `already_exists` when the checkpoint is here,
+   * and with `unrestorable` when this machine could not restore it.
    */
   async importCheckpoint(
     id: SandboxId,
@@ -256,8 +264,8 @@ export class Engine {
   }
 
   /**
-   * Fills an empty directory with what was in the sandbox's `ownerDir` at that checkpoint. False: nothing was kept.
-   * Rejects with `unrestorable` when it is damaged.
+   * Fills an empty directory with the contents of the sandbox's `ownerDir` at that checkpoint. Returns false if nothing
+   * was saved. Rejects with `unrestorable` when it is damaged.
    */
   async unpackOwner(
     id: SandboxId,
@@ -270,14 +278,14 @@ export class Engine {
   }
 
   /**
-   * Lets go of a sandbox that lives elsewhere from now on, in any state: its container ends and everything of it here
-   * is removed. Told as `released`, not as `killed`. Idempotent.
+   * Removes a sandbox that lives on another machine from now on, in any state: its container ends and everything of it
+   * here is removed. The event says `released`, not `killed`. Idempotent.
    */
   async release(id: SandboxId): Promise<void> {
     await this.#context.lives.get(id)?.release();
   }
 
-  /** Writes what a sandbox has written over its template into a new file, all of one moment. It goes on. */
+  /** Writes what a sandbox has written over its template into a new file, as of one moment. The sandbox continues. */
   async saveFiles(id: SandboxId, toPath: string, options: SaveFilesOptions): ReturnType<typeof saveFiles> {
     return saveFiles(this.#context, this.#life(id), toPath, options);
   }
@@ -290,10 +298,10 @@ export class Engine {
     return checkFiles(this.#context, files, options);
   }
 
-  /** Lets go of everything without ending it: the next engine on this data directory carries on. */
+  /** Closes the engine without ending any sandbox: the next engine on this data directory adopts them. */
   async close(): Promise<void> {
     this.#context.isClosing = true;
-    // The next engine must not find somebody else at work.
+    // The next engine must not find operations that still run.
     await Promise.allSettled(this.#underWay);
     const lives = [...this.#context.lives.values()];
     await Promise.all(lives.map((life) => life.settled()));
@@ -315,7 +323,7 @@ export class Engine {
     const life = this.#context.lives.get(id);
     if (life !== undefined) return life;
     throw new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-      suggestion: "It never was, or it has been killed.",
+      suggestion: "It never existed, or it has been killed.",
       details: { sandboxId: id },
     });
   }
@@ -328,15 +336,15 @@ export class Engine {
 async function assemble(layout: DataLayout, options: EngineOptions): Promise<EngineContext> {
   const [guestLayer, cgroups] = await Promise.all([installGuest(options.guestPath, layout.guestDir), detectCgroups()]);
   if (cgroups === undefined) {
-    throw new SandboxError("unsupported", "Cannot run sandboxes: this machine has no cgroups that we can write to", {
-      suggestion: "Run as root on a host with cgroup memory and cpu controllers mounted; `doctor` tells more.",
+    throw new SandboxError("unsupported", "Cannot run sandboxes: this machine has no writable cgroups", {
+      suggestion: "Run as root on a host with cgroup memory and cpu controllers mounted; see `atoll doctor`.",
     });
   }
   if (options.cpuWeight !== undefined) await cgroups.setWeight(options.cpuWeight);
   const runs = new ContainerRuns({ guestPath: options.guestPath, guestLayer, cgroups, namespace: layout.namespace });
   const { cpuFeatures } = options;
   const gvisor = await makeGvisor(runs, options).catch((error: unknown) => {
-    // One that sees more than was allowed would be weaker than what was asked for.
+    // A sandbox that sees more features than allowed would be weaker than requested, so this error is thrown.
     if (error instanceof SandboxError && cpuFeatures === undefined) return error;
     throw error;
   });

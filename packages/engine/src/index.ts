@@ -1,10 +1,10 @@
-export { standsOn } from "./checkpoints/dependents.ts";
+export { currentCheckpoint } from "./checkpoints/current-checkpoint.ts";
 export { addUp, PhaseClock, type Timed } from "./checkpoints/phase-clock.ts";
 export { doctor, formatDoctor, type DoctorReport } from "./doctor/doctor.ts";
 export { Engine, type EngineOptions } from "./engine.ts";
 export type { ChannelOptions } from "./guest/channel-options.ts";
 export { GuestChannel } from "./guest/channel.ts";
-export type { EgressAnswer, EgressAsk, EgressHandler } from "./guest/egress-relay.ts";
+export type { EgressAnswer, EgressRequest, EgressHandler } from "./guest/egress-relay.ts";
 export type { FileOptions, GuestFiles } from "./guest/files.ts";
 export type { GuestProcess } from "./guest/guest-process.ts";
 export type { OutputPosition } from "./guest/guest-stream.ts";

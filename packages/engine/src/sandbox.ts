@@ -22,7 +22,7 @@ import { parseRequest } from "./support/parse-request.ts";
 
 export type ProcessOptions = Omit<AttachOptions, "ranOutOfMemory">;
 
-/** One sandbox, as its owner holds it. Every operation asks the lifecycle first. */
+/** One sandbox, for the program that owns it. Every operation checks the lifecycle first. */
 export class Sandbox {
   readonly files: GuestFiles;
   #life: SandboxLife;
@@ -43,20 +43,23 @@ export class Sandbox {
     return this.#life.record.state;
   }
 
-  /** A directory, not made yet, for what the caller keeps about this sandbox. It vanishes with the sandbox. */
+  /** A directory, not made yet, for what the caller keeps about this sandbox. It is removed with the sandbox. */
   get ownerDir(): string {
     return this.#life.parts.layout.ownerDir;
   }
 
   /**
-   * Whether it runs and its guest does not answer: whoever wants something of the inside is refused with
+   * Whether the sandbox runs and its guest does not answer: then requests to the inside are refused with
    * `guest_silent`.
    */
   get isSilent(): boolean {
     return this.#life.silence !== undefined;
   }
 
-  /** When its guest has answered for the first time; at once, but for one that a server before this one started. */
+  /**
+   * Resolves when the guest has answered for the first time; at once, except for a sandbox that an earlier server
+   * started.
+   */
   get reached(): Promise<void> {
     return this.#life.firstAnswer.coming;
   }
@@ -65,7 +68,7 @@ export class Sandbox {
     return this.#life.record;
   }
 
-  /** Starts a process. It is its own: it goes on when nobody listens, until it ends or is killed. */
+  /** Starts a process. It is independent of its readers: it runs until it ends or is killed. */
   async spawn(request: SpawnRequestInput, options: ProcessOptions = {}): Promise<GuestProcess> {
     const spawn = parseRequest(SpawnRequest, request, "start a process");
     const { limits } = this.#channelFor("start a process in").record;
@@ -78,22 +81,25 @@ export class Sandbox {
     return this.#life.channel.spawn({ ...spawn, limits: processLimits }, { ...options, ranOutOfMemory });
   }
 
-  /** Processes that a server before this one started and that nobody has attached to yet. */
+  /** The processes that an earlier server started and that are not attached yet. */
   get inherited(): readonly StreamEntry[] {
     return this.#channelFor("start a process in").channel.inherited;
   }
 
-  /** A number for `spawn` to store first: the next server then finds the process, whenever this one dies. */
+  /**
+   * Returns a number for `spawn` that the caller stores first: the next server then finds the process, whenever this
+   * one dies.
+   */
   reserveStreamId(): number {
     return this.#channelFor("start a process in").channel.reserveStreamId();
   }
 
-  /** Ends a process that a server before this one started, with all that it started. */
+  /** Ends a process that an earlier server started, with all its descendants. */
   killInherited(streamId: number): void {
     this.#channelFor("start a process in").channel.killInherited(streamId);
   }
 
-  /** Takes over a process that a server before this one started; output comes from `from` on. */
+  /** Takes over a process that an earlier server started; output begins at `from`. */
   attach(streamId: number, from: OutputPosition, options: ProcessOptions = {}): GuestProcess {
     const { channel } = this.#channelFor("start a process in");
     return channel.attach(streamId, from, { ...options, ranOutOfMemory: this.#life.usage.watchForOutOfMemory() });
@@ -113,10 +119,11 @@ export class Sandbox {
   }
 
   /**
-   * Lets it run until then, on the clock of `uptimeMs()`; undefined: for as long as it lives. At that moment everything
-   * in it stands still by itself, also when this process is dead or stopped, and goes on where it was with a later one.
-   * It stays with the sandbox through pause and resume, and with a container through the change of servers; a paused
-   * sandbox that a new engine finds has none. Resolves when it is in force, and the sandbox answers if it may run.
+   * Lets the sandbox run until this time, on the clock of `uptimeMs()`; undefined means no limit. At that moment
+   * everything in it is frozen, also when this process is dead or stopped, and a later deadline lets it continue. The
+   * deadline stays with the sandbox through pause and resume, and with a container through a change of servers; a
+   * paused sandbox that a new engine finds has none. Resolves when the deadline is in force, and the sandbox answers if
+   * it may run.
    */
   async allowUntil(untilUptimeMs: number | undefined): Promise<void> {
     if (untilUptimeMs !== undefined && !(Number.isFinite(untilUptimeMs) && untilUptimeMs >= 0)) {
@@ -125,12 +132,15 @@ export class Sandbox {
     await this.#life.deadline.set(untilUptimeMs);
   }
 
-  /** What was last set with `allowUntil`, by whichever server. */
+  /** The last deadline that any server has set with `allowUntil`. */
   get allowedUntil(): number | undefined {
     return this.#life.deadline.uptimeMs;
   }
 
-  /** How many processes live in it; `without` the streams whose processes, and what these left behind, do not count. */
+  /**
+   * Returns how many processes run in the sandbox. Processes of the streams in `without`, and what these left behind,
+   * do not count.
+   */
   async countProcesses(options: { without?: readonly number[]; signal: AbortSignal }): Promise<number> {
     const { channel } = this.#channelFor("read usage of");
     return (await channel.countProcesses(options.signal, options.without)).processes;
@@ -141,7 +151,7 @@ export class Sandbox {
     return this.#life.usage.read(this.id);
   }
 
-  /** Idempotent: resolves when nothing of the sandbox is left, whoever asked first. */
+  /** Resolves when nothing of the sandbox is left, also if an earlier call kills it. Idempotent. */
   async kill(reason: EndReason = { kind: "asked", message: "it was killed on request" }): Promise<void> {
     assertAccepts(this.record, "kill");
     await this.#life.kill(reason);

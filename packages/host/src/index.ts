@@ -1,3 +1,5 @@
+export { pack, type PackOptions } from "./archive/pack.ts";
+export { unpack, type UnpackOptions } from "./archive/unpack.ts";
 export { syncDirectory, syncFilesystem, writeDurably } from "./files/durable-file.ts";
 export {
   defaultEnvironment,

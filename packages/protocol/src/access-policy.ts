@@ -3,21 +3,21 @@ import { EgressPolicy } from "./egress.ts";
 import { LimitCeilings } from "./limits.ts";
 import { DriverName } from "./sandbox.ts";
 
-/** The drivers that are a boundary for hostile code. */
+/** The drivers that isolate hostile code. */
 export const isolatingDrivers: DriverName[] = ["gvisor"];
 
-/** The internet, and nothing of the machine or its networks: `*` does not stand for special addresses. */
+/** Allows the internet, and nothing of the machine or its networks: `*` does not match special addresses. */
 export const internetOnly: EgressPolicy = { allow: ["*"], deny: [] };
 
 /**
- * The ceilings of what sandboxes may be given. A key has one and so does the server, and a request has to be within
- * both. What is left out here is not bounded by it: a key without the verb `admin` never leaves `drivers` and `egress`
- * out.
+ * Upper bounds of what sandboxes may be given. A key has such a policy and so does the server, and a request has to be
+ * within both. A field that is left out sets no bound, except that a key without the verb `admin` always has `drivers`
+ * and `egress`.
  */
 export const AccessPolicy = z.strictObject({
   drivers: z.array(DriverName).max(DriverName.options.length).optional(),
   /**
-   * Each rule that a sandbox is given has to lie within one rule of `allow`. Both policies are asked at each
+   * Each rule of a sandbox's policy has to lie within one rule of `allow`. Both policies are checked at each
    * connection.
    */
   egress: EgressPolicy.optional(),
@@ -26,7 +26,8 @@ export const AccessPolicy = z.strictObject({
 export type AccessPolicy = z.output<typeof AccessPolicy>;
 
 /**
- * The policy of a key: what it says, and for a key without the verb `admin` the safe reading of what it does not say.
+ * Returns the policy of a key: its own fields and, for a key without the verb `admin`, the safe default for each field
+ * that it leaves out.
  */
 export function keyPolicy(verbs: readonly string[], { drivers, egress, limits }: AccessPolicy): AccessPolicy {
   if (verbs.includes("admin")) return { drivers, egress, limits };

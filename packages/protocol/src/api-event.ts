@@ -15,8 +15,8 @@ const limitFields = {
 };
 
 /**
- * One ordered stream; `cursor` grows by one with every event and never starts again, also after a restart of the
- * server. Only a machine that lost its power may have forgotten the last ones.
+ * The events of a server are one ordered stream. `cursor` grows by one with every event and never starts again, not
+ * even when the server restarts. Only a machine that lost its power may have forgotten the last events.
  */
 export const ApiEvent = z.discriminatedUnion("type", [
   z.strictObject({
@@ -26,16 +26,16 @@ export const ApiEvent = z.discriminatedUnion("type", [
     to: z.enum(sandboxStates),
     reason: EndReason.optional(),
     phases: PhaseTimes.optional(),
-    /** The processes that were ended on the way, because they could not be saved. */
+    /** The processes that were ended because they could not be saved. */
     ended: z.array(EndedProcess).optional(),
   }),
-  /** Nothing can be asked of it but its end and its files, or everything again. */
+  /** While the guest is unresponsive, a client can only kill the sandbox or snapshot its files. */
   z.strictObject({ ...onSandbox, type: z.literal("sandbox.guest"), guest: z.enum(guestConditions) }),
   z.strictObject({
     ...onSandbox,
     type: z.literal("sandbox.rolled_back"),
     checkpoint: z.int(),
-    /** The checkpoint of what was left behind. */
+    /** The checkpoint of the state before the rollback. */
     left: z.int().optional(),
   }),
   z.strictObject({ ...onSandbox, type: z.literal("checkpoint.removed"), checkpoint: z.int() }),
@@ -44,7 +44,7 @@ export const ApiEvent = z.discriminatedUnion("type", [
     type: z.literal("command.started"),
     commandId: z.string(),
     argv: z.array(z.string()),
-    /** There is more of `argv` than an event carries: the command itself has all of it. */
+    /** Set when the event carries only the start of `argv`; the command itself has all of it. */
     isCut: z.literal(true).optional(),
   }),
   z.strictObject({
@@ -66,26 +66,29 @@ export const ApiEvent = z.discriminatedUnion("type", [
     host: z.string(),
     port: z.int(),
     because: z.string(),
-    /** It stands for so many that were not told one by one; host `*` and port 0 for those of many places. */
+    /**
+     * The number of further denied connections that this event stands for. Where they went to many places, the host is
+     * `*` and the port is 0.
+     */
     more: z.int().min(1).optional(),
   }),
   z.strictObject({ ...base, type: z.literal("snapshot.created"), name: SnapshotName, owner: z.string() }),
   z.strictObject({ ...base, type: z.literal("snapshot.removed"), name: SnapshotName, owner: z.string() }),
-  /** Its server went silent; it goes on here from what was last stored. */
+  /** The sandbox's server stopped answering; the sandbox goes on here from its last stored checkpoint. */
   z.strictObject({ ...onSandbox, type: z.literal("sandbox.taken_over"), ...TakenOver.shape }),
-  /** Saved and given to a server that asked for it. */
+  /** The sandbox was saved and given to a server that asked for it. */
   z.strictObject({
     ...onSandbox,
     type: z.literal("sandbox.handed_over"),
     toServer: ServerRef,
     checkpoint: z.int().min(1),
     phases: PhaseTimes,
-    /** The processes that could not be saved and were ended for it. */
+    /** The processes that were ended because they could not be saved. */
     ended: z.array(EndedProcess),
   }),
-  /** This server may not run it any more, and has stopped it. */
+  /** This server has lost the right to run the sandbox, and has stopped it. */
   z.strictObject({ ...onSandbox, type: z.literal("sandbox.lease_lost"), because: z.string() }),
-  /** What was here of it is outdated, and was removed: it lives elsewhere, or was killed there. */
+  /** The copy of the sandbox on this server was outdated and has been removed: it runs, or was killed, elsewhere. */
   z.strictObject({ ...onSandbox, type: z.literal("sandbox.copy_dropped"), because: z.string() }),
   z.strictObject({
     ...base,
@@ -95,8 +98,8 @@ export const ApiEvent = z.discriminatedUnion("type", [
     key: z.string().optional(),
   }),
   /**
-   * Events before this cursor are no longer kept, or could not be. `cursor` is where it goes on, and lower than before
-   * if the server has forgotten some.
+   * Events before the cursor `before` are no longer kept, or could not be written. The stream goes on at `cursor`,
+   * which is lower than the follower's if the server has forgotten some events.
    */
   z.strictObject({ ...base, type: z.literal("events.lost"), before: z.int() }),
 ]);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { AccessPolicy } from "./access-policy.ts";
 import { TemplateName } from "./ids.ts";
 
-/** What a key may do. `admin` is everything, keys included. */
+/** What a key may do. `admin` includes everything, also keys. */
 export const keyVerbs = [
   "admin",
   "sandboxes",
@@ -24,13 +24,13 @@ export const CreateKey = z.strictObject({
     .min(1)
     .max(keyVerbs.length)
     .default(["sandboxes", "read", "commands", "files", "ports", "events"]),
-  /** Absent: all templates. */
+  /** The templates that the key may use; all of them when absent. */
   templates: z.array(TemplateName).max(256).optional(),
-  /** Sees and touches only the sandboxes that it created. */
+  /** Whether the key sees and uses only the sandboxes that it created. */
   ownOnly: z.boolean().default(true),
   /**
-   * What its sandboxes may be given. Left out, `drivers` are the isolating ones and `egress` is the internet; with the
-   * verb `admin`, both are what the server offers.
+   * What the key's sandboxes may be given. When left out, `drivers` are the isolating ones and `egress` is the
+   * internet; for a key with the verb `admin`, both are what the server offers.
    */
   policy: AccessPolicy.prefault({}),
   requestsPerMinute: z.int().min(1).max(10_000_000).optional(),
@@ -38,10 +38,10 @@ export const CreateKey = z.strictObject({
 export type CreateKey = z.output<typeof CreateKey>;
 export type CreateKeyInput = z.input<typeof CreateKey>;
 
-/** Not the secret, which goes nowhere but into the header that shows it. */
+/** The public name of a key. The secret is something else and appears only in the `authorization` header. */
 export const KeyId = z
   .string()
-  .regex(/^[a-z0-9]{12}$/, "a key id is 12 characters of a-z and 0-9: those between the underscores of its secret");
+  .regex(/^[a-z0-9]{12}$/, "a key id is 12 characters of a-z and 0-9, the part between the underscores of its secret");
 
 export const KeyInfo = z.strictObject({
   id: z.string(),
@@ -56,6 +56,6 @@ export const KeyInfo = z.strictObject({
 });
 export type KeyInfo = z.infer<typeof KeyInfo>;
 
-/** The secret is told once, here, and stored only as a hash. */
+/** The secret is returned only here; the server stores its hash. */
 export const KeyCreated = z.strictObject({ key: KeyInfo, secret: z.string() });
 export type KeyCreated = z.infer<typeof KeyCreated>;

@@ -14,27 +14,27 @@ const text = z.string().refine((value) => !value.includes("\0"), "must not conta
 
 export const RunCommand = z
   .strictObject({
-    /** Program and arguments, started directly. */
+    /** Program and arguments; no shell is involved. */
     argv: z.array(text).min(1).max(4096).optional(),
-    /** A line for `bash -c`, or `sh -c` where there is no bash. */
+    /** A line for `bash -c`, or for `sh -c` where there is no bash. */
     shell: text.min(1).optional(),
     name: z.string().min(1).max(63).optional(),
     cwd: text.default(""),
     env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
     user: text.default("user"),
-    /** Ends the command, and all that it started, after this. Absent: never. */
+    /** The command, and every process that it started, is ended after this time. Absent: there is no limit. */
     timeoutMs: z.int().min(1).max(0xffff_ffff).optional(),
     pty: z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) }).optional(),
     stdin: z.boolean().default(false),
-    /** Answer as soon as it has started; otherwise the answer comes with its end. */
+    /** Whether the answer comes when the command has started, and not when it has ended. */
     background: z.boolean().default(false),
     /**
-     * The sandbox is not idle while this command runs, or anything that it left behind, whatever they do. False: it is,
-     * as with a server that waits for connections.
+     * Whether the sandbox counts as busy while this command, or any process that it left behind, runs. If not, the
+     * sandbox may be idle, as is right for a server that waits for connections.
      */
     keepAlive: z.boolean().default(true),
     tags: z.record(z.string().min(1).max(63), z.string().max(255)).default({}),
-    /** Bytes of output that are kept: a quarter of them from the beginning, the rest from the end. */
+    /** How many bytes of output are kept: the first quarter of them from the beginning, the rest from the end. */
     logBytes: z
       .int()
       .min(64 * 1024)
@@ -45,7 +45,10 @@ export const RunCommand = z
 export type RunCommand = z.output<typeof RunCommand>;
 export type RunCommandInput = z.input<typeof RunCommand>;
 
-/** `lost`: how it ended cannot be known, and `lostBecause` says why. No exit code is ever made up. */
+/**
+ * `lost` means that the end of the command cannot be known, and `lostBecause` has the reason. An exit code is never
+ * made up.
+ */
 export const CommandState = z.enum(["running", "exited", "lost"]);
 
 export const CommandInfo = z.strictObject({
@@ -64,35 +67,38 @@ export const CommandInfo = z.strictObject({
   exitCode: z.int().nullable(),
   signal: z.string().nullable(),
   timedOut: z.boolean(),
-  /** It did not end well, and meanwhile the sandbox's memory was used up. */
+  /** The command failed, and the sandbox ran out of memory while it ran. */
   outOfMemory: z.boolean().optional(),
   lostBecause: z.string().optional(),
   startedAtMs: z.int(),
   endedAtMs: z.int().optional(),
-  /** Bytes produced so far, and those of them that the log no longer has. */
+  /** How many bytes the command has written, and how many of those the log no longer has. */
   stdoutBytes: z.int(),
   stderrBytes: z.int(),
   droppedBytes: z.int(),
-  /** Input bytes that have been accepted: where the next `stdin` goes on. */
+  /** How many bytes of input have been accepted: the offset of the next `stdin`. */
   stdinBytes: z.int(),
-  /** How often its sandbox was rolled back before; absent: never. Bytes are counted anew each time. */
+  /**
+   * How often the sandbox was rolled back before the command's log began; absent if never. Offsets start again at 0
+   * after each rollback.
+   */
   rollbacks: z.int().optional(),
 });
 export type CommandInfo = z.infer<typeof CommandInfo>;
 
-/** What a finished command gives at once: its end, and its output as far as the log has it. */
+/** The result of a finished command, and its output as far as the log has it. */
 export const CommandResult = z.strictObject({
   command: CommandInfo,
   stdout: z.string(),
   stderr: z.string(),
-  /** Bytes that are missing from the middle of the two together. */
+  /** How many bytes are missing from the middle of the two streams together. */
   droppedBytes: z.int(),
 });
 export type CommandResult = z.infer<typeof CommandResult>;
 
 /**
- * A line of a streamed command. `at` counts bytes of both streams in their common order: reading on later starts from
- * `at` plus the bytes of the last line. Output is `text` where it is whole UTF-8, `base64` otherwise.
+ * A line of a streamed command. `at` counts the bytes of both streams in their common order: to read on later, start
+ * from `at` plus the bytes of the last line. Output is `text` where it is whole UTF-8, and `base64` otherwise.
  */
 export const CommandLine = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("started"), command: CommandInfo }),
@@ -103,15 +109,15 @@ export const CommandLine = z.discriminatedUnion("type", [
     text: z.string().optional(),
     base64: z.string().optional(),
   }),
-  /** These bytes are no longer in the log. */
+  /** The log no longer has these bytes. */
   z.strictObject({ type: z.literal("dropped"), at: z.int(), bytes: z.int() }),
   z.strictObject({ type: z.literal("heartbeat"), atMs: z.int() }),
-  /** The server goes away: ask again, from where this stream ends. */
+  /** The server is shutting down: reconnect, and read on from where this stream ends. */
   z.strictObject({ type: z.literal("shutdown") }),
   z.strictObject({ type: z.literal("ended"), command: CommandInfo }),
   /**
-   * Whoever reads may not read on, because its key was revoked; or the command should have ended, and its guest does
-   * not answer.
+   * The stream ends because the reader's key was revoked, or because the command is past its time limit and the guest
+   * does not answer.
    */
   z.strictObject({ type: z.literal("refused"), error: WireError }),
 ]);
@@ -125,14 +131,14 @@ export const SendSignal = z.strictObject({
 export const ResizeTerminal = z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) });
 
 /**
- * Who writes input, by a name that nobody else has, such as a random one. It tells a writer that sends again from
- * another who writes.
+ * The client that writes input, under a name that no other client has, such as a random one. The server uses it to
+ * distinguish a writer's retry from the input of another writer.
  */
 export const InputWriter = z
   .string()
   .regex(/^[\w-]{1,64}$/, "a writer is 1 to 64 characters of a-z, A-Z, 0-9, _ and -");
 
-/** `writerBytes`: those of them that this writer gave, and where its next input goes on. */
+/** `writerBytes` counts the bytes that this writer gave: the offset of its next input. */
 export const StdinAccepted = z.strictObject({ stdinBytes: z.int(), writerBytes: z.int().optional() });
 export type StdinAccepted = z.infer<typeof StdinAccepted>;
 
@@ -161,7 +167,7 @@ export const RunOnce = z
     template: TemplateName.optional(),
     driver: DriverName.optional(),
     env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
-    /** Written into the home directory before the run. */
+    /** The files that are written into the home directory before the run. */
     files: z.record(z.string().min(1).max(1024), RunContent).default({}),
     stdin: RunContent.refine(
       (given) => (typeof given === "string" ? given.length : given.base64.length * 0.75 - 2) <= longestInput,

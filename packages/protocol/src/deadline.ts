@@ -1,19 +1,19 @@
-/** Timers wait no longer than this at once. */
+/** A single timer cannot wait longer than this. */
 const longestTimerMs = 2 ** 31 - 1;
 
 /**
- * Aborts with a `TimeoutError` when so much time has passed; no program is kept alive for it. In place of
- * `AbortSignal.timeout`, whose timer Node forgets when the garbage collector runs while an `AbortSignal.any` is all
- * that has it: what it should have ended waits for ever then.
+ * Returns a signal that aborts with a `TimeoutError` after `ms`, without keeping the program alive for it. It replaces
+ * `AbortSignal.timeout`: Node forgets that timer when garbage is collected while only an `AbortSignal.any` refers to
+ * it, and what should have timed out then waits for ever.
  */
 export function deadlineAfter(ms: number): AbortSignal {
   const controller = new AbortController();
-  // The timer has the controller, and the runtime has the timer.
+  // The runtime refers to the timer, and the timer to the controller, so neither is collected.
   const timer: unknown = setTimeout(
     () => controller.abort(new DOMException(`${ms} ms have passed`, "TimeoutError")),
     Math.min(ms, longestTimerMs),
   );
-  // Browsers have numbers in place of timers, and end without asking.
+  // In browsers a timer is a number, and does not keep the page open.
   if (typeof timer === "object" && timer !== null && "unref" in timer) (timer as { unref(): void }).unref();
   return controller.signal;
 }

@@ -1,12 +1,12 @@
 import { z } from "zod";
 
 /**
- * `example.com`, `*.example.com` (any depth, not the name itself), an address, a CIDR, `*`; each optionally with
- * `:port` or `:from-to`. IPv6 in brackets when a port follows.
+ * One of `example.com`, `*.example.com` (at any depth, without the name itself), an address, a CIDR or `*`; each
+ * optionally with `:port` or `:from-to`. IPv6 is in brackets when a port follows.
  */
 const EgressRule = z.string().min(1).max(300);
 
-/** Default deny. A connection is allowed when an `allow` rule matches and no `deny` rule does. */
+/** A connection is allowed when an `allow` rule matches and no `deny` rule does; everything else is denied. */
 export const EgressPolicy = z.strictObject({
   allow: z.array(EgressRule).max(1000).default([]),
   deny: z.array(EgressRule).max(1000).default([]),

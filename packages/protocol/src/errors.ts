@@ -1,6 +1,6 @@
 /**
- * Every error a caller can act on, one row per code. A code exists when a caller would do something different about it;
- * everything else is `details`. `docs/errors.md` has a section per code, and a test compares the two.
+ * Every error that a caller can act on, one row per code. A code exists when a caller would do something different
+ * about it; everything else goes into `details`. `docs/errors.md` has a section per code, and a test compares the two.
  */
 export const errorCodes = {
   invalid_argument: { status: 400, retryable: false },
@@ -32,17 +32,19 @@ export const errorCodes = {
 export type ErrorCode = keyof typeof errorCodes;
 
 export interface SandboxErrorOptions {
-  /** What to do about it, in one sentence. */
+  /** What to do about the error, in one sentence. */
   suggestion?: string;
-  /** Facts for programs: never secrets, always JSON. */
+  /** Facts for programs, as JSON and never with secrets. */
   details?: Record<string, unknown>;
   cause?: unknown;
 }
 
-/** Two copies of this package may meet in one process; a registered symbol survives that, `instanceof` does not. */
+/**
+ * Two copies of this package may be in one process. A registered symbol is the same in both; `instanceof` would fail.
+ */
 const brand = Symbol.for("atoll.SandboxError");
 
-/** The one error class of the product. The message reads "Cannot <what was asked>: <what is so>". */
+/** The one error class of the product. Its message reads "Cannot <do what was asked>: <reason>". */
 export class SandboxError extends Error {
   readonly code: ErrorCode;
   readonly suggestion: string | undefined;
@@ -68,7 +70,7 @@ export class SandboxError extends Error {
     return errorCodes[this.code].retryable;
   }
 
-  /** Where the code is explained. */
+  /** The URL of the code's documentation. */
   get docs(): string {
     return `docs/errors.md#${this.code}`;
   }

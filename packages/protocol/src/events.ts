@@ -4,7 +4,7 @@ import type { GuestCondition, SandboxState } from "./lifecycle.ts";
 import type { LimitName } from "./limits.ts";
 import type { EndedProcess, EndReason } from "./sandbox.ts";
 
-/** What happened to a sandbox, in the order in which it happened. */
+/** An event of a sandbox; events are emitted in the order in which they happened. */
 export type SandboxEventMessage = { sandboxId: SandboxId; atMs: number } & (
   | {
       type: "state";
@@ -12,10 +12,10 @@ export type SandboxEventMessage = { sandboxId: SandboxId; atMs: number } & (
       to: SandboxState;
       reason?: EndReason;
       phases?: PhaseTimes;
-      /** The processes that were ended on the way, because they could not be saved. */
+      /** The processes that were ended because they could not be saved. */
       ended?: EndedProcess[];
     }
-  /** Its guest answers no more, or again. */
+  /** The guest stopped answering, or answers again. */
   | { type: "guest"; guest: GuestCondition }
   | { type: "limit.near"; limit: LimitName; used: number; allowed: number }
   | { type: "limit.hit"; limit: LimitName; used: number; allowed: number; consequence: string }

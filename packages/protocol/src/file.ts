@@ -71,13 +71,13 @@ export const WatchMessage = z.strictObject({
 });
 export type WatchMessage = z.infer<typeof WatchMessage>;
 
-/** A line of a streamed watch: a change with the id of the watch, for carrying on, or a sign of the server. */
+/** A line of a streamed watch: a change, with the id of the watch to continue from, or a message of the server. */
 export const WatchLine = z.discriminatedUnion("kind", [
   WatchMessage.extend({ watch: z.string() }),
   z.strictObject({ kind: z.literal("heartbeat"), atMs: z.int() }),
-  /** The server goes away: ask again with `watch` and `cursor`. */
+  /** The server is shutting down: reconnect with `watch` and `cursor`. */
   z.strictObject({ kind: z.literal("shutdown") }),
-  /** Whoever reads may not read on: its key was revoked. */
+  /** The stream ends because the reader's key was revoked. */
   z.strictObject({ kind: z.literal("refused"), error: WireError }),
 ]);
 export type WatchLine = z.infer<typeof WatchLine>;

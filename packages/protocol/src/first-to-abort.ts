@@ -1,13 +1,13 @@
-/** One listener for all that wait for a signal: something that lasts may be waited for by hundreds at a time. */
+/** Each signal has one listener, however many callers wait for it: there may be hundreds at a time. */
 const waiting = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Aborts with the reason of the first of these that does. Lets go of all of them then, and at the latest when it is
- * disposed of, so that something that lasts can be combined with what is over in a moment as often as one likes. In
- * place of `AbortSignal.any`, which on Node 20 leaves something behind on each of its signals for as long as that one
- * lives.
+ * Returns a signal that aborts with the reason of the first of `signals` that aborts. It removes its listeners when
+ * that happens, and at the latest when it is disposed, so that a long-lived signal can be combined with short-lived
+ * ones any number of times. It replaces `AbortSignal.any`, which on Node 20 leaks memory on each of its signals for as
+ * long as that signal lives.
  *
- *     using stop = firstToAbort(signal, deadlineAfter(ms));
+ * using stop = firstToAbort(signal, deadlineAfter(ms));
  */
 export function firstToAbort(...signals: readonly (AbortSignal | undefined)[]): AbortSignal & Disposable {
   const controller = new AbortController();
@@ -30,7 +30,7 @@ export function firstToAbort(...signals: readonly (AbortSignal | undefined)[]): 
   return Object.assign(controller.signal, { [Symbol.dispose]: letGo });
 }
 
-/** What is returned takes it back. */
+/** Calls `abort` when `signal` aborts, until the returned function is called. */
 function whenAborted(signal: AbortSignal, abort: () => void): () => void {
   const all = waiting.get(signal) ?? new Set();
   if (!waiting.has(signal)) {

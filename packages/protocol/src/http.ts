@@ -1,20 +1,20 @@
 import { z } from "zod";
 
-/** Request headers of the HTTP interface that carry meaning of ours. */
+/** The request headers that are Atoll's own, and `authorization`. */
 export const httpHeaders = {
-  /** `Bearer <API key>`. */
+  /** The value is `Bearer <API key>`. */
   authorization: "authorization",
-  /** A sandbox's own token, where no key is given. */
+  /** A sandbox's own token, for requests without a key. */
   sandboxToken: "x-atoll-sandbox-token",
   idempotencyKey: "idempotency-key",
-  /** Who asks, where a sandbox is held: the `holder` of `holdSandbox`. */
+  /** The name under which the client holds a sandbox: the `holder` of `holdSandbox`. */
   holder: "x-atoll-holder",
 } as const;
 
-/** With which a server proves to another one that both have the same metadata store. */
+/** By this header a server proves to another one that both have the same metadata store. */
 export const serverProofHeader = "x-atoll-server-proof";
 
-/** An error as it travels, in a body and in a WebSocket message alike. */
+/** An error in the body of an answer or in a WebSocket message. */
 export const WireError = z.looseObject({
   code: z.string(),
   message: z.string(),

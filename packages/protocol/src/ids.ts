@@ -1,20 +1,23 @@
 import { z } from "zod";
 
-/** The name a client holds: stable for the sandbox's life, across pauses and servers. */
+/** Identifies a sandbox to clients. It stays the same for the sandbox's life, across pauses and servers. */
 export const SandboxId = z
   .string()
   .regex(/^[a-z0-9]{20}$/, "a sandbox id is 20 characters of a-z and 0-9")
   .brand<"SandboxId">();
 export type SandboxId = z.infer<typeof SandboxId>;
 
-/** One launch of a sandbox by a driver: new at every start and restore, unique on the host, never shown as identity. */
+/**
+ * Identifies one launch of a sandbox by a driver: new at every start and restore, unique on the host, and never shown
+ * to clients.
+ */
 export const ContainerId = z
   .string()
   .regex(/^atoll-[a-z0-9]{24}$/, "a container id is atoll- and 24 characters of a-z and 0-9")
   .brand<"ContainerId">();
 export type ContainerId = z.infer<typeof ContainerId>;
 
-/** A process or connection of one sandbox: the number the guest knows it by. */
+/** The number by which the guest knows a process or connection of its sandbox. */
 export const StreamId = z.int().min(1).max(0x7fff_ffff).brand<"StreamId">();
 export type StreamId = z.infer<typeof StreamId>;
 

@@ -1,6 +1,6 @@
 import { SandboxError } from "./errors.ts";
 
-/** `-ing` means that a side effect may be under way; the intent was stored before it began. */
+/** A state that ends in `-ing` means that a side effect may be under way; the intent was stored before it began. */
 export const sandboxStates = [
   "creating",
   "running",
@@ -15,8 +15,8 @@ export const sandboxStates = [
 export type SandboxState = (typeof sandboxStates)[number];
 
 /**
- * Of one that is `running`: whether the guest in it, through which everything goes, answers. It is no state: the
- * sandbox is what it was, and goes on by itself when its guest does.
+ * Whether the guest of a `running` sandbox answers. Every request goes through the guest. This is not a state: the
+ * sandbox stays `running`, and requests succeed again when its guest answers again.
  */
 export const guestConditions = ["responsive", "unresponsive"] as const;
 export type GuestCondition = (typeof guestConditions)[number];
@@ -36,7 +36,7 @@ export const sandboxEvents = [
 ] as const;
 export type SandboxEvent = (typeof sandboxEvents)[number];
 
-/** The whole machine. What is not in the table cannot happen. */
+/** The whole state machine. A transition that is not in the table cannot happen. */
 export const transitions = {
   creating: { started: "running", kill: "killing", release: "released", fault: "failed" },
   running: { pause: "pausing", kill: "killing", release: "released", fault: "failed" },
@@ -49,7 +49,10 @@ export const transitions = {
   released: {},
 } as const satisfies Record<SandboxState, Partial<Record<SandboxEvent, SandboxState>>>;
 
-/** The state after `event`. An event that the table does not know here is our own mistake, not the user's. */
+/**
+ * Returns the state after `event`. An event that the table does not have here is a bug of ours, so it throws a plain
+ * error.
+ */
 export function nextState(state: SandboxState, event: SandboxEvent): SandboxState {
   const row: Partial<Record<SandboxEvent, SandboxState>> = transitions[state];
   const next = row[event];
@@ -58,8 +61,8 @@ export function nextState(state: SandboxState, event: SandboxEvent): SandboxStat
 }
 
 /**
- * What a client may ask of a sandbox, and in which states. `kill` is accepted everywhere: ending what has ended is a
- * success.
+ * What a client may ask of a sandbox, and in which states. `kill` is accepted in every state: killing what has ended
+ * succeeds.
  */
 export const actions = {
   "start a process in": ["running"],
@@ -77,12 +80,12 @@ export const actions = {
 } as const satisfies Record<string, readonly SandboxState[]>;
 export type SandboxAction = keyof typeof actions;
 
-/** The one guard, at the top of every operation. */
+/** Throws unless the state of `sandbox` allows `action`. Every operation calls this first. */
 export function assertAccepts(sandbox: { id: string; state: SandboxState }, action: SandboxAction): void {
   const allowed: readonly SandboxState[] = actions[action];
   if (allowed.includes(sandbox.state)) return;
   throw new SandboxError("invalid_state", `Cannot ${action} sandbox ${sandbox.id}: it is ${sandbox.state}`, {
-    suggestion: `This needs a sandbox that is ${allowed.join(" or ")}. ${adviceFor(sandbox.state)}`,
+    suggestion: `This works on a sandbox that is ${allowed.join(" or ")}. ${adviceFor(sandbox.state)}`,
     details: { sandboxId: sandbox.id, state: sandbox.state, action, allowed: [...allowed] },
   });
 }
@@ -95,7 +98,7 @@ function adviceFor(state: SandboxState): string {
     case "pausing":
       return "Wait until it is paused, then resume it.";
     case "running":
-      return "It is running.";
+      return "It is running already.";
     case "paused":
       return "Resume it first.";
     case "killing":
@@ -104,6 +107,9 @@ function adviceFor(state: SandboxState): string {
     case "released":
       return "It lives on another machine: ask there.";
     case "failed":
-      return "Its record says what happened and what survives: start it afresh on its files, by a resume without memory, take a snapshot of it, roll it back, or kill it.";
+      return (
+        "Its record has the reason and what survives: restart it on its files with a resume without memory, " +
+        "take a snapshot of it, roll it back, or kill it."
+      );
   }
 }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** Linux x86-64 and arm64 numbers; these are the ones a user can name. */
+/** The signals that a user can name, with their numbers on Linux x86-64 and arm64. */
 export const signalNumbers = {
   SIGHUP: 1,
   SIGINT: 2,
@@ -40,7 +40,7 @@ const signalNames = new Map<number, SignalName>(
   Object.entries(signalNumbers).map(([name, number]) => [number, name as SignalName]),
 );
 
-/** Real-time signals have no name of their own: `SIGRT34`. */
+/** Returns the name of a signal. Real-time signals have no names of their own: `SIGRT34`. */
 export function signalName(number: number): SignalName | `SIGRT${number}` {
   return signalNames.get(number) ?? `SIGRT${number}`;
 }
@@ -49,12 +49,12 @@ export function signalName(number: number): SignalName | `SIGRT${number}` {
 export interface ProcessExit {
   exitCode: number | null;
   signal: SignalName | `SIGRT${number}` | null;
-  /** The process was ended because its time limit was reached. */
+  /** The process was ended because it reached its time limit. */
   timedOut: boolean;
   /**
-   * It did not end well, and while it ran the host's kernel killed something in its sandbox because the memory was used
-   * up. Under gVisor the one that was killed may then be told as exit code 1: that code is gVisor's, and this is the
-   * reason.
+   * The process failed, and while it ran the host's kernel killed something in its sandbox for lack of memory. Under
+   * gVisor a process that was killed in this way may be reported with exit code 1; that code is gVisor's, and this is
+   * the reason.
    */
   outOfMemory: boolean;
   cpuUserMs: number;
@@ -64,23 +64,23 @@ export interface ProcessExit {
 
 const text = z.string().refine((value) => !value.includes("\0"), "must not contain NUL");
 
-/** A command to start in a sandbox. */
+/** A request to start a process in a sandbox. */
 export const SpawnRequest = z.strictObject({
-  /** Program and arguments, started directly. A shell is a program like any other: `["bash", "-c", "…"]`. */
+  /** Program and arguments; no shell is involved. A shell is a program like any other: `["bash", "-c", "…"]`. */
   argv: z.array(text).min(1).max(4096),
   env: z.record(z.string().regex(/^[^=\0]+$/, "a variable's name has no '=' in it"), text).default({}),
-  /** Empty: the user's home. */
+  /** The working directory; the user's home when empty. */
   cwd: text.default(""),
   /** A name or a number, optionally with `:group`. */
   user: text.default("user"),
   /** Keeps stdin open for `writeStdin`. Otherwise the process reads an end of file. */
   stdin: z.boolean().default(false),
   pty: z.strictObject({ rows: z.int().min(1).max(65_535), cols: z.int().min(1).max(65_535) }).optional(),
-  /** The process, and all that it started, is ended after this. */
+  /** The process, and every process that it started, is ended after this time. */
   timeoutMs: z.int().min(1).max(0xffff_ffff).optional(),
-  /** Between SIGTERM and SIGKILL when the time limit is reached. */
+  /** The time between SIGTERM and SIGKILL when the time limit is reached. */
   graceMs: z.int().min(0).max(600_000).default(2_000),
-  /** Bytes of output that may wait for the reader before the process is made to wait. */
+  /** How many bytes of output may wait for the reader before the process has to wait. */
   windowBytes: z
     .int()
     .min(4096)

@@ -12,13 +12,13 @@ const longestMs = 365 * 24 * 3_600_000;
 /** When a sandbox ends by itself. */
 export const SandboxTimeouts = z.strictObject({
   /**
-   * Idle: no request, no open connection to a port, and no process inside but those of commands with `keepAlive:
-   * false`. Absent: it may be idle for ever.
+   * How long the sandbox may be idle: no request, no open connection to a port, and no process but those of commands
+   * with `keepAlive: false`. Absent: it may be idle for ever.
    */
   idleMs: z.int().min(1_000).max(longestMs).optional(),
-  /** From creation or the last resume on, whatever it does. A paused sandbox does not age. */
+  /** How long the sandbox may live since it was created or last resumed. A paused sandbox does not age. */
   lifetimeMs: z.int().min(1_000).max(longestMs).optional(),
-  /** What happens at either. */
+  /** What happens when either time is over. */
   onTimeout: z.enum(["kill", "pause"]).default("kill"),
 });
 export type SandboxTimeouts = z.output<typeof SandboxTimeouts>;
@@ -28,7 +28,7 @@ const Labels = z
   .refine((labels) => Object.keys(labels).length <= 64, "at most 64 labels");
 
 export const CreateSandbox = z.strictObject({
-  /** Begins with these files; the template is theirs. */
+  /** The sandbox starts with the files and on the template of this snapshot. */
   snapshot: SnapshotRef.optional(),
   template: TemplateName.default("host" as TemplateName),
   driver: DriverName.default("gvisor"),
@@ -36,21 +36,22 @@ export const CreateSandbox = z.strictObject({
   labels: Labels.default({}),
   timeouts: SandboxTimeouts.prefault({ idleMs: 15 * 60_000 }),
   egress: EgressPolicy.prefault({}),
-  /** In the environment of every command. */
+  /** Variables in the environment of every command. */
   env: z.record(z.string().regex(/^[^=\0]+$/), z.string()).default({}),
   /**
-   * It outlives its server: what a pause saves goes to the server's stores, and any server that shares them can go on
-   * with it.
+   * A persistent sandbox outlives its server: a pause saves it to the server's stores, and any server that shares them
+   * can resume it.
    */
   persistent: z.boolean().default(false),
 });
 export type CreateSandbox = z.output<typeof CreateSandbox>;
 export type CreateSandboxInput = z.input<typeof CreateSandbox>;
 
-/** As it comes over the wire. */
+/** The body of a request. */
 export const CreateSandboxBody = CreateSandbox.extend({
   limits: AskedLimits.prefault({}).describe(
-    "Left out: 1 GiB of memory, 2 CPUs, 512 processes, 4 GiB of disk and 256 MiB of /tmp, or what the key and the server allow where that is less",
+    "Where left out: 1 GiB of memory, 2 CPUs, 512 processes, 4 GiB of disk and 256 MiB of /tmp, or what the key " +
+      "and the server allow where that is less",
   ),
 });
 
@@ -60,14 +61,17 @@ export const UpdateSandbox = z.strictObject({
 });
 export type UpdateSandboxInput = z.input<typeof UpdateSandbox>;
 
-/** A server, as others know it. */
+/** A server, as other servers know it. */
 export const ServerRef = z.strictObject({ id: z.string().min(1).max(200), url: z.string().max(2048) });
 export type ServerRef = z.infer<typeof ServerRef>;
 
-/** Another server had it, and went silent: what happened after its last stored checkpoint is not there. */
+/**
+ * Set when another server had the sandbox and stopped answering: what happened after its last stored checkpoint is
+ * lost.
+ */
 export const TakenOver = z.strictObject({
   fromServer: ServerRef,
-  /** What it goes on from, and when that was saved. */
+  /** The checkpoint that the sandbox went on from, and when it was saved. */
   checkpoint: z.int().min(1),
   createdAtMs: z.int(),
   takenAtMs: z.int(),
@@ -84,42 +88,42 @@ export const SandboxInfo = z.strictObject({
   timeouts: SandboxTimeouts,
   egress: EgressPolicy,
   createdAtMs: z.int(),
-  /** When it will end if nothing happens; absent: never. */
+  /** When the sandbox will end if nothing happens; absent if never. */
   endsAtMs: z.int().optional(),
-  /** The key that created it. */
+  /** The key that created the sandbox. */
   owner: z.string(),
-  /** Set while one client has it for itself. */
+  /** Set while a client holds the sandbox. */
   heldBy: z.string().optional(),
   reason: EndReason.optional(),
   /**
-   * Set while it runs and what is inside cannot be reached: requests are refused with `guest_silent`. It can be killed,
-   * and a snapshot of its files be taken.
+   * Set while the sandbox runs and its guest does not answer: requests fail with `guest_silent`. The sandbox can be
+   * killed, and a snapshot can be taken of its files.
    */
   guest: z.literal("unresponsive").optional(),
-  /** Of one that runs on another server: as it was when that server last wrote down what it knows. */
+  /** The number of running commands. For a sandbox on another server, the number that server last stored. */
   runningCommands: z.int(),
   /**
-   * The checkpoint that it stands on: what it was last paused as, resumed from or rolled back to. Of one that runs,
-   * only the server that has it tells.
+   * The checkpoint that the sandbox was last paused as, resumed from or rolled back to. Of a running sandbox, only the
+   * server that has it returns this.
    */
   checkpoint: z.int().optional(),
-  /** How often it was rolled back; absent: never. */
+  /** How often the sandbox was rolled back; absent if never. */
   rollbacks: z.int().optional(),
   persistent: z.boolean(),
-  /** Which one has it. Absent of a persistent one that is paused: any may go on with it. */
+  /** The server that has the sandbox. Absent for a persistent sandbox that is paused: any server may resume it. */
   server: ServerRef.optional(),
-  /** The last time that this happened. */
+  /** The last time that a server took the sandbox over from one that stopped answering. */
   takenOver: TakenOver.optional(),
 });
 export type SandboxInfo = z.infer<typeof SandboxInfo>;
 
-/** The token attaches to this sandbox without a key. It is told once, here, and stored only as a hash. */
+/** The token gives access to this sandbox without a key. It is returned only here; the server stores its hash. */
 export const SandboxCreated = z.strictObject({ sandbox: SandboxInfo, token: z.string() });
 export type SandboxCreated = z.infer<typeof SandboxCreated>;
 
 export const ListSandboxes = z.strictObject({
   state: z.enum(sandboxStates).optional(),
-  /** `name=value`; several are joined with commas, all must match. */
+  /** A label as `name=value`. Several are joined with commas, and all must match. */
   label: z.string().max(2000).optional(),
   limit: z.coerce.number().int().min(1).max(1000).default(100),
   /** The `next` of the page before. */
@@ -129,11 +133,11 @@ export const SandboxPage = z.strictObject({ sandboxes: z.array(SandboxInfo), nex
 export type SandboxPage = z.infer<typeof SandboxPage>;
 
 export const PauseSandbox = z.strictObject({
-  /** Ends the processes that stand in the way, and tells which. */
+  /** Ends the processes that cannot be saved, and lists them in the answer. */
   force: z.boolean().default(false),
 });
 
-/** How long each phase took, and all together. */
+/** How long each phase took, and all of them together. */
 const Timed = { phases: PhaseTimes, totalMs: z.number() };
 
 export const SandboxPaused = z.strictObject({
@@ -146,13 +150,13 @@ export const SandboxPaused = z.strictObject({
 export type SandboxPaused = z.infer<typeof SandboxPaused>;
 
 export const ResumeSandbox = z.strictObject({
-  /** False: no process is brought back; the sandbox starts afresh on its saved files. */
+  /** If false, no process is resumed; the sandbox restarts on its saved files. */
   memory: z.boolean().default(true),
 });
 
 export const SandboxResumed = z.strictObject({
   sandbox: SandboxInfo,
-  /** What it stands on; absent for one that had failed and was never paused. */
+  /** The checkpoint of the sandbox; absent for one that had failed and was never paused. */
   checkpoint: z.int().optional(),
   ...Timed,
 });
@@ -160,13 +164,13 @@ export type SandboxResumed = z.infer<typeof SandboxResumed>;
 
 export const ForkSandbox = z.strictObject({
   count: z.int().min(1).max(64).default(1),
-  /** As for a pause: the copies are made of a checkpoint. */
+  /** Works as for a pause: a fork copies a checkpoint. */
   force: z.boolean().default(false),
 });
 
 export const SandboxForked = z.strictObject({
   sandboxes: z.array(SandboxCreated),
-  /** Of the parent. */
+  /** The checkpoint of the parent. */
   checkpoint: z.int(),
   ...Timed,
 });
@@ -174,14 +178,17 @@ export type SandboxForked = z.infer<typeof SandboxForked>;
 
 export const RollBackSandbox = z.strictObject({
   checkpoint: z.int().min(1),
-  /** As for a pause: what is left behind becomes a checkpoint. */
+  /** Works as for a pause: the state before the rollback becomes a checkpoint. */
   force: z.boolean().default(false),
 });
 
 export const SandboxRolledBack = z.strictObject({
   sandbox: SandboxInfo,
   checkpoint: z.int(),
-  /** The checkpoint of what was left behind; absent: the sandbox was paused, and it is there already. */
+  /**
+   * The checkpoint of the state before the rollback; absent if the sandbox was paused, because that checkpoint exists
+   * already.
+   */
   left: z.int().optional(),
   ...Timed,
 });

@@ -6,8 +6,8 @@ export const DriverName = z.enum(["gvisor", "local"]);
 export type DriverName = z.infer<typeof DriverName>;
 
 /**
- * What a dead server leaves for the next one to find a container by. Process ids are reused; with the start time they
- * are not.
+ * What a dead server leaves for the next one to find a container by. Process ids are reused; a process id with its
+ * start time is unique.
  */
 export const ContainerRef = z.strictObject({
   id: ContainerId,
@@ -19,7 +19,7 @@ export const ContainerRef = z.strictObject({
 });
 export type ContainerRef = z.infer<typeof ContainerRef>;
 
-/** The checkpoint whose layers lie below what it writes; absent: it has only its template. */
+/** The checkpoint whose layers lie below the sandbox's own; absent when there is only the template. */
 const base = z.int().min(1).optional();
 
 const common = {
@@ -29,7 +29,7 @@ const common = {
   template: TemplateName,
   limits: SandboxLimits,
   createdAtMs: z.int(),
-  /** When the lifetime ends; absent: never. */
+  /** When the lifetime ends; absent if never. */
   expiresAtMs: z.int().optional(),
   labels: z.record(z.string(), z.string()),
 };
@@ -41,14 +41,14 @@ export const EndReason = z.strictObject({
 });
 export type EndReason = z.infer<typeof EndReason>;
 
-/** A process inside that could not be saved, and was ended because whoever asked for a pause wanted it with `force`. */
+/** A process that could not be saved, and was ended because the pause was asked for with `force`. */
 export const EndedProcess = z.strictObject({ pid: z.int(), command: z.string() });
 export type EndedProcess = z.infer<typeof EndedProcess>;
 
 const failure = {
   reason: EndReason,
   endedAtMs: z.int(),
-  /** What is still there, for the user's eyes. */
+  /** What is still there, to show to the user. */
   survives: z.array(z.enum(["files", "checkpoints"])),
 };
 
@@ -60,7 +60,7 @@ const RecordByState = z.discriminatedUnion("state", [
     state: z.literal("pausing"),
     container: ContainerRef,
     base,
-    /** The one that is being made. */
+    /** The checkpoint that is being made. */
     checkpoint: z.int().min(1),
   }),
   z.strictObject({ ...common, state: z.literal("paused"), checkpoint: z.int().min(1) }),
@@ -75,29 +75,29 @@ const RecordByState = z.discriminatedUnion("state", [
   }),
   z.strictObject({ ...common, state: z.literal("released") }),
 ]);
-/** `resuming` from `failed`, on what it wrote, and not from a checkpoint. */
-const StartingAfresh = z.strictObject({
+/** The record while a failed sandbox restarts on the files that it wrote, without a checkpoint. */
+const Restarting = z.strictObject({
   ...common,
   state: z.literal("resuming"),
   containerId: ContainerId,
   base,
-  /** What it is again if nothing comes of it. */
+  /** The failure to go back to if the restart fails. */
   failure: z.strictObject(failure),
 });
 
 /**
  * The stored truth about one sandbox, one variant per state: a running one has a container, a failed one has a reason.
- * Pausing and resuming rows hold what a crash in their middle needs to be repaired.
+ * The variants for pausing and resuming hold what is needed to repeat them after a crash.
  */
-export const SandboxRecord = z.union([RecordByState, StartingAfresh]);
+export const SandboxRecord = z.union([RecordByState, Restarting]);
 export type SandboxRecord = z.infer<typeof SandboxRecord>;
 
 const { version: _, ...portable } = common;
-/** What a sandbox takes along when it moves to another machine; the rest is in its checkpoint. */
+/** What goes with a sandbox to another machine; the rest is in its checkpoint. */
 export const ImportedRecord = z.strictObject(portable);
 export type ImportedRecord = z.infer<typeof ImportedRecord>;
 
-/** What `create` takes. */
+/** The input of `create`. */
 export const CreateRequest = z.strictObject({
   template: TemplateName.default("host" as TemplateName),
   driver: DriverName.default("gvisor"),

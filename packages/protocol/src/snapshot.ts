@@ -1,14 +1,14 @@
 import { z } from "zod";
 import { SandboxId, TemplateName } from "./ids.ts";
 
-/** The name of a snapshot, given by whoever makes it. Two keys may give the same name to different snapshots. */
+/** The name that a client gives to a snapshot. Two keys may give the same name to different snapshots. */
 export const SnapshotName = z
   .string()
   .regex(/^[a-z0-9][a-z0-9._-]{0,62}$/, "a snapshot name is at most 63 characters of a-z, 0-9, '.', '_' and '-'")
   .brand<"SnapshotName">();
 export type SnapshotName = z.infer<typeof SnapshotName>;
 
-/** How a snapshot is meant: by its name, if it is the caller's own, else as `<namespace>/<name>`. */
+/** Refers to a snapshot: by its name if it is the caller's own, otherwise as `<namespace>/<name>`. */
 export const SnapshotRef = z
   .string()
   .regex(
@@ -19,22 +19,22 @@ export const SnapshotRef = z
 /** What a sandbox wrote over its template, under a name. */
 export const SnapshotInfo = z.strictObject({
   name: SnapshotName,
-  /** `<namespace>/<name>`: by this everybody who sees it can mean it. */
+  /** `<namespace>/<name>`, by which every client that may see the snapshot can refer to it. */
   ref: SnapshotRef,
-  /** Every key may start sandboxes from it, look at it and export it. */
+  /** Whether every key may start sandboxes from it, look at it and export it. */
   shared: z.boolean(),
-  /** What it lies over: a sandbox that is made of it starts from this template. */
+  /** The template below the files. A sandbox that starts from the snapshot starts from this template. */
   template: TemplateName,
   createdAtMs: z.int(),
   /** The key that made or imported it. */
   owner: z.string(),
-  /** Whose files they were. */
+  /** The sandbox whose files they were. */
   sandboxId: SandboxId,
-  /** Of the files, as an archive. */
+  /** The size of the files as an archive. */
   sizeBytes: z.int().min(0),
-  /** What it takes in the store. */
+  /** The bytes that the snapshot takes in the store. */
   storedBytes: z.int().min(0),
-  /** Of that archive: the same files have the same, on every server. */
+  /** The digest of that archive. The same files have the same digest on every server. */
   sha256: z.string(),
 });
 export type SnapshotInfo = z.infer<typeof SnapshotInfo>;

@@ -6,9 +6,10 @@ import { SandboxId } from "./ids.ts";
 import { signalNumbers } from "./process.ts";
 
 /**
- * One WebSocket carries any number of channels, numbered by the client. Control is JSON text, bytes are binary messages
- * (`binaryHeader`). The server sends at most `windowBytes` of a channel that are not acknowledged;
- * a client sends at most as much input that is not accepted, and `connectionBytes` of it over all channels.
+ * One WebSocket carries any number of channels, numbered by the client. Control messages are JSON text, bytes are
+ * binary messages (`binaryHeader`). The server sends at most `windowBytes` of a channel that the client has not
+ * acknowledged; a client sends at most as much input that is not accepted, and `connectionBytes` of it over all
+ * channels.
  */
 export const websocketProtocol = {
   version: 1,
@@ -19,19 +20,22 @@ export const websocketProtocol = {
   heartbeatMs: 15_000,
 } as const;
 
-/** Of a binary message: `u8` kind, `u32` channel, `u64` at, `u64` offset, all little-endian; then the bytes. */
+/**
+ * The header of a binary message: `u8` kind, `u32` channel, `u64` at, `u64` offset, all little-endian; the bytes
+ * follow.
+ */
 export const binaryHeader = { bytes: 21, kinds: { stdout: 1, stderr: 2, stdin: 3 } } as const;
 
 const channel = z.int().min(1).max(0xffff_ffff);
 
 export const ClientMessage = z.discriminatedUnion("type", [
-  /** First, and within `helloTimeoutMs`. A browser cannot send headers with a WebSocket. */
+  /** The first message, within `helloTimeoutMs`. A browser cannot send headers with a WebSocket. */
   z.strictObject({
     type: z.literal("hello"),
     version: z.literal(1),
     key: z.string().max(200).optional(),
     sandboxToken: z.string().max(200).optional(),
-    /** As the header of this name. */
+    /** The same as the header of this name. */
     holder: z.string().min(1).max(63).optional(),
   }),
   z.strictObject({
@@ -40,11 +44,11 @@ export const ClientMessage = z.discriminatedUnion("type", [
     sandboxId: SandboxId,
     commandId: CommandId,
     from: z.int().min(0).default(0),
-    /** As the command said when the bytes before `from` were read; see `CommandInfo`. */
+    /** The command's `rollbacks` when the bytes before `from` were read; see `CommandInfo`. */
     rollbacks: z.int().min(0).optional(),
     /**
-     * Whose the input on this channel is. Its offsets then count this writer's bytes only, so that many can write at
-     * once.
+     * The writer of the input on this channel. Offsets then count this writer's bytes only, so that several writers can
+     * write at once.
      */
     writer: InputWriter.optional(),
   }),
@@ -86,8 +90,8 @@ export type ClientMessageInput = z.input<typeof ClientMessage>;
 export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("welcome"), version: z.literal(1), serverId: z.string() }),
   /**
-   * `writerBytes`: where the input of this channel's writer goes on; absent while nobody knows, as of a sandbox that
-   * sleeps: from the last byte that was accepted.
+   * `writerBytes` is the offset of this writer's next input. It is absent while it is not known, as for a paused
+   * sandbox: the writer then goes on from the last byte that was accepted.
    */
   z.strictObject({
     type: z.literal("following"),
@@ -98,8 +102,8 @@ export const ServerMessage = z.discriminatedUnion("type", [
   /** The log no longer has these bytes; output goes on behind them. */
   z.strictObject({ type: z.literal("dropped"), channel, at: z.int(), bytes: z.int() }),
   /**
-   * Input below this is on its way to the process for good: the client may forget it. Without a writer it is told of
-   * input of other clients too, which the next goes behind. `isEnd` answers `stdin_end`.
+   * Input below this offset will reach the process: the client may forget it. Without a writer, the offset counts the
+   * input of other clients too, and the next input goes behind it. `isEnd` answers `stdin_end`.
    */
   z.strictObject({
     type: z.literal("stdin_accepted"),
@@ -112,14 +116,14 @@ export const ServerMessage = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("changed"), channel, event: WatchMessage }),
   z.strictObject({ type: z.literal("event"), channel, event: z.looseObject({ cursor: z.int(), type: z.string() }) }),
   /**
-   * Of `events`: everything up to this cursor is told, or not for this follower, who comes back with it. First on the
-   * channel, unless `events.lost` is, so that one without a cursor knows where it began; then now and then among events
-   * that are not for it.
+   * On a channel of `events`: everything up to this cursor was sent, or is not for this follower; the follower
+   * reconnects with this cursor. It is the first message on the channel, unless `events.lost` is, so that a follower
+   * without a cursor knows where it began; later ones come from time to time among events that are not for it.
    */
   z.strictObject({ type: z.literal("passed"), channel, cursor: z.int().min(0) }),
   z.strictObject({ type: z.literal("error"), channel: channel.optional(), error: WireError }),
   z.strictObject({ type: z.literal("pong"), id: z.int() }),
-  /** The server goes away: connect again and carry on. */
+  /** The server is shutting down: connect again and go on. */
   z.strictObject({ type: z.literal("shutdown") }),
 ]);
 export type ServerMessage = z.infer<typeof ServerMessage>;

@@ -6,7 +6,7 @@ import { deadlineAfter } from "../src/index.ts";
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-/** Nobody but the combination has the deadline when this returns. */
+/** When this returns, only the combined signal refers to the deadline. */
 function waitCombined(ms: number): Promise<unknown> {
   return new Promise((resolve) => {
     const signal = AbortSignal.any([new AbortController().signal, deadlineAfter(ms)]);
@@ -14,16 +14,16 @@ function waitCombined(ms: number): Promise<unknown> {
   });
 }
 
-test("a deadline comes, also if only a combination of signals has it and garbage is collected meanwhile", async () => {
+test("a deadline fires even if garbage is collected while only a combined signal refers to it", async () => {
   const reason = waitCombined(50);
   collectGarbage();
-  // What is only weakly held goes when the turn in which it was made is over.
+  // An object that is only weakly referenced is collected at the earliest after the turn in which it was made.
   await new Promise((resolve) => setImmediate(resolve));
   collectGarbage();
   expect(await reason).toMatchObject({ name: "TimeoutError", message: "50 ms have passed" });
 });
 
-test("a deadline beyond what a timer can wait for does not come at once", async () => {
+test("a deadline beyond what a timer can wait for does not fire at once", async () => {
   const signal = deadlineAfter(Number.MAX_SAFE_INTEGER);
   await new Promise((resolve) => setImmediate(resolve));
   expect(signal.aborted).toBe(false);

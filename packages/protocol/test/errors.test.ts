@@ -26,15 +26,15 @@ describe("SandboxError", () => {
     expect(error.cause).toBe(cause);
   });
 
-  test("without a cause there is none, not even an undefined one", () => {
+  test("an error without a cause has no field for it", () => {
     expect("cause" in new SandboxError("internal", "Cannot go on")).toBe(false);
   });
 
-  test("its name does not show up among its own fields", () => {
+  test("the name of an error is not among its own fields", () => {
     expect(Object.keys(new SandboxError("internal", "Cannot go on"))).not.toContain("name");
   });
 
-  test("as JSON it has what a caller may see, and neither stack nor cause", () => {
+  test("the JSON of an error has what a caller may see, and neither stack nor cause", () => {
     const error = new SandboxError("start_failed", "Cannot start", {
       cause: new Error("the password is 1234"),
       suggestion: "Look.",
@@ -51,13 +51,13 @@ describe("SandboxError", () => {
     });
   });
 
-  test("as JSON it has no field for a suggestion that is not there", () => {
+  test("the JSON of an error without a suggestion has no field for it", () => {
     expect(new SandboxError("internal", "Cannot go on").toJSON()).not.toHaveProperty("suggestion");
   });
 });
 
 describe("isSandboxError", () => {
-  test("it knows the error of another copy of this package", async () => {
+  test("the error of another copy of this package is recognised", async () => {
     vi.resetModules();
     const copy = await import("../src/errors.ts");
     const foreign = new copy.SandboxError("not_found", "Cannot find it");
@@ -68,7 +68,7 @@ describe("isSandboxError", () => {
   });
 
   test.for([[undefined], [null], ["not_found"], [404], [{}], [new Error("not_found")], [{ code: "not_found" }]])(
-    "%o is none",
+    "%o is not a SandboxError",
     ([value]) => {
       expect(isSandboxError(value)).toBe(false);
       expect(isSandboxError(value, "not_found")).toBe(false);
@@ -83,7 +83,7 @@ describe("the page", () => {
     .slice(1)
     .map((section) => ({ title: section.slice(0, section.indexOf("\n")), body: section.slice(section.indexOf("\n")) }));
 
-  test("it has one section per code, in the order of the table", () => {
+  test("the page has one section per code, in the order of the table", () => {
     expect(sections.map(({ title }) => title)).toEqual(codes);
   });
 

@@ -7,7 +7,7 @@ import { firstToAbort } from "../src/index.ts";
 setFlagsFromString("--expose-gc");
 const collectGarbage = runInNewContext("gc") as () => void;
 
-test("it aborts with the reason of the first one, and hears of no other", () => {
+test("it aborts with the reason of the first one, and ignores the others", () => {
   const [one, two] = [new AbortController(), new AbortController()];
   const first = firstToAbort(one.signal, undefined, two.signal);
   expect(first.aborted).toBe(false);
@@ -16,7 +16,7 @@ test("it aborts with the reason of the first one, and hears of no other", () => 
   expect(first.reason).toBe("two");
 });
 
-test("of those that have aborted before, the first that was named counts", () => {
+test("if several have aborted before, the first argument counts", () => {
   const waiting = new AbortController();
   const first = firstToAbort(waiting.signal, AbortSignal.abort("one"), AbortSignal.abort("two"));
   expect(first.reason).toBe("one");
@@ -24,7 +24,7 @@ test("of those that have aborted before, the first that was named counts", () =>
   expect(first.reason).toBe("one");
 });
 
-test("all that wait for a signal are told, through one listener", () => {
+test("one listener on a signal serves all that wait for it", () => {
   const persistent = new AbortController();
   const all = Array.from({ length: 100 }, () => firstToAbort(persistent.signal, new AbortController().signal));
   expect(getEventListeners(persistent.signal, "abort")).toHaveLength(1);
@@ -32,7 +32,7 @@ test("all that wait for a signal are told, through one listener", () => {
   expect(all.map(({ reason }) => reason as unknown)).toEqual(all.map(() => "over"));
 });
 
-test("nothing is left on a signal that lasts, when another has aborted or it is disposed of", () => {
+test("no listener is left on a long-lived signal when another has aborted or it is disposed", () => {
   const persistent = new AbortController();
   const round = (): void => {
     using disposed = firstToAbort(persistent.signal, new AbortController().signal);
@@ -50,7 +50,7 @@ test("nothing is left on a signal that lasts, when another has aborted or it is 
   expect((bytesAfter(20_000) - before) / 20_000).toBeLessThan(25);
 });
 
-test("what was disposed of hears of nothing any more", () => {
+test("a disposed signal never aborts", () => {
   const persistent = new AbortController();
   const first = firstToAbort(persistent.signal);
   first[Symbol.dispose]();
@@ -58,6 +58,6 @@ test("what was disposed of hears of nothing any more", () => {
   expect(first.aborted).toBe(false);
 });
 
-test("without any it never aborts", () => {
+test("without signals it never aborts", () => {
   expect(firstToAbort(undefined).aborted).toBe(false);
 });

@@ -3,7 +3,7 @@ import { ContainerId, SandboxId, StreamId, TemplateName } from "../src/index.ts"
 
 const twenty = "abcdefghij0123456789";
 
-describe("what names may look like", () => {
+describe("the syntax of names", () => {
   test.for([
     { schema: SandboxId, kind: "sandbox id", value: twenty },
     { schema: ContainerId, kind: "container id", value: `atoll-${twenty}wxyz` },
@@ -36,7 +36,7 @@ describe("what names may look like", () => {
     { schema: StreamId, kind: "stream id", value: 0 },
     { schema: StreamId, kind: "stream id", value: 0x8000_0000 },
     { schema: StreamId, kind: "stream id", value: 1.5 },
-  ])("$value is no $kind", ({ schema, value }) => {
+  ])("$value is not a $kind", ({ schema, value }) => {
     expect(schema.safeParse(value).success).toBe(false);
   });
 });

@@ -25,7 +25,7 @@ describe("transitions", () => {
     expect(nextState(state, event)).toBe(next);
   });
 
-  test.for(unknown)("$state + $event is our own mistake", ({ state, event }) => {
+  test.for(unknown)("$state + $event is a plain error", ({ state, event }) => {
     const error = caught(() => {
       nextState(state, event);
     });
@@ -35,12 +35,12 @@ describe("transitions", () => {
 
   test("every state can be reached from the first one", () => {
     const reached = new Set<SandboxState>(["creating"]);
-    // A set tells members that are added while it is walked.
+    // A loop over a set also visits the members that are added during it.
     for (const state of reached) for (const next of Object.values(rows[state])) reached.add(next);
     expect([...reached].toSorted()).toEqual(sandboxStates.toSorted());
   });
 
-  test("every state but the last ones can be killed, and nothing leads out of these", () => {
+  test("a sandbox can be killed in every state but the final ones, which have no transitions", () => {
     const killable = sandboxStates.filter((state) => rows[state].kill === "killing");
     expect(killable).toEqual(sandboxStates.filter((state) => state !== "killed" && state !== "released"));
     expect([rows.killed, rows.released]).toEqual([{}, {}]);

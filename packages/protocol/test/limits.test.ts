@@ -4,7 +4,7 @@ import { CreateRequest, SandboxLimits, type SandboxLimitsInput } from "../src/in
 const MiB = 1024 * 1024;
 
 describe("limits", () => {
-  test("without any the defaults hold, and nothing is without a limit but the lifetime", () => {
+  test("without limits the defaults apply, and only the lifetime is unlimited", () => {
     expect(SandboxLimits.parse({})).toEqual({
       memoryBytes: 1024 * MiB,
       cpus: 2,
@@ -18,11 +18,11 @@ describe("limits", () => {
     expect(CreateRequest.parse({}).limits).toEqual(SandboxLimits.parse({}));
   });
 
-  test("one limit leaves the others at their defaults", () => {
+  test("giving one limit leaves the others at their defaults", () => {
     expect(SandboxLimits.parse({ cpus: 0.5 })).toEqual({ ...SandboxLimits.parse({}), cpus: 0.5 });
   });
 
-  test("a field that does not exist is refused by its name", () => {
+  test("an unknown field is refused by its name", () => {
     const result = SandboxLimits.safeParse({ memoryByte: 64 * MiB });
     expect(result.error?.issues).toEqual([
       expect.objectContaining({
@@ -52,7 +52,7 @@ describe("limits", () => {
     expect(nonsense.filter(accepts)).toEqual([]);
   });
 
-  test("bytes are whole", () => {
+  test("a fraction of a byte is refused", () => {
     expect(SandboxLimits.safeParse({ memoryBytes: 64 * MiB + 0.5 }).success).toBe(false);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { signalName, signalNumbers, SpawnRequest, type SignalName } from "../src/index.ts";
 
 describe("signals", () => {
-  test.for(Object.entries(signalNumbers))("%s is %i, as it is to this machine", ([name, number]) => {
+  test.for(Object.entries(signalNumbers))("%s is %i, as on this machine", ([name, number]) => {
     const here: Record<string, number> = constants.signals;
     expect(here[name]).toBe(number);
     expect(signalName(number)).toBe(name);
@@ -14,12 +14,12 @@ describe("signals", () => {
     expect(numbers).toEqual(Array.from({ length: 31 }, (_, index) => index + 1));
   });
 
-  test("a real-time signal is told by its number", () => {
+  test("a real-time signal is named by its number", () => {
     expect(signalName(34)).toBe("SIGRT34");
     expect(signalName(64)).toBe("SIGRT64");
   });
 
-  test("names that Linux has twice are told in the way everybody writes them", () => {
+  test("a signal for which Linux has two names gets the common one", () => {
     const names = Object.keys(signalNumbers) as SignalName[];
     expect(names).toContain("SIGABRT");
     expect(names).not.toContain("SIGIOT");
@@ -27,7 +27,7 @@ describe("signals", () => {
 });
 
 describe("a request to start a process", () => {
-  test("the program alone is enough", () => {
+  test("a program without arguments is enough", () => {
     expect(SpawnRequest.parse({ argv: ["true"] })).toEqual({
       argv: ["true"],
       env: {},
@@ -39,7 +39,7 @@ describe("a request to start a process", () => {
     });
   });
 
-  test("a field that does not exist is refused by its name", () => {
+  test("an unknown field is refused by its name", () => {
     const result = SpawnRequest.safeParse({ argv: ["true"], shell: true });
     expect(result.error?.issues).toEqual([expect.objectContaining({ code: "unrecognized_keys", keys: ["shell"] })]);
   });
@@ -53,7 +53,7 @@ describe("a request to start a process", () => {
     { what: "a NUL in the working directory", request: { argv: ["pwd"], cwd: "/a\0" } },
     { what: "a NUL in the user", request: { argv: ["id"], user: "root\0" } },
     { what: "a terminal without columns", request: { argv: ["sh"], pty: { rows: 24, cols: 0 } } },
-    { what: "a time limit of nothing", request: { argv: ["true"], timeoutMs: 0 } },
+    { what: "a time limit of zero", request: { argv: ["true"], timeoutMs: 0 } },
     { what: "a time limit that does not fit the wire", request: { argv: ["true"], timeoutMs: 0x1_0000_0000 } },
     { what: "a window smaller than a page", request: { argv: ["true"], windowBytes: 4095 } },
     { what: "a window larger than the guest's largest", request: { argv: ["true"], windowBytes: 1024 * 1024 + 1 } },

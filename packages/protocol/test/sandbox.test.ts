@@ -14,7 +14,7 @@ const containerId = "atoll-abcdefghij0123456789wxyz";
 const container = { id: containerId, pid: 1234, startTicks: 5678, bootId: "b007" };
 const reason = { kind: "asked", message: "it was killed on request" };
 
-/** What a record holds in each state besides what all have. */
+/** The fields of a record in each state, without those that all states have. */
 const held: Record<SandboxState, Record<string, unknown>> = {
   creating: { containerId },
   running: { container },
@@ -29,19 +29,19 @@ const held: Record<SandboxState, Record<string, unknown>> = {
 const everything = { containerId, container, checkpoint: 3, reason, endedAtMs: 1_700_000_000_001, survives: [] };
 
 describe("the stored record", () => {
-  test.for(sandboxStates)("%s: survives being written and read", (state) => {
+  test.for(sandboxStates)("%s: a record is the same after it was written and read", (state) => {
     const record = { ...common, state, ...held[state] };
     expect(SandboxRecord.parse(JSON.parse(JSON.stringify(record)))).toEqual(record);
   });
 
-  test.for(sandboxStates)("%s: each of its fields must be there", (state) => {
+  test.for(sandboxStates)("%s: each field is required", (state) => {
     for (const missing of [...Object.keys(common), ...Object.keys(held[state])]) {
       const { [missing]: _, ...rest } = { ...common, state, ...held[state] } as Record<string, unknown>;
       expect(SandboxRecord.safeParse(rest).success).toBe(false);
     }
   });
 
-  test.for(sandboxStates)("%s: what belongs to another state is refused", (state) => {
+  test.for(sandboxStates)("%s: a field of another state is refused", (state) => {
     const foreign = Object.entries(everything).filter(([field]) => !(field in held[state]));
     const accepted = foreign.filter(
       ([field, value]) => SandboxRecord.safeParse({ ...common, state, ...held[state], [field]: value }).success,
@@ -55,7 +55,7 @@ describe("the stored record", () => {
 });
 
 describe("a request to create a sandbox", () => {
-  test("nothing at all is enough", () => {
+  test("an empty request is enough", () => {
     expect(CreateRequest.parse({})).toEqual({
       template: "host",
       driver: "gvisor",

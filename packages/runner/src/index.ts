@@ -1,3 +1,4 @@
+export { AtollClient, type AtollClientOptions } from "./client/atoll/atoll-client.ts";
 export type * from "./client/sandbox-client.ts";
 export type * from "./compat/compat-fix.ts";
 export type * from "./journal/events.ts";
@@ -11,6 +12,10 @@ export * from "./session/stage-context.ts";
 export type * from "./repository/repository-tree.ts";
 export { runInstances } from "./run/run-instances.ts";
 export type * from "./run/run-options.ts";
+export { OutputCapture, type CapturedOutput, type OutputCaptureOptions } from "./output/output-capture.ts";
+export { readEnds, readTail } from "./output/read-text.ts";
+export { failsPassToPassOnly, grade, verdictOfFailure, type Grade, type GradeInput } from "./grading/grade.ts";
+export { findStatus, missingTests } from "./grading/test-results.ts";
 export { catalogue } from "./compat/catalogue.ts";
 export * from "./compat/choose-fixes.ts";
 export { planEnvironment } from "./environments/plan-environment.ts";

@@ -18,26 +18,25 @@ interface SignalOption {
 }
 
 export interface RunOnceOptions extends Omit<RunOnceInput, "files" | "stdin">, FollowOptions, SignalOption {
-  /** Written into the home directory before the run. */
+  /** The files that are written into the home directory before the run. */
   files?: Record<string, string | Uint8Array> | undefined;
   /** All of the input, at most 16 MiB. */
   stdin?: string | Uint8Array | undefined;
-  /** Throw `CommandExitError` unless it exits with 0. */
+  /** Whether an exit code other than 0 throws `CommandExitError`. */
   check?: boolean | undefined;
 }
 
 export interface ListOptions extends SignalOption {
   state?: SandboxInfo["state"] | undefined;
-  /** All of them must match. */
+  /** The labels that a sandbox must have, all of them. */
   labels?: Record<string, string> | undefined;
-  /** How many are asked for at once. */
+  /** How many sandboxes each request asks for. */
   pageSize?: number | undefined;
 }
 
 /**
- * A connection to one server, with what concerns the server as a whole. `Sandbox.create` and its like make one by
- * themselves; make it yourself for keys, templates, snapshots and events, or to close its socket at a time of your
- * choice.
+ * A connection to one server, with what concerns the server as a whole. `Sandbox.create` and similar functions make one
+ * by themselves; make one yourself for keys, templates, snapshots and events, or to choose when its socket is closed.
  *
  * @example
  * await using atoll = new Atoll();
@@ -81,8 +80,8 @@ export class Atoll {
   }
 
   /**
-   * What happens on the server, in order. It goes on until the loop is left or the signal aborts; behind a `cursor`
-   * nothing is missing.
+   * Yields the events of the server, in order. It goes on until the loop is left or the signal aborts; no event after
+   * `cursor` is missing.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -95,7 +94,7 @@ export class Atoll {
   }
 
   /**
-   * Every sandbox that the key may see, page by page.
+   * Yields every sandbox that the key may see, and loads them page by page.
    *
    * @example
    * for await (const { id, state } of atoll.sandboxes({ labels: { team: "blue" } })) console.log(id, state);
@@ -113,7 +112,7 @@ export class Atoll {
   }
 
   /**
-   * What is in force on the server, and from where; for keys that have the verb `admin`.
+   * Returns the settings in force on the server, and where each comes from; for keys with the verb `admin`.
    *
    * @example
    * console.log(Object.keys(await atoll.getConfig()).length > 0); // true
@@ -123,7 +122,7 @@ export class Atoll {
   }
 
   /**
-   * Whether the server takes work. Throws when it cannot be reached.
+   * Returns whether the server accepts work. Throws when it cannot be reached.
    *
    * @example
    * console.log(await atoll.isReady()); // true
@@ -133,7 +132,7 @@ export class Atoll {
   }
 
   /**
-   * Closes the socket; what is followed over it ends with an error.
+   * Closes the socket; streams that use it end with an error.
    *
    * @example
    * const short = new Atoll();
@@ -154,7 +153,7 @@ function contentOf(content: string | Uint8Array): RunContent {
 
 const shared = new Map<string, Atoll>();
 
-/** The client for these options: one per server and identity, so that all share a socket. */
+/** Returns the client for these options: one per server and identity, so that all callers share a socket. */
 export function clientFor(options: ConnectionOptions & { client?: Atoll | undefined }): Atoll {
   if (options.client !== undefined) return options.client;
   if (options.fetch !== undefined || options.webSocket !== undefined) return new Atoll(options);
@@ -169,7 +168,7 @@ export function clientFor(options: ConnectionOptions & { client?: Atoll | undefi
 }
 
 /**
- * Runs code in a sandbox that lives for this run only, on the server of the environment or of the options.
+ * Runs code in a sandbox that lives for this run only, on the server that the environment or the options name.
  *
  * @example
  * const { stdout } = await run({ language: "bash", code: "echo $((6 * 7))" });
@@ -184,7 +183,7 @@ export async function run(
 
 type WithConnection = ConnectionOptions & { client?: Atoll | undefined };
 
-/** Separates where the server is from what is asked of it. */
+/** Splits the options of the connection from those of the request. */
 export function splitConnection<Options extends WithConnection>(
   options: Options,
 ): [WithConnection, Omit<Options, keyof WithConnection>] {

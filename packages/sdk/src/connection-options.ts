@@ -3,26 +3,26 @@ import { environment } from "#environment";
 import type { WebSocketLike } from "./environment/environment.ts";
 import { exchangeOver, type Exchange } from "./http/exchange.ts";
 
-/** Where the server is and how to speak with it. Every call that needs no `Atoll` takes these. */
+/** Where the server is and how to connect to it. Every call that needs no `Atoll` accepts these. */
 export interface ConnectionOptions {
   /** An API key; `ATOLL_API_KEY` in Node when absent. */
   apiKey?: string | undefined;
   /** A sandbox's own token, which works for that sandbox without a key. */
   sandboxToken?: string | undefined;
-  /** `ATOLL_API_URL` in Node when absent, else `http://127.0.0.1:4600`. */
+  /** The address of the server; when absent `ATOLL_API_URL` in Node, else `http://127.0.0.1:4600`. */
   baseUrl?: string | undefined;
   /** The name under which this client holds sandboxes. */
   holder?: string | undefined;
   /**
-   * How long one request may take; of a stream or a large file, how long nothing may come before it begins. A sandbox
-   * or a background command that is made after that, within two minutes, is removed again.
+   * How long one request may take. For a stream or a large file this limits the time until the first byte. A sandbox or
+   * a background command that is created after that, within two minutes, is removed again.
    */
   requestTimeoutMs?: number | undefined;
-  /** How long a server that has answered before is waited for when it is gone. */
+  /** How long to wait for a server that has answered before and is gone. */
   reconnectForMs?: number | undefined;
-  /** Instead of the runtime's own way to send requests. */
+  /** Replaces the runtime's own way to send requests. */
   fetch?: typeof fetch | undefined;
-  /** Instead of the runtime's own. */
+  /** Replaces the runtime's own WebSocket. */
   webSocket?: ((url: string) => WebSocketLike | Promise<WebSocketLike>) | undefined;
 }
 
@@ -30,7 +30,7 @@ export interface Connection {
   apiKey: string | undefined;
   sandboxToken: string | undefined;
   holder: string | undefined;
-  /** Without a slash at its end. */
+  /** The address, without a slash at its end. */
   baseUrl: string;
   requestTimeoutMs: number;
   reconnectForMs: number;
@@ -42,7 +42,7 @@ export const defaultBaseUrl = "http://127.0.0.1:4600";
 
 export function resolveConnection(options: ConnectionOptions): Connection {
   const { webSocket } = options;
-  // A token is chosen for what it can do; a key from the environment beside it would widen that.
+  // A token is chosen for the little that it allows; a key from the environment beside it would allow more.
   const apiKey = options.apiKey ?? (options.sandboxToken === undefined ? readVariable("ATOLL_API_KEY") : undefined);
   return {
     apiKey: headerValue("apiKey", apiKey),
@@ -57,14 +57,14 @@ export function resolveConnection(options: ConnectionOptions): Connection {
 }
 
 /**
- * What comes from a file often ends in a line break, which no header can hold. The value itself is a secret: it is not
- * told.
+ * Removes the line break that a value from a file often ends in, which no header can contain. The value itself is a
+ * secret, so no message contains it.
  */
 function headerValue(name: "apiKey" | "sandboxToken" | "holder", value: string | undefined): string | undefined {
   const trimmed = value?.trim();
   if (trimmed === undefined || trimmed === "") return undefined;
   if (/^[\x20-\x7E]*$/.test(trimmed)) return trimmed;
-  throw new SandboxError("invalid_argument", `Cannot use this ${name}: it has characters that no header can hold`, {
+  throw new SandboxError("invalid_argument", `Cannot use this ${name}: it has characters that no header can contain`, {
     suggestion: `Check that all of it, and nothing else, was copied into ${name}`,
   });
 }

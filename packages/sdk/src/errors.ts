@@ -1,7 +1,7 @@
 import { errorCodes, SandboxError, WireError, type ErrorCode } from "@atoll/protocol";
 import type { CommandResult } from "./commands/command-result.ts";
 
-/** Thrown instead of returned where `check: true` asks for it: the command ended otherwise than with 0. */
+/** Thrown instead of returned with `check: true`: the command ended otherwise than with exit code 0. */
 export class CommandExitError extends Error {
   readonly result: CommandResult;
 
@@ -39,7 +39,10 @@ function tailOf(stderr: string): string {
   return tail === "" ? "" : `: ${tail}`;
 }
 
-/** An error of the server as it was there. A code of a newer server counts as `internal` and stays in the details. */
+/**
+ * Turns an error of the server into a `SandboxError`. A code of a newer server becomes `internal`, and stays in the
+ * details.
+ */
 export function errorFromWire(wire: unknown, where: string): SandboxError {
   const parsed = WireError.safeParse(wire);
   if (!parsed.success) return new SandboxError("internal", `Cannot read the error that ${where} gave`);
@@ -51,13 +54,13 @@ export function errorFromWire(wire: unknown, where: string): SandboxError {
   });
 }
 
-/** After which time the server takes what it refused for now. */
+/** After how many milliseconds the server will accept what it refused for now. */
 export function retryAfterMs({ details }: SandboxError): number | undefined {
   const { retryAfterMs } = details;
   return typeof retryAfterMs === "number" && retryAfterMs >= 0 ? retryAfterMs : undefined;
 }
 
-/** The server did not answer at all. */
+/** The error for a server that did not answer at all. */
 export function connectionError(baseUrl: string, cause: unknown): SandboxError {
   return new SandboxError("unavailable", `Cannot reach the Atoll server at ${baseUrl}: ${reasonOf(cause)}`, {
     suggestion: "Start the server (atoll up), or set baseUrl or ATOLL_API_URL to where it listens",
@@ -68,7 +71,7 @@ export function connectionError(baseUrl: string, cause: unknown): SandboxError {
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // fetch says only "fetch failed"; what happened is in its cause.
+  // The message of `fetch` is only "fetch failed"; the reason is in its cause.
   const { cause } = error;
   if (cause instanceof Error) return cause.message === "" ? (codeOf(cause) ?? cause.name) : cause.message;
   return error.message;

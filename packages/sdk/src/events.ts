@@ -4,15 +4,15 @@ import { EventQueue } from "./socket/event-queue.ts";
 import type { Socket } from "./socket/socket.ts";
 
 export interface EventOptions {
-  /** The cursor of the last event that was seen: the next one comes first. Absent: what happens from now on. */
+  /** The cursor of the last event that was seen: the next one comes first. When absent, the events from now on. */
   cursor?: number | undefined;
-  /** Only what happens to this sandbox. */
+  /** Only the events of this sandbox. */
   sandboxId?: string | undefined;
   /** Ends the stream by throwing its reason. */
   signal?: AbortSignal | undefined;
 }
 
-/** Events in order and once, across broken connections and restarts of the server. */
+/** Yields events in order and once, across broken connections and restarts of the server. */
 export async function* followEvents(
   socket: Socket,
   options: EventOptions = {},
@@ -49,11 +49,11 @@ class EventsChannel implements Channel {
     if (message.type === "passed") this.#cursor = message.cursor;
     if (message.type !== "event") return;
     const { cursor, type } = message.event;
-    // A journal that does not reach as far as this cursor says so with a lower one, and goes on from there.
+    // If the journal ends before this cursor, `events.lost` has a lower one, and events go on from there.
     const isNew = type === "events.lost" || this.#cursor === undefined || cursor > this.#cursor;
     if (!isNew) return;
     this.#cursor = cursor;
-    // Loose in the contract, so that an event that is new passes through an old client.
+    // The schema is loose here, so that an old client passes an event of a new type on.
     this.queue.push(message.event as ApiEvent);
   }
 

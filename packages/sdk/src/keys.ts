@@ -14,7 +14,7 @@ export class Keys {
   }
 
   /**
-   * Makes a key. Its secret is told here and never again. `policy` bounds what its sandboxes may be given: drivers,
+   * Makes a key. Its secret is returned only here. `policy` limits what the key's sandboxes may be given: drivers,
    * egress, limits and their number.
    *
    * @example
@@ -27,7 +27,7 @@ export class Keys {
   }
 
   /**
-   * All keys, without their secrets.
+   * Lists all keys, without their secrets.
    *
    * @example
    * await atoll.keys.create({ name: "listed" });

@@ -10,11 +10,11 @@ export interface PtyOptions extends Given {
   cols?: number | undefined;
   /** What runs in the terminal; a login shell when absent. */
   argv?: readonly string[] | undefined;
-  /** What the terminal shows, as bytes. */
+  /** Called with the terminal's output, as bytes. */
   onData?: ((data: Uint8Array) => void | Promise<void>) | undefined;
   /**
-   * Ends the call, and the calls of `onData`. The terminal is ended too if its handle is not there yet, else it goes
-   * on.
+   * Ends the call, and the calls of `onData`. The terminal is ended too if its handle was not returned yet; otherwise
+   * it goes on.
    */
   signal?: AbortSignal | undefined;
 }
@@ -36,7 +36,7 @@ export class Ptys {
   }
 
   /**
-   * Opens a terminal. What it shows comes from the handle's events, or to `onData`.
+   * Opens a terminal. Its output comes from the handle's events, or goes to `onData`.
    *
    * @example
    * const terminal = await sandbox.pty.create({ rows: 24, cols: 80, argv: ["sh", "-c", "read name; echo hi $name"] });
@@ -85,7 +85,7 @@ export class Ptys {
   }
 
   /**
-   * Ends a terminal and what runs in it.
+   * Ends a terminal and the processes in it.
    *
    * @example
    * const terminal = await sandbox.pty.create();

@@ -7,7 +7,7 @@ export interface SignalOption {
   signal?: AbortSignal | undefined;
 }
 
-/** Gigabytes take their time. */
+/** The time limit of requests that move gigabytes. */
 export const unhurried = { timeoutMs: 10 * 60_000 };
 
 export type WithConnection = ConnectionOptions & { client?: Atoll | undefined };

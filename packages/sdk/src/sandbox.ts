@@ -37,7 +37,7 @@ import {
  */
 export class Sandbox {
   readonly id: SandboxId;
-  /** Attaches to this sandbox without a key; known to the client that created it only. */
+  /** Gives access to this sandbox without a key; only the client that created the sandbox has it. */
   readonly token: string | undefined;
   readonly commands: Commands;
   readonly files: Files;
@@ -72,7 +72,7 @@ export class Sandbox {
   }
 
   /**
-   * The sandbox with this id, brought back if it is paused. Fails when there is none.
+   * Returns the sandbox with this id, resumed if it is paused. Rejects if there is none.
    *
    * @example
    * const { id } = await Sandbox.create();
@@ -88,7 +88,7 @@ export class Sandbox {
   }
 
   /**
-   * Every sandbox that the key may see.
+   * Yields every sandbox that the key may see.
    *
    * @example
    * const sandbox = await Sandbox.create({ labels: { run: "17" } });
@@ -99,21 +99,21 @@ export class Sandbox {
   }
 
   /**
-   * Ends a sandbox by its id and removes everything of it. `false`: it was gone already. Rejects with `not_found` when
-   * the server knows of none that the key may see.
+   * Ends a sandbox by its id and removes everything of it. Resolves with `false` if it was gone already. Rejects with
+   * `not_found` when the server knows of no such sandbox that the key may see.
    *
    * @example
    * const { id } = await Sandbox.create();
    * console.log(await Sandbox.kill(id)); // true
    */
   static async kill(id: string, options: WithConnection & SignalOption = {}): Promise<boolean> {
-    // The server refuses what is no id.
+    // The server refuses a malformed id.
     const call = { params: { id: id as SandboxId }, isRepeatable: true, signal: options.signal } as const;
     return (await clientFor(options).http.call("killSandbox", call)).killed;
   }
 
   /**
-   * What the server knows of it.
+   * Returns what the server knows about the sandbox.
    *
    * @example
    * console.log((await sandbox.getInfo()).state); // running
@@ -123,7 +123,7 @@ export class Sandbox {
   }
 
   /**
-   * Memory, CPU time, processes and disk, as they are now.
+   * Returns memory, CPU time, processes and disk, as they are now.
    *
    * @example
    * console.log((await sandbox.getMetrics()).memoryBytes > 0); // true
@@ -133,7 +133,8 @@ export class Sandbox {
   }
 
   /**
-   * When it ends by itself: a number is how long it may be idle, an object changes what it names.
+   * Sets when the sandbox ends by itself: a number is how long it may be idle, an object changes the fields that it
+   * has.
    *
    * @example
    * await sandbox.setTimeout(5 * 60_000);
@@ -147,9 +148,9 @@ export class Sandbox {
   }
 
   /**
-   * Saves its memory and files and frees everything else. Every process goes on where it was when the sandbox is
-   * resumed, which the first request for a command, a file or a port does too. Rejects with `unsaveable`, and it runs
-   * on, if something has no place in a checkpoint; with `force` the processes that stand in the way are ended.
+   * Saves memory and files of the sandbox and frees everything else. Every process continues where it was when the
+   * sandbox is resumed, which the first request for a command, a file or a port does too. If something cannot be saved,
+   * the sandbox runs on and this rejects with `unsaveable`; with `force` the processes that prevent it are ended.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -163,8 +164,8 @@ export class Sandbox {
   }
 
   /**
-   * Brings it back. `memory: false` starts it afresh on its files: those that were saved, or all that one that has
-   * failed has written.
+   * Resumes the sandbox. `memory: false` restarts it on its files: on those that were saved, or, if it has failed, on
+   * all that it has written.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -179,7 +180,8 @@ export class Sandbox {
   }
 
   /**
-   * Running copies of it, memory and files, independent from then on. It stops for the checkpoint only.
+   * Makes running copies of the sandbox, memory and files, that are independent from then on. The sandbox stops only
+   * while the checkpoint is made.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -201,7 +203,8 @@ export class Sandbox {
   }
 
   /**
-   * Saves its files under a name, for new sandboxes to start from: here, or on any server that imports it. It goes on.
+   * Saves the files of the sandbox under a name, for new sandboxes to start from: here, or on any server that imports
+   * the snapshot. The sandbox goes on.
    *
    * @example
    * await sandbox.files.write("tool.sh", "echo ready");
@@ -216,8 +219,8 @@ export class Sandbox {
   }
 
   /**
-   * What was saved of it, the oldest first. Of a persistent one that has moved some may be in the store only (`local:
-   * false`): a rollback fetches them.
+   * Lists the checkpoints of the sandbox, the oldest first. Some checkpoints of a persistent sandbox that has moved may
+   * be in the store only (`local: false`): a rollback fetches them.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -231,9 +234,9 @@ export class Sandbox {
   }
 
   /**
-   * Goes back to an earlier checkpoint: memory, files and commands are as they were, and what was running then runs on.
-   * What is left behind becomes a checkpoint first, if it ran. Labels, timeouts and the token stay as they are now.
-   * Whoever follows a command is told `rolled_back`.
+   * Goes back to an earlier checkpoint: memory, files and commands are as they were, and what ran then continues. If
+   * the sandbox runs, its present state becomes a checkpoint first. Labels, timeouts and the token stay as they are
+   * now. Followers of a command get `rolled_back`.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -254,8 +257,8 @@ export class Sandbox {
   }
 
   /**
-   * Removes one checkpoint, and what no other one needs. True if it was there; the one that the sandbox stands on is
-   * refused with `in_use`.
+   * Removes one checkpoint, and what no other one needs. Resolves with true if it was there; the current checkpoint of
+   * the sandbox is refused with `in_use`.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -283,8 +286,8 @@ export class Sandbox {
   }
 
   /**
-   * The URL under which a port inside is reached over HTTP and WebSocket. It is guarded by the `token` of the answer
-   * unless made public.
+   * Returns the URL at which a port of the sandbox is reached over HTTP and WebSocket. Requests need the `token` of the
+   * answer, unless the port was made public.
    *
    * @example
    * const { url } = await sandbox.getUrl(8000);
@@ -299,7 +302,7 @@ export class Sandbox {
   }
 
   /**
-   * Waits until something inside listens on the port.
+   * Waits until a program in the sandbox listens on the port.
    *
    * @example
    * await sandbox.commands.run("python3 -m http.server 8000", { background: true });
@@ -313,7 +316,7 @@ export class Sandbox {
   }
 
   /**
-   * What it may reach.
+   * Returns what the sandbox may reach.
    *
    * @example
    * console.log((await sandbox.getEgress()).allow); // []
@@ -323,7 +326,7 @@ export class Sandbox {
   }
 
   /**
-   * Changes what it may reach, from now on.
+   * Changes what the sandbox may reach, from now on.
    *
    * @example
    * await sandbox.setEgress({ allow: ["*.example.com:443"] });
@@ -335,7 +338,7 @@ export class Sandbox {
   }
 
   /**
-   * Has the sandbox for this client alone, for `ttlMs`: others get `in_use`. The connection's `holder` says who has it.
+   * Holds the sandbox for this client alone, for `ttlMs`: others get `in_use`. The holder is the connection's `holder`.
    *
    * @example
    * const holder = new Atoll({ holder: "build-7" });
@@ -350,7 +353,7 @@ export class Sandbox {
   }
 
   /**
-   * Shares it again.
+   * Ends the exclusive use of the sandbox.
    *
    * @example
    * const mine = await Sandbox.connect(sandbox.id, { client: new Atoll({ holder: "build-8" }) });
@@ -363,8 +366,8 @@ export class Sandbox {
   }
 
   /**
-   * Ends it and removes everything of it. Resolves also when it is gone already, with `false`; so it does when the
-   * answer was lost on the way and is asked for again.
+   * Ends the sandbox and removes everything of it. Resolves with `false` if it was gone already, also if the first
+   * answer was lost and the request repeated.
    *
    * @example
    * const sandbox = await Sandbox.create();
@@ -374,7 +377,7 @@ export class Sandbox {
     try {
       return await Sandbox.kill(this.id, { client: this.#client, signal: options.signal });
     } catch (error) {
-      // It was there when this object was made. The server may have forgotten whose it was.
+      // The sandbox existed when this object was made. The server may have forgotten which key it belonged to.
       if (isSandboxError(error, "not_found")) return false;
       throw error;
     }
@@ -384,7 +387,7 @@ export class Sandbox {
     await this.kill();
   }
 
-  /** One that another client resumes in the same moment is as good. */
+  /** Succeeds also if another client resumes the sandbox at the same moment. */
   async #wake(options: SignalOption): Promise<void> {
     await this.resume(options).catch((error: unknown) => {
       if (!isSandboxError(error, "invalid_state") || error.details["state"] !== "running") throw error;

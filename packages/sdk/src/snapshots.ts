@@ -9,7 +9,7 @@ interface SignalOption {
 
 /**
  * The snapshots of the server: `atoll.snapshots`. `sandbox.snapshot(name)` takes one, `Sandbox.create({ snapshot })`
- * uses one. Names are the key's own; another key's snapshot that it may see is meant by its `ref`,
+ * uses one. Names are the key's own; a snapshot of another key that it may see is named by its `ref`,
  * `<namespace>/<name>`.
  */
 export class Snapshots {
@@ -20,7 +20,7 @@ export class Snapshots {
   }
 
   /**
-   * All that the key may see, by name.
+   * Lists all snapshots that the key may see, by name.
    *
    * @example
    * await sandbox.snapshot("listed");
@@ -31,7 +31,7 @@ export class Snapshots {
   }
 
   /**
-   * What there is to know of one.
+   * Returns what is known about one snapshot.
    *
    * @example
    * await sandbox.snapshot("looked-at");
@@ -42,7 +42,7 @@ export class Snapshots {
   }
 
   /**
-   * Lets every key start sandboxes from it, by its `ref`.
+   * Lets every key start sandboxes from the snapshot, by its `ref`.
    *
    * @example
    * await sandbox.snapshot("for-all");
@@ -54,7 +54,7 @@ export class Snapshots {
   }
 
   /**
-   * Keeps one from other keys again. Sandboxes that they made of it keep their files.
+   * Stops sharing the snapshot with other keys. Sandboxes that they started from it keep their files.
    *
    * @example
    * await sandbox.snapshot("for-a-while");
@@ -66,7 +66,7 @@ export class Snapshots {
   }
 
   /**
-   * Removes one. Sandboxes that were made of it keep their files.
+   * Removes a snapshot. Sandboxes that were started from it keep their files.
    *
    * @example
    * await sandbox.snapshot("short-lived");
@@ -77,7 +77,7 @@ export class Snapshots {
   }
 
   /**
-   * One as a file, for this server or another to import.
+   * Returns a snapshot as a file, for this server or another to import.
    *
    * @example
    * await sandbox.snapshot("exported");
@@ -89,7 +89,7 @@ export class Snapshots {
   }
 
   /**
-   * Makes one of an exported file. Nothing is there before all of it was checked.
+   * Makes a snapshot from an exported file. It appears only when all of the file was checked.
    *
    * @example
    * await sandbox.snapshot("original");

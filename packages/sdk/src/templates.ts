@@ -18,7 +18,7 @@ export class Templates {
   }
 
   /**
-   * What sandboxes can start from.
+   * Lists the templates that sandboxes can start from.
    *
    * @example
    * console.log((await atoll.templates.list()).map(({ name }) => name).includes("host")); // true

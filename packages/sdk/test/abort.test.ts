@@ -10,7 +10,7 @@ async function idsOf(client: Atoll): Promise<string[]> {
   return ids;
 }
 
-/** The mock, whose answers to requests for this path are kept back until `release`, as those of a slow server are. */
+/** The mock, which answers requests for this path only after `release`, like a slow server. */
 function withSlowAnswers(
   path: RegExp,
   options: ConnectionOptions = {},
@@ -52,7 +52,7 @@ test.for([
     (sandbox: Sandbox, signal: AbortSignal) => sandbox.commands.run("sleep 60", { background: true, signal }),
   ],
   ["a terminal", (sandbox: Sandbox, signal: AbortSignal) => sandbox.pty.create({ argv: ["cat"], signal })],
-] as const)("%s that is aborted before its answer is here leaves no command behind", async ([, start]) => {
+] as const)("%s that is aborted before its answer arrives leaves no command behind", async ([, start]) => {
   const { client, asked, release } = withSlowAnswers(/\/commands$/);
   const sandbox = await Sandbox.create({ client });
   const stop = new AbortController();
@@ -68,7 +68,7 @@ test.for([
   client.close();
 });
 
-test("a command in the background whose handle is there goes on after an abort", async () => {
+test("a background command whose handle was returned goes on after an abort", async () => {
   const { client, release } = withSlowAnswers(/\/commands$/);
   release();
   const sandbox = await Sandbox.create({ client });
@@ -80,7 +80,7 @@ test("a command in the background whose handle is there goes on after an abort",
   client.close();
 });
 
-test("a sandbox and copies that are made for who has left are removed", async () => {
+test("a sandbox and copies are removed if their caller has aborted", async () => {
   const slowCreate = withSlowAnswers(/\/sandboxes$/);
   const stop = new AbortController();
   const created = Sandbox.create({ client: slowCreate.client, signal: stop.signal });
@@ -103,9 +103,9 @@ test("a sandbox and copies that are made for who has left are removed", async ()
   await expect.poll(() => idsOf(slowFork.client)).toEqual([sandbox.id]);
 });
 
-test("sandboxes that come after their callers had no more time are removed", async () => {
+test("sandboxes that are created after their caller's time limit are removed", async () => {
   const { mock, client, release } = withSlowAnswers(/\/sandboxes$/, { requestTimeoutMs: 50 });
-  // One after the other, so that the time of the first is over for long when its answer comes.
+  // They are created one after the other, so that the time of the first is long over when its answer comes.
   for (let count = 0; count < 2; count += 1) {
     await expect(Sandbox.create({ client })).rejects.toMatchObject({
       code: "timed_out",
@@ -118,7 +118,7 @@ test("sandboxes that come after their callers had no more time are removed", asy
   await expect.poll(() => idsOf(observer)).toEqual([]);
 });
 
-test("background commands that start after their callers had no more time are killed", async () => {
+test("background commands that start after their caller's time limit are killed", async () => {
   const { mock, client, release } = withSlowAnswers(/\/commands$/, { requestTimeoutMs: 50 });
   const sandbox = await Sandbox.create(mock.connection);
   const same = await Sandbox.connect(sandbox.id, { client });

@@ -11,7 +11,7 @@ const manifest = JSON.parse(readFileSync(join(packageRoot, "package.json"), "utf
   imports: { "#environment": { source: { node: string; default: string } } };
 };
 
-/** Every file and every package that an entry reaches, the way a bundler for browsers goes. */
+/** Every file and every package that an entry imports, directly or not, as a bundler for browsers resolves them. */
 function graphOf(entry: string): { files: Set<string>; packages: Set<string> } {
   const files = new Set<string>();
   const packages = new Set<string>();
@@ -29,17 +29,14 @@ function graphOf(entry: string): { files: Set<string>; packages: Set<string> } {
   return { files, packages };
 }
 
-test.for(Object.entries(manifest.exports))(
-  "the entry %s reaches nothing of Node where there is no Node",
-  ([, entry]) => {
-    const { files, packages } = graphOf(entry.source);
-    expect([...packages].filter((name) => isBuiltin(name))).toEqual([]);
-    expect([...packages].toSorted()).toEqual(["@atoll/protocol", "zod"]);
-    expect([...files].map((file) => relative(packageRoot, file))).not.toContain("src/environment/node.ts");
-  },
-);
+test.for(Object.entries(manifest.exports))("the entry %s imports nothing of Node in browsers", ([, entry]) => {
+  const { files, packages } = graphOf(entry.source);
+  expect([...packages].filter((name) => isBuiltin(name))).toEqual([]);
+  expect([...packages].toSorted()).toEqual(["@atoll/protocol", "zod"]);
+  expect([...files].map((file) => relative(packageRoot, file))).not.toContain("src/environment/node.ts");
+});
 
-test("no file but the one for Node names a global of Node", () => {
+test("only the file for Node uses a global of Node", () => {
   const { files } = graphOf(manifest.exports["."]?.source ?? "");
   const named = [...files].filter((file) =>
     /\b(?:process|Buffer|__dirname|setImmediate)\b[.(]/.test(readFileSync(file, "utf8")),
@@ -47,7 +44,7 @@ test("no file but the one for Node names a global of Node", () => {
   expect(named).toEqual([]);
 });
 
-test("a bundler for browsers takes the SDK as it is", async () => {
+test("a bundler for browsers bundles the SDK without settings", async () => {
   const output = await build({
     root: packageRoot,
     configFile: false,

@@ -5,16 +5,19 @@ import { exchange } from "../src/environment/node-exchange.ts";
 
 const invalid = { code: "invalid_argument", message: expect.stringMatching(/^Cannot /) as string };
 
-test("a key as it comes from a file works, with its line break", async () => {
+test("a key with a line break, as from a file, works", async () => {
   const { connection } = new MockServer();
   const client = new Atoll({ ...connection, apiKey: `${connection.apiKey}\n` });
   expect(await client.keys.list()).toEqual([]);
 });
 
-test.for(["one\ntwo", "schlüssel\u{1F511}"])("the key %j is refused at once, without being told", (apiKey) => {
-  expect(() => new Atoll({ apiKey })).toThrow(expect.objectContaining(invalid));
-  expect(() => new Atoll({ apiKey })).not.toThrow(apiKey);
-});
+test.for(["one\ntwo", "schlüssel\u{1F511}"])(
+  "the key %j is refused at once, and the error does not contain it",
+  (apiKey) => {
+    expect(() => new Atoll({ apiKey })).toThrow(expect.objectContaining(invalid));
+    expect(() => new Atoll({ apiKey })).not.toThrow(apiKey);
+  },
+);
 
 test.for([
   ["HTTPS://Atoll.example.com/", "https://atoll.example.com"],
@@ -28,7 +31,7 @@ test.for(["localhost:4600", "ftp://example.com", "nonsense", ""])("the address %
   expect(() => new Atoll({ baseUrl })).toThrow(expect.objectContaining(invalid));
 });
 
-test("a stream that somebody else reads is refused, and nothing is asked of the server", async () => {
+test("a stream with another reader is refused without a request to the server", async () => {
   const { connection } = new MockServer();
   let requests = 0;
   const counted: typeof fetch = (...request) => {
@@ -42,7 +45,7 @@ test("a stream that somebody else reads is refused, and nothing is asked of the 
   expect(requests).toBe(1);
 });
 
-test("a request that is none is not told as a server that cannot be reached, nor sent again", async () => {
+test("an invalid request is neither reported as a failure of the connection nor retried", async () => {
   await expect(exchange("http://127.0.0.1:1", { method: "GET", headers: { "x-bad": "a\nb" } })).rejects.toMatchObject(
     invalid,
   );
@@ -52,13 +55,13 @@ test("a request that is none is not told as a server that cannot be reached, nor
   await expect(asked).rejects.toMatchObject(invalid);
 });
 
-test("a byte order mark stays where it is", async () => {
+test("a byte order mark is kept", async () => {
   const mock = new MockServer();
   mock.onCommand("mark", ({ stdout }) => stdout("\uFEFFtext"));
   const sandbox = await Sandbox.create(mock.connection);
   await sandbox.files.write("file", "\uFEFFtext");
   expect(await sandbox.files.read("file")).toBe("\uFEFFtext");
-  let told = "";
-  const { stdout } = await sandbox.commands.run("mark", { onStdout: (text) => void (told += text) });
-  expect([stdout, told]).toEqual(["\uFEFFtext", "\uFEFFtext"]);
+  let streamed = "";
+  const { stdout } = await sandbox.commands.run("mark", { onStdout: (text) => void (streamed += text) });
+  expect([stdout, streamed]).toEqual(["\uFEFFtext", "\uFEFFtext"]);
 });

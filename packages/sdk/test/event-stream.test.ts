@@ -10,22 +10,22 @@ function clientOf(mock: MockServer, faults: Faults = {}): Atoll {
   return client;
 }
 
-/** Resolves when the server has told so often where a follower is. */
+/** Resolves when the server has sent a follower its cursor `count` times. */
 function places(count: number): { reached: Promise<void>; faults: Faults } {
   let left = count;
-  let tell: () => void = () => undefined;
+  let reach: () => void = () => undefined;
   const reached = new Promise<void>((resolve) => {
-    tell = resolve;
+    reach = resolve;
   });
   const onReceive = (message: string | Uint8Array): "pass" => {
     if (String(message).includes('"passed"')) left -= 1;
-    if (left === 0) tell();
+    if (left === 0) reach();
     return "pass";
   };
   return { reached, faults: { onReceive } };
 }
 
-test("without a cursor, what happens while the connection is away comes all the same", async () => {
+test("a follower without a cursor gets the events that happen while its connection is broken", async () => {
   const mock = new MockServer();
   const { reached, faults } = places(1);
   const client = clientOf(mock, faults);
@@ -39,7 +39,7 @@ test("without a cursor, what happens while the connection is away comes all the 
   await events.return();
 });
 
-test("what is not for a follower moves its cursor", async () => {
+test("events that are not for a follower move its cursor", async () => {
   const mock = new MockServer();
   const { reached, faults } = places(2);
   const asked: string[] = [];
@@ -61,7 +61,7 @@ test("what is not for a follower moves its cursor", async () => {
   await expect(next).rejects.toMatchObject({ code: "unavailable" });
 });
 
-test("a journal that does not reach as far as the cursor says so, and what happens from then on comes", async () => {
+test("a journal that ends before the cursor reports that, and later events arrive", async () => {
   const mock = new MockServer();
   const client = clientOf(mock);
   const sandbox = await Sandbox.create({ client });

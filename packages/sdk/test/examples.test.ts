@@ -16,7 +16,7 @@ const publicFiles = [
   "mock/mock-server.ts",
 ];
 
-/** A method of an exported class, with whatever comment stands before it; overloads share the one of the first. */
+/** Matches a method of an exported class with the comment before it; overloads share the comment of the first. */
 const method = /(\/\*\*(?:(?!\*\/)[\s\S])*\*\/)?\n {2}(?:static )?(?:async )?\*?([a-z]\w*)(?:<[^>]*>)?\(/g;
 
 test.for(publicFiles)("every public method in %s has an example", (file) => {
@@ -32,6 +32,6 @@ test.for(publicFiles)("every public method in %s has an example", (file) => {
   expect([...bare].filter((name) => !documented.has(name))).toEqual([]);
 });
 
-test("the list of public files names files that are there", () => {
+test("the list of public files names existing files", () => {
   expect(readdirSync(source, { recursive: true })).toEqual(expect.arrayContaining(publicFiles));
 });

@@ -22,7 +22,7 @@ async function serve(answer: RequestListener): Promise<string> {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 }
 
-/** So many pieces of 64 KiB; `given` counts those that were asked for. */
+/** A stream of pieces of 64 KiB; `given` returns how many were asked for. */
 function pieces(count: number): { stream: ReadableStream<Uint8Array>; given: () => number } {
   let given = 0;
   const stream = ReadableStream.from(
@@ -40,7 +40,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
   const get = (url: string, signal?: AbortSignal) =>
     exchange(url, { method: "GET", headers: {}, ...(signal === undefined ? {} : { signal }) });
 
-  test("a request has its method, headers and text, and the answer its status, headers and text", async () => {
+  test("method, headers and text of a request arrive, and status, headers and text of its answer", async () => {
     const url = await serve((request, response) => {
       void (async () => {
         const sent = (await request.toArray()).join("");
@@ -65,7 +65,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
     ["bytes", new Uint8Array([1, 2, 3, 4, 5])],
     ["a buffer", new Uint8Array([1, 2, 3, 4, 5]).buffer],
     ["a blob", new Blob(["12345"])],
-  ])("a body that is %s says how long it is", async (_, body) => {
+  ])("a body that is %s declares its length", async (_, body) => {
     const url = await serve((request, response) => {
       void (async () => {
         const { length } = Buffer.concat(await request.toArray());
@@ -83,7 +83,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
     expect(await readText(answer.body)).toBe(String(40 * 65_536));
   });
 
-  test("a server that is not there is told as the cause", async () => {
+  test("the cause of the error is that there is no server", async () => {
     const url = await serve(() => undefined);
     server?.close();
     await expect(get(url)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
@@ -102,7 +102,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
     );
   });
 
-  test("an answer that breaks off is an error, not an end", async () => {
+  test("an answer that breaks off is an error", async () => {
     const url = await serve((_request, response) => {
       response.writeHead(200, { "content-length": "100" });
       response.write("half", () => response.destroy());
@@ -111,7 +111,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
     await expect(readText(body)).rejects.toThrow(/aborted|terminated/);
   });
 
-  test("a large answer comes whole, however slowly it is read", async () => {
+  test("a large answer arrives whole, however slowly it is read", async () => {
     const bytes = Buffer.alloc(3_000_000, "0123456789");
     const url = await serve((_request, response) => void response.end(bytes));
     const { body } = await get(url);
@@ -123,7 +123,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
     expect(Buffer.concat(read).equals(bytes)).toBe(true);
   });
 
-  test("an answer is no longer waited for after an abort, before or within it", async () => {
+  test("an abort before or within an answer ends the waiting", async () => {
     const url = await serve((_request, response) => void response.write("first"));
     const stop = new AbortController();
     const reading = readText((await get(url, stop.signal)).body);
@@ -132,13 +132,13 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
     await expect(get(url, stop.signal)).rejects.toThrow("abort");
   });
 
-  test("an answer whose reader leaves closes the connection", async () => {
-    let told: (() => void) | undefined;
+  test("the connection is closed when the reader of an answer leaves", async () => {
+    let onClose: (() => void) | undefined;
     const closed = new Promise<void>((resolve) => {
-      told = resolve;
+      onClose = resolve;
     });
     const url = await serve((_request, response) => {
-      response.on("close", () => told?.());
+      response.on("close", () => onClose?.());
       response.write("first");
     });
     const { body } = await get(url);
@@ -147,7 +147,7 @@ describe.each(kinds)("over $kind", ({ exchange }) => {
   });
 });
 
-describe("over Node's client alone", () => {
+describe("with Node's client only", () => {
   test("an address of IPv6 is reached", async () => {
     server = createServer((_request, response) => void response.end("six")).listen(0, "::1");
     await once(server, "listening");
@@ -155,14 +155,14 @@ describe("over Node's client alone", () => {
     expect(await readText((await exchange(url, { method: "GET", headers: {} })).body)).toBe("six");
   });
 
-  test("https is spoken with TLS, and nothing else is taken for it", async () => {
+  test("https uses TLS, and refuses a server without it", async () => {
     const url = await serve((_request, response) => void response.end("plain"));
     await expect(exchange(url.replace("http:", "https:"), { method: "GET", headers: {} })).rejects.toMatchObject({
       cause: { code: expect.stringMatching(/SSL|EPROTO|ECONNRESET/) as string },
     });
   });
 
-  test("an abort during an upload ends it, and lets go of its source", async () => {
+  test("an abort during an upload ends it, and cancels its source", async () => {
     const stop = new AbortController();
     const url = await serve((request) => void request.once("data", () => stop.abort()));
     const { stream, isLeft } = endless();
@@ -180,7 +180,7 @@ describe("over Node's client alone", () => {
     expect([answer.status, await readText(answer.body)]).toEqual([413, "too much"]);
   });
 
-  test("a connection that breaks when it is used again is an error, and the next request has another", async () => {
+  test("a connection that breaks when it is used again is an error, and the next request uses another", async () => {
     let requests = 0;
     const url = await serve((request, response) => {
       requests += 1;
@@ -194,7 +194,7 @@ describe("over Node's client alone", () => {
   });
 });
 
-/** It has always more to give; `isLeft` resolves when nobody wants it. */
+/** A stream that never ends; `isLeft` resolves when it is cancelled. */
 function endless(): { stream: ReadableStream<Uint8Array>; isLeft: Promise<void> } {
   let leave = (): void => undefined;
   const isLeft = new Promise<void>((resolve) => {
@@ -202,7 +202,7 @@ function endless(): { stream: ReadableStream<Uint8Array>; isLeft: Promise<void> 
   });
   const stream = new ReadableStream<Uint8Array>({
     pull: async (controller) => {
-      // Others have a turn too.
+      // This gives other work a turn.
       await new Promise((resolve) => setImmediate(resolve));
       controller.enqueue(new Uint8Array(65_536));
     },
@@ -211,7 +211,7 @@ function endless(): { stream: ReadableStream<Uint8Array>; isLeft: Promise<void> 
   return { stream, isLeft };
 }
 
-test("an answer that comes before the end of the question ends the question too", async () => {
+test("an answer that comes before the end of its request ends the request too", async () => {
   let connection: Socket | undefined;
   const url = await serve((request, response) => {
     connection = request.socket;
@@ -223,7 +223,7 @@ test("an answer that comes before the end of the question ends the question too"
   await expect.poll(() => connection?.destroyed).toBe(true);
 });
 
-test("an answer of Node's client that was read to its end leaves its connection to the next request", async () => {
+test("the next request uses the connection of an answer that was read to its end", async () => {
   const connections = new Set<unknown>();
   const url = await serve((request, response) => {
     connections.add(request.socket);

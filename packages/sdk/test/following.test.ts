@@ -6,7 +6,8 @@ import { faulty } from "./support/faulty-connection.ts";
 const reason = new Error("seen enough");
 
 /**
- * A sandbox whose commands say "ready" and end with their input, and the types of what its client sent over the socket.
+ * Makes a sandbox whose commands say "ready" and end with their input. `sent` has the types of the messages that its
+ * client sent over the socket.
  */
 async function makeSandbox(): Promise<{ mock: MockServer; sandbox: Sandbox; sent: string[]; client: Atoll }> {
   const mock = new MockServer();
@@ -27,7 +28,7 @@ async function makeSandbox(): Promise<{ mock: MockServer; sandbox: Sandbox; sent
 
 const talk = { background: true, stdin: true } as const;
 
-test("a wait whose signal has aborted follows nothing, and later errors have nobody to end the program", async () => {
+test("a wait whose signal has aborted follows nothing, and a later error does not end the program", async () => {
   const { sandbox, sent, mock, client } = await makeSandbox();
   const handle = await sandbox.commands.run("talk", talk);
   await expect(handle.wait({ signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
@@ -36,7 +37,7 @@ test("a wait whose signal has aborted follows nothing, and later errors have nob
   expect(sent).toEqual([]);
 });
 
-test("a wait that is aborted stops following; another begins anew and gets everything", async () => {
+test("a wait that is aborted stops following; another one starts again and gets everything", async () => {
   const { sandbox, sent } = await makeSandbox();
   const handle = await sandbox.commands.run("talk", talk);
   const stop = new AbortController();
@@ -51,7 +52,7 @@ test("a wait that is aborted stops following; another begins anew and gets every
   expect((await result).stdout).toBe("ready go");
 });
 
-test("of two who wait, one can leave", async () => {
+test("of two waiting callers, one can leave", async () => {
   const { sandbox, sent } = await makeSandbox();
   const handle = await sandbox.commands.run("talk", talk);
   const stop = new AbortController();
@@ -85,7 +86,7 @@ test.for(["run", "connect", "terminal"] as const)("the signal of a %s ends the c
   expect(seen).toEqual(["ready "]);
 });
 
-test("who waits gets the whole result, though the callbacks have ended", async () => {
+test("a waiting caller gets the whole result, although the callbacks have ended", async () => {
   const { sandbox } = await makeSandbox();
   const stop = new AbortController();
   const seen: string[] = [];
@@ -103,7 +104,7 @@ test("who waits gets the whole result, though the callbacks have ended", async (
   expect(seen).toEqual(["ready "]);
 });
 
-test("input and its end leave nothing open behind them, and each piece arrives", async () => {
+test("each piece of input arrives, and no channel stays open after its end", async () => {
   const { sandbox, sent } = await makeSandbox();
   const handle = await sandbox.commands.run("talk", talk);
   for (const piece of ["one ", "two "]) {
@@ -115,7 +116,7 @@ test("input and its end leave nothing open behind them, and each piece arrives",
   expect((await handle.wait()).stdout).toBe("ready one two ");
 });
 
-test("a handle that is closed lets go of everything, and the command goes on", async () => {
+test("closing a handle closes its channels, and the command goes on", async () => {
   const { sandbox, sent } = await makeSandbox();
   const seen: string[] = [];
   const handle = await sandbox.commands.run("talk", { ...talk, onStdout: (text) => void seen.push(text) });

@@ -117,7 +117,7 @@ test.for(boundaries.slice(0, 24))(
   },
 );
 
-test("a server that restarts is invisible to a reader, a writer and a run", async () => {
+test("a reader, a writer and a run continue through a restart of the server", async () => {
   const mock = makeMock();
   const { connection } = mock;
   let refused = 0;
@@ -126,7 +126,7 @@ test("a server that restarts is invisible to a reader, a writer and a run", asyn
     fetch: async (...request) =>
       connection.fetch(...request).catch((error: unknown) => {
         refused += 1;
-        // It is back when the client has asked in vain for a while.
+        // The server is back after a few attempts of the client have failed.
         if (refused === 4) mock.start();
         throw error;
       }),
@@ -148,7 +148,7 @@ test("a server that restarts is invisible to a reader, a writer and a run", asyn
   client.close();
 });
 
-test("events and watches carry on where they were when the connection broke", async () => {
+test("events and watches continue where they were when the connection broke", async () => {
   const mock = makeMock();
   const client = new Atoll(mock.connection);
   const sandbox = await Sandbox.create({ client });
@@ -175,7 +175,7 @@ test("events and watches carry on where they were when the connection broke", as
   client.close();
 });
 
-test("a server that stays away ends the stream with an error that says what to do", async () => {
+test("a server that stays away ends the stream with an error and a suggestion", async () => {
   const mock = makeMock();
   const client = new Atoll({ ...mock.connection, reconnectForMs: 100 });
   const sandbox = await Sandbox.create({ client });
@@ -199,12 +199,12 @@ test("a key that the server does not know ends the stream at once", async () => 
   await expect(Sandbox.connect(sandbox.id, { client: stranger })).rejects.toMatchObject({ code: "permission_denied" });
 });
 
-test("a connection that is dead without being closed is noticed, and another takes its place", async () => {
+test("a dead connection that was not closed is noticed and replaced", async () => {
   const mock = makeMock();
   let connections = 0;
   const { sandbox, client } = await sandboxOver(mock, () => {
     connections += 1;
-    // The first lets the greeting and the beginning through; after that nothing arrives.
+    // The first connection passes the greeting and the start; after that nothing arrives.
     return connections > 1
       ? {}
       : { onReceive: (message) => (String(message).includes("welcome") ? "pass" : "swallow") };
@@ -213,14 +213,14 @@ test("a connection that is dead without being closed is noticed, and another tak
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   onTestFinished(() => void vi.useRealTimers());
   const result = handle.wait();
-  // Advancing lets whatever the timers start run too.
+  // Advancing the timers also runs what they start.
   await vi.advanceTimersByTimeAsync(2 * websocketProtocol.heartbeatMs + 1_000);
   expect((await result).stdout).toBe(textOf("stdout"));
   expect(connections).toBe(2);
   client.close();
 });
 
-test("a living connection on which nothing happens is kept", async () => {
+test("an idle connection that is alive is kept", async () => {
   let connections = 0;
   const { sandbox, client } = await sandboxOver(makeMock(), () => {
     connections += 1;
@@ -237,7 +237,7 @@ test("a living connection on which nothing happens is kept", async () => {
   client.close();
 });
 
-test("a message that this version knows and cannot read ends its stream with an error, an unknown one is passed over", async () => {
+test("a malformed message ends its stream with an error, and one of an unknown type is ignored", async () => {
   const { connection } = makeMock();
   const client = new Atoll({
     ...connection,
@@ -257,7 +257,7 @@ test("a message that this version knows and cannot read ends its stream with an 
 });
 
 test.for(["<html>", '{"type":', ""])(
-  "the message %j, which is no JSON, ends the stream with an error",
+  "the message %j, which is not JSON, ends the stream with an error",
   async (nonsense) => {
     const { connection } = makeMock();
     const client = new Atoll({

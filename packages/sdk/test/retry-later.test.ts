@@ -5,7 +5,7 @@ import { faulty } from "./support/faulty-connection.ts";
 
 const perMinute = 60;
 
-/** A server that takes so many hellos and channels a minute, as it does from a key with a rate. */
+/** A server that accepts a number of hellos and channels a minute, like one that limits the rate of a key. */
 class Rated {
   readonly mock = new MockServer();
   readonly client: Atoll;
@@ -20,7 +20,7 @@ class Rated {
     onTestFinished(() => this.client.close());
   }
 
-  /** Over `ms` of the clock, in which tokens come back one by one. */
+  /** Advances the clock by `ms`, in steps in which tokens come back one by one. */
   async pass(ms: number): Promise<void> {
     for (let passedMs = 0; passedMs < ms; passedMs += 1_000) {
       this.left = Math.min(perMinute, this.left + 1);
@@ -89,7 +89,7 @@ test("more channels than a key may open in a minute are all served, before and a
   expect((await Promise.all(first)).map(({ value }) => value?.type)).toEqual(Array(80).fill("sandbox.state"));
 });
 
-test("a connection that is put off waits as long as it is told to, and its input arrives", async () => {
+test("a connection that is refused for now waits for the given time, and its input arrives", async () => {
   useFakeTimers();
   const rated = new Rated();
   rated.left = 0;
@@ -102,7 +102,7 @@ test("a connection that is put off waits as long as it is told to, and its input
   expect(await ended).toBe(0);
 });
 
-test("a channel that is put off is given up with the server's words after reconnectForMs", async () => {
+test("a channel that is refused for now fails with the server's error after reconnectForMs", async () => {
   useFakeTimers();
   const rated = new Rated({ reconnectForMs: 5_000 });
   rated.left = 1;
@@ -114,7 +114,7 @@ test("a channel that is put off is given up with the server's words after reconn
   await expect(next).rejects.toMatchObject({ code: "limit_reached" });
 });
 
-test("a channel that is closed while it is put off is not asked for again", async () => {
+test("a channel that is closed while it waits is not retried", async () => {
   useFakeTimers();
   const rated = new Rated();
   rated.left = 1;

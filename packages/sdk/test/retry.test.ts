@@ -6,7 +6,7 @@ import { MockServer } from "@atoll/sdk/mock";
 import { expect, onTestFinished, test } from "vitest";
 import { cutBody } from "./support/faulty-connection.ts";
 
-/** The mock, with answers of another kind put before its own. */
+/** The mock, with other answers before its own. */
 function withAnswers(...answers: (() => Response | "lost")[]): {
   client: Atoll;
   requests: Request[];
@@ -22,7 +22,7 @@ function withAnswers(...answers: (() => Response | "lost")[]): {
       const answer = answers.shift()?.();
       if (answer instanceof Response) return answer;
       const real = await mock.connection.fetch(request);
-      // The server did it, and nobody heard.
+      // The server has handled the request, and its answer is lost.
       if (answer === "lost") throw new TypeError("fetch failed", { cause: new Error("other side closed") });
       return real;
     },
@@ -33,7 +33,7 @@ function withAnswers(...answers: (() => Response | "lost")[]): {
 const gateway = () =>
   new Response("<html>bad gateway</html>", { status: 502, headers: { "content-type": "text/html" } });
 
-test("a create whose answer is lost is asked again under the same key and happens once", async () => {
+test("a create whose answer is lost is retried under the same key and happens once", async () => {
   const { client, requests } = withAnswers(() => "lost", gateway);
   const sandbox = await Sandbox.create({ client });
   expect(requests).toHaveLength(3);
@@ -45,7 +45,7 @@ test("a create whose answer is lost is asked again under the same key and happen
   expect(all).toEqual([sandbox.id]);
 });
 
-test("an answer that breaks in its middle is asked for again where that is safe", async () => {
+test("a request whose answer breaks off is retried where that is safe", async () => {
   const mock = new MockServer();
   const { connection } = mock;
   const create = new Atoll({ ...connection, fetch: cutBody(connection.fetch, "json", 20) });
@@ -64,14 +64,14 @@ test("every create has a key of its own", async () => {
   expect(new Set(requests.map((request) => request.headers.get("idempotency-key"))).size).toBe(2);
 });
 
-test("a request that may not be repeated is not", async () => {
+test("a request that must not be repeated is not retried", async () => {
   const { client, requests } = withAnswers(() => "lost");
   await expect(client.keys.create({ name: "once" })).rejects.toMatchObject({ code: "unavailable" });
   expect(requests).toHaveLength(1);
   expect(await client.keys.list()).toHaveLength(1);
 });
 
-test("Retry-After is honoured, also where the request may not be repeated by itself", async () => {
+test("Retry-After is honoured, also for a request that is not retried otherwise", async () => {
   const busy = () =>
     Response.json(
       { error: { code: "limit_reached", message: "Cannot go on: too many requests" } },
@@ -83,14 +83,14 @@ test("Retry-After is honoured, also where the request may not be repeated by its
   expect(performance.now() - startedAtMs).toBeGreaterThanOrEqual(190);
 });
 
-test("an error of the server is not asked for twice", async () => {
+test("a request that the server refuses is not retried", async () => {
   const refused = () => Response.json({ error: { code: "guest_silent", message: "Cannot go on" } }, { status: 504 });
   const { client, requests } = withAnswers(refused);
   await expect(client.templates.list()).rejects.toMatchObject({ code: "guest_silent", retryable: true });
   expect(requests).toHaveLength(1);
 });
 
-test("a code of a newer server is internal and keeps its name", async () => {
+test("an unknown code of a newer server becomes internal, and stays in the details", async () => {
   const news = () => Response.json({ error: { code: "brand_new", message: "Cannot go on: news" } }, { status: 418 });
   const { client } = withAnswers(news);
   const error = await client.templates.list().catch((thrown: unknown) => thrown);
@@ -98,7 +98,7 @@ test("a code of a newer server is internal and keeps its name", async () => {
   expect(error).toMatchObject({ message: "Cannot go on: news", details: { code: "brand_new" } });
 });
 
-test("fields of a newer server are left out, and what does not fit is an error", async () => {
+test("unknown fields of a newer server are left out, and anything else that does not fit is an error", async () => {
   const template = { name: "host", kind: "host", isBuiltIn: true };
   const newer = () => Response.json({ templates: [{ ...template, color: { deep: 1 } }, template], total: 2 });
   const other = () => Response.json({ templates: [{ ...template, isBuiltIn: "yes", color: 1 }] });
@@ -110,7 +110,7 @@ test("fields of a newer server are left out, and what does not fit is an error",
   });
 });
 
-test("something that is no Atoll server is told as such", async () => {
+test("an answer that is not from an Atoll server is reported as such", async () => {
   const page = () => new Response("<html></html>", { status: 200, headers: { "content-type": "text/html" } });
   const missing = () => new Response("not here", { status: 404 });
   const { client } = withAnswers(page, missing);
@@ -120,7 +120,7 @@ test("something that is no Atoll server is told as such", async () => {
   await expect(client.templates.list()).rejects.toMatchObject({ details: { status: 404, body: "not here" } });
 });
 
-test("a server that is not there is told with its address and what to do, after a few attempts", async () => {
+test("the error for a missing server has its address and a suggestion, after a few attempts", async () => {
   const closed = createServer().listen(0, "127.0.0.1");
   await once(closed, "listening");
   const { port } = closed.address() as AddressInfo;
@@ -147,7 +147,7 @@ test("an abort ends a request with the signal's reason, also between attempts", 
   const reason = new Error("changed my mind");
   const stop = new AbortController();
   const gateways = Array.from({ length: 1000 }, (_, index) => () => {
-    // What follows is the pause before the next attempt.
+    // The pause before the next attempt comes next.
     if (index === 2) setImmediate(() => stop.abort(reason));
     return gateway();
   });
@@ -167,13 +167,13 @@ test("an abort ends a request that is under way on a real connection", async () 
   await expect(hasty.templates.list()).rejects.toMatchObject({ code: "timed_out" });
 });
 
-test("a server that does not begin to answer is asked again where that is safe, and is told in the end", async () => {
+test("a request without an answer is retried where that is safe, and fails in the end", async () => {
   const mock = new MockServer();
   const keys: (string | undefined)[] = [];
   const { connection } = mock;
   const url = await listen((request, response) => {
     keys.push(request.headers["idempotency-key"]?.toString());
-    // The first two are never answered.
+    // The first two requests are never answered.
     if (keys.length > 2) void passOn(mock, request, response);
   });
   mock.onCommand("say", ({ stdout }) => stdout("said"));
@@ -190,7 +190,7 @@ test("a server that does not begin to answer is asked again where that is safe, 
   await expect(asking.files.read("file", { as: "stream" })).rejects.toMatchObject(timedOut);
 });
 
-test.for(["Node's client", "fetch"])("a file that stops coming is asked for again, over %s", async (kind) => {
+test.for(["Node's client", "fetch"])("a download that stops is repeated, over %s", async (kind) => {
   const mock = new MockServer();
   const { connection } = mock;
   const sandbox = await Sandbox.create(connection);
@@ -211,7 +211,7 @@ test.for(["Node's client", "fetch"])("a file that stops coming is asked for agai
   expect(reads).toBeGreaterThan(1);
 });
 
-test("the message of CommandExitError says how the command ended, and on what", async () => {
+test("the message of CommandExitError says how the command ended, and its last error output", async () => {
   const { client, mock } = withAnswers();
   mock.onCommand("fail", ({ stderr }) => {
     stderr("no such thing\n");
@@ -223,7 +223,7 @@ test("the message of CommandExitError says how the command ended, and on what", 
   expect(String(error)).toBe("CommandExitError: The command exited with code 2: no such thing");
 });
 
-test("runs that follow each other share connections", async () => {
+test("consecutive runs share connections", async () => {
   const mock = new MockServer();
   mock.onCommand("greet", ({ stdout }) => {
     stdout("hi\n");
@@ -252,11 +252,11 @@ test("runs that follow each other share connections", async () => {
     expect((await sandbox.commands.run("greet")).stdout).toBe("hi\n");
     endAnswer();
   }
-  // One may still hear the end of its answer while the next run begins on another.
+  // A connection may still receive the end of its answer while the next run starts on another.
   expect(sockets.size).toBeLessThan(6);
 });
 
-/** Answers as the mock does. */
+/** Answers like the mock. */
 async function passOn({ connection }: MockServer, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { method = "GET", url = "/" } = request;
   const headers = Object.entries(request.headers).map(([name, value]): [string, string] => [name, String(value)]);

@@ -11,7 +11,7 @@ export function assertByteRange(key: string, range: ByteRange): void {
 
 export function assertChecksum(key: string, checksum: Checksum): void {
   if (isCount(checksum.sizeBytes) && /^[0-9a-f]{64}$/.test(checksum.sha256)) return;
-  throw new SandboxError("invalid_argument", `Cannot check ${key}: the checksum is not one`, {
+  throw new SandboxError("invalid_argument", `Cannot check ${key}: the checksum is malformed`, {
     suggestion: "Give sha256 as 64 lower-case hexadecimal digits, and the size in bytes.",
     details: { sha256: checksum.sha256.slice(0, 100), sizeBytes: checksum.sizeBytes },
   });
@@ -29,22 +29,22 @@ export function assertSameSize(key: string, expected: Checksum, sizeBytes: numbe
   if (sizeBytes !== expected.sizeBytes) throw otherBytes(key, expected, { sizeBytes });
 }
 
-/** Compares what came with what was to come, before anybody sees it. */
+/** Compares the bytes that came with those that were expected, before they become visible. */
 export function assertSameBytes(key: string, expected: Checksum, actual: Checksum): void {
   if (actual.sizeBytes === expected.sizeBytes && actual.sha256 === expected.sha256) return;
   throw otherBytes(key, expected, { sha256: actual.sha256, sizeBytes: actual.sizeBytes });
 }
 
 function otherBytes(key: string, expected: Checksum, actual: Partial<Checksum>): SandboxError {
-  return new SandboxError("storage_failed", `Cannot take the bytes of ${key}: they are not the expected ones`, {
-    suggestion: "Try again; if it stays so, the file has changed or the stored object is damaged.",
+  return new SandboxError("storage_failed", `Cannot accept the bytes of ${key}: they are not the expected ones`, {
+    suggestion: "Try again. If it fails again, the file has changed or the stored object is damaged.",
     details: { key, expected: { sha256: expected.sha256, sizeBytes: expected.sizeBytes }, actual },
   });
 }
 
 export function conflict(key: string): SandboxError {
-  return new SandboxError("conflict", `Cannot write ${key}: it is not as the condition says`, {
-    suggestion: "Read the object again and decide anew.",
+  return new SandboxError("conflict", `Cannot write ${key}: its condition does not hold`, {
+    suggestion: "Read the object again and decide again.",
     details: { key },
   });
 }

@@ -19,9 +19,9 @@ import type {
 } from "./object-store.ts";
 
 /**
- * A bucket that is also mounted as a directory. Big objects are fetched through the mount, where caches and other disks
- * make it worth while; a checksum tells a mount that is behind, and then the bucket itself is asked. Everything else
- * goes to the bucket: no mount keeps conditions or lets an object appear whole, so that the mount may as well be
+ * A bucket that is also mounted as a directory. Big objects are read through the mount, where caches and other disks
+ * make that worth while; if the mount is behind, the checksum differs, and the bucket itself is asked. All other calls
+ * go to the bucket: a mount neither honours conditions nor makes objects appear atomically. So the mount may be
  * read-only.
  */
 export class MountedObjectStore implements ObjectStore {
@@ -49,7 +49,7 @@ export class MountedObjectStore implements ObjectStore {
       await this.#downloadFromMount(key, path, options);
     } catch {
       options.signal?.throwIfAborted();
-      // Whatever was wrong with the mount, the bucket has the last word, and its errors are the ones to act on.
+      // Whatever was wrong with the mount, the bucket decides, and its errors are the ones to act on.
       await this.#bucket.download(key, path, options);
     }
   }
@@ -58,7 +58,7 @@ export class MountedObjectStore implements ObjectStore {
     const file = await open(join(this.#mount, key), constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
     try {
       await land(path, async (temporary) => {
-        // Some stores put a few bytes of their own after those of the object.
+        // Some stores append a few bytes of their own to those of the object.
         checks.assertSameBytes(key, options, await copyBytes(file, temporary, options));
       });
     } finally {
@@ -76,7 +76,7 @@ export class MountedObjectStore implements ObjectStore {
       if (!seen.subarray(0, content.length).equals(content)) {
         throw new SandboxError(
           "unsupported",
-          `Cannot use ${this.place}: what is put there is not to be seen in the mount`,
+          `Cannot use ${this.place}: a new object of the bucket is not visible in the mount`,
           {
             suggestion: "Mount the same bucket, below the same prefix, or leave the mount out.",
             details: { place: this.place },

@@ -1,19 +1,19 @@
 import { SandboxError } from "@atoll/protocol";
 
 const longestKeyBytes = 900;
-/** Some stores keep parts as names of files, with a few characters of their own. */
+/** Some stores keep the parts of a key as file names, with a few characters of their own. */
 const longestPartBytes = 200;
 const part = /^[A-Za-z0-9._=@+-]+$/;
 const suggestion = "Use letters, digits and ._=@+- in parts that are separated by single slashes.";
 
-/** Whether a name can stand between the slashes of a key. */
+/** Whether a name can be one part of a key. */
 export const isKeyPart = (name: string): boolean =>
   part.test(name) && name.length <= longestPartBytes && name !== "." && name !== "..";
 
-/** Whether an object can have this key. Others may have put anything into the same bucket or directory. */
+/** Whether an object can have this key. Other programs may have put anything into the same bucket or directory. */
 export const isObjectKey = (key: string): boolean => key.length <= longestKeyBytes && key.split("/").every(isKeyPart);
 
-/** Refuses a key that some store would read in its own way: the same set of names works in all of them. */
+/** Refuses a key that one of the stores would read differently: the same keys work in all of them. */
 export function assertObjectKey(key: string): void {
   if (isObjectKey(key)) return;
   const shown = JSON.stringify(key.slice(0, 100));

@@ -7,8 +7,8 @@ import type { ObjectStore } from "./object-store.ts";
 import { StoreConfig } from "./store-config.ts";
 
 /**
- * The store that a configuration describes. Whether a bucket is there and keeps its word is seen by `probe`, not here.
- * The clients of buckets are loaded when they are wanted: they are bigger than all of Atoll.
+ * Opens the store that a configuration describes. Whether a bucket exists and honours conditions is checked by `probe`,
+ * not here. The clients of buckets are loaded only when they are needed, because they are bigger than all of Atoll.
  */
 export async function openStore(config: StoreConfig): Promise<ObjectStore> {
   const parsed = StoreConfig.safeParse(config);

@@ -12,7 +12,7 @@ const prefix = z
   .regex(/^(?!\.{1,2}(?:\/|$))[\w.=@+-]+(?:\/(?!\.{1,2}(?:\/|$))[\w.=@+-]+)*$/, "must be parts separated by slashes");
 const endpoint = z.url({ protocol: /^https?$/ });
 
-/** How a client that speaks to a bucket behaves; every one of these has a sensible default. */
+/** How the client of a bucket behaves; every setting has a sensible default. */
 const clientOptions = {
   pieceBytes: z
     .int()
@@ -24,7 +24,7 @@ const clientOptions = {
   sweepAfterMs: z.int().min(60_000).exactOptional(),
 };
 
-/** Where a bucket is and where it is mounted, if it is: then big objects are fetched through the mount. */
+/** Where a bucket is, and where it is mounted if it is. Big objects are then read through the mount. */
 const bucketPlace = {
   bucket: bucketName,
   prefix: prefix.exactOptional(),

@@ -25,7 +25,7 @@ async function openPlace(): Promise<StorePlace> {
 
 storeContract("mounted", openPlace, { hasFaults: false });
 
-/** A bucket that shows its small objects in a directory, as a mount of it would. */
+/** A bucket that shows its small objects in a directory, like a mount of it. */
 class MountableStore extends MemoryObjectStore {
   readonly #mount: string;
   constructor(mount: string) {
@@ -36,7 +36,7 @@ class MountableStore extends MemoryObjectStore {
   override async put(...input: Parameters<MemoryObjectStore["put"]>): ReturnType<MemoryObjectStore["put"]> {
     const info = await super.put(...input);
     const [key, data] = input;
-    // Only what a probe looks for: a directory cannot have the file `a` beside the file `a/b`.
+    // This is only for the keys of a probe: a directory cannot have the file `a` beside the file `a/b`.
     if (key.startsWith("probe/")) {
       await mkdir(join(this.#mount, dirname(key)), { recursive: true });
       await writeFile(join(this.#mount, key), data);
@@ -61,7 +61,7 @@ describe("a bucket with a mount", () => {
     await rm(directory, { recursive: true });
   });
 
-  test("gives a big object from the mount, without what the bucket put after it", async () => {
+  test("reads a big object from the mount, without what the bucket appends to it", async () => {
     await writeFile(join(directory, "mount", "big"), Buffer.concat([content, Buffer.alloc(16, 1)]));
     await store.download("big", target(), checksum);
     expect((await readFile(target())).equals(content)).toBe(true);
@@ -80,12 +80,12 @@ describe("a bucket with a mount", () => {
     expect((await readdir(directory)).toSorted()).toEqual(["mount", "source", "target"]);
   });
 
-  test("tells what the bucket tells when neither has the object", async () => {
+  test("reports the bucket's error when neither has the object", async () => {
     await expect(store.download("big", target(), checksum)).rejects.toMatchObject({ code: "not_found" });
     expect(await readdir(directory)).toEqual(["mount"]);
   });
 
-  test("refuses a mount that does not show what is in the bucket", async () => {
+  test("refuses a mount that does not show the bucket's objects", async () => {
     await expect(store.probe()).rejects.toMatchObject({ code: "unsupported" });
   });
 });

@@ -4,7 +4,7 @@ import { openStore, type StoreConfig } from "../src/index.ts";
 import { makeScratchDirectory } from "./support/scratch-directory.ts";
 
 describe("a store is opened by its configuration", () => {
-  test("objects in a directory are there for the next who opens it", async () => {
+  test("objects in a directory are there when it is opened again", async () => {
     const path = await makeScratchDirectory();
     try {
       const first = await openStore({ kind: "file", path });
@@ -18,7 +18,7 @@ describe("a store is opened by its configuration", () => {
     }
   });
 
-  test("a bucket says where it is and keeps its secrets", async () => {
+  test("the place of a bucket says where it is, without its secrets", async () => {
     const credentials = { accessKeyId: "the-id", secretAccessKey: "the-secret" };
     const store = await openStore({ kind: "s3", bucket: "my-bucket", prefix: "atoll/a", credentials });
     expect(store.place).toContain("my-bucket");
@@ -27,13 +27,13 @@ describe("a store is opened by its configuration", () => {
     await store.close();
   });
 
-  test("a bucket of Google says where it is", async () => {
+  test("the place of a bucket of Google says where it is", async () => {
     const store = await openStore({ kind: "gcs", bucket: "my-bucket", endpoint: "http://me:secret@localhost:1" });
     expect(store.place).toBe("gs://my-bucket/ at http://localhost:1");
     await store.close();
   });
 
-  test("a bucket with a mount says both, down to the prefix", async () => {
+  test("the place of a mounted bucket names both, with the prefix", async () => {
     const store = await openStore({ kind: "s3", bucket: "my-bucket", prefix: "atoll", mount: "/mnt/bucket" });
     expect(store.place).toContain("my-bucket");
     expect(store.place).toContain("/mnt/bucket/atoll");

@@ -2,7 +2,7 @@ import { takeTurns, type Benchmark } from "../benchmark.ts";
 import { assertGreeting, greeter, timeRawFirstByte } from "../first-byte.ts";
 import type { Lab } from "../lab.ts";
 
-/** From the wish for a sandbox to the first byte of a program in it. */
+/** Measures from the call of `create` to the first byte of a program in the sandbox. */
 export const coldStart: Benchmark = {
   name: "engine.cold_start",
   title: "create a sandbox, to the first byte of its first process; rival: `runsc run` of that process",
@@ -26,5 +26,5 @@ async function startOurs(lab: Lab): Promise<number> {
     await process.wait();
     return tookMs;
   }
-  throw new Error("The first process in a sandbox of ours said nothing");
+  throw new Error("The first process in a sandbox of ours printed nothing");
 }

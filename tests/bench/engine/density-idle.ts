@@ -13,13 +13,15 @@ const quick = { sandboxes: 20, windows: 2, windowMs: 5_000, execs: 20 };
 const allowedPercent = 40;
 const allowedRatio = 2;
 const startAtOnce = 3;
-/** What is left to do after the last start is done in this time, and all have become idle. */
+/** Work that is left after the last start ends within this time, and then all sandboxes are idle. */
 const settleMs = 15_000;
 
-/** Hundreds of sandboxes in which nothing happens leave the machine to those that work. */
+/** Hundreds of idle sandboxes must leave the processors to the sandboxes that work. */
 export const densityIdle: Trial = {
   name: "engine.density_idle",
-  title: `processor time of ${full.sandboxes} idle sandboxes and of their server together; and /bin/true in one of them`,
+  title:
+    `processor time of ${full.sandboxes} idle sandboxes and of their server together; ` +
+    "and /bin/true in one of them",
   unit: "% of a core",
   better: "lower",
   bar: { of: "ours", is: "at most", value: allowedPercent },
@@ -50,16 +52,22 @@ export const densityIdle: Trial = {
       ours: shares.map((share) => share.server + share.sandboxes),
       checks: [
         {
-          text: `the whole machine used ${machine.toFixed(1)} % of one core (${before.toFixed(1)} % before the first sandbox), ≤ ${allowedPercent} allowed`,
+          text:
+            `the whole machine used ${machine.toFixed(1)} % of one core ` +
+            `(${before.toFixed(1)} % before the first sandbox), ≤ ${allowedPercent} allowed`,
           isMet: machine <= allowedPercent,
         },
         {
-          text: `/bin/true in one of them: p95 ${p95Among.toFixed(1)} ms, alone ${p95Alone.toFixed(1)} ms, p50 ${percentile(amongMany, 0.5).toFixed(1)} and ${percentile(alone, 0.5).toFixed(1)} ms, n = ${execs}; ≤ ${allowedRatio} × allowed`,
+          text:
+            `/bin/true in one of them: p95 ${p95Among.toFixed(1)} ms, alone ${p95Alone.toFixed(1)} ms, ` +
+            `p50 ${percentile(amongMany, 0.5).toFixed(1)} and ${percentile(alone, 0.5).toFixed(1)} ms, n = ${execs}; ` +
+            `≤ ${allowedRatio} × allowed`,
           isMet: p95Among <= p95Alone * allowedRatio,
         },
       ],
       notes: [
-        `the sandboxes took ${mean(shares.map((share) => share.sandboxes)).toFixed(1)} % of a core, their server ${mean(shares.map((share) => share.server)).toFixed(1)} %`,
+        `the sandboxes took ${mean(shares.map((share) => share.sandboxes)).toFixed(1)} % of a core, ` +
+          `their server ${mean(shares.map((share) => share.server)).toFixed(1)} %`,
         ...(rounds < full.sandboxes ? [`the bar is about ${full.sandboxes} sandboxes: these were ${rounds}`] : []),
       ],
     };
@@ -87,11 +95,11 @@ async function timeExecs(bench: Workbench, sandbox: Sandbox, count: number): Pro
     if (exitCode !== 0) throw new Error(`/bin/true ended with ${exitCode}`);
     times.push(performance.now() - startMs);
   }
-  // The first ones find nothing warm.
+  // In the first runs nothing is warm.
   return times.slice(Math.ceil(count / 10));
 }
 
-/** All sandboxes of a server are in one group. */
+/** Returns the cgroup that contains all sandboxes of a server. */
 async function groupOfAll(dataDir: string, id: string): Promise<CpuGroup> {
   const runDir = join(dataDir, "sandboxes", id, "run");
   const [container] = await readdir(runDir);

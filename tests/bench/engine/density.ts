@@ -7,23 +7,24 @@ import { ProcessTable, pssBytes } from "../process-tree.ts";
 
 const MiB = 1024 * 1024;
 const crowd = 100;
-/** Started at one time: more would only wait for each other. */
+/** The number of sandboxes that start at one time: more would only wait for each other. */
 const atOnce = 4;
 /**
- * What a start has used and does not need any more is given back in this time; what is spent in it is spent on nothing.
+ * Within this time a sandbox releases the memory that only its start needed. Processor time in it is spent by idle
+ * sandboxes.
  */
 const idleMs = 5_000;
 const ticksPerSecond = 100;
 
 interface Crowd {
-  /** One per sandbox. */
+  /** The memory of each sandbox. */
   mib: number[];
   processes: number;
-  /** Share of one core that an idle one takes. */
+  /** The share of one core that an idle sandbox takes. */
   idleShare: number;
 }
 
-/** A hundred at once, idle: what one more costs the host. */
+/** Measures the cost of one more sandbox for the host, among a hundred idle ones. */
 export const density: Benchmark = {
   name: "engine.density",
   title: `memory of one sandbox among ${crowd} that are idle at once; rival: raw runsc containers`,
@@ -44,7 +45,8 @@ export const density: Benchmark = {
       ],
       notes: [
         `processes of each: ours ${perOne(ours.processes, rounds)}, rival ${perOne(rival.processes, rounds)}`,
-        `processor time of each while idle: ours ${percent(ours.idleShare)}, rival ${percent(rival.idleShare)} of a core`,
+        `processor time of each while idle: ours ${percent(ours.idleShare)}, ` +
+          `rival ${percent(rival.idleShare)} of a core`,
         `our own process grew by ${ownMib.toFixed(2)} MiB for each, not counted above`,
         ...ours.failures,
       ],
@@ -89,7 +91,7 @@ async function crowdRival(lab: Lab, count: number): Promise<Crowd> {
   return weight;
 }
 
-/** Each with all that is below it. */
+/** Measures the memory of each root process with all its descendants. */
 async function weigh(lab: Lab, roots: readonly number[]): Promise<Crowd> {
   const before = await ProcessTable.read();
   await sleep(idleMs, undefined, { signal: lab.signal });
@@ -109,8 +111,8 @@ async function weigh(lab: Lab, roots: readonly number[]): Promise<Crowd> {
 }
 
 /**
- * A few at a time; results in order. After a failure or an interrupt no more are begun, and what is left is the lab's
- * to remove.
+ * Runs work for `count` indices, a few at a time, and returns the results in order. After a failure or an interrupt no
+ * more work starts, and the lab removes what is left.
  */
 async function inTurns<T>(lab: Lab, count: number, what: string, work: (index: number) => Promise<T>): Promise<T[]> {
   const results: T[] = [];

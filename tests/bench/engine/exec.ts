@@ -7,7 +7,7 @@ import type { RawBundle } from "../raw-runsc.ts";
 const argv = ["/bin/true"];
 const concurrency = 16;
 
-/** One process at a time in a sandbox that is there. */
+/** Runs one process at a time in an existing sandbox. */
 export const exec: Benchmark = {
   name: "engine.exec",
   title: "run /bin/true in a sandbox, start to exit code; rival: `runsc exec`",
@@ -18,7 +18,7 @@ export const exec: Benchmark = {
   run: (lab, rounds) => measure(lab, rounds, 1),
 };
 
-/** Many at once: until the last has ended. */
+/** Runs many processes at once, until the last has ended. */
 export const execConcurrent: Benchmark = {
   name: "engine.exec_concurrent",
   title: `run ${concurrency} times /bin/true at once in one sandbox, until all have exited; rival: \`runsc exec\``,

@@ -13,18 +13,18 @@ const nodeServer =
 
 const allowedPercent = 0.1;
 const allowedLaterMs = 2;
-/** After this long without a request a sandbox counts as idle, whatever was done in it before. */
+/** After this time without a request a sandbox is idle, whatever ran in it before. */
 const settleMs = 10_000;
 const idleMs = 5_000;
 /**
- * Each command begins after a moment in which the machine did nothing, also in a sandbox that is in use: right after
- * another one it would find everything awake.
+ * Each command starts after this time in which the machine does nothing, also in a sandbox that is in use. Right after
+ * another command it would find everything awake.
  */
 const pauseMs = 300;
 const full = { forMs: 30_000, latencyRounds: 5 };
 const quick = { forMs: 10_000, latencyRounds: 1 };
 
-/** What a sandbox costs in which nothing happens, and whether it is slower afterwards. */
+/** Measures what an idle sandbox costs, and whether it is slower afterwards. */
 export const idle: Trial = {
   name: "engine.idle",
   title:
@@ -65,7 +65,11 @@ export const idle: Trial = {
             isMet: percentile(of, 0.5) <= allowedPercent,
           })),
           {
-            text: `/bin/true after ${idleMs / 1000} s of idling took ${idleP50.toFixed(2)} ms (p95 ${percentile(idleTimes, 0.95).toFixed(2)}), in use ${busyP50.toFixed(2)} ms (p95 ${percentile(busyTimes, 0.95).toFixed(2)}), n = ${idleTimes.length} each; ≤ ${allowedLaterMs} ms more allowed`,
+            text:
+              `/bin/true after ${idleMs / 1000} s of idling took ${idleP50.toFixed(2)} ms ` +
+              `(p95 ${percentile(idleTimes, 0.95).toFixed(2)}), in use ${busyP50.toFixed(2)} ms ` +
+              `(p95 ${percentile(busyTimes, 0.95).toFixed(2)}), n = ${idleTimes.length} each; ` +
+              `≤ ${allowedLaterMs} ms more allowed`,
             isMet: idleP50 <= busyP50 + allowedLaterMs,
           },
         ],
@@ -89,14 +93,14 @@ async function createAll({ signal }: Workbench, engine: Engine, count: number): 
 async function serve(bench: Workbench, sandbox: Sandbox): Promise<void> {
   const server = await sandbox.spawn({ argv: ["node", "-e", nodeServer] });
   const output = server[Symbol.asyncIterator]();
-  const { done } = await bench.until(output.next(), "word of a Node server");
+  const { done } = await bench.until(output.next(), "first output of a Node server");
   if (done === true) throw new Error("A Node server ended");
   server.discardOutput();
 }
 
 /**
- * All sandboxes idle at the same time, and are asked one after the other: once after it, and once more when they are in
- * use.
+ * Lets all sandboxes be idle at the same time, and then runs a command in each, one after the other: once when it has
+ * been idle, and once more when it is in use.
  */
 async function timeAll(
   bench: Workbench,

@@ -3,7 +3,7 @@ import { startIdleRival } from "../idle-pair.ts";
 import { readOutput, type Lab } from "../lab.ts";
 import { countLeftovers, noteTraces, type Leftovers } from "../leftovers.ts";
 
-/** From the wish to be rid of a sandbox to nothing being left of it. */
+/** Measures from the call of `kill` until nothing is left of the sandbox. */
 export const kill: Benchmark = {
   name: "engine.kill",
   title: "kill a sandbox until nothing of it is left; rival: `runsc kill` and `runsc delete`, for information",
@@ -22,7 +22,7 @@ export const kill: Benchmark = {
   },
 };
 
-/** Adds what it finds to `left`. */
+/** Kills a sandbox and adds what remains of it to `left`. */
 async function killOurs(lab: Lab, left: Leftovers): Promise<number> {
   const sandbox = await lab.create();
   await readOutput(await sandbox.spawn({ argv: ["/bin/echo", "ready"], cwd: "/" }));

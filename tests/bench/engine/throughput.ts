@@ -8,23 +8,27 @@ const MiB = 1024 * 1024;
 const totalBytes = 256 * MiB;
 const allowedGrowthBytes = 32 * MiB;
 
-/** Costs next to nothing to make. */
+/** The program that produces the bytes at nearly no cost. */
 const fastArgv = ["/usr/bin/head", "-c", String(totalBytes), "/dev/zero"];
 /**
- * As many bytes, no two lines alike, so that a block that is lost, doubled or moved changes the checksum. A line has 16
- * bytes.
+ * The first of lines with increasing numbers, of 16 bytes each. All lines differ, so a block that is lost, doubled or
+ * moved changes the checksum.
  */
 const firstLine = 100_000_000_000_000;
 const distinctArgv = ["/usr/bin/seq", String(firstLine), String(firstLine + totalBytes / 16 - 1)];
 
 type Take = (chunk: Buffer) => void;
-/** Runs a command and hands over what it writes; resolves to the time from the first byte to the end of the output. */
+/**
+ * Runs a command and passes its output to `take`. Resolves to the time from the first byte to the end of the output.
+ */
 type Stream = (argv: string[], take: Take) => Promise<number>;
 
-/** A flood of output from one process, to the hands of the caller. */
+/** Measures how fast the output of one process reaches the caller. */
 export const throughput: Benchmark = {
   name: "engine.throughput",
-  title: `${totalBytes / MiB} MiB of output of one process; rival: the same process under \`runsc run\`, read from a pipe`,
+  title:
+    `${totalBytes / MiB} MiB of output of one process; ` +
+    "rival: the same process under `runsc run`, read from a pipe",
   unit: "MiB/s",
   better: "higher",
   bar: { of: "ratio", is: "at least", value: 0.5 },
@@ -98,7 +102,7 @@ async function streamOurs(lab: Lab, sandbox: Sandbox, argv: string[], take: Take
 async function streamRival(lab: Lab, argv: string[], take: Take): Promise<number> {
   await using bundle = await lab.rival.prepare(argv);
   let firstMs: number | undefined;
-  // Into one piece of memory: what the rival's reader leaves to the garbage collector would count as ours.
+  // All chunks go into one buffer: otherwise garbage of the rival's reader would count as our memory.
   const stdout = bundle.start((chunk) => {
     firstMs ??= performance.now();
     take(chunk);

@@ -5,7 +5,7 @@ import type { Process } from "@atoll/host";
 import type { Lab } from "../lab.ts";
 import type { RawBundle } from "../raw-runsc.ts";
 
-/** Says again what it hears: the same process in both, alive over pause and resume. */
+/** A process that repeats its input. It is the same on both sides, and survives pause and resume. */
 const echoArgv = ["/bin/cat"];
 const question = "are you there\n";
 
@@ -40,7 +40,7 @@ export class OurEcho {
     assertAnswer(heard);
   }
 
-  /** From the call to the answer of a process in it. */
+  /** Measures from the call of `resume` to the answer of the process in the sandbox. */
   async resume(): Promise<ResumeResult & { tookMs: number }> {
     const startMs = performance.now();
     const result = await this.#lab.engine.resume(this.sandbox.id);
@@ -67,7 +67,7 @@ export class RawEcho implements AsyncDisposable {
     return echo;
   }
 
-  /** From the start of `runsc checkpoint` to its end. */
+  /** Measures from the start of `runsc checkpoint` to its end. */
   async checkpoint(): Promise<number> {
     const startMs = performance.now();
     await this.#bundle.checkpoint();
@@ -77,7 +77,7 @@ export class RawEcho implements AsyncDisposable {
     return tookMs;
   }
 
-  /** From the start of `runsc restore` to the answer of the process in it. */
+  /** Measures from the start of `runsc restore` to the answer of the process in it. */
   async restore(): Promise<number> {
     const startMs = performance.now();
     this.#stdout = this.#bundle.restore();
@@ -102,5 +102,5 @@ export class RawEcho implements AsyncDisposable {
 }
 
 function assertAnswer(heard: string): void {
-  if (heard !== question) throw new Error(`A process that should say the same again said ${JSON.stringify(heard)}`);
+  if (heard !== question) throw new Error(`A process that should repeat its input printed ${JSON.stringify(heard)}`);
 }

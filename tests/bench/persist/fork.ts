@@ -4,7 +4,7 @@ import { PhaseTally } from "./phase-tally.ts";
 
 const copies = 10;
 
-/** Ten sandboxes out of one, against ten that are resumed one after the other. */
+/** Compares one fork into ten sandboxes with ten resumes, one after the other. */
 export const fork: Benchmark = {
   name: "persist.fork",
   title: `fork a running sandbox into ${copies} more; rival: ${copies} of our own resumes in sequence`,

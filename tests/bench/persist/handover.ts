@@ -4,15 +4,17 @@ import { takeTurns, type Comparison } from "../benchmark.ts";
 import { assertGreeting, greeter } from "../first-byte.ts";
 import type { Lab } from "../lab.ts";
 import { PhaseTally } from "./phase-tally.ts";
-import { ServerPair, type Place, type StoreKind } from "./server-pair.ts";
+import { ServerPair, type PairMember, type StoreKind } from "./server-pair.ts";
 
-/** A sandbox runs on one server, and another one is asked for it. */
+/** A sandbox runs on one server, and a client runs a command in it through another server. */
 export const handovers: readonly Comparison[] = [handover("file", "a directory"), handover("s3", "a bucket of S3")];
 
 function handover(kind: StoreKind, where: string): Comparison {
   return {
     name: `persist.handover_${kind}`,
-    title: `hand a running sandbox to another server through ${where}, to its answer there; rival: our own pause and resume on one server`,
+    title:
+      `hand a running sandbox to another server through ${where}, to its answer there; ` +
+      "rival: our own pause and resume on one server",
     unit: "ms",
     better: "lower",
     bar: { of: "ratio", is: "at most", value: 3 },
@@ -23,7 +25,7 @@ function handover(kind: StoreKind, where: string): Comparison {
 
 async function measure(lab: Lab, rounds: number, kind: StoreKind): ReturnType<Comparison["run"]> {
   await using pair = await ServerPair.open(`${lab.dir}/pair`, kind);
-  const [first, second] = pair.places;
+  const [first, second] = pair.members;
   await using local = await Sandbox.create({ client: first.client });
   await using persistent = await Sandbox.create({ client: first.client, persistent: true });
   const tally = new PhaseTally();
@@ -43,7 +45,7 @@ async function measure(lab: Lab, rounds: number, kind: StoreKind): ReturnType<Co
         ]),
         "events of a hand-over",
       );
-      // What neither tells is the way between them: the lease, the download, the request and its answer.
+      // The rest is time that neither server reports: the lease, the download, the request and its answer.
       tally.add({ ...renamed(left, "there "), ...arrived }, tookMs, "way");
       from = to;
       return tookMs;
@@ -72,12 +74,12 @@ function renamed(phases: PhaseTimes, prefix: string): PhaseTimes {
 }
 
 async function firstPhases(
-  place: Place,
+  member: PairMember,
   sandboxId: string,
   isMeant: (event: ApiEvent) => boolean,
 ): Promise<PhaseTimes> {
-  for await (const event of place.client.events({ cursor: 0, sandboxId })) {
+  for await (const event of member.client.events({ cursor: 0, sandboxId })) {
     if (isMeant(event) && "phases" in event) return event.phases ?? {};
   }
-  throw new Error(`The events of server ${place.server.url} have ended`);
+  throw new Error(`The events of server ${member.server.url} have ended`);
 }

@@ -11,10 +11,12 @@ const mediumMib = 64;
 const memoryMib = 256;
 const changedMib = 1;
 
-/** What was saved before must not be paid for again: a small change costs the same on a large disk. */
+/** Data that was saved before must not be saved again: a small change costs the same on a large disk. */
 export const layers: Benchmark = {
   name: "persist.layers",
-  title: `pause with ${largeMib} MiB of saved files, ${changedMib} MiB of them changed since; rival: our own pause without any`,
+  title:
+    `pause with ${largeMib} MiB of saved files, ${changedMib} MiB of them changed since; ` +
+    "rival: our own pause without any",
   unit: "ms",
   better: "lower",
   bar: { of: "ratio", is: "at most", value: 1.5 },
@@ -69,7 +71,7 @@ interface Size {
   memoryMib: number;
 }
 
-/** A sandbox with something in it, paused and resumed once. */
+/** A sandbox with data in it that was paused and resumed once. */
 class SavedSandbox implements AsyncDisposable {
   #lab: Lab;
   #sandbox: Sandbox;
@@ -84,7 +86,7 @@ class SavedSandbox implements AsyncDisposable {
   static async make(lab: Lab, size: Size): Promise<SavedSandbox> {
     const saved = new SavedSandbox(lab, await lab.create({ memoryBytes: 2048 * MiB, tmpBytes: 512 * MiB }));
     await saved.#write("/home/saved", size.filesMib);
-    // Memory that cannot be made smaller; /dev/shm is memory of the sandbox.
+    // The data is random, so that it cannot be compressed; /dev/shm is memory of the sandbox.
     await saved.#write("/dev/shm/dirty", size.memoryMib);
     saved.firstPauseMs = (await saved.pause()).tookMs;
     await saved.resume();
@@ -92,7 +94,7 @@ class SavedSandbox implements AsyncDisposable {
     return saved;
   }
 
-  /** The p50 so far, for a person. */
+  /** The p50 of the resumes so far, as text. */
   get resumes(): string {
     return `${formatNumber(percentile(this.#resumeTimes, 0.5))} ms`;
   }
@@ -107,7 +109,7 @@ class SavedSandbox implements AsyncDisposable {
     return { phases, tookMs: performance.now() - startMs };
   }
 
-  /** To its first answer. */
+  /** Measures a resume, to the first answer. */
   async resume(): Promise<void> {
     const startMs = performance.now();
     await this.#lab.engine.resume(this.#sandbox.id);

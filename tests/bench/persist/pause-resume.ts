@@ -3,7 +3,7 @@ import type { Lab } from "../lab.ts";
 import { OurEcho, RawEcho } from "./echo-pair.ts";
 import { PhaseTally } from "./phase-tally.ts";
 
-/** A small sandbox goes to disk for good. */
+/** Measures until a small sandbox is on disk. */
 export const pause: Benchmark = {
   name: "persist.pause",
   title: "pause a small sandbox; rival: `runsc checkpoint` of the same process",
@@ -14,7 +14,7 @@ export const pause: Benchmark = {
   run: (lab, rounds) => measure(lab, rounds, "pause"),
 };
 
-/** It comes back, and the process in it answers. */
+/** Measures until the process in a resumed sandbox answers. */
 export const resume: Benchmark = {
   name: "persist.resume",
   title: "resume a small sandbox, to the answer of a process in it; rival: `runsc restore` to the same answer",
@@ -25,7 +25,7 @@ export const resume: Benchmark = {
   run: (lab, rounds) => measure(lab, rounds, "resume"),
 };
 
-/** A round of either side is a pause and a resume; one of them counts. */
+/** Pauses and resumes each side once per round, and counts one of the two times. */
 async function measure(lab: Lab, rounds: number, what: "pause" | "resume"): ReturnType<Comparison["run"]> {
   await using sandbox = await lab.create();
   const ours = await OurEcho.start(lab, sandbox);

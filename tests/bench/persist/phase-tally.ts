@@ -1,17 +1,17 @@
 import type { PhaseTimes } from "@atoll/protocol";
 import type { Phases } from "../benchmark.ts";
 
-/** Collects the phases of one operation after the other. A phase that one of them did not have took it no time. */
+/** Collects the phases of repeated operations. A phase that one operation did not have counts as 0 ms. */
 export class PhaseTally {
   #rounds: PhaseTimes[] = [];
 
-  /** What is measured beyond the operation's own phases is one more phase, so that they still add up. */
+  /** Adds one operation. The time that its phases do not cover becomes the phase `rest`, so that all phases add up. */
   add(phases: PhaseTimes, totalMs: number, rest: string): void {
-    const told = Object.values(phases).reduce((sum, ms) => sum + ms, 0);
-    this.#rounds.push({ ...phases, [rest]: Math.max(0, totalMs - told) });
+    const reported = Object.values(phases).reduce((sum, ms) => sum + ms, 0);
+    this.#rounds.push({ ...phases, [rest]: Math.max(0, totalMs - reported) });
   }
 
-  /** Of the last rounds only: what came before was to warm up. */
+  /** Returns the phases of the last `count` operations; the ones before were for warming up. */
   last(count: number): Phases {
     const rounds = this.#rounds.slice(-count);
     const names = new Set(rounds.flatMap((round) => Object.keys(round)));

@@ -1,19 +1,19 @@
 import { Atoll, Sandbox } from "@atoll/sdk";
 import type { ObjectServer } from "../../support/object-servers/object-server.ts";
-import { openS3Place } from "../../support/object-servers/s3-place.ts";
+import { openTestS3 } from "../../support/object-servers/test-s3.ts";
 import { ServerProcess } from "../server/server-process.ts";
 
 export type StoreKind = "file" | "s3";
 
-/** Where both servers of a pair keep what lasts. */
+/** The store that both servers of a pair share. */
 interface SharedStore extends AsyncDisposable {
   setting: string;
-  /** Of a bucket: where its requests can be made to fail. */
+  /** Only for a bucket: the server whose requests can be made to fail. */
   bucket?: ObjectServer;
 }
 
 /** A server and a client of it. */
-export class Place implements AsyncDisposable {
+export class PairMember implements AsyncDisposable {
   readonly server: ServerProcess;
   #client: Atoll;
 
@@ -22,15 +22,15 @@ export class Place implements AsyncDisposable {
     this.#client = new Atoll({ baseUrl: server.url, apiKey: server.key });
   }
 
-  static async open(dir: string, flags: string[]): Promise<Place> {
-    return new Place(await ServerProcess.start({ dir, flags }));
+  static async open(dir: string, flags: string[]): Promise<PairMember> {
+    return new PairMember(await ServerProcess.start({ dir, flags }));
   }
 
   get client(): Atoll {
     return this.#client;
   }
 
-  /** The same sandbox as this server sees it; nothing moves. */
+  /** Returns the sandbox as this server shows it. The call does not move the sandbox. */
   handle(id: string): Promise<Sandbox> {
     return Sandbox.connect(id, { client: this.#client });
   }
@@ -41,22 +41,22 @@ export class Place implements AsyncDisposable {
   }
 }
 
-/** Two servers with data directories of their own and one store for what lasts. */
+/** Two servers with separate data directories that share one store. */
 export class ServerPair implements AsyncDisposable {
-  readonly places: readonly [Place, Place];
+  readonly members: readonly [PairMember, PairMember];
   #store: SharedStore;
 
-  private constructor(places: readonly [Place, Place], store: SharedStore) {
-    this.places = places;
+  private constructor(members: readonly [PairMember, PairMember], store: SharedStore) {
+    this.members = members;
     this.#store = store;
   }
 
   static async open(dir: string, kind: StoreKind, others: readonly string[] = []): Promise<ServerPair> {
     const store = kind === "file" ? fileStore(`${dir}/store`) : await s3Store();
     const flags = ["--metadata-store", store.setting, "--checkpoint-store", store.setting, ...others];
-    const a = await Place.open(`${dir}/a`, flags);
+    const a = await PairMember.open(`${dir}/a`, flags);
     try {
-      return new ServerPair([a, await Place.open(`${dir}/b`, flags)], store);
+      return new ServerPair([a, await PairMember.open(`${dir}/b`, flags)], store);
     } catch (error) {
       await a[Symbol.asyncDispose]();
       await store[Symbol.asyncDispose]();
@@ -64,14 +64,14 @@ export class ServerPair implements AsyncDisposable {
     }
   }
 
-  /** Of a pair that has one. */
+  /** The shared bucket. Reading it fails for a pair that shares a directory. */
   get bucket(): ObjectServer {
     if (this.#store.bucket === undefined) throw new Error("These servers share no bucket");
     return this.#store.bucket;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    for (const place of this.places) await place[Symbol.asyncDispose]();
+    for (const member of this.members) await member[Symbol.asyncDispose]();
     await this.#store[Symbol.asyncDispose]();
   }
 }
@@ -80,8 +80,8 @@ function fileStore(setting: string): SharedStore {
   return { setting, [Symbol.asyncDispose]: async () => undefined };
 }
 
-/** A small server of our own that speaks S3, in this process. */
+/** Starts a small S3 server in this process. */
 async function s3Store(): Promise<SharedStore> {
-  const { config, close, server } = await openS3Place();
+  const { config, close, server } = await openTestS3();
   return { bucket: server, setting: JSON.stringify(config), [Symbol.asyncDispose]: close };
 }

@@ -3,7 +3,7 @@ import { takeSeries, takeTurns, type Comparison } from "../benchmark.ts";
 import { startIdleRival } from "../idle-pair.ts";
 import { ServerProcess } from "../server/server-process.ts";
 
-/** One command at a time in a sandbox that is there, as users run it: a line for the shell, to its result. */
+/** Runs one command at a time in an existing sandbox, as users do: from a line for the shell to its result. */
 export const exec: Comparison = {
   name: "sdk.exec",
   title: "`commands.run('true')` over HTTP, call to result; rival: `runsc exec` of the same",

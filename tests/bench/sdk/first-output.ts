@@ -7,7 +7,7 @@ import { ServerProcess } from "../server/server-process.ts";
 
 const pooled = 2;
 
-/** From the wish for a sandbox to the first output in it, where the server keeps some ready. */
+/** Measures from the call of `create` to the first output in the sandbox, with a pool of ready sandboxes. */
 export const firstOutputPooled: Comparison = {
   name: "sdk.tti_pool",
   title: "`Sandbox.create` to the first byte of its first command, from a pool; rival: `runsc run` of that command",
@@ -18,7 +18,7 @@ export const firstOutputPooled: Comparison = {
   run: (lab, rounds) => measure(lab, rounds, pooled),
 };
 
-/** The same without. */
+/** Measures the same without a pool. */
 export const firstOutputCold: Comparison = {
   name: "sdk.tti_cold",
   title: "`Sandbox.create` to the first byte of its first command, without a pool; rival: `runsc run` of that command",
@@ -39,7 +39,7 @@ async function measure(lab: Lab, rounds: number, poolCount: number): ReturnType<
       return timeFirstOutput(lab, client);
     },
     rival: async () => {
-      // What replaces the one that was taken would run beside the rival.
+      // Without this wait, the sandbox that replaces the one taken from the pool would start beside the rival.
       await lab.until(untilPooled(server, poolCount, lab.signal), "full pool");
       return timeRawFirstByte(lab);
     },

@@ -2,7 +2,7 @@ import { Atoll, Sandbox } from "@atoll/sdk";
 import type { Trial } from "../benchmark.ts";
 import { ServerProcess } from "./server-process.ts";
 
-/** Everybody wants a sandbox at the same moment. */
+/** Many clients create a sandbox at the same moment. */
 export const burst: Trial = {
   name: "server.burst",
   title: "many `Sandbox.create` at once, each to its own answer; all have to succeed",
@@ -21,7 +21,7 @@ export const burst: Trial = {
         const sandbox = await Sandbox.create({ client, driver: bench.driver, signal: bench.signal });
         const tookMs = performance.now() - startMs;
         const { stdout } = await sandbox.commands.run(["echo", String(index)], { signal: bench.signal });
-        if (stdout !== `${index}\n`) throw new Error(`Sandbox ${index} said ${JSON.stringify(stdout)}`);
+        if (stdout !== `${index}\n`) throw new Error(`Sandbox ${index} printed ${JSON.stringify(stdout)}`);
         answered += 1;
         return tookMs;
       } catch (error) {

@@ -10,15 +10,15 @@ import { hostEnvironment } from "../host-command.ts";
 const program = fileURLToPath(new URL("../../../packages/server/bin/atoll-server.mjs", import.meta.url));
 
 export interface ServerProcessOptions {
-  /** Made if it is missing; the data directory and the log are in it. */
+  /** The directory for the data directory and the log. It is created if it is missing. */
   dir: string;
-  /** As the program takes them. */
+  /** Flags of the server program. */
   flags?: readonly string[];
 }
 
 /**
- * A server as `npm start` makes one, in a process of its own and on a data directory of its own. It can be killed and
- * started again.
+ * A server as `npm start` runs it, in a separate process with its own data directory. It can be killed and started
+ * again.
  */
 export class ServerProcess implements AsyncDisposable {
   readonly dataDir: string;
@@ -49,7 +49,7 @@ export class ServerProcess implements AsyncDisposable {
     return `http://127.0.0.1:${this.#port}`;
   }
 
-  /** The admin key. */
+  /** The admin key, which the server prints at its first start. */
   get key(): string {
     return this.#key;
   }
@@ -58,7 +58,7 @@ export class ServerProcess implements AsyncDisposable {
     return this.#child?.pid ?? 0;
   }
 
-  /** On the same data directory and the same port. Resolves when it listens. */
+  /** Starts the server again on the same data directory and port. Resolves when it listens. */
   async restart(): Promise<void> {
     const log = openSync(this.logFile, "a");
     const argv = ["--data-dir", this.dataDir, "--port", this.#port, "--kill-on-exit", "--log-level", "warn"];
@@ -69,7 +69,7 @@ export class ServerProcess implements AsyncDisposable {
       {
         env: hostEnvironment,
         stdio: ["ignore", "pipe", log],
-        // Ctrl-C in a terminal is for the benchmark to handle, in order.
+        // On Ctrl-C only the benchmark acts, and ends the server in order.
         detached: true,
       },
     );
@@ -79,31 +79,31 @@ export class ServerProcess implements AsyncDisposable {
     this.#key = /ATOLL_API_KEY=(atk_\S+)/.exec(greeting)?.[1] ?? this.#key;
   }
 
-  /** Without a chance to do anything about it. */
+  /** Kills the server with SIGKILL, so that it cannot clean up. */
   async kill(): Promise<void> {
     await this.#end("SIGKILL");
   }
 
-  /** What `/metrics` says now of names without labels. */
+  /** Returns a function that looks up the present value of a metric without labels in `/metrics`. */
   async metrics(): Promise<(name: string) => number> {
     const response = await fetch(`${this.url}/metrics`, { headers: { authorization: `Bearer ${this.#key}` } });
     const text = await response.text();
     return (name) => {
       const value = new RegExp(`^${name} (\\S+)$`, "m").exec(text)?.[1];
-      if (value === undefined) throw new Error(`The server does not tell ${name}: ${text.slice(0, 200)}`);
+      if (value === undefined) throw new Error(`The server does not report ${name}: ${text.slice(0, 200)}`);
       return Number(value);
     };
   }
 
-  /** Of its own process, resident. */
+  /** Returns the resident memory of the server's own process. */
   async memoryBytes(): Promise<number> {
     const status = await readFile(`/proc/${this.pid}/status`, "utf8");
     return Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
   }
 
-  /** With every sandbox, whatever state the server is in. */
+  /** Ends the server and removes all its sandboxes, whatever state it is in. */
   async [Symbol.asyncDispose](): Promise<void> {
-    // Only a living server can remove what it has.
+    // Only a running server can remove its sandboxes.
     if (this.#hasEnded()) await this.restart();
     await this.#end("SIGTERM");
   }

@@ -10,24 +10,25 @@ const MiB = 1024 * 1024;
 const full = { sandboxes: 100, forMs: 600_000, startAtOnce: 4 };
 const quick = { sandboxes: 5, forMs: 20_000, startAtOnce: 2 };
 /**
- * The server is asked this often for the delays since the last time: if p99 of every minute is below the bar, so is
- * that of all of them.
+ * The interval in which the server is asked for its event loop delays since the last time. If p99 of every interval is
+ * below the bar, so is p99 of the whole time.
  */
 const minuteMs = 60_000;
-/** Its memory is looked at this often. */
+/** The interval in which the server's memory is measured. */
 const lookMs = 5_000;
 const allowedDelayMs = 100;
 /**
- * Of the lowest, from one half to the other of what follows the first quarter, in which everything is still warming up.
+ * The allowed growth of the lowest memory from the first to the second half of the time that follows warming up, which
+ * is the first quarter.
  */
 const allowedGrowthBytes = 32 * MiB;
 
-/** What the clock that gVisor's systrap keeps running takes of a core, in every sandbox. */
+/** The share of a core that the clock of gVisor's systrap takes in every sandbox. */
 const clockShare = 0.05;
 
 /**
- * Ten lines a second, numbered, so that a lost or doubled one shows. One process: it is the server that is to be busy,
- * not the sandboxes.
+ * A program that prints ten numbered lines a second, so that a lost or doubled line shows. It is one process, because
+ * the server should be busy and not the sandboxes.
  */
 const script = `
 import itertools, time
@@ -37,12 +38,12 @@ for i in itertools.count():
 `;
 
 interface Readings {
-  /** p99 of each minute. */
+  /** The p99 of each minute. */
   delaysMs: number[];
   memoryBytes: number[];
 }
 
-/** A server with much to pass on stays quick, and does not grow. */
+/** A server that forwards much output must stay responsive and must not grow. */
 export const streams: Trial = {
   name: "server.streams",
   title: `event loop delay (p99) of a server with ${full.sandboxes} sandboxes, each streaming`,
@@ -56,12 +57,12 @@ export const streams: Trial = {
     await using server = await ServerProcess.start({ dir: `${bench.dir}/server`, flags: ["--platform", platform] });
     await using client = new Atoll({ baseUrl: server.url, apiKey: server.key, requestTimeoutMs: 300_000 });
     const done = new AbortController();
-    // One per stream.
+    // Each stream adds one listener.
     setMaxListeners(0, done.signal);
     const commands = await startAll(bench, client, rounds, startAtOnce);
     const readers = commands.map((command) => countLines(command, done.signal));
     const outcomes = Promise.allSettled(readers);
-    // What was done to get here does not count.
+    // This discards the delays of the set-up.
     await readDelay(server);
     const { delaysMs, memoryBytes } = await watch(bench, server, forMs);
     done.abort();
@@ -79,13 +80,16 @@ export const streams: Trial = {
           isMet: worstMs < allowedDelayMs,
         },
         {
-          text: `memory grew by ${(growthBytes / MiB).toFixed(1)} MiB, < ${allowedGrowthBytes / MiB} allowed, and was between ${range(memoryBytes)} MiB`,
+          text:
+            `memory grew by ${(growthBytes / MiB).toFixed(1)} MiB, < ${allowedGrowthBytes / MiB} allowed, ` +
+            `and was between ${range(memoryBytes)} MiB`,
           isMet: growthBytes < allowedGrowthBytes,
         },
-        { text: `${counts.length} of ${rounds} streams were whole to the end`, isMet: counts.length === rounds },
+        { text: `${counts.length} of ${rounds} streams were complete`, isMet: counts.length === rounds },
       ],
       notes: [
-        `${rounds} sandboxes (${bench.driver}, platform ${platform}) for ${forMs / 1000} s, ${Math.round(lines / (forMs / 1000))} lines per second altogether`,
+        `${rounds} sandboxes (${bench.driver}, platform ${platform}) for ${forMs / 1000} s, ` +
+          `${Math.round(lines / (forMs / 1000))} lines per second altogether`,
         ...(bench.isQuick
           ? [`the bar is about ${full.sandboxes} sandboxes for ${full.forMs / 1000} s: this was less`]
           : []),
@@ -95,12 +99,12 @@ export const streams: Trial = {
   },
 };
 
-/** systrap where the machine can bear its clocks beside the work. */
+/** Chooses systrap if the machine has enough processors for its clocks beside the work. */
 function platformFor({ driver }: Workbench, sandboxes: number): "systrap" | "ptrace" {
   return driver === "gvisor" && sandboxes * clockShare > availableParallelism() / 2 ? "ptrace" : "systrap";
 }
 
-/** All sandboxes come first: one that starts beside many that stream waits for its turn. */
+/** Starts all sandboxes before any command, because a sandbox that starts beside many streams waits long. */
 async function startAll(bench: Workbench, client: Atoll, count: number, atOnce: number): Promise<CommandHandle[]> {
   const { driver, signal, progress } = bench;
   const sandboxes = await someAtOnce(atOnce, count, async (index) => {
@@ -130,13 +134,13 @@ async function someAtOnce<T>(atOnce: number, count: number, make: (index: number
   return made;
 }
 
-/** Rejects when a line is missing, doubled or out of its order. */
+/** Counts the lines. Rejects if a line is missing, doubled or out of order. */
 async function countLines(command: CommandHandle, signal: AbortSignal): Promise<number> {
   let next = 0;
   let rest = "";
   try {
     for await (const event of command.events({ signal })) {
-      if (event.type !== "stdout") throw new Error(`a stream that goes on for ever told ${event.type}`);
+      if (event.type !== "stdout") throw new Error(`a stream without end emitted ${event.type}`);
       const lines = (rest + event.text).split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) {
@@ -163,7 +167,7 @@ async function watch({ progress, signal }: Workbench, server: ServerProcess, for
   return readings;
 }
 
-/** p99 since the last time it was asked for. */
+/** Returns the p99 of the delays since the last call. */
 async function readDelay(server: ServerProcess): Promise<number> {
   return (await server.metrics())("nodejs_eventloop_lag_p99_seconds") * 1000;
 }
@@ -173,8 +177,8 @@ function range(bytes: readonly number[]): string {
 }
 
 /**
- * Memory goes up and down by a hundred mebibytes as garbage gathers and is collected, every few minutes; what is never
- * let go of shows in how low it gets.
+ * Returns how far the lowest memory has risen. Memory goes up and down by a hundred mebibytes as garbage gathers and is
+ * collected every few minutes; a leak shows in the lowest values.
  */
 function growth(bytes: readonly number[]): number {
   const warm = bytes.slice(Math.ceil(bytes.length / 4));

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 
-/** In what a server may differ. The default is what the documentation of the JSON API promises. */
+/** The points in which servers differ. The default is what the documentation of the JSON API promises. */
 export interface GcsBehaviour {
   conditions: "kept" | "ignored";
 }
@@ -14,7 +14,7 @@ export class GcsRefusal extends Error {
   }
 }
 
-/** What a client sends along with the bytes. */
+/** The metadata that a client sends with the bytes. */
 export interface GcsFields {
   md5Hash?: string;
   metadata?: Record<string, string>;
@@ -46,7 +46,7 @@ export class GcsBucket {
     this.#behaviour = { conditions: "kept", ...behaviour };
   }
 
-  /** In the order of their bytes. */
+  /** Returns the names in the order of their bytes. */
   names(): string[] {
     return [...this.objects.keys()].toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
   }
@@ -109,8 +109,8 @@ export class GcsBucket {
   }
 
   /**
-   * Takes the next bytes of a session, or only tells how far it is. Resolves to how many bytes there are, or to the
-   * object when all of them are.
+   * Takes the next bytes of an upload session, or only reports how many it has. Returns that number, or the object when
+   * all bytes have arrived.
    */
   proceed(id: string, contentRange: string, data: Buffer): { receivedBytes: number } | Record<string, unknown> {
     const session = this.sessions.get(id);

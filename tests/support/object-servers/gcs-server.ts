@@ -6,7 +6,7 @@ export interface GcsServerOptions {
   behaviour?: Partial<GcsBehaviour>;
 }
 
-/** Speaks the part of the JSON API of Google Cloud Storage that an object store needs, with preconditions that hold. */
+/** Serves the part of the JSON API of Google Cloud Storage that an object store needs, with enforced preconditions. */
 export function startGcsServer(options: GcsServerOptions): { server: ObjectServer; bucket: GcsBucket } {
   const bucket = new GcsBucket(options.behaviour ?? {});
   const dialect: Dialect = {
@@ -38,7 +38,7 @@ function refusal(status: number, message: string): Answer {
   return { ...json({ error: { code: status, message, errors: [{ message, reason: message }] } }), status };
 }
 
-/** `/storage/v1/b/<bucket>/o…` and `/upload/storage/v1/b/<bucket>/o`. */
+/** Returns the path after `/storage/v1/b/<bucket>/o` or `/upload/storage/v1/b/<bucket>/o`. */
 const pathIn = (request: Received): string[] => request.path.slice(request.path[0] === "upload" ? 4 : 3);
 
 const bucketIn = (request: Received): string => pathIn(request)[0] ?? "";
@@ -102,7 +102,7 @@ function understandUpload(bucket: GcsBucket, request: Received): Operation {
   };
 }
 
-/** The two parts of `multipart/related`: a description and the bytes. */
+/** Reads the two parts of a `multipart/related` body: the metadata and the bytes. */
 function readRelated(contentType: string, body: Buffer): { fields: GcsFields; data: Buffer } {
   const boundary = `--${/boundary=("?)([^";]+)\1/.exec(contentType)?.[2]}`;
   const gap = Buffer.from("\r\n\r\n");

@@ -5,7 +5,7 @@ import type { Fault, FaultPlan } from "./faults.ts";
 
 export interface Received {
   method: string;
-  /** Decoded parts of the path. */
+  /** The decoded parts of the path. */
   path: string[];
   query: URLSearchParams;
   headers: Record<string, string>;
@@ -19,14 +19,14 @@ export interface Answer {
 }
 
 export interface Operation {
-  /** The name in the service's own documentation. */
+  /** The name of the operation in the service's own documentation. */
   name: string;
   key: string;
   run: () => Answer;
 }
 
 export interface Dialect {
-  /** Finds out what a request asks for; nothing happens before `run`. */
+  /** Parses a request. The operation happens only when `run` is called. */
   understand: (request: Received) => Operation;
   refusal: (status: number, code: string, key: string) => Answer;
 }
@@ -38,12 +38,12 @@ export interface SeenRequest {
   sizeBytes: number;
 }
 
-/** An object store in memory behind HTTP on loopback. One thread, so that a race has one winner. */
+/** An object store in memory behind HTTP on loopback. It runs in one thread, so that every race has one winner. */
 export class ObjectServer {
   readonly #dialect: Dialect;
   readonly #server = createServer((request, response) => void this.#serve(request, response));
   readonly #counts = new Map<string, number>();
-  /** Every request that arrived whole, in order. */
+  /** Every request that arrived completely, in order. */
   readonly seen: SeenRequest[] = [];
   faults: FaultPlan = () => undefined;
 
@@ -63,7 +63,7 @@ export class ObjectServer {
     await once(this.#server, "close");
   }
 
-  /** Forgets what was seen and planned; objects stay. */
+  /** Forgets the requests seen and the planned faults; objects stay. */
   calm(): void {
     this.faults = () => undefined;
     this.#counts.clear();
@@ -80,7 +80,7 @@ export class ObjectServer {
       this.seen.push({ operation: name, key, headers: received.headers, sizeBytes: received.body.length });
       await this.#answer(operation, this.faults({ operation: name, key, nth }), response);
     } catch {
-      // The client went away, or asked for what is not understood: either way nobody can be told more.
+      // The client went away, or its request is not supported: neither can get a response.
       response.destroy();
     }
   }

@@ -11,7 +11,7 @@ export interface RandomFile {
   sizeBytes: number;
 }
 
-/** Makes files that are gone after the test. */
+/** Returns a function that makes random files, which are removed after the test. */
 export function useRandomFiles(): (sizeBytes: number) => Promise<RandomFile> {
   const directories: string[] = [];
   afterEach(async () => {

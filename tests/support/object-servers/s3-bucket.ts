@@ -1,13 +1,13 @@
 import { createHash, randomUUID } from "node:crypto";
 import type { Answer } from "./object-server.ts";
 
-/** In what a server may differ. The default is what the S3 documentation promises. */
+/** The points in which servers differ. The default is what the S3 documentation promises. */
 export interface S3Behaviour {
-  /** `early`: looked at when a request arrives, not when it is carried out. */
+  /** With `early` the server checks conditions when a request arrives, not when it carries the request out. */
   putConditions: "kept" | "ignored" | "early";
   completeConditions: "kept" | "ignored";
   deleteConditions: "kept" | "ignored";
-  /** Some servers compare the text as it is with their own, which has no quotes. */
+  /** A server with `bare` compares the header with its own etag, which has no quotes, character by character. */
   ifMatch: "quoted or bare" | "bare";
 }
 
@@ -26,7 +26,7 @@ type Headers = Record<string, string>;
 
 interface StoredObject {
   data: Buffer;
-  /** In quotes, as it goes over the wire. */
+  /** The etag with quotes, as it is sent. */
   etag: string;
   metadata: Headers;
   modifiedAtMs: number;
@@ -39,7 +39,7 @@ interface Upload {
   parts: Map<number, { data: Buffer; etag: string }>;
 }
 
-/** All parts but the last are at least this big, as S3 has it. */
+/** All parts except the last must have at least this size, as in S3. */
 const smallestPartBytes = 5 << 20;
 
 const md5 = (data: Uint8Array) => createHash("md5").update(data).digest();
@@ -62,12 +62,12 @@ export class S3Bucket {
     this.#now = now;
   }
 
-  /** In the order of their bytes. */
+  /** Returns the keys in the order of their bytes. */
   keys(): string[] {
     return [...this.objects.keys()].toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
   }
 
-  /** A write that has arrived. The result carries it out. */
+  /** Accepts a write that has arrived. The returned function carries it out. */
   beginPut(key: string, data: Buffer, headers: Headers): () => StoredObject {
     try {
       if (this.#behaviour.putConditions === "early") this.#checkConditions(key, headers);
@@ -178,14 +178,14 @@ export class S3Bucket {
   }
 }
 
-/** `bytes=first-last`, or `bytes=-n` for the last n. */
+/** Parses `bytes=first-last`, or `bytes=-n` for the last n bytes. */
 function readRange(text: string, size: number): { first: number; last: number } {
   const [, first = "", last = ""] = /^bytes=(\d*)-(\d*)$/.exec(text) ?? [];
   if (first === "") return { first: Math.max(0, size - Number(last)), last: size - 1 };
   return { first: Number(first), last: Math.min(Number(last), size - 1) };
 }
 
-/** A signed request says what its body hashes to; S3 refuses another body. */
+/** Checks the hash of the body in a signed request; S3 refuses another body. */
 function checkPayload(data: Buffer, headers: Headers): void {
   const said = headers["x-amz-content-sha256"] ?? "";
   if (/^[0-9a-f]{64}$/.test(said) && createHash("sha256").update(data).digest("hex") !== said) {

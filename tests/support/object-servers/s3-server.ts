@@ -4,17 +4,17 @@ import { readCompletion, xml } from "./s3-xml.ts";
 
 export const s3AccessKeyId = "test-key";
 
-/** How long a request's own time may be off, as S3 has it. */
+/** S3 refuses requests whose time differs by more than this from the server's. */
 const skewLimitMs = 15 * 60_000;
 
 export interface S3ServerOptions {
   bucket: string;
   behaviour?: Partial<S3Behaviour>;
-  /** What the server takes for the time; it stands in `Date` and is compared with the request's. */
+  /** The server's clock, which it sends in `Date` and compares with the time of a request. */
   now?: () => number;
 }
 
-/** Speaks the part of the S3 REST API that an object store needs, path-style, with preconditions that hold. */
+/** Serves the part of the S3 REST API that an object store needs, path-style, with enforced preconditions. */
 export function startS3Server(options: S3ServerOptions): { server: ObjectServer; bucket: S3Bucket } {
   const now = options.now ?? Date.now;
   const bucket = new S3Bucket(options.behaviour ?? {}, now);
@@ -130,7 +130,7 @@ function list(bucket: S3Bucket, query: URLSearchParams): Answer {
   };
 }
 
-/** One upload a page, so that whoever lists has to turn pages. */
+/** Lists one upload per page, so that a client has to request further pages. */
 function listUploads(bucket: S3Bucket, query: URLSearchParams): Answer {
   const after = [query.get("key-marker") ?? "", query.get("upload-id-marker") ?? ""].join("\n");
   const [first, ...more] = [...bucket.uploads]

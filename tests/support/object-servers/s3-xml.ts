@@ -4,7 +4,7 @@ const entities: Readonly<Record<string, string>> = { "&": "&amp;", "<": "&lt;", 
 
 const escaped = (text: string) => text.replaceAll(/[&<>"]/g, (character) => entities[character] ?? character);
 
-/** One element with children; a list becomes one child per entry. */
+/** Writes one element with children; a list becomes one child per entry. */
 export function xml(root: string, children: Record<string, XmlValue>): string {
   return `<?xml version="1.0" encoding="UTF-8"?><${root}>${inner(children)}</${root}>`;
 }
@@ -18,7 +18,7 @@ function inner(children: Record<string, XmlValue>): string {
     .join("");
 }
 
-/** The parts that a client names when it completes an upload, in its order. */
+/** Returns the parts that a client names when it completes an upload, in the client's order. */
 export function readCompletion(body: Buffer): { part: number; etag: string }[] {
   return [...body.toString().matchAll(/<Part>(.*?)<\/Part>/gs)].map(([, text = ""]) => ({
     part: Number(/<PartNumber>(\d+)<\/PartNumber>/.exec(text)?.[1]),

@@ -1,6 +1,6 @@
 /**
- * A server to be killed while it moves or collects checkpoints: run as `archive-worker.ts <dataDir> <store as JSON>
- * <action as JSON>`. Says `done` on stdout when it is.
+ * A server that a test kills while it moves or collects checkpoints: run as `archive-worker.ts <dataDir> <store as
+ * JSON> <action as JSON>`. It prints `done` on stdout when the action is complete.
  */
 import { writeSync } from "node:fs";
 import { join } from "node:path";

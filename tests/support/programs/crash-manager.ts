@@ -1,13 +1,13 @@
 /**
- * A server to be killed, without its network side: does one thing and says on stdout how far it is, a JSON line each.
- * Run as `crash-manager.ts <dataDir> <what> [argument…]`.
+ * A server without its network side that a test kills. It does one thing and prints its progress on stdout, one line of
+ * JSON each. Run as `crash-manager.ts <dataDir> <what> [argument…]`.
  */
 import { readdirSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { CreateSandbox, DriverName, RunCommand, SandboxId } from "@atoll/protocol";
 import { SandboxManager, type Command } from "@atoll/server";
 import { guestBinaryPath } from "../../../tools/setup/guest.mjs";
-import type { CrashPlan } from "../crash-plan.ts";
+import type { CrashPlan } from "../crashing-server.ts";
 import { openManagerStore } from "../manager-store.ts";
 
 const [dataDir = "", what = "", ...words] = process.argv.slice(2);
@@ -26,7 +26,7 @@ async function create(
   return sandbox.id;
 }
 
-/** Runs a command and says how much of its output is stored. */
+/** Runs a command and prints how much of its output is stored. */
 async function follow(manager: SandboxManager, driver: string | undefined, request: string): Promise<void> {
   const id = await create(manager, driver);
   const command = await manager.run(id, RunCommand.parse(JSON.parse(request)), { idempotencyKey: "the one" });
@@ -36,7 +36,7 @@ async function follow(manager: SandboxManager, driver: string | undefined, reque
   say({ exit: command.info().exitCode });
 }
 
-/** Feeds a command and says how much of it was accepted. */
+/** Writes to a command's stdin and prints how many bytes were accepted. */
 async function feed(manager: SandboxManager, driver: string | undefined, total: number): Promise<void> {
   const id = await create(manager, driver);
   const request = RunCommand.parse({ argv: ["sha256sum"], stdin: true });
@@ -49,7 +49,7 @@ async function feed(manager: SandboxManager, driver: string | undefined, total: 
   }
 }
 
-/** Dies by itself, a few turns of the event loop after the command's record was stored. */
+/** Kills this process a few turns of the event loop after the command's record was stored. */
 async function dieAtStart(manager: SandboxManager, sandboxId: string | undefined, turns: number): Promise<void> {
   const id = SandboxId.parse(sandboxId);
   const directory = join(dataDir, "sandboxes", id, "owner", "commands");
@@ -69,7 +69,7 @@ async function dieAtStart(manager: SandboxManager, sandboxId: string | undefined
   process.kill(process.pid, "SIGKILL");
 }
 
-/** Where to stop for ever with a sandbox, once this is said. */
+/** The step at which each sandbox stops for ever, after the step was printed. */
 const lastSteps = new Map<string, string>();
 const atStep = async (step: string, sandboxId: string): Promise<void> => {
   if (step !== lastSteps.get(sandboxId)) return;
@@ -78,8 +78,8 @@ const atStep = async (step: string, sandboxId: string): Promise<void> => {
 };
 
 /**
- * Starts a command that counts the lines that it reads; the sandbox has a checkpoint from when it had counted to one,
- * and now it has counted to two.
+ * Starts a command that counts the lines that it reads. When this returns, the sandbox has a checkpoint in which the
+ * command had counted to one, and the command has counted to two.
  */
 async function countTwice(manager: SandboxManager, id: SandboxId): Promise<Command> {
   const shell = "i=0; while read line; do i=$((i+1)); echo $i >>count; echo $line $i; done";
@@ -98,7 +98,7 @@ async function countTwice(manager: SandboxManager, id: SandboxId): Promise<Comma
   return command;
 }
 
-/** Takes a sandbox back to before its command counted to two, and before another one was started. */
+/** Rolls a sandbox back to a time before its command counted to two and before another command was started. */
 async function rollBack(manager: SandboxManager, step: string): Promise<void> {
   const id = await create(manager, "gvisor");
   const command = await countTwice(manager, id);
@@ -108,7 +108,7 @@ async function rollBack(manager: SandboxManager, step: string): Promise<void> {
   await manager.rollbacks.rollback(id, { checkpoint: 1, force: false });
 }
 
-/** In one process: a shell would start two for every tick, in each of the sandboxes. */
+/** Appends to a file without starting processes: a shell would start two for every tick, in each sandbox. */
 const ticker = `
 import time
 while True:
@@ -117,12 +117,12 @@ while True:
     time.sleep(0.02)
 `;
 
-/** The same with persistent sandboxes, each of which is rolled back or paused up to another step. */
+/** Does the same with persistent sandboxes. Each is rolled back or paused up to a different step. */
 async function movePersistent(manager: SandboxManager, plan: CrashPlan): Promise<void> {
   const moves = Object.entries(plan).map(async ([name, { move, step }]) => {
     const id = await create(manager, "gvisor", { persistent: true, idempotencyKey: name });
     const { id: commandId } = await countTwice(manager, id);
-    // Counts by itself, for whoever looks whether it runs.
+    // This command counts without input, so that a test can see whether the sandbox runs.
     const ticking = await manager.run(id, RunCommand.parse({ argv: ["python3", "-uc", ticker] }));
     for await (const piece of ticking.follow()) if (piece.type === "output") break;
     say({ sandboxId: id, commandId, name });
@@ -136,7 +136,7 @@ async function movePersistent(manager: SandboxManager, plan: CrashPlan): Promise
 const [storeDir = "", ttlMs = ""] = words;
 const store =
   what === "move-persistent"
-    ? await openManagerStore(storeDir, { name: "doomed", dataDir, ttlMs: Number(ttlMs) })
+    ? await openManagerStore(storeDir, { name: "crashing", dataDir, ttlMs: Number(ttlMs) })
     : undefined;
 const manager = await SandboxManager.open({
   dataDir,
@@ -165,8 +165,8 @@ switch (what) {
     await dieAtStart(manager, words[0], Number(words[1]));
     break;
   default:
-    throw new Error(`Nothing is called ${what}`);
+    throw new Error(`Unknown action ${what}`);
 }
 say({ done: true });
-// Stays, as a server does, until it is killed.
+// The process stays, as a server does, until it is killed.
 setInterval(() => undefined, 1_000_000);

@@ -1,6 +1,6 @@
 /**
- * A server to be killed: opens an engine, does one thing and says on stdout how far it is, a JSON line each. Run as
- * `crash-server.ts <dataDir> <what> [argument…]`.
+ * A server that a test kills: it opens an engine, does one thing and prints its progress on stdout, one line of JSON
+ * each. Run as `crash-server.ts <dataDir> <what> [argument…]`.
  */
 import { closeSync, openSync, writeSync } from "node:fs";
 import { copyFile, mkdir } from "node:fs/promises";
@@ -18,8 +18,8 @@ function say(fact: Record<string, unknown>): void {
 }
 
 /**
- * Starts a process and keeps its output in a file, event by event, before it asks for the next: what is acknowledged is
- * kept.
+ * Starts a process and writes each event of its output to a file before it reads the next one, so that everything that
+ * is acknowledged is also in the file.
  */
 async function follow(engine: Engine, driver: DriverName, logFile: string, command: string): Promise<void> {
   const sandbox = await engine.create({ driver });
@@ -40,7 +40,7 @@ async function follow(engine: Engine, driver: DriverName, logFile: string, comma
   say({ exit: await started.wait() });
 }
 
-/** A sandbox whose process has counted to two. */
+/** Creates a sandbox whose process has counted to two. */
 async function startCounting(
   engine: Engine,
   driver: DriverName,
@@ -66,14 +66,14 @@ async function startCounting(
   return sandbox.id;
 }
 
-/** Pauses a sandbox and resumes it, and stops for ever at one of the steps; another one may fail before. */
+/** Pauses and resumes a sandbox. `atStep` below stops it for ever at one step, and may make another one fail before. */
 async function moveUntil(engine: Engine, logFile: string): Promise<void> {
   const id = await startCounting(engine, "gvisor", logFile);
   await engine.pause(id);
   await engine.resume(id);
 }
 
-/** One sandbox per step, each of which is paused and resumed and stops for ever at its own. */
+/** Creates one sandbox per step. Each is paused and resumed, and stops for ever at its step. */
 async function moveEachUntil(engine: Engine, logDir: string, steps: string[]): Promise<void> {
   for (const [index, step] of steps.entries()) {
     const id = await startCounting(engine, "gvisor", join(logDir, `output-${index}.log`), { step });
@@ -85,7 +85,8 @@ async function moveEachUntil(engine: Engine, logDir: string, steps: string[]): P
 }
 
 /**
- * Pauses a sandbox whose process holds so much in memory that it takes a while, and can tell whether it still has it.
+ * Pauses a sandbox whose process holds so much memory that saving takes a while. The process can report whether its
+ * memory is unchanged.
  */
 async function pauseLarge(engine: Engine, megabytes: string): Promise<void> {
   const sandbox = await engine.create({});
@@ -103,7 +104,9 @@ for line in sys.stdin:
   await engine.pause(sandbox.id);
 }
 
-/** A sandbox that counts for as long as it may run, and is paused if a step of that is given. */
+/**
+ * Creates a sandbox that counts until its deadline. It is also paused if `step`, at which the pause stops, is given.
+ */
 async function countUntil(engine: Engine, driver: DriverName, inMs: number, step: string): Promise<void> {
   const sandbox = await engine.create({ driver }, { allowUntil: uptimeMs() + 3_600_000 });
   const { streamId } = await sandbox.spawn(
@@ -122,7 +125,7 @@ async function countUntil(engine: Engine, driver: DriverName, inMs: number, step
   if (step !== "") await engine.pause(sandbox.id);
 }
 
-/** Gives a checkpoint of a running sandbox away, and gets it back while the sandbox goes on. */
+/** Copies a checkpoint of a sandbox out of the engine, removes it, and imports it again while the sandbox runs. */
 async function fetchBack(engine: Engine): Promise<void> {
   const sandbox = await engine.create({});
   const { id } = sandbox;
@@ -141,7 +144,7 @@ async function fetchBack(engine: Engine): Promise<void> {
   await engine.importCheckpoint(id, { manifest, memoryDir, layers: [] });
 }
 
-/** Where to stop, for those that are killed in the middle of something. */
+/** The step at which an operation stops for ever, so that a test can kill this process there. */
 const lastStep =
   {
     move: words[1],
@@ -152,7 +155,7 @@ const lastStep =
     release: words[1],
     deadline: words[2],
   }[what] ?? "";
-/** The same where each sandbox has its own step. */
+/** The step of each sandbox, where several sandboxes stop at different steps. */
 const stepOf = new Map<SandboxId, string>();
 const standing = new Map<SandboxId, () => void>();
 const engine = await Engine.open({
@@ -224,8 +227,8 @@ switch (what) {
     break;
   }
   default:
-    throw new Error(`Nothing is called ${what}`);
+    throw new Error(`Unknown action ${what}`);
 }
 say({ done: true });
-// Stays, as a server does, until it is killed.
+// The process stays, as a server does, until it is killed.
 setInterval(() => undefined, 1_000_000);

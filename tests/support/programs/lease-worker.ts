@@ -1,7 +1,7 @@
 /**
- * A server that wants one sandbox: takes its lease, counts up under it, gives it to whoever waits, and wants it again.
- * Says on stdout what it does, a JSON line each. Run as `lease-worker.ts <store directory> <id> [keep]`; with `keep` it
- * gives nothing away.
+ * A server that competes for one sandbox: it acquires the lease, counts up under it, releases it to a server that
+ * waits, and acquires it again. It prints what it does on stdout, one line of JSON each. Run as `lease-worker.ts <store
+ * directory> <id> [keep]`; with `keep` it never releases the lease to another server.
  */
 import { writeSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
@@ -11,7 +11,7 @@ import { leaseWorkerTiming, type LeaseFact } from "../lease-facts.ts";
 
 const [directory = "", id = "", manner] = process.argv.slice(2);
 
-/** The same for all processes of the machine. */
+/** Returns the time of a clock that all processes of the machine share. */
 const nowMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 function say(fact: Omit<LeaseFact, "id" | "atMs">, atMs = nowMs()): void {

@@ -1,6 +1,5 @@
 /**
- * Finds out about the host's files as an engine does when it is first started on a data directory. Run as `scan-host.ts
- * <dataDir>`.
+ * Starts an engine on a new data directory, which then scans the host's files. Run as `scan-host.ts <dataDir>`.
  */
 import { Engine } from "@atoll/engine";
 import { TemplateName } from "@atoll/protocol";

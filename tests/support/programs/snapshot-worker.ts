@@ -1,6 +1,6 @@
 /**
- * A library of snapshots to be killed: takes one or removes it, and stops for ever before or after one of the calls to
- * its store. Run as `snapshot-worker.ts <directory> take|remove before|after <call>`.
+ * A library of snapshots that a test kills: it takes or removes a snapshot and stops for ever before or after one of
+ * the calls to its store. Run as `snapshot-worker.ts <directory> take|remove before|after <call>`.
  */
 import { writeSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const [directory = "", what = "", when = "", stopAt = ""] = process.argv.slice(2
 
 async function stop(): Promise<never> {
   writeSync(1, `${JSON.stringify({ step: `${when} ${stopAt}` })}\n`);
-  // Something has to be under way, or the process would end by itself.
+  // Without a timer the process would end by itself.
   setInterval(() => undefined, 1_000_000);
   return new Promise(() => undefined);
 }

@@ -4,13 +4,13 @@ import type { Task } from "../store-process/store-process.ts";
 import { type DiskStep, watchCalls } from "../store-process/watch-calls.ts";
 
 /**
- * A process that uses a store in a directory: told by its arguments what to do, tells by lines of JSON what it has
- * done.
+ * A process that uses a store in a directory. Its arguments say what to do, and it reports what it has done in lines of
+ * JSON.
  */
 const [directory = "", task = "{}"] = process.argv.slice(2);
 const store = await FileObjectStore.open(directory);
 
-function tell(fact: unknown): void {
+function report(fact: unknown): void {
   process.stdout.write(`${JSON.stringify(fact)}\n`);
 }
 
@@ -32,7 +32,7 @@ async function count(key: string, times: number): Promise<void> {
   }
 }
 
-/** Counts without a condition, while an object that was created under one keeps all others out. */
+/** Counts by unconditional writes, while an object that is created under a condition serves as a lock. */
 async function countLocked(key: string, times: number): Promise<void> {
   for (let done = 0; done < times;) {
     const lock = await unlessConflict(store.put(`${key}/lock`, Buffer.from("mine"), { if: "absent" }));
@@ -50,16 +50,16 @@ async function claim(keys: readonly string[], name: string): Promise<void> {
     const info = await unlessConflict(store.put(key, Buffer.from(name), { if: "absent" }));
     if (info !== undefined) won.push(key);
   }
-  tell({ won });
+  report({ won });
 }
 
-/** Numbers without end, each told when it is stored. */
+/** Stores increasing numbers without end and reports each one when it is stored. */
 async function writeOn(key: string, path: string, sizeBytes: number, sha256: string): Promise<void> {
   for (let number = 1; ; number += 1) {
     await store.put(`${key}/number`, Buffer.from(String(number)));
     await store.upload(`${key}/big/${number % 2}`, path, { sizeBytes, sha256 });
     if (number % 3 === 0) await store.remove(`${key}/big/0`);
-    tell({ number });
+    report({ number });
   }
 }
 
@@ -69,7 +69,7 @@ async function change(key: string, kind: "create" | "replace" | "remove", conten
   if (kind === "remove") await store.remove(key);
 }
 
-/** Writes until there is no room, and tells what it is told then and what is there. */
+/** Writes until the disk is full, and reports the errors and what the store then contains. */
 async function fill(path: string, sizeBytes: number, sha256: string): Promise<void> {
   const refusals: string[] = [];
   const refused = (error: unknown): undefined => {
@@ -83,21 +83,21 @@ async function fill(path: string, sizeBytes: number, sha256: string): Promise<vo
   let listed = 0;
   for await (const info of store.list("")) {
     listed += 1;
-    if ((await store.get(info.key))?.data.equals(block) !== true) throw new Error(`${info.key} is not whole`);
+    if ((await store.get(info.key))?.data.equals(block) !== true) throw new Error(`${info.key} has the wrong content`);
   }
   await store.remove("blocks/1");
   await store.remove("blocks/2");
   const worksAgain = (await store.put("more", block, { if: "absent" })).sizeBytes === block.length;
-  tell({ filled: { refusals, kept, listed, worksAgain } });
+  report({ filled: { refusals, kept, listed, worksAgain } });
 }
 
-/** From here on this process dies of SIGKILL right before the given call that changes or flushes something on disk. */
+/** Makes this process kill itself right before the given call, of those that change or flush something on disk. */
 async function dieBefore(step: number): Promise<void> {
   let steps = 0;
   const count = (): void => {
     if (steps === step) {
       process.kill(process.pid, "SIGKILL");
-      // The signal may need a moment, and nothing may happen in it.
+      // The signal may take a moment, in which nothing may happen.
       stop();
     }
     steps += 1;
@@ -105,7 +105,7 @@ async function dieBefore(step: number): Promise<void> {
   await watchCalls(count, () => {});
 }
 
-/** Like a process that is stopped: alive, in the middle of whatever it does, for as long as it lives. */
+/** Blocks the thread for ever, like a process that was stopped in the middle of its work. */
 function stop(): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
 }
@@ -130,14 +130,14 @@ async function work(todo: Task): Promise<void> {
         (step) => steps.push(step),
       );
       await change(todo.key, todo.kind, todo.content);
-      tell({ steps });
+      report({ steps });
       return undefined;
     }
     case "fill":
       return fill(todo.path, todo.sizeBytes, todo.sha256);
     case "hold": {
       const onProgress = (storedBytes: number): void => {
-        tell({ storedBytes });
+        report({ storedBytes });
         stop();
       };
       await store.upload(todo.key, todo.path, { sizeBytes: todo.sizeBytes, sha256: todo.sha256, onProgress });
@@ -146,5 +146,5 @@ async function work(todo: Task): Promise<void> {
 }
 
 await work(JSON.parse(task));
-tell({ done: true });
+report({ done: true });
 await store.close();

@@ -1,6 +1,6 @@
 /**
- * Programs that tests start again and again and kill, each made one file before the first test: dozens of processes
- * start in the time that the loader of sources takes for one.
+ * Bundles each program that tests start and kill many times into one file, before the first test. Dozens of such
+ * processes start in the time in which tsx would load the sources of one.
  */
 import { readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,19 +19,19 @@ const programs = {
 
 export type ProgramName = keyof typeof programs;
 
-/** Set by vitest.config.ts for all workers of a run. In the checkout, where packages are found. */
+/** Returns the directory that vitest.config.ts has set for all workers of a run. */
 function programsDir(): string {
   const directory = process.env["ATOLL_TEST_PROGRAMS"];
   if (directory === undefined) throw new Error("ATOLL_TEST_PROGRAMS is not set: run tests through vitest");
   return directory;
 }
 
-/** What Node is to run. */
+/** Returns the path of the bundle that Node runs. */
 export function programPath(name: ProgramName): string {
   return join(programsDir(), `${name}.mjs`);
 }
 
-/** Called by vitest before the first test; what it resolves to, after the last. */
+/** Vitest calls this before the first test, and the function that it returns after the last one. */
 export async function setup(): Promise<() => Promise<void>> {
   const outdir = programsDir();
   await build({
@@ -50,7 +50,7 @@ export async function setup(): Promise<() => Promise<void>> {
   return () => rm(outdir, { recursive: true, force: true });
 }
 
-/** Each source sees its own place, and packages stay outside: some look for files beside their own. */
+/** Gives each source its own `import.meta.url`. Packages stay outside, because some look for files beside their own. */
 const ourSources: Plugin = {
   name: "our-sources",
   setup: (build) => {

@@ -1,16 +1,16 @@
 import { dirname } from "node:path";
 import type { DiskStep } from "./watch-calls.ts";
 
-/** A tree of files: `undefined` is a directory, anything else the content of a file. */
+/** A tree of files: `undefined` is a directory, any other value is the content of a file. */
 export type Tree = ReadonlyMap<string, Buffer | undefined>;
 
-/** What a file has in it that was not flushed before the power went. */
+/** The content of a file that was not flushed before the power loss. */
 const torn = Buffer.from("torn");
 
 /**
- * Every tree that may be on disk when the power goes after the first `done` steps. A change of names is certain to last
- * when its directory was flushed after it, and the content of a file when the file was; of everything else any part may
- * have lasted.
+ * Returns every tree that may be on disk after a power loss behind the first `done` steps. A change of a name is
+ * certain to survive if its directory was flushed after it, and the content of a file if the file was flushed. Any
+ * subset of the other changes may survive.
  */
 export function treesAfterPowerLoss(before: Tree, steps: readonly DiskStep[], done: number): Tree[] {
   const past = steps.slice(0, done);
@@ -18,12 +18,12 @@ export function treesAfterPowerLoss(before: Tree, steps: readonly DiskStep[], do
   const wasFlushed = (path: string, index: number) =>
     past.slice(index + 1).some((step) => step.kind === "flush" && step.path === path);
   const uncertain = changes.filter(({ step, index }) => !wasFlushed(dirname(step.path), index));
-  if (uncertain.length > 12) throw new Error("Too many steps without a flush to try all that may become of them");
+  if (uncertain.length > 12) throw new Error("Too many steps without a flush to try every subset of them");
 
-  return Array.from({ length: 2 ** uncertain.length }, (_, persistent) => {
+  return Array.from({ length: 2 ** uncertain.length }, (_, survivors) => {
     const isLost = (index: number) => {
       const place = uncertain.findIndex((change) => change.index === index);
-      return place >= 0 && (persistent & (1 << place)) === 0;
+      return place >= 0 && (survivors & (1 << place)) === 0;
     };
     const tree = new Map(before);
     for (const { step, index } of changes) {
@@ -33,7 +33,7 @@ export function treesAfterPowerLoss(before: Tree, steps: readonly DiskStep[], do
   });
 }
 
-/** A change that others were lost for has nothing to change. */
+/** Applies a step. It changes nothing if a step that it depends on was lost. */
 function apply(tree: Map<string, Buffer | undefined>, step: DiskStep, isContentSafe: boolean): void {
   if (!tree.has(dirname(step.path))) return;
   switch (step.kind) {

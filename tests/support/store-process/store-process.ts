@@ -36,10 +36,10 @@ interface Fact {
   done?: boolean;
 }
 
-/** In a mount namespace of its own, so that its small disk goes with it. */
+/** The script mounts the small disk in a mount namespace of its own, so that the disk goes away with the process. */
 const onSmallDisk = 'mount -t tmpfs -o size="$1" tmpfs "$2" && shift && exec "$NODE" "$WORKER" "$@"';
 
-/** A process that uses a store. It does not outlive its test. */
+/** A separate process that uses a store. It does not outlive its test. */
 export class StoreProcess {
   readonly #child: ChildProcess;
   readonly #lines: AsyncIterator<string>;
@@ -47,7 +47,7 @@ export class StoreProcess {
   readonly facts: Fact[] = [];
   #stderr = "";
 
-  /** With `diskBytes` the directory is a disk of that size for this process. */
+  /** With `diskBytes` the directory is a disk of that size, for this process only. */
   constructor(directory: string, task: Task, options: { diskBytes?: number } = {}) {
     const worker = programPath("store-worker");
     const words = [directory, JSON.stringify(task)];
@@ -72,7 +72,7 @@ export class StoreProcess {
     this.#lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
   }
 
-  /** The next thing it tells, or undefined when it has ended. */
+  /** Returns the next fact that the process reports, or undefined when it has ended. */
   async next(): Promise<Fact | undefined> {
     const { done, value } = await this.#lines.next();
     if (done === true) return undefined;
@@ -86,7 +86,7 @@ export class StoreProcess {
     await this.end();
   }
 
-  /** How it ended: its signal, or its exit code with what it complained about. */
+  /** Returns how the process ended: its signal, or its exit code with its stderr. */
   async end(): Promise<string> {
     for (;;) if ((await this.next()) === undefined) break;
     await this.#ended;

@@ -3,7 +3,7 @@ import type { FileHandle } from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { dirname } from "node:path";
 
-/** What this process has had done on disk. A file that is made has its content in it, as base64. */
+/** A change that this process has made on disk. The content of a file is in base64. */
 export type DiskStep =
   | { kind: "make-directory" | "remove" | "flush"; path: string }
   | { kind: "make-file"; path: string; content: string }
@@ -11,7 +11,7 @@ export type DiskStep =
 
 type Call = (...input: never[]) => Promise<unknown>;
 
-/** Has `before` called before each call that changes or flushes something on disk, and `after` with what was done. */
+/** Calls `before` before each call that changes or flushes something on disk, and `after` with the completed step. */
 export async function watchCalls(before: () => void, after: (step: DiskStep) => void): Promise<void> {
   const paths = new WeakMap<FileHandle, string>();
   const probe = await promises.open("/dev/null", "r");

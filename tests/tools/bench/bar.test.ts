@@ -17,14 +17,14 @@ test.for([
   expect(describeBar(bar, "ms")).toBe(text);
 });
 
-test("a bar of checks is met by itself, with and without a rival", () => {
+test("a bar of checks is always met, with and without a rival", () => {
   const bar: Bar = { of: "checks", text: "0 lost" };
   expect(judge(bar, ours, null)).toEqual({ ratio: null, isMet: true });
   expect(judge(bar, ours, rival)).toEqual({ ratio: 1.5, isMet: true });
   expect(describeBar(bar, "ms")).toBe("0 lost");
 });
 
-test("a limit of our own needs no rival, one of the ratio does", () => {
+test("a limit of our own time needs no rival, and a limit of the ratio does", () => {
   expect(judge({ of: "ours", is: "at most", value: 29 }, ours, null)).toEqual({ ratio: null, isMet: false });
   expect(() => judge({ of: "ratio", is: "at most", value: 1 }, ours, null)).toThrow("without a rival");
 });

@@ -1,22 +1,22 @@
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { Chance } from "../../bench/server/durability/chance.ts";
 import { CuttingProxy } from "../../bench/server/durability/cutting-proxy.ts";
 import { payloadOf, planRound } from "../../bench/server/durability/plan.ts";
+import { SeededRandom } from "../../bench/server/durability/seeded-random.ts";
 
-test("the same seed plans the same round, another seed another", () => {
+test("the same seed plans the same round, and another seed a different one", () => {
   expect(planRound(17)).toEqual(planRound(17));
   expect(planRound(17)).not.toEqual(planRound(18));
 });
 
-test("two hundred rounds have every work with every victim", () => {
+test("two hundred rounds contain every kind of work with every victim", () => {
   const plans = Array.from({ length: 200 }, (_, index) => planRound(index));
   const kinds = new Set(plans.map(({ work, victim }) => `${work} ${victim}`));
   expect(kinds.size).toBe(9);
 });
 
-test("a payload has its length, and no two lines alike", () => {
+test("a payload has the planned length, and all its lines differ", () => {
   const plan = { ...planRound(5), bytes: 100_000 };
   const payload = payloadOf(plan);
   expect(payload.byteLength).toBe(100_000);
@@ -24,13 +24,13 @@ test("a payload has its length, and no two lines alike", () => {
   expect(new Set(lines).size).toBe(lines.length);
 });
 
-test("chances lie between their ends and reach both", () => {
-  const chance = new Chance(1);
-  const numbers = Array.from({ length: 1_000 }, () => chance.between(3, 6));
+test("random numbers lie between the limits and reach both", () => {
+  const random = new SeededRandom(1);
+  const numbers = Array.from({ length: 1_000 }, () => random.between(3, 6));
   expect(new Set(numbers)).toEqual(new Set([3, 4, 5, 6]));
 });
 
-test("the proxy passes bytes on, strikes at its place and then cuts", async () => {
+test("the proxy forwards bytes, strikes at the given byte and then cuts", async () => {
   const echo = createServer((socket) => {
     socket.on("error", () => undefined);
     socket.pipe(socket);
@@ -40,7 +40,7 @@ test("the proxy passes bytes on, strikes at its place and then cuts", async () =
   const socket = connect(Number(new URL(proxy.url).port), "127.0.0.1");
   socket.on("error", () => undefined);
   let strikes = 0;
-  // Ten bytes go there and come back.
+  // Ten bytes pass in each direction.
   proxy.arm([15, 1_000], () => {
     strikes += 1;
   });

@@ -6,7 +6,7 @@ const options = ["--cgroup", "/cg/memory/b", "--cgroup", "/cg/cpu/b"];
 const overlays = ["--overlay", `${run}/rootfs`, "lowerdir=/l", "--overlay", `${run}/rootfs/usr`, "lowerdir=/usr"];
 const program = ["/usr/bin/runsc", "--root", `${run}/state`, "--network=none", "run", "--bundle", run, "b"];
 
-test("the launcher's command line tells how a sandbox was started", () => {
+test("the launcher's command line contains the settings of the launch", () => {
   const argv = ["/guest", "launch", "--dir", run, ...options, ...overlays, "--", ...program];
   expect(parseLauncherCommand(argv)).toEqual({
     runDir: run,
@@ -24,6 +24,6 @@ test.for([
   [["/guest", "launch", "--", ...program]],
   [["/guest", "launch", "--dir", run, "--", "/bin/sleep", "1"]],
   [["/guest", "launch", "--dir", run, "--overlay", "/elsewhere", "x", "--", ...program]],
-])("%j is not understood", ([argv = []]) => {
+])("%j is refused", ([argv = []]) => {
   expect(() => parseLauncherCommand(argv)).toThrow(/^Cannot/);
 });

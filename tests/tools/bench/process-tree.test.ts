@@ -10,19 +10,19 @@ test("a command with spaces and parentheses does not shift the fields", () => {
   expect(parseEntry(`42 (a) b (c) ${fields}`)).toEqual({ pid: 42, parentPid: 7, startTicks: 4711, cpuTicks: 3 });
 });
 
-test("a process that only waits to be reaped, or is gone, has no entry", () => {
+test("a zombie, and a process that has ended, have no entry", () => {
   expect(parseEntry(`42 (a) ${fields.replace("S", "Z")}`)).toBeUndefined();
   expect(parseEntry("")).toBeUndefined();
 });
 
-test("the family of a process is itself and all below, wherever they stand in the table", () => {
+test("the family of a process is itself and all its descendants, in any order of the table", () => {
   const entry = (pid: number, parentPid: number) => ({ pid, parentPid, startTicks: 1, cpuTicks: 0 });
   const table = new ProcessTable([entry(5, 4), entry(4, 2), entry(3, 1), entry(2, 1)]);
   expect(table.family(2).map(({ pid }) => pid)).toEqual([2, 4, 5]);
   expect(table.has({ pid: 5, startTicks: 2 })).toBe(false);
 });
 
-test("a living child is found, weighs something, and is missed when it is gone", async () => {
+test("a living child is found and uses memory, and is not found after its end", async () => {
   const child = spawn("/bin/sleep", ["60"]);
   await once(child, "spawn");
   const self = (await ProcessTable.read()).family(process.pid).find(({ pid }) => pid === child.pid);

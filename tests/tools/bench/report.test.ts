@@ -56,24 +56,24 @@ test("a missed bar, an unmet check and a busy machine are named", () => {
     }),
   );
   expect(text).toContain("engine.kill: MISSED: left behind: 1 mounts");
-  expect(text).toContain("engine.kill: others kept the machine busy");
+  expect(text).toContain("engine.kill: other programs kept the machine busy");
   expect(text).toContain("Missed: engine.kill (1 of 2)");
 });
 
-test("a benchmark that broke has its row and its reason", () => {
+test("a benchmark that failed has a row and a reason", () => {
   const text = formatReport(report({ ...result, ours: null, rival: null, ratio: null, ok: false, error: "no guest" }));
   expect(text).toContain("engine.exec: ERROR no guest");
   expect(text).toMatch(/^engine\.exec +3 +- +-/m);
 });
 
-test("what a time is made of stands beneath the table", () => {
+test("the parts of a time are printed below the table", () => {
   const phases = { freeze: summarize([4, 5], "lower"), save: summarize([6, 7], "lower") };
   expect(formatReport(report({ ...result, phases }))).toContain(
     "engine.exec: p50 of its phases: freeze 4.00, save 6.00",
   );
 });
 
-test("text stands left and numbers right", () => {
+test("text is aligned left and numbers right", () => {
   expect(
     layOut([
       ["a", "1"],

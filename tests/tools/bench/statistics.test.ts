@@ -23,13 +23,13 @@ describe("percentile", () => {
     expect(percentile([9, 10, 100], 0.5)).toBe(10);
   });
 
-  test("leaves the samples in their order", () => {
+  test("does not reorder the samples", () => {
     const samples = [3, 1, 2];
     percentile(samples, 0.5);
     expect(samples).toEqual([3, 1, 2]);
   });
 
-  test("of nothing is an error", () => {
+  test("of no samples is an error", () => {
     expect(() => percentile([], 0.5)).toThrow("no samples");
   });
 });

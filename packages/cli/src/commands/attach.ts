@@ -13,7 +13,7 @@ interface AttachOptions {
 }
 
 export function attachCommand(cli: Cli): Command {
-  return verb(cli, "attach", "Connect to a command that runs: its output from the beginning, and your input", {
+  return verb(cli, "attach", "Connect to a running command: its output from the beginning, and your input", {
     isCommand: true,
     examples: ["atoll attach 4k2 web", "atoll attach 4k2 cmd7f --no-stdin", "atoll attach 4k2 cmd7f --from 4096"],
   })
@@ -21,7 +21,7 @@ export function attachCommand(cli: Cli): Command {
     .argument("<command>", "its name, its id, or the beginning of its id")
     .option(
       "--from <bytes>",
-      "leave out so many bytes from the beginning",
+      "leave out this many bytes from the beginning",
       wholeNumber("an offset", 0, Number.MAX_SAFE_INTEGER),
     )
     .option("--no-stdin", "only look, send nothing")
@@ -32,6 +32,6 @@ export function attachCommand(cli: Cli): Command {
       const from = options.from ?? 0;
       const handle = await cli.during("Connecting", sandbox.commands.connect(commandId, { from, signal: cli.signal }));
       const isTyping = options.stdin && hasStdin && state === "running";
-      await finish(cli, handle, await attachTo(cli, handle, { from, hasStdin: isTyping, isGuest: true }));
+      await finish(cli, handle, await attachTo(cli, handle, { from, hasStdin: isTyping, isStartedElsewhere: true }));
     });
 }

@@ -8,13 +8,13 @@ import { bytesColumn, type Column } from "../output/table.ts";
 import { verb } from "./verb.ts";
 
 export function checkpointsCommand(cli: Cli): Command {
-  return verb(cli, "checkpoints", "List what was saved of a sandbox, the oldest first", {
+  return verb(cli, "checkpoints", "List the checkpoints of a sandbox, the oldest first", {
     examples: ["atoll checkpoints 4k2", "atoll checkpoints --remove 1 4k2"],
   })
     .argument("<sandbox>", "its id, or the beginning of it")
     .option(
       "-r, --remove <number>",
-      "remove this one instead, and what no other one needs",
+      "remove this one instead of listing, and what no other one needs",
       wholeNumber("the number of a checkpoint", 1, Number.MAX_SAFE_INTEGER),
     )
     .action(async (id: string, { remove }: { remove?: number }) => {

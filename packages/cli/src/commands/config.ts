@@ -15,7 +15,7 @@ interface Row {
 }
 
 export function configCommand(cli: Cli): Command {
-  const config = verb(cli, "config", "Show what is in force here and on the server, and from where", {
+  const config = verb(cli, "config", "Show the settings here and on the server, and where each comes from", {
     examples: [
       "atoll config",
       "atoll config set url https://atoll.example.com",
@@ -50,7 +50,7 @@ function rowsOfClient({ url, key }: Settings): Row[] {
   ];
 }
 
-/** Enough to recognise a key, too little to use it. */
+/** Shows enough of a key to recognise it, and too little to use it. */
 function hidden(key: string): string {
   return `${key.slice(0, 6)}…`;
 }
@@ -84,7 +84,7 @@ function nameArgument(): Argument {
 }
 
 function setConfig(cli: Cli): Command {
-  return verb(cli, "set", "Store the server's URL or the key, readable for you only")
+  return verb(cli, "set", "Store the server's URL or the key, readable only by you")
     .addArgument(nameArgument())
     .argument("<value>", "its value, or - to read it from stdin, so that it is not in the shell's history")
     .action(async (name: CredentialName, given: string) => {
@@ -102,7 +102,7 @@ function setConfig(cli: Cli): Command {
 }
 
 function unsetConfig(cli: Cli): Command {
-  return verb(cli, "unset", "Forget what was stored")
+  return verb(cli, "unset", "Remove a stored value")
     .addArgument(nameArgument())
     .action(async (name: CredentialName) => {
       const path = cli.environment.credentialsPath;

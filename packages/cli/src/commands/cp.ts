@@ -26,10 +26,10 @@ export function cpCommand(cli: Cli): Command {
   })
     .argument("<from>", "a path here, <sandbox>:<path>, or - for stdin")
     .argument("<to>", "a path here, <sandbox>:<path>, or - for stdout")
-    .option("-u, --user <user>", "whose permissions count inside, and whose home relative paths start at", "user")
+    .option("-u, --user <user>", "the user whose permissions and home directory apply in the sandbox", "user")
     .addHelpText(
       "after",
-      "\nInto a directory that is there, the copy goes under its own name; else it takes the new name.",
+      "\nIf the target is an existing directory, the copy keeps its name in it; else it gets the new name.",
     )
     .action(async (fromText: string, toText: string, { user }: CpOptions) => {
       const from = parsePlace(fromText);
@@ -61,18 +61,18 @@ export function cpCommand(cli: Cli): Command {
         const copying =
           from.sandbox === undefined ? upload(transfer, from.path, to.path) : download(transfer, from.path, to.path);
         return copying.catch((error: unknown) => {
-          throw withWayOut(error, user);
+          throw withRootHint(error, user);
         });
       });
       if (cli.isJson && to.path !== "-") await cli.printJson({ from: fromText, to: toText, ...done, leftOut });
     });
 }
 
-/** What a user inside may not do, root may. */
-function withWayOut(error: unknown, user: string): unknown {
+/** Adds the hint that root may do what the user may not. */
+function withRootHint(error: unknown, user: string): unknown {
   if (!isSandboxError(error, "permission_denied") || error.suggestion !== undefined) return error;
   const { message, details } = error;
   if (user === "root" || (details["errno"] !== "EACCES" && details["errno"] !== "EPERM")) return error;
-  const suggestion = `User ${user} inside may not do that; -u root copies as root.`;
+  const suggestion = `User ${user} in the sandbox may not do that; -u root copies as root.`;
   return new SandboxError("permission_denied", message, { suggestion, details, cause: error });
 }

@@ -37,7 +37,7 @@ export function createCommand(cli: Cli): Command {
     ],
   })
     .option("--template <name>", 'what to start from (default: host); "atoll template ls" lists them')
-    .option("--snapshot <name>", 'files to begin with; "atoll snapshot ls" lists them')
+    .option("--snapshot <name>", 'files to start with; "atoll snapshot ls" lists them')
     .addOption(new Option("--driver <name>", "how it is run (default: gvisor)").choices(["gvisor", "local"]))
     .option("--memory <size>", "how much memory it may use, such as 512m (default: 1g)", parseSize)
     .option("--cpus <number>", "how many cores' worth of time (default: 2)", decimal("a number of cores"))
@@ -49,30 +49,26 @@ export function createCommand(cli: Cli): Command {
     )
     .option("-l, --label <name=value>", "label it; may be repeated", collectPairs("a label"))
     .option("-e, --env <name=value>", "a variable for every command; may be repeated", collectPairs("a variable"))
-    .option("--idle <duration>", "end it when nothing happened for so long: 90s, 10m, 2h", parseDuration)
-    .option("--lifetime <duration>", "end it after so long, whatever happens", parseDuration)
+    .option("--idle <duration>", "end it after this time without activity: 90s, 10m, 2h", parseDuration)
+    .option("--lifetime <duration>", "end it after this time in any case", parseDuration)
     .addOption(new Option("--on-timeout <what>", "how those two end it (default: kill)").choices(["kill", "pause"]))
-    .option(
-      "--allow <rule>",
-      "let it reach this name, address or CIDR, else it reaches nothing; may be repeated",
-      collect,
-    )
+    .option("--allow <rule>", "let it reach this name, address or CIDR (default: nothing); may be repeated", collect)
     .option("--deny <rule>", "except this; may be repeated", collect)
-    .option(
-      "--persistent",
-      "what a pause saves goes to the stores: it outlives its server, and others can go on with it",
-    )
+    .option("--persistent", "a pause saves it to the stores, so that it outlives its server and others can resume it")
     .action(async (options: CreateOptions) => {
       const client = await cli.atoll();
       const creating = Sandbox.create({ ...requestFrom(options), client });
-      const sandbox = await cli.during("Creating a sandbox", untilThereOrGone(cli, creating));
+      const sandbox = await cli.during("Creating a sandbox", untilCreatedOrRemoved(cli, creating));
       if (cli.isJson) await cli.printJson(await sandbox.getInfo({ signal: cli.signal }));
       else await cli.print(sandbox.id);
     });
 }
 
-/** What is created while somebody gives up would run on, and nobody would know its id. */
-async function untilThereOrGone(cli: Cli, creating: Promise<Sandbox>): Promise<Sandbox> {
+/**
+ * Waits until the sandbox is created. If the user interrupts that, the sandbox is removed, because no client would know
+ * its id.
+ */
+async function untilCreatedOrRemoved(cli: Cli, creating: Promise<Sandbox>): Promise<Sandbox> {
   const printHint = (): void => cli.note("Interrupted: what was being created is removed. Ctrl-C again leaves it.");
   cli.signal.addEventListener("abort", printHint, { once: true });
   const sandbox = await creating;

@@ -5,7 +5,7 @@ import { exitCodes } from "../exit-code.ts";
 import { askServer } from "../host/server-program.ts";
 import { verb } from "./verb.ts";
 
-/** One thing that was looked at. */
+/** The result of one check. */
 interface Check {
   name: string;
   isFine: boolean;
@@ -14,7 +14,7 @@ interface Check {
 }
 
 export function doctorCommand(cli: Cli): Command {
-  return verb(cli, "doctor", "Tell what this machine and the connection to the server can do, and what is missing", {
+  return verb(cli, "doctor", "Check what this machine and the connection to the server can do, and what is missing", {
     examples: ["atoll doctor", "atoll doctor --json"],
   }).action(async () => {
     const [machine, connection] = await cli.during("Looking", Promise.all([checkMachine(cli), checkConnection(cli)]));
@@ -27,13 +27,13 @@ export function doctorCommand(cli: Cli): Command {
   });
 }
 
-/** The server's own look at the machine; it is the one that has to run sandboxes here. */
+/** Asks the server program to check the machine, because it is the one that runs sandboxes here. */
 async function checkMachine(cli: Cli): Promise<{ isFine: boolean; text: string; report?: unknown }> {
   const flags = cli.isJson ? ["--doctor", "--json"] : ["--doctor"];
   try {
     const { exitCode, stdout, stderr } = await askServer(flags, cli.signal);
     if (stdout === "")
-      throw new SandboxError("unsupported", `Cannot look at this machine: the server said ${stderr.trim()}`);
+      throw new SandboxError("unsupported", `Cannot check this machine: the server said ${stderr.trim()}`);
     return { isFine: exitCode === 0, text: stdout, report: cli.isJson ? (JSON.parse(stdout) as unknown) : undefined };
   } catch (error) {
     if (!isSandboxError(error, "unsupported")) throw error;
@@ -47,7 +47,7 @@ async function checkConnection(cli: Cli): Promise<Check[]> {
   const atoll = await cli.atoll();
   try {
     const isReady = await atoll.isReady({ signal: cli.signal });
-    const finding = `${url.value} ${isReady ? "takes work" : "answers, and does not take work now"}`;
+    const finding = `${url.value} ${isReady ? "accepts work" : "answers, but accepts no work now"}`;
     const server: Check = { name: "server", isFine: isReady, finding };
     return [server, await checkKey(cli, key.value)];
   } catch (error) {

@@ -23,13 +23,14 @@ export function eventsCommand(cli: Cli): Command {
   })
     .option(
       "--from <cursor>",
-      "begin behind the event with this cursor; 0 tells all that are kept",
+      "start behind the event with this cursor; 0 shows all that are kept",
       wholeNumber("a cursor", 0, Number.MAX_SAFE_INTEGER),
     )
-    .option("--sandbox <sandbox>", "only this one's: its id, or the beginning of it")
+    .option("--sandbox <sandbox>", "only events of this one: its id, or the beginning of it")
     .action(async (options: EventsOptions) => {
       const atoll = await cli.atoll();
-      // Events outlast a server that restarts; one that is not there at all is told at once.
+      // The stream of events survives a restart of the server; a server that is missing from the start is reported at
+      // once.
       await cli.during("Connecting", atoll.isReady({ signal: cli.signal }));
       const sandboxId = options.sandbox === undefined ? undefined : await findSandboxId(cli, options.sandbox);
       for await (const event of atoll.events({ cursor: options.from, sandboxId, signal: cli.signal })) {
@@ -39,7 +40,7 @@ export function eventsCommand(cli: Cli): Command {
     });
 }
 
-/** Time, kind, sandbox, and whatever else the event says. */
+/** Returns time, kind and sandbox of the event, and its other fields. */
 function lineOf(cli: Cli, event: ApiEvent): string {
   const { cursor: _cursor, atMs, type, ...rest } = event;
   const { sandboxId, ...facts } = { sandboxId: "-", ...rest };

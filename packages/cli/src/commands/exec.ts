@@ -7,7 +7,7 @@ import { UsageError } from "../input/usage-error.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { attachTo } from "../session/attach-to.ts";
 import { finish } from "../session/finish.ts";
-import { starting } from "../session/starting.ts";
+import { waitForStart } from "../session/wait-for-start.ts";
 import { terminalSize } from "../terminal/raw-terminal.ts";
 import { verb } from "./verb.ts";
 
@@ -45,20 +45,20 @@ export function execCommand(cli: Cli): Command {
     .option("-u, --user <user>", "run as this user")
     .option("--timeout <duration>", "end it after this (500ms, 30s, 5m, 2h), with exit code 124", parseDuration)
     .option("--name <name>", "a name to find it by")
-    .option("--no-keep-alive", "the sandbox counts as idle while it runs, as for a server that waits")
+    .option("--no-keep-alive", "let the sandbox count as idle while it runs, for a server that waits for requests")
     .addHelpText(
       "after",
-      "\nWith -t every key goes inside, Ctrl-C too; Enter and then ~. leaves the command and lets it run.",
+      "\nWith -t every key goes to the command, Ctrl-C too; Enter and then ~. leaves it and lets it run.",
     )
     .action(async (id: string, words: string[], options: ExecOptions) => {
       if (options.detach === true && (options.interactive === true || options.tty === true)) {
         throw new UsageError(
-          "Cannot detach with -i or -t: nobody would be there to type",
+          "Cannot detach with -i or -t: there would be no terminal to type in",
           "Leave one of them out; `atoll attach` connects a terminal later.",
         );
       }
       const sandbox = await findSandbox(cli, id);
-      const handle = await starting(cli, start(cli, sandbox, words, options));
+      const handle = await waitForStart(cli, start(cli, sandbox, words, options));
       if (options.detach === true) {
         if (cli.isJson) await cli.printJson(handle.command);
         else await cli.print(handle.id);

@@ -7,7 +7,7 @@ import { bytesFact, printFacts, type Fact } from "../output/facts.ts";
 import { verb } from "./verb.ts";
 
 export function infoCommand(cli: Cli): Command {
-  return verb(cli, "info", "Tell everything about one sandbox", {
+  return verb(cli, "info", "Show everything about one sandbox", {
     examples: ["atoll info 4k2", "atoll info --json 4k2"],
   })
     .argument("<sandbox>", "its id, or the beginning of it")

@@ -47,7 +47,7 @@ function createKey(cli: Cli): Command {
         .argParser((text, before: string[] | undefined) => collect(oneOf(keyVerbs, text), before)),
     )
     .option("--template <name>", "only this template; may be repeated", collect)
-    .option("--every-sandbox", "touch all sandboxes, not only those that it created")
+    .option("--every-sandbox", "use all sandboxes, not only those that it created")
     .addOption(
       new Option("--driver <name>", "a driver that it may use; may be repeated (default: gvisor)")
         .choices(DriverName.options)
@@ -55,7 +55,7 @@ function createKey(cli: Cli): Command {
     )
     .option(
       "--egress <rule>",
-      "what its sandboxes may be allowed to reach, special addresses by name; may be repeated (default: *, the internet)",
+      "what its sandboxes may be allowed to reach; may be repeated (default: *, the internet)",
       collect,
     )
     .option("--deny-egress <rule>", "except this; may be repeated", collect)
@@ -93,13 +93,13 @@ function createKey(cli: Cli): Command {
     });
 }
 
-/** A parser of one's own takes the place of the one that looks at the choices. */
+/** Checks a choice; Commander's own check is replaced by a custom parser. */
 function oneOf(choices: readonly string[], text: string): string {
   if (choices.includes(text)) return text;
   throw new InvalidArgumentError(`Allowed choices are ${choices.join(", ")}.`);
 }
 
-/** What is not said is left to the server. */
+/** Options that are not given are left to the server. */
 function policyFrom(options: CreateOptions): AccessPolicy {
   const { driver, egress, denyEgress } = options;
   const hasEgress = egress !== undefined || denyEgress !== undefined;

@@ -35,7 +35,7 @@ export function killCommand(cli: Cli): Command {
         );
       for (const { id, killed, error } of results) {
         if (error !== undefined) cli.note(`${id}: ${error}`);
-        else if (!killed) cli.note(`${id}: was gone already`);
+        else if (!killed) cli.note(`${id}: it was gone already`);
       }
       if (results.some(({ error }) => error !== undefined)) cli.exitCode = exitCodes.failure;
     });
@@ -44,10 +44,10 @@ export function killCommand(cli: Cli): Command {
 async function chosen(cli: Cli, words: readonly string[], options: KillOptions): Promise<string[]> {
   if (options.all !== true) {
     if (words.length === 0)
-      throw new UsageError("Cannot kill: no sandbox is named", "Name one or more, or give --all.");
+      throw new UsageError("Cannot kill: no sandbox was given", "Name one or more, or give --all.");
     return [...new Set(await Promise.all(words.map((word) => findSandboxId(cli, word))))];
   }
-  if (words.length > 0) throw new UsageError("Cannot kill: --all stands beside names", "Give one or the other.");
+  if (words.length > 0) throw new UsageError("Cannot kill: --all was given with ids", "Give one or the other.");
   const ids = (await cli.during("Listing sandboxes", listSandboxes(cli))).map(({ id }) => id);
   if (ids.length === 0 || options.yes === true) return ids;
   const agreed = await confirm(cli, `Kill ${ids.length === 1 ? "1 sandbox" : `${ids.length} sandboxes`}?`, "--yes");
@@ -60,7 +60,7 @@ interface Killed {
   error?: string;
 }
 
-/** One that cannot be ended does not keep the others alive. */
+/** Kills all of them; a failure for one does not keep the others alive. */
 async function killAll(cli: Cli, ids: readonly string[]): Promise<Killed[]> {
   const client = await cli.atoll();
   return Promise.all(

@@ -12,7 +12,7 @@ interface LogsOptions {
 }
 
 export function logsCommand(cli: Cli): Command {
-  return verb(cli, "logs", "Show what a command has said", {
+  return verb(cli, "logs", "Show the output of a command", {
     examples: ["atoll logs 4k2 web", "atoll logs -f 4k2 web", "atoll logs 4k2 cmd7f --from 4096 > rest.log"],
   })
     .argument("<sandbox>", "its id, or the beginning of it")
@@ -20,7 +20,7 @@ export function logsCommand(cli: Cli): Command {
     .option("-f, --follow", "go on until the command ends")
     .option(
       "--from <bytes>",
-      "leave out so many bytes from the beginning",
+      "leave out this many bytes from the beginning",
       wholeNumber("an offset", 0, Number.MAX_SAFE_INTEGER),
     )
     .action(async (id: string, nameOrId: string, options: LogsOptions) => {

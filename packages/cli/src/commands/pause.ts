@@ -16,6 +16,6 @@ export function pauseCommand(cli: Cli): Command {
       if (cli.isJson) return cli.printJson(paused);
       for (const { pid, command } of paused.ended) cli.note(`ended process ${pid}: ${command}`);
       await cli.write(`${sandbox.id}\n`);
-      cli.note(`Paused in ${formatDuration(paused.totalMs)}. "atoll resume ${sandbox.id}" brings it back.`);
+      cli.note(`Paused in ${formatDuration(paused.totalMs)}. "atoll resume ${sandbox.id}" resumes it.`);
     });
 }

@@ -5,16 +5,11 @@ import { formatDuration } from "../output/amount.ts";
 import { verb } from "./verb.ts";
 
 export function resumeCommand(cli: Cli): Command {
-  return verb(
-    cli,
-    "resume",
-    "Bring a paused sandbox back, its processes where they were, or the files of one that has failed",
-    {
-      examples: ["atoll resume 4k2", "atoll resume --no-memory 4k2"],
-    },
-  )
+  return verb(cli, "resume", "Resume a paused sandbox with its processes, or a failed one on its files", {
+    examples: ["atoll resume 4k2", "atoll resume --no-memory 4k2"],
+  })
     .argument("<sandbox>", "its id, or the beginning of it")
-    .option("--no-memory", "start afresh on its files; its processes are lost")
+    .option("--no-memory", "restart it on its files; its processes are lost")
     .action(async (id: string, { memory }: { memory: boolean }) => {
       const sandbox = await findSandbox(cli, id);
       const resumed = await cli.during("Resuming", sandbox.resume({ memory, signal: cli.signal }));

@@ -11,7 +11,7 @@ export function rollbackCommand(cli: Cli): Command {
   })
     .argument("<sandbox>", "its id, or the beginning of it")
     .argument("<checkpoint>", "its number", wholeNumber("the number of a checkpoint", 1, Number.MAX_SAFE_INTEGER))
-    .option("-f, --force", "end the processes that cannot be saved with what is left behind")
+    .option("-f, --force", "end the processes that cannot be saved before the rollback")
     .action(async (id: string, checkpoint: number, { force }: { force?: boolean }) => {
       const sandbox = await findSandbox(cli, id);
       const result = await cli.during("Rolling back", sandbox.rollback(checkpoint, { force, signal: cli.signal }));

@@ -14,7 +14,7 @@ import { relayEvent } from "../session/relay-output.ts";
 import { verb } from "./verb.ts";
 
 const MiB = 1024 * 1024;
-/** As much as the server takes of each. */
+/** The limits of the server. */
 const codeLimit = { maxBytes: MiB, hint: "Put it into a sandbox with atoll cp, and run it there with atoll exec." };
 const inputLimit = { maxBytes: 16 * MiB, hint: "Send it to a sandbox of your own with atoll exec -i." };
 const filesLimit = { maxBytes: 16 * MiB, hint: "Copy it into a sandbox of your own with atoll cp." };
@@ -43,7 +43,7 @@ interface RunOptions {
   timeout?: number;
 }
 
-/** The command keeps nothing of the output: it has been written by then. */
+/** The result keeps no output, because all of it has been written by then. */
 const keptOutputBytes = 0;
 
 export function runCommand(cli: Cli): Command {
@@ -57,9 +57,11 @@ export function runCommand(cli: Cli): Command {
       "atoll run -- uname -a",
     ],
   })
-    .argument("[command...]", "a file with code, - for code from stdin, or behind -- a command")
+    .argument("[command...]", "a file with code, - for code from stdin, or a command after --")
     .option("-c, --code <code>", "the code itself")
-    .addOption(new Option("-l, --language <language>", "of the code; else the file's ending says").choices(languages))
+    .addOption(
+      new Option("-l, --language <language>", "of the code (default: from the file's ending)").choices(languages),
+    )
     .option("--template <name>", "what to start from (default: host)")
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
     .option("--file <path>", "put this file beside the code, up to 16 MiB in all; may be repeated", collect)
@@ -81,14 +83,15 @@ export function runCommand(cli: Cli): Command {
           ...request,
           maxOutputBytes: keptOutputBytes,
           onOutput: (event) => {
-            // From here on the lines are the command's.
+            // The lines from here on are the command's.
             progress.end();
             return relayEvent(cli, event);
           },
           signal: cli.signal,
         }),
       );
-      // The server would keep it for a while, for whoever asks again. Nobody will: the answer is here.
+      // The server would keep the sandbox for a while, for a retry of the request. The result is here, so there is
+      // none.
       await Sandbox.kill(command.sandboxId, { client: atoll, signal: cli.signal }).catch(() => undefined);
       await relayEvent(cli, { type: "ended", command });
       printEnd(cli, command);
@@ -107,7 +110,10 @@ async function whatToRun(
     return { language: languageFor(options), code: options.code };
   }
   if (first === undefined)
-    throw new UsageError("Cannot run: nothing is named", "Give a file, -c <code>, or -- and a command.");
+    throw new UsageError(
+      "Cannot run: no code and no command was given",
+      "Give a file, -c <code>, or -- and a command.",
+    );
   if (first === "-") {
     if (options.interactive === true)
       throw new UsageError("Cannot read both code and input from stdin", "Put one into a file.");
@@ -138,7 +144,7 @@ function textOf(code: Buffer, from: string): string {
   return code.toString("utf8");
 }
 
-/** By the names that they have beside the code. */
+/** Reads the files; each gets its own name beside the code. */
 async function readFiles(paths: readonly string[]): Promise<Record<string, Uint8Array>> {
   const files = new Map<string, Buffer>();
   let left = filesLimit.maxBytes;

@@ -5,7 +5,7 @@ import { UsageError } from "../input/usage-error.ts";
 import { findSandbox } from "../lookup/find-sandbox.ts";
 import { attachTo } from "../session/attach-to.ts";
 import { finish } from "../session/finish.ts";
-import { starting } from "../session/starting.ts";
+import { waitForStart } from "../session/wait-for-start.ts";
 import { terminalSize } from "../terminal/raw-terminal.ts";
 import { verb } from "./verb.ts";
 
@@ -15,7 +15,7 @@ interface ShellOptions {
   user?: string;
 }
 
-/** bash where there is one; a sandbox may be made from anything that has a sh. */
+/** Runs bash where there is one. Every template has an sh. */
 const loginShell = ["sh", "-c", "if command -v bash >/dev/null 2>&1; then exec bash -l; else exec sh -l; fi"];
 
 export function shellCommand(cli: Cli): Command {
@@ -26,7 +26,7 @@ export function shellCommand(cli: Cli): Command {
     .argument("<sandbox>", "its id, or the beginning of it")
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
     .option("-w, --workdir <path>", "start in this directory")
-    .option("-u, --user <user>", "be this user")
+    .option("-u, --user <user>", "run as this user")
     .addHelpText("after", "\nEnter and then ~. leaves the shell and lets it run.")
     .action(async (id: string, options: ShellOptions) => {
       if (!cli.stdin.isTTY || cli.isJson) {
@@ -45,7 +45,7 @@ export function shellCommand(cli: Cli): Command {
         ...(options.user === undefined ? {} : { user: options.user }),
         signal: cli.signal,
       });
-      const handle = await starting(cli, start);
+      const handle = await waitForStart(cli, start);
       await finish(cli, handle, await attachTo(cli, handle, { hasStdin: true }));
     });
 }

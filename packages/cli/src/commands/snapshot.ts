@@ -21,11 +21,11 @@ export function snapshotCommand(cli: Cli): Command {
 }
 
 function takeSnapshot(cli: Cli): Command {
-  return verb(cli, "create", "Save the files of a sandbox under a name; it goes on", {
+  return verb(cli, "create", "Save the files of a sandbox under a name while it goes on", {
     examples: ["atoll snapshot create 4k2 tools", "atoll create --snapshot tools"],
   })
     .argument("<sandbox>", "its id, or the beginning of it")
-    .argument("<name>", "what it will be called")
+    .argument("<name>", "the name of the snapshot")
     .action(async (id: string, name: string) => {
       const sandbox = await findSandbox(cli, id);
       const snapshot = await cli.during(`Saving ${name}`, sandbox.snapshot(name, { signal: cli.signal }));
@@ -58,7 +58,7 @@ function columns(nowMs: number): Column<SnapshotInfo>[] {
 }
 
 function showSnapshot(cli: Cli): Command {
-  return verb(cli, "show", "Tell everything about one snapshot")
+  return verb(cli, "show", "Show everything about one snapshot")
     .argument("<name>", "its name, or its reference if it is not yours")
     .action(async (name: string) => {
       const snapshot = await cli.during("Asking", (await cli.atoll()).snapshots.get(name, { signal: cli.signal }));
@@ -106,10 +106,10 @@ function exportSnapshot(cli: Cli): Command {
 }
 
 function importSnapshot(cli: Cli): Command {
-  return verb(cli, "import", "Make a snapshot of an exported file", {
+  return verb(cli, "import", "Make a snapshot from an exported file", {
     examples: ["atoll snapshot import tools tools.atoll"],
   })
-    .argument("<name>", "what it will be called")
+    .argument("<name>", "the name of the snapshot")
     .argument("<file>", "an exported file, or - for stdin")
     .action(async (name: string, file: string) => {
       const { snapshots } = await cli.atoll();
@@ -122,7 +122,7 @@ function importSnapshot(cli: Cli): Command {
 function shareSnapshot(cli: Cli, isShared: boolean): Command {
   const [name, summary] = isShared
     ? (["share", "Let every key start sandboxes from a snapshot, by the reference that this prints"] as const)
-    : (["unshare", "Keep a snapshot from other keys again"] as const);
+    : (["unshare", "Stop sharing a snapshot with other keys"] as const);
   return verb(cli, name, summary, isShared ? { examples: ["atoll snapshot share tools"] } : {})
     .argument("<name>", "its name, or its reference if it is not yours")
     .action(async (given: string) => {
@@ -137,7 +137,7 @@ function shareSnapshot(cli: Cli, isShared: boolean): Command {
 }
 
 function removeSnapshot(cli: Cli): Command {
-  return verb(cli, "rm", "Remove a snapshot; sandboxes that were made of it keep their files")
+  return verb(cli, "rm", "Remove a snapshot; sandboxes that started from it keep their files")
     .argument("<name>", "its name, or its reference if it is not yours")
     .action(async (name: string) => {
       await cli.during(`Removing ${name}`, (await cli.atoll()).snapshots.remove(name, { signal: cli.signal }));

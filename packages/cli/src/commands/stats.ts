@@ -17,21 +17,21 @@ interface StatsOptions {
 
 interface Reading extends Metrics {
   id: string;
-  /** Of one core, since the reading before; absent at the first. */
+  /** Percent of one core since the reading before; absent at the first. */
   cpuPercent?: number;
 }
 
-/** Two readings tell how busy a sandbox is; so far apart are they where only one table is wanted. */
+/** The time between two readings where only one table is wanted: the CPU usage needs two. */
 const oneShotMs = 300;
 
 export function statsCommand(cli: Cli): Command {
-  return verb(cli, "stats", "Show memory, CPU, processes and disk, again and again", {
+  return verb(cli, "stats", "Show memory, CPU, processes and disk, continuously", {
     examples: ["atoll stats", "atoll stats 4k2 --interval 5s", "atoll stats --no-stream --json"],
   })
-    .argument("[sandboxes...]", "their ids, or the beginnings of them; all that run when absent")
-    .option("--no-stream", "show it once and end")
+    .argument("[sandboxes...]", "their ids, or the beginnings of them; all running ones by default")
+    .option("--no-stream", "show it once and exit")
     .addOption(
-      new Option("--interval <duration>", "how long between two readings: 500ms, 5s, 1m")
+      new Option("--interval <duration>", "the time between two readings: 500ms, 5s, 1m")
         .argParser(parseDuration)
         .default(1_000, "1s"),
     )
@@ -69,14 +69,14 @@ async function show(cli: Cli, readings: readonly Reading[]): Promise<void> {
   else await cli.printTable(columns, readings);
 }
 
-/** A sandbox that ended between list and reading is left out, unless it was asked for by name. */
+/** Reads the usage. A sandbox that ended after it was listed is left out, unless it was asked for by name. */
 async function read(cli: Cli, named: readonly SandboxId[], before: readonly Reading[]): Promise<Reading[]> {
   const client = await cli.atoll();
   const ids = named.length > 0 ? named : (await listSandboxes(cli, { state: "running" })).map(({ id }) => id);
   const readings = await Promise.all(
     ids.map(async (id): Promise<Reading[]> => {
       try {
-        // Not connected to: that would wake one that is paused.
+        // `Sandbox.connect` is not used, because it would resume a paused one.
         const metrics = await new Sandbox(client, id).getMetrics({ signal: cli.signal });
         return [
           {

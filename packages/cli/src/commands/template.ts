@@ -30,7 +30,7 @@ function importTemplate(cli: Cli): Command {
   return verb(cli, "import", "Make a template from the tar archive of a root filesystem", {
     examples: ["atoll template import alpine rootfs.tar", "docker export box | atoll template import mine -"],
   })
-    .argument("<name>", "what it will be called")
+    .argument("<name>", "the name of the template")
     .argument("<archive>", "a tar file, or - for stdin")
     .action(async (name: string, archive: string) => {
       const { templates } = await cli.atoll();

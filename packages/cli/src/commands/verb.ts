@@ -4,12 +4,12 @@ import { exitCodes } from "../exit-code.ts";
 import { UsageError } from "../input/usage-error.ts";
 
 export interface VerbOptions {
-  /** Its exit code is that of a command in a sandbox, so a failure of our own needs another than 1. */
+  /** Whether the exit code is that of a command in a sandbox, so that our own failures need another code than 1. */
   isCommand?: boolean;
   examples?: readonly string[];
 }
 
-/** A command with what all of them have: its help with examples at the end, and its way of ending. */
+/** Makes a command with what all commands have: help with examples at its end, and the check of its arguments. */
 export function verb(cli: Cli, name: string, summary: string, options: VerbOptions = {}): Command {
   const command = new WordsCommand(name).description(summary).configureOutput(outputOf(cli));
   command.addHelpOption(new Option("-h, --help", "show this help").helpGroup(everywhere));
@@ -21,7 +21,7 @@ export function verb(cli: Cli, name: string, summary: string, options: VerbOptio
     if (error.exitCode !== 0) claimExitCode();
     if (error.code !== "commander.missingArgument") throw error;
     const [, missing = ""] = /argument '(.+)'/.exec(error.message) ?? [];
-    throw new UsageError(`Missing required argument '${missing}'`, `"${pathOf(command)} --help" shows what it takes.`);
+    throw new UsageError(`Missing required argument '${missing}'`, `"${pathOf(command)} --help" shows its arguments.`);
   });
   if (options.examples !== undefined) {
     command.addHelpText("after", `\nExamples:\n${options.examples.map((line) => `  ${line}`).join("\n")}`);
@@ -29,19 +29,19 @@ export function verb(cli: Cli, name: string, summary: string, options: VerbOptio
   return command;
 }
 
-/** As it is typed. */
+/** The command as the user types it. */
 function pathOf(command: Command): string {
   return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
 }
 
 const everywhere = "Everywhere:";
 
-/** The command of a group of commands that shows the help of one. */
+/** Adds the command of a group of commands that shows the help of one. */
 export function addHelpCommand(group: Command): Command {
   return group.helpCommand("help [command]", "Show the help of a command");
 }
 
-/** What this command and all below it take, behind their own options. */
+/** Adds the options that this command and all below it have, after their own options. */
 export function addSharedOptions(command: Command): Command {
   for (const [flags, description] of sharedOptions) {
     command.addOption(new Option(flags, description).helpGroup(everywhere));
@@ -56,7 +56,7 @@ const sharedOptions = [
   ["--key <key>", "the API key (ATOLL_API_KEY)"],
 ] as const;
 
-/** Help goes to stdout, also where it stands in for a command that was not named; errors are told by `main`. */
+/** Help goes to stdout, also where it is shown because no command was named; `main` reports errors. */
 export function outputOf(cli: Cli) {
   const write = (text: string): void => void cli.stdout.write(text);
   return {
@@ -68,8 +68,8 @@ export function outputOf(cli: Cli) {
 }
 
 /**
- * Ends in the words of another program: with `--` options may stand anywhere before it, without it only before the
- * first word.
+ * A command whose arguments end with the words of another program: with `--` options may come anywhere before it,
+ * without it only before the first word.
  */
 class WordsCommand extends Command {
   #endsInWords = false;

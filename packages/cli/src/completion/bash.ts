@@ -1,17 +1,17 @@
 import type { CommandDescription } from "../command-tree.ts";
 import { flagsOf, takesOneSandbox, valuesOf, wordsAfter } from "./words.ts";
 
-/** Commands, flags and choices are in the script; ids of sandboxes are asked for when they are wanted. */
+/** The script contains commands, flags and choices; it asks for ids of sandboxes when they are needed. */
 export function bashCompletion(commands: readonly CommandDescription[]): string {
   const rows = commands.map((command) => {
     const words = wordsAfter(command.path, commands).join(" ");
     const ids = command.takesSandbox ? `; sandboxes=${takesOneSandbox(command) ? "one" : "many"}` : "";
     return `    '${command.path.join(" ")}') words='${words}'${ids}; flags='${flagsOf(command).join(" ")}' ;;`;
   });
-  const values = valuesOf(commands).map(
-    ({ pattern, choices }) =>
-      `    ${pattern}) COMPREPLY=(${choices.length === 0 ? "" : `$(compgen -W '${choices.join(" ")}' -- "$current")`}); return ;;`,
-  );
+  const values = valuesOf(commands).map(({ pattern, choices }) => {
+    const offer = choices.length === 0 ? "" : `$(compgen -W '${choices.join(" ")}' -- "$current")`;
+    return `    ${pattern}) COMPREPLY=(${offer}); return ;;`;
+  });
   const groups = commands.filter(({ hasCommands }) => hasCommands).map(({ path }) => path.join(" "));
   return `# bash completion for atoll
 _atoll() {
@@ -21,7 +21,8 @@ _atoll() {
   sandboxes=''
   if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
   case "$path" in
-    ${groups.map((name) => `'${name}'`).join("|")}) if [ "$COMP_CWORD" -gt 2 ]; then path="$path \${COMP_WORDS[2]}"; fi ;;
+    ${groups.map((name) => `'${name}'`).join("|")})
+      if [ "$COMP_CWORD" -gt 2 ]; then path="$path \${COMP_WORDS[2]}"; fi ;;
   esac
   case "$path:\${COMP_WORDS[COMP_CWORD - 1]}" in
 ${values.join("\n")}

@@ -1,6 +1,6 @@
 import type { CommandDescription } from "../command-tree.ts";
 
-/** What may follow these words of a command line: commands, or choices of its arguments. */
+/** Returns what may follow these words of a command line: commands, or choices of the command's arguments. */
 export function wordsAfter(path: readonly string[], commands: readonly CommandDescription[]): string[] {
   const below = commands.filter(
     (command) => command.path.length === path.length + 1 && path.every((word, at) => command.path[at] === word),
@@ -14,8 +14,8 @@ export function flagsOf(command: CommandDescription): string[] {
 }
 
 /**
- * Where a value is expected: the command and the flag before it as a pattern of the shell's `case`, and what it may be,
- * if that is a fixed list.
+ * Lists the places where a value is expected: the command and the flag before it as a pattern of the shell's `case`,
+ * and the choices, if they are a fixed list.
  */
 export function valuesOf(commands: readonly CommandDescription[]): { pattern: string; choices: readonly string[] }[] {
   return commands.flatMap(({ path, options }) =>
@@ -28,12 +28,12 @@ export function valuesOf(commands: readonly CommandDescription[]): { pattern: st
   );
 }
 
-/** Those that take one sandbox need no second one. */
+/** Whether the command takes one sandbox, so that completion offers no second one. */
 export function takesOneSandbox({ takesSandbox, usage }: CommandDescription): boolean {
   return takesSandbox && !usage.includes("sandboxes...");
 }
 
-/** For single quotes of a shell. */
+/** Quotes a text for a shell, in single quotes. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

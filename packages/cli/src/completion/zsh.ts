@@ -1,7 +1,7 @@
 import type { CommandDescription } from "../command-tree.ts";
 import { quoted, takesOneSandbox, valuesOf, wordsAfter } from "./words.ts";
 
-/** A colon ends the word that is completed; what follows is its description. */
+/** Escapes the colon, which separates a word from its description. */
 function escaped(text: string): string {
   return text.replaceAll(":", String.raw`\:`);
 }
@@ -19,7 +19,8 @@ export function zshCompletion(commands: readonly CommandDescription[]): string {
       names.map((name) => quoted(`${name}:${escaped(description)}`)),
     );
     const ids = command.takesSandbox ? `; sandboxes=${takesOneSandbox(command) ? "one" : "many"}` : "";
-    return `    ${quoted(command.path.join(" "))}) ${describedBelow(command.path)}${ids}; flags=(${flags.join(" ")}) ;;`;
+    const below = describedBelow(command.path);
+    return `    ${quoted(command.path.join(" "))}) ${below}${ids}; flags=(${flags.join(" ")}) ;;`;
   });
   const values = valuesOf(commands).map(({ pattern, choices }) => {
     const offer = `candidates=(${choices.map(quoted).join(" ")}); _describe 'value' candidates`;
@@ -43,7 +44,9 @@ ${values.join("\n")}
 ${cases.join("\n")}
   esac
   if [[ "$sandboxes" == one && " \${words[3,CURRENT - 1]} " =~ ' [0-9a-z]{20} ' ]]; then sandboxes=''; fi
-  if [[ -n "$sandboxes" && "\${words[CURRENT]}" != -* ]]; then candidates+=(\${(f)"$(atoll ls --quiet 2>/dev/null)"}); fi
+  if [[ -n "$sandboxes" && "\${words[CURRENT]}" != -* ]]; then
+    candidates+=(\${(f)"$(atoll ls --quiet 2>/dev/null)"})
+  fi
   if [[ "\${words[CURRENT]}" == -* ]]; then
     _describe 'option' flags
   elif (( \${#candidates} > 0 )); then

@@ -4,11 +4,11 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { SandboxError } from "@atoll/protocol";
 
-/** Named apart from its use: the command line works without a server beside it, and so does not depend on one. */
+/** This is a variable, because the command line works without a server package and so must not import it. */
 const serverEntry = "@atoll/server/start";
 
-/** How the server of this installation is started, with these flags. */
-function serverProgram(flags: readonly string[]): { file: string; args: string[] } {
+/** Returns how the server of this installation is started, with these flags. */
+export function serverProgram(flags: readonly string[]): { file: string; args: string[] } {
   return { file: process.execPath, args: [findEntry(), ...flags] };
 }
 
@@ -31,14 +31,14 @@ function missing(cause?: unknown): SandboxError {
 }
 
 export interface ServerProcess {
-  /** Asks it to end. */
+  /** Asks the server to stop. */
   stop: (signal: "SIGINT" | "SIGTERM") => void;
   ended: Promise<{ exitCode: number | null; signal: NodeJS.Signals | null }>;
 }
 
 /**
- * Starts it on our terminal, in a process group of its own: Ctrl-C reaches it once, through `stop`, and not a second
- * time from the terminal, which it would take for impatience.
+ * Starts the server on our terminal, in a process group of its own: a Ctrl-C reaches it once, through `stop`. In our
+ * group it would get a second one from the terminal, and stop without waiting.
  */
 export function startServer(flags: readonly string[]): ServerProcess {
   const { file, args } = serverProgram(flags);
@@ -50,7 +50,7 @@ export function startServer(flags: readonly string[]): ServerProcess {
   return { stop: (signal) => void child.kill(signal), ended };
 }
 
-/** Runs it to its end and gives what it printed. */
+/** Runs the server program to its end and resolves with its output. */
 export async function askServer(
   flags: readonly string[],
   signal: AbortSignal,

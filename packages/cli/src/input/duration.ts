@@ -2,7 +2,7 @@ import { UsageError } from "./usage-error.ts";
 
 const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-/** `500ms`, `30s`, `1m30s`, `2h`; a bare number is seconds. */
+/** Parses `500ms`, `30s`, `1m30s` or `2h`; a bare number is seconds. */
 export function parseDuration(text: string): number {
   if (/^\d+(\.\d+)?$/.test(text)) return positive(Math.round(Number(text) * 1_000), text);
   if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) throw refusal(text);

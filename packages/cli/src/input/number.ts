@@ -1,6 +1,6 @@
 import { UsageError } from "./usage-error.ts";
 
-/** For an option that is a whole number from `least` to `most`. */
+/** Parses an option that is a whole number from `least` to `most`. */
 export function wholeNumber(what: string, least: number, most: number): (text: string) => number {
   return (text) => {
     const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
@@ -14,7 +14,7 @@ export function wholeNumber(what: string, least: number, most: number): (text: s
   };
 }
 
-/** For an option that is a number above zero, such as 0.5 cores. */
+/** Parses an option that is a number above zero, such as 0.5 cores. */
 export function decimal(what: string): (text: string) => number {
   return (text) => {
     const value = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;

@@ -1,13 +1,13 @@
-/** An end of `atoll cp`: a path here, or one in a sandbox. */
+/** The source or target of `atoll cp`: a path on this machine, or one in a sandbox. */
 export interface Place {
-  /** Absent: the path is here. */
+  /** Undefined for a path on this machine. */
   sandbox: string | undefined;
   path: string;
 }
 
 /**
- * `<sandbox>:<path>` is inside, without a path its home directory. A path here that has a colon is written with a slash
- * before it: `./a:b`.
+ * Parses `<sandbox>:<path>`, where an empty path is the home directory, or a path on this machine. A path here that
+ * contains a colon needs a slash before the colon: `./a:b`.
  */
 export function parsePlace(text: string): Place {
   const [, sandbox, path] = /^([a-z0-9]+):(.*)$/s.exec(text) ?? [];

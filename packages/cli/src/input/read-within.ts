@@ -6,18 +6,18 @@ import { UsageError } from "./usage-error.ts";
 
 export interface ReadLimit {
   maxBytes: number;
-  /** What helps where there is more. */
+  /** The suggestion for larger input. */
   hint: string;
 }
 
-/** All of stdin, unless it is too much. */
+/** Reads all of stdin, up to a limit. */
 export async function readStdin(cli: Cli, limit: ReadLimit): Promise<Buffer> {
   const bytes = await collect(stdinPieces(cli.stdin, cli.signal), "stdin", limit);
   cli.signal.throwIfAborted();
   return bytes;
 }
 
-/** All of a file, unless it is too much. `missing` says what may be meant where it cannot be read. */
+/** Reads a whole file, up to a limit. `missing` is the suggestion for a file that cannot be read. */
 export async function readFile(path: string, limit: ReadLimit & { missing?: string }): Promise<Buffer> {
   const source: AsyncIterable<Buffer> = createReadStream(path);
   try {
@@ -34,7 +34,7 @@ async function collect(source: AsyncIterable<Buffer>, name: string, limit: ReadL
   for await (const piece of source) {
     length += piece.length;
     if (length > limit.maxBytes) {
-      throw new UsageError(`Cannot take ${name}: it is more than ${formatBytes(limit.maxBytes)}`, limit.hint);
+      throw new UsageError(`Cannot read ${name}: it is larger than ${formatBytes(limit.maxBytes)}`, limit.hint);
     }
     pieces.push(piece);
   }

@@ -1,6 +1,6 @@
 /**
- * What comes in until its end or the abort. The stream's own iterator would wait for one more piece after an abort, and
- * an open stdin keeps the process alive: it is let go of.
+ * Yields the input until its end or the abort. The stream's own iterator would wait for one more piece after an abort.
+ * Afterwards stdin no longer keeps the process alive.
  */
 export async function* stdinPieces(
   stdin: NodeJS.ReadStream,

@@ -1,4 +1,4 @@
-/** The command line itself is wrong: nothing was asked of the server. */
+/** The command line itself is wrong; no request was sent to the server. */
 export class UsageError extends Error {
   readonly hint: string | undefined;
 

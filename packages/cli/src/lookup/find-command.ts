@@ -3,7 +3,7 @@ import type { Sandbox } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { resolvePrefix } from "../input/resolve-prefix.ts";
 
-/** A command by its name (the latest that has it), its id, or the beginning of its id. */
+/** Finds a command by its name (the latest that has it), its id, or the beginning of its id. */
 export async function findCommand(cli: Cli, sandbox: Sandbox, nameOrId: string): Promise<CommandInfo> {
   const commands = await cli.during("Looking for the command", sandbox.commands.list({ signal: cli.signal }));
   const [named] = commands
@@ -17,6 +17,6 @@ export async function findCommand(cli: Cli, sandbox: Sandbox, nameOrId: string):
     listCommand: `atoll ps ${sandbox.id}`,
   });
   const found = commands.find((command) => command.id === id);
-  if (found === undefined) throw new Error(`The command ${id} was just listed and is not there`);
+  if (found === undefined) throw new Error(`The command ${id} was just listed and is missing`);
   return found;
 }

@@ -4,7 +4,8 @@ import type { Cli } from "../cli.ts";
 import { resolvePrefix } from "../input/resolve-prefix.ts";
 
 /**
- * A sandbox by its id or the beginning of it. A whole id is not looked for: whoever uses it is told when there is none.
+ * Finds a sandbox by its id or the beginning of it. A whole id needs no search: the request that uses it fails if there
+ * is no such sandbox.
  */
 export async function findSandbox(cli: Cli, idOrPrefix: string): Promise<Sandbox> {
   return new Sandbox(await cli.atoll(), await findSandboxId(cli, idOrPrefix));

@@ -1,6 +1,6 @@
 const byteUnits = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 
-/** `0 B`, `1.5 MiB`: three digits are enough for eyes. */
+/** `0 B`, `1.5 MiB`: three digits are enough for people. */
 export function formatBytes(bytes: number): string {
   let value = bytes;
   let unit = 0;

@@ -2,15 +2,15 @@ import type { Cli } from "../cli.ts";
 import { formatBytes } from "./amount.ts";
 import { printable } from "./printable.ts";
 
-/** A name and what is so; without a value it is left out. `plain`: for programs, where that is different. */
+/** A name and its value; a fact without a value is left out. `plain` is the value for programs, where it differs. */
 export type Fact = readonly [name: string, value: string | undefined, plain?: string];
 
-/** For eyes about so many, for programs exactly. */
+/** Rounds the value on a terminal; programs get the exact number. */
 export function bytesFact(name: string, bytes: number): Fact {
   return [name, formatBytes(bytes), String(bytes)];
 }
 
-/** A line per fact: aligned on a terminal, with a tab between elsewhere. */
+/** Prints a line per fact: aligned on a terminal, otherwise with a tab between name and value. */
 export async function printFacts(cli: Cli, facts: readonly Fact[]): Promise<void> {
   const present = facts.filter(([, value]) => value !== undefined);
   const width = Math.max(...present.map(([name]) => name.length));

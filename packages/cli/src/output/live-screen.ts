@@ -1,7 +1,4 @@
-/**
- * Text on a terminal that is replaced by the next. The cursor is hidden meanwhile, and back at the end whatever
- * happens.
- */
+/** Text on a terminal that the next text replaces. The cursor is hidden until this is disposed, or the process ends. */
 export class LiveScreen implements Disposable {
   readonly #stream: NodeJS.WriteStream;
   readonly #restore = (): void => this[Symbol.dispose]();
@@ -14,7 +11,7 @@ export class LiveScreen implements Disposable {
     stream.write("\u001B[?25l");
   }
 
-  /** More lines than the terminal has cannot be taken back: what does not fit is cut. */
+  /** Cuts the text to the height of the terminal, because lines that have scrolled away cannot be replaced. */
   draw(text: string): void {
     const lines = text
       .split("\n")

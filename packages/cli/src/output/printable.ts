@@ -1,4 +1,4 @@
-/** Names and messages come from strangers: what could steer a terminal is shown instead of sent. */
+/** Shows control characters instead of sending them to the terminal: names and messages are not trusted. */
 export function printable(text: string): string {
   // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
   return text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, (character) => {

@@ -4,7 +4,7 @@ const quietMs = 1_000;
 const redrawMs = 200;
 const eraseLine = "\r\u001B[2K";
 
-/** A line on a terminal that says what is waited for and for how long. Nothing of it stays. */
+/** A line on a terminal that shows what the call waits for and for how long. It is erased at the end. */
 export class Progress {
   readonly #stream: NodeJS.WriteStream;
   readonly #what: string;
@@ -23,7 +23,7 @@ export class Progress {
     }, quietMs).unref();
   }
 
-  /** How far it is, such as "12 MiB of 40 MiB". */
+  /** The progress, such as "12 MiB of 40 MiB". */
   set detail(text: string) {
     this.#detail = text;
   }

@@ -3,13 +3,13 @@ import type { Environment } from "../environment.ts";
 
 export type Tone = "good" | "busy" | "bad" | "quiet" | "strong";
 
-/** Colours a text, or leaves it as it is. */
+/** Colours a text, or returns it unchanged. */
 export type Style = (tone: Tone, text: string) => string;
 
 const formats = { good: "green", busy: "yellow", bad: "red", quiet: "dim", strong: "bold" } as const;
 
 const plain: Style = (_tone, text) => text;
-// Whether there is colour is decided here, for the stream at hand; left alone, `styleText` would look at stdout.
+// The caller decides on colour, for its own stream; without this option `styleText` would check stdout.
 const coloured: Style = (tone, text) => styleText(formats[tone], text, { validateStream: false });
 
 export function styleFor(stream: { isTTY?: boolean }, environment: Environment): Style {

@@ -4,9 +4,9 @@ import type { Style, Tone } from "./style.ts";
 
 export interface Column<Row> {
   header: string;
-  /** For eyes. */
+  /** The cell on a terminal. */
   cell: (row: Row) => string;
-  /** For programs, where that is different: a time instead of an age, bytes instead of MiB. */
+  /** The cell for programs, where it differs: a time instead of an age, bytes instead of MiB. */
   plain?: (row: Row) => string;
   align?: "right";
   /** Left out where a terminal has no room for all columns, the first of these first. */
@@ -16,19 +16,19 @@ export interface Column<Row> {
 
 export interface TableTarget {
   isTerminal: boolean;
-  /** Columns of the terminal. */
+  /** The width of the terminal. */
   width: number;
   style: Style;
 }
 
 const gap = "  ";
 
-/** For eyes about so many, for programs exactly. */
+/** Rounds the value on a terminal; programs get the exact number. */
 export function bytesColumn<Row>(header: string, bytesOf: (row: Row) => number): Column<Row> {
   return { header, cell: (row) => formatBytes(bytesOf(row)), plain: (row) => String(bytesOf(row)), align: "right" };
 }
 
-/** On a terminal an aligned table with a header; elsewhere a line per row, cells between tabs. */
+/** Renders an aligned table with a header on a terminal, and otherwise a line per row with tabs between cells. */
 export function renderTable<Row>(all: readonly Column<Row>[], rows: readonly Row[], target: TableTarget): string {
   if (!target.isTerminal) {
     return rows.map((row) => `${all.map(({ cell, plain }) => printable((plain ?? cell)(row))).join("\t")}\n`).join("");
@@ -71,7 +71,7 @@ function widthsOf<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): n
   );
 }
 
-/** Takes what is missing from the last column: the first ones are what rows are told apart by. */
+/** Narrows the last column to fit: the first columns identify the rows. */
 function fit(widths: number[], available: number): number[] {
   const missing = sum(widths) - available;
   const last = widths.at(-1) ?? 0;
@@ -92,17 +92,14 @@ function shorten(text: string, width: number): string {
   return `${short}…`;
 }
 
-/** Columns on a terminal: East Asian and emoji characters take two, combining marks none. */
+const eastAsian = /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|[\uff01-\uff60]/u;
+
+/** The columns that a text takes on a terminal: East Asian and emoji characters take two, combining marks none. */
 function widthOf(text: string): number {
   let width = 0;
   for (const character of text) {
     if (/\p{Mark}|\u200d|\ufe0f/u.test(character)) continue;
-    width +=
-      /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}|[\uff01-\uff60]/u.test(
-        character,
-      )
-        ? 2
-        : 1;
+    width += eastAsian.test(character) || /\p{Emoji_Presentation}/u.test(character) ? 2 : 1;
   }
   return width;
 }

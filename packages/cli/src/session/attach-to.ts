@@ -8,32 +8,32 @@ import { pumpStdin } from "./pump-stdin.ts";
 import { relayOutput } from "./relay-output.ts";
 
 export interface AttachOptions {
-  /** Bytes of its output that are not wanted. */
+  /** How many bytes of output are skipped. */
   from?: number;
-  /** Our stdin goes inside. */
+  /** Whether our stdin goes to the command. */
   hasStdin: boolean;
-  /** Somebody else started it: Ctrl-C leaves it alone where it is not typed into its terminal. */
-  isGuest?: boolean;
+  /** Whether another client started the command: Ctrl-C then does not end it, unless it is typed into its terminal. */
+  isStartedElsewhere?: boolean;
 }
 
-/** How the user and the command parted. */
-export type Parting = { how: "ended"; command: CommandInfo } | { how: "detached" };
+/** How the session ended. */
+export type SessionEnd = { how: "ended"; command: CommandInfo } | { how: "detached" };
 
-/** A user who presses Ctrl-C this often wants to leave, whatever the command makes of it. */
+/** A user who presses Ctrl-C this often wants to leave, whatever the command does with it. */
 const interruptsToLeave = 3;
 
 /**
  * Connects this terminal, or these pipes, with a command until it ends or the user leaves it. With a terminal on both
- * sides every key goes inside; without one, Ctrl-C and SIGTERM are sent on as signals.
+ * sides every key goes to the command; without one, Ctrl-C and SIGTERM are sent on as signals.
  */
-export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachOptions): Promise<Parting> {
+export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachOptions): Promise<SessionEnd> {
   const { hasPty } = handle.command;
   const over = new AbortController();
   const signal = AbortSignal.any([cli.signal, over.signal]);
   using terminal = new RawTerminal(cli.stdin, cli.stdout, hasPty && options.hasStdin && !cli.isJson);
   const unwatch = hasPty ? watchSize(cli.stdout, cli.stderr, (size) => handle.resize(size, { signal })) : undefined;
-  const stopSignals = terminal.isRaw || options.isGuest === true ? undefined : passOnSignals(cli, handle);
-  if (terminal.isRaw && options.isGuest === true) {
+  const stopSignals = terminal.isRaw || options.isStartedElsewhere === true ? undefined : passOnSignals(cli, handle);
+  if (terminal.isRaw && options.isStartedElsewhere === true) {
     await handle.resize(terminalSize(cli.stdout, cli.stderr), { signal }).catch(() => undefined);
   }
   const typed = options.hasStdin
@@ -42,9 +42,9 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
   const output = relayOutput(cli, handle, { ...(options.from === undefined ? {} : { from: options.from }), signal });
   try {
     const parting = await Promise.race([
-      output.then((command): Parting => ({ how: "ended", command })),
+      output.then((command): SessionEnd => ({ how: "ended", command })),
       // The end of our input is not the end of the command.
-      typed.then(({ isDetached }): Parting | Promise<never> =>
+      typed.then(({ isDetached }): SessionEnd | Promise<never> =>
         isDetached ? { how: "detached" } : new Promise(() => undefined),
       ),
     ]);
@@ -56,28 +56,30 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
     throw error;
   } finally {
     over.abort();
-    // Both end with the abort; whatever they still have to say comes too late.
+    // Both end with the abort; their results are not needed any more.
     await Promise.allSettled(options.hasStdin ? [output, typed] : [output]);
     unwatch?.();
     stopSignals?.();
   }
 }
 
-/** A command that we started loses its reader with us, as in any pipe. Otherwise it goes on. */
+/**
+ * Leaves the command. One that we started loses the reader of its output with us, as in any pipe. Any other goes on.
+ */
 async function leave(cli: Cli, handle: CommandHandle, options: AttachOptions): Promise<void> {
-  // Anything but a signal: what takes our output has failed.
+  // If the reason is not a signal, the reader of our output has failed.
   const isReaderGone = !(cli.signal.reason instanceof Interruption) || cli.signal.reason.signal === "SIGPIPE";
-  if (isReaderGone && options.isGuest !== true) await handle.kill("SIGPIPE").catch(() => undefined);
+  if (isReaderGone && options.isStartedElsewhere !== true) await handle.kill("SIGPIPE").catch(() => undefined);
   else printReattachHint(cli, handle.command);
 }
 
-/** Ours would end us and leave the command alone. */
+/** Sends our signals to the command; without this they would end us and leave the command running. */
 function passOnSignals(cli: Cli, handle: CommandHandle): () => void {
   let interrupts = 0;
   const passOn = (name: "SIGINT" | "SIGTERM") => {
     interrupts += 1;
     if (interrupts < interruptsToLeave) {
-      // A command that has just ended refuses the signal, and its end is on its way.
+      // A command that has just ended refuses the signal, and its end is about to arrive.
       handle.kill(name).catch(() => undefined);
     } else {
       cli.interrupt(name);

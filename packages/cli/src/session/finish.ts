@@ -3,11 +3,11 @@ import type { CommandHandle } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { exitCodeOf } from "../exit-code.ts";
 import { formatDuration } from "../output/amount.ts";
-import type { Parting } from "./attach-to.ts";
+import type { SessionEnd } from "./attach-to.ts";
 import { printReattachHint } from "./print-reattach-hint.ts";
 
-/** Our exit code is the command's; what the code alone does not tell goes to stderr. */
-export async function finish(cli: Cli, handle: CommandHandle, parting: Parting): Promise<void> {
+/** Sets our exit code to the command's, and explains on stderr what the code alone does not show. */
+export async function finish(cli: Cli, handle: CommandHandle, parting: SessionEnd): Promise<void> {
   if (parting.how === "detached") {
     printReattachHint(cli, handle.command);
     return;

@@ -4,14 +4,17 @@ import { stdinPieces } from "../input/stdin-pieces.ts";
 import { DetachKeys } from "../terminal/detach-keys.ts";
 
 export interface PumpOptions {
-  /** The input is typed: it may have the keys that leave the command, and its end is a terminal that is gone. */
+  /**
+   * Whether the input is typed: then it may have the keys that leave the command, and its end means that the terminal
+   * is gone.
+   */
   isTyped: boolean;
   signal: AbortSignal;
 }
 
 /**
- * Sends our input inside until it ends, the command does, or the user leaves. A reader that is slow inside makes the
- * writer here wait. Resolves with whether the user left.
+ * Sends our input to the command until the input or the command ends, or the user leaves. It reads no faster than the
+ * command does. Resolves with whether the user left.
  */
 export async function pumpStdin(
   stdin: NodeJS.ReadStream,
@@ -25,10 +28,10 @@ export async function pumpStdin(
       if (data.length > 0) await handle.sendStdin(data, { signal: options.signal });
       if (isDetached) return { isDetached };
     }
-    // A user whose terminal is gone may come back; only a pipe has an end that is meant for the command.
+    // A user whose terminal is gone may come back, so only the end of a pipe ends the command's input.
     if (!options.signal.aborted && !options.isTyped) await handle.closeStdin({ signal: options.signal });
   } catch (error) {
-    // Both are the end of the command, which its output tells with the reason.
+    // In both cases the command has ended, and its output has the reason.
     if (!options.signal.aborted && !isSandboxError(error, "invalid_state")) throw error;
   }
   return { isDetached: false };

@@ -4,14 +4,17 @@ import type { CommandHandle, OutputEvent } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 
 export interface RelayOptions {
-  /** Bytes of the common order that are not wanted. */
+  /** How many bytes, in their common order, are skipped. */
   from?: number;
-  /** What there was up to here is enough; absent: until the command ends. */
+  /** The output is complete at this many bytes; absent: when the command ends. */
   untilBytes?: number;
   signal: AbortSignal;
 }
 
-/** Writes what a command says to the stream it said it on, or as JSON lines; gives what is known of it at the end. */
+/**
+ * Writes the output of a command to our stdout and stderr, or as JSON lines; resolves with what is known of the command
+ * at the end.
+ */
 export async function relayOutput(cli: Cli, handle: CommandHandle, options: RelayOptions): Promise<CommandInfo> {
   const { from = 0, untilBytes = Number.POSITIVE_INFINITY, signal } = options;
   const { command } = handle;
@@ -22,7 +25,7 @@ export async function relayOutput(cli: Cli, handle: CommandHandle, options: Rela
     if (event.type === "ended") return event.command;
     if (command.state === "running" && endOf(event) >= untilBytes) return command;
   }
-  throw new Error("The output of a command ends with its end, and this did not");
+  throw new Error("The output of the command stopped before its end");
 }
 
 export async function relayEvent(cli: Cli, event: OutputEvent): Promise<void> {
@@ -46,7 +49,7 @@ function endOf(event: Exclude<OutputEvent, { type: "ended" }>): number {
   return event.at + (event.type === "dropped" ? event.bytes : event.data.length);
 }
 
-/** As in the HTTP interface: text where it is whole, base64 otherwise. */
+/** Has the same form as in the HTTP interface: text where it is whole, base64 otherwise. */
 function lineOf({ type, at, offset, data }: Extract<OutputEvent, { data: Uint8Array }>): Record<string, unknown> {
   const bytes = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
   return {

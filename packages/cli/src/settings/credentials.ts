@@ -7,7 +7,7 @@ export const credentialNames = ["url", "key"] as const;
 export type CredentialName = (typeof credentialNames)[number];
 export type Credentials = Partial<Record<CredentialName, string>>;
 
-/** What `atoll config set` stored; empty where nothing was. */
+/** Reads what `atoll config set` stored; the result is empty where nothing was. */
 export async function readCredentials(path: string): Promise<Credentials> {
   let text: string;
   try {
@@ -31,7 +31,7 @@ function parseCredentials(text: string, path: string): Credentials {
   for (const name of credentialNames) {
     const entry = (value as Record<string, unknown>)[name];
     if (entry === undefined) continue;
-    if (typeof entry !== "string") throw unreadable(path, `${name} is not a text`);
+    if (typeof entry !== "string") throw unreadable(path, `${name} is not a string`);
     credentials[name] = entry;
   }
   return credentials;
@@ -44,7 +44,7 @@ function unreadable(path: string, because: string, cause?: unknown): SandboxErro
   });
 }
 
-/** For the eyes of its owner only, and never half written. */
+/** Writes the file so that only its owner can read it, and completely or not at all. */
 export async function writeCredentials(path: string, credentials: Credentials): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const draft = `${path}.${randomUUID()}`;

@@ -12,7 +12,7 @@ export type Settings = Record<CredentialName, Setting>;
 
 const defaultUrl = "http://127.0.0.1:4600";
 
-/** Where the server is and the key for it: flags win over the environment, that over the file. */
+/** Finds the server's address and the key: flags win over the environment, and the environment over the file. */
 export async function readSettings(
   flags: { url?: string | undefined; key?: string | undefined },
   environment: Environment,

@@ -11,7 +11,7 @@ export class DetachKeys {
   #isLineStart = true;
   #hasTilde = false;
 
-  /** What goes inside, and whether the keys were among the input; what follows them is not sent. */
+  /** Returns what to send to the command, and whether the input had the keys; what follows them is not sent. */
   filter(input: Uint8Array): { data: Uint8Array; isDetached: boolean } {
     const data: number[] = [];
     for (const byte of input) {

@@ -6,13 +6,13 @@ export interface TerminalSize {
 }
 
 /**
- * Modes that a full-screen program inside may leave on when it is cut off: other screen, hidden cursor, mouse, paste,
- * colour.
+ * Resets the modes that a full-screen program may leave on when it is cut off: alternate screen, hidden cursor, mouse,
+ * paste, colour.
  */
-const calmDown =
+const resetModes =
   "\u001B[?1047l\u001B[?25h\u001B[?1000l\u001B[?1002l\u001B[?1003l\u001B[?1006l\u001B[?2004l\u001B[?1l\u001B>\u001B[0m";
 
-/** The user's terminal handed to a program inside: every key goes there, Ctrl-C included. */
+/** The user's terminal in raw mode: every key goes to the program in the sandbox, Ctrl-C included. */
 export class RawTerminal implements Disposable {
   readonly #stdin: NodeJS.ReadStream;
   readonly #stdout: NodeJS.WriteStream;
@@ -20,12 +20,12 @@ export class RawTerminal implements Disposable {
   #isRaw = false;
   #isCutOff = true;
 
-  /** Where it is not wanted, or stdin is no terminal, nothing is changed. */
+  /** Without `isWanted`, or if stdin is not a terminal, nothing is changed. */
   constructor(stdin: NodeJS.ReadStream, stdout: NodeJS.WriteStream, isWanted: boolean) {
     this.#stdin = stdin;
     this.#stdout = stdout;
     if (!isWanted || !stdin.isTTY) return;
-    // Also when the process ends without unwinding: an error that nobody caught still lets exit listeners run.
+    // The exit listener also runs if the process ends by an uncaught error.
     process.once("exit", this.#restore);
     stdin.setRawMode(true);
     endOutputProcessing();
@@ -36,7 +36,7 @@ export class RawTerminal implements Disposable {
     return this.#isRaw;
   }
 
-  /** The program inside ended by itself, and so left the terminal as it wants it. */
+  /** The program ended by itself, so it left the terminal as it wants it. */
   endedByItself(): void {
     this.#isCutOff = false;
   }
@@ -46,7 +46,7 @@ export class RawTerminal implements Disposable {
     if (!this.#isRaw) return;
     this.#isRaw = false;
     this.#stdin.setRawMode(false);
-    if (this.#isCutOff && this.#stdout.isTTY) this.#stdout.write(calmDown);
+    if (this.#isCutOff && this.#stdout.isTTY) this.#stdout.write(resetModes);
   }
 }
 
@@ -56,25 +56,26 @@ export function terminalSize(stdout: NodeJS.WriteStream, stderr: NodeJS.WriteStr
 }
 
 /**
- * Calls with the newest size after each change; changes that come during a call are told as one. Returns what ends it.
+ * Calls `onSize` with the newest size after each change; changes during a call become one. Returns the function that
+ * stops this.
  */
 export function watchSize(
   stdout: NodeJS.WriteStream,
   stderr: NodeJS.WriteStream,
   onSize: (size: TerminalSize) => Promise<void>,
 ): () => void {
-  let isTelling = false;
+  let isCalling = false;
   let isStale = false;
   const changed = async (): Promise<void> => {
     isStale = true;
-    if (isTelling) return;
-    isTelling = true;
+    if (isCalling) return;
+    isCalling = true;
     while (isStale) {
       isStale = false;
-      // A size that cannot be told is of no consequence: the next one may be, and the stream tells of its own end.
+      // A size that cannot be sent does not matter: the next one may be, and the stream reports its own end.
       await onSize(terminalSize(stdout, stderr)).catch(() => undefined);
     }
-    isTelling = false;
+    isCalling = false;
   };
   const stream = stdout.isTTY ? stdout : stderr;
   const onResize = () => void changed();

@@ -4,7 +4,7 @@ import { stdinPieces } from "../input/stdin-pieces.ts";
 type Source = AsyncIterable<Uint8Array> & { destroy?(): unknown };
 
 /**
- * Asks for the next piece when the reader wants it, so that memory holds one piece, however slow the reader is. A
+ * Asks for the next piece only when the reader wants it, so that memory holds one piece, however slow the reader is. A
  * source that can be closed is closed when the reader leaves.
  */
 export function byteStream(source: Source, onBytes?: (bytes: number) => void): ReadableStream<Uint8Array> {
@@ -26,12 +26,12 @@ export function byteStream(source: Source, onBytes?: (bytes: number) => void): R
   );
 }
 
-/** What comes in, until the reader leaves: nobody has to type one more key for that. */
+/** Streams stdin until the reader leaves, without waiting for one more key. */
 export function stdinStream(cli: Cli, onBytes?: (bytes: number) => void): ReadableStream<Uint8Array> {
   const left = new AbortController();
   async function* pieces(): AsyncGenerator<Uint8Array, void, undefined> {
     yield* stdinPieces(cli.stdin, AbortSignal.any([cli.signal, left.signal]));
-    // What was cut off must not look whole.
+    // Input that was cut off must not look complete.
     cli.signal.throwIfAborted();
   }
   return byteStream(Object.assign(pieces(), { destroy: () => left.abort() }), onBytes);

@@ -1,11 +1,11 @@
 import { stat } from "node:fs/promises";
 import { basename, join, posix } from "node:path";
-import { unpack } from "../archive/unpack.ts";
+import { unpack } from "@atoll/host";
 import { UsageError } from "../input/usage-error.ts";
 import { printStream, saveStream } from "./save-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";
 
-/** Out of the sandbox to here. A file is there whole or not at all. */
+/** Copies out of the sandbox. A file is written completely or not at all. */
 export async function download(transfer: Transfer, from: string, to: string): Promise<Transferred> {
   const { cli, files, user } = transfer;
   const info = await files.stat(from, { user, signal: cli.signal });
@@ -23,7 +23,7 @@ export async function download(transfer: Transfer, from: string, to: string): Pr
   return downloadFile(transfer, from, target, info.mode);
 }
 
-/** The last part of a path inside; a home directory has no name of its own. */
+/** Returns the last part of a path in the sandbox; a home directory has no name of its own. */
 function nameOf(path: string): string | undefined {
   const name = posix.basename(posix.normalize(path));
   return name === "." || name === ".." || name === "" ? undefined : basename(name);

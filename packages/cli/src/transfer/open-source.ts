@@ -5,7 +5,7 @@ import type { Cli } from "../cli.ts";
 import { UsageError } from "../input/usage-error.ts";
 import { byteStream, stdinStream } from "./byte-stream.ts";
 
-/** A file here, or - for stdin. `kind` says what it ought to be. */
+/** Opens a file here, or stdin for `-`. `kind` names what it should be. */
 export async function openSource(cli: Cli, path: string, kind: string): Promise<ByteSource> {
   if (path === "-") return stdinStream(cli);
   const stats = await stat(path).catch((error: Error) => {

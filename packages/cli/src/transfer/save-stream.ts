@@ -14,8 +14,8 @@ export interface SaveOptions {
 }
 
 /**
- * To a file, which is there whole or not at all; a device or a pipe gets the bytes as they come. Tells how many they
- * were.
+ * Saves a stream to a file, completely or not at all; a device or a pipe gets the bytes as they come. Resolves with
+ * their number.
  */
 export async function saveStream(
   body: ReadableStream<Uint8Array>,
@@ -25,7 +25,7 @@ export async function saveStream(
   let draft: string | undefined;
   try {
     const file = await placeOf(target);
-    // Beside the file, and with a name that is never too long.
+    // The draft is in the file's directory, and its name is never too long.
     draft = file === undefined ? undefined : join(dirname(file), `.atoll-${randomUUID()}`);
     const { O_TRUNC, O_WRONLY } = constants;
     const handle = draft === undefined ? await open(target, O_WRONLY | O_TRUNC) : await open(draft, "wx", mode);
@@ -39,22 +39,22 @@ export async function saveStream(
     return sink.bytesWritten;
   } catch (error) {
     if (draft !== undefined) await rm(draft, { force: true });
-    // Where it was not even begun: nobody else tells the server to stop.
+    // Nothing has read the body yet, so nothing else makes the server stop.
     if (!body.locked) await body.cancel(error);
     throw withTarget(error, target);
   }
 }
 
 /**
- * The file that a path means, so that a link to it stays a link. Undefined where something else than a file is there,
- * which a new file must not take the place of: a device, a pipe, or an open file that has no name any more.
+ * Returns the file that a path leads to, so that a link to it stays a link. Undefined for anything that a file must not
+ * replace: a device, a pipe, or an open file that no longer has a name.
  */
 async function placeOf(target: string): Promise<string | undefined> {
   const stats = await unlessMissing(stat(target));
   if (stats !== undefined) return stats.isFile() ? unlessMissing(realpath(target)) : undefined;
   const isLink = (await unlessMissing(lstat(target)))?.isSymbolicLink() === true;
   if (!isLink) return target;
-  // What it leads to is not there yet.
+  // The link leads to a file that does not exist yet.
   return placeOf(resolve(await realpath(dirname(target)), await readlink(target)));
 }
 
@@ -67,14 +67,14 @@ async function unlessMissing<Found>(looking: Promise<Found>): Promise<Found | un
   }
 }
 
-/** Who cannot open a file has named the draft, which nobody knows of. */
+/** Replaces the name of the draft in an error with that of the target, which the user knows. */
 function withTarget(error: unknown, target: string): unknown {
   if (!(error instanceof Error) || !("syscall" in error) || error.syscall !== "open") return error;
   const [reason] = error.message.split(",");
   return new Error(`Cannot write ${target}: ${reason}`, { cause: error });
 }
 
-/** To stdout, as fast as it is read there. */
+/** Writes to stdout, as fast as its reader reads. */
 export async function printStream(
   cli: Cli,
   body: ReadableStream<Uint8Array>,

@@ -1,7 +1,7 @@
 import type { Files } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 
-/** One copy between here and a sandbox. */
+/** One copy between this machine and a sandbox. */
 export interface Transfer {
   cli: Cli;
   files: Files;

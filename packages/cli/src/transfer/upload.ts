@@ -1,14 +1,14 @@
 import { createReadStream } from "node:fs";
 import { lstat, stat } from "node:fs/promises";
 import { basename, posix, resolve } from "node:path";
+import { pack } from "@atoll/host";
 import { isSandboxError } from "@atoll/protocol";
 import type { FileInfo } from "@atoll/sdk";
-import { pack } from "../archive/pack.ts";
 import { UsageError } from "../input/usage-error.ts";
 import { byteStream, stdinStream } from "./byte-stream.ts";
 import type { Transfer, Transferred } from "./transfer.ts";
 
-/** From here into the sandbox. */
+/** Copies into the sandbox. */
 export async function upload(transfer: Transfer, from: string, to: string): Promise<Transferred> {
   const { cli, onBytes } = transfer;
   if (from === "-") return uploadStream(transfer, stdinStream(cli, onBytes), to, "644");
@@ -23,13 +23,13 @@ export async function upload(transfer: Transfer, from: string, to: string): Prom
 }
 
 async function uploadDirectory(
-  { cli, files, user, ...told }: Transfer,
+  { cli, files, user, ...callbacks }: Transfer,
   from: string,
   to: string,
 ): Promise<Transferred> {
-  // A link given by name means what it leads to; only links below it stay links.
+  // A link that the user names is followed; links below a directory stay links.
   const directory = (await lstat(from)).isSymbolicLink() ? `${from}/` : from;
-  const archive = byteStream(pack(directory, { signal: cli.signal, ...told }));
+  const archive = byteStream(pack(directory, { signal: cli.signal, ...callbacks }));
   await files.mkdir(to, { user, signal: cli.signal });
   return files.upload(archive, to, { user, signal: cli.signal });
 }
@@ -44,7 +44,7 @@ async function uploadStream(
   return { files: 1, bytes: sizeBytes };
 }
 
-/** Into a directory that is there, under its own name. */
+/** Returns the target; in an existing directory the copy keeps its own name. */
 async function targetInside({ cli, files, user }: Transfer, name: string, to: string): Promise<string> {
   if (to.endsWith("/")) return posix.join(to, name);
   let there: FileInfo;

@@ -57,26 +57,26 @@ test.for([
   ["./4k2:a", { sandbox: undefined, path: "./4k2:a" }],
   ["/tmp/a:b", { sandbox: undefined, path: "/tmp/a:b" }],
   ["a.txt", { sandbox: undefined, path: "a.txt" }],
-] as const)("the place %s is read as %j", ([text, place]) => {
+] as const)("the path %s is read as %j", ([text, place]) => {
   expect(parsePlace(text)).toEqual(place);
 });
 
-describe("an id by its beginning", () => {
+describe("finding an id by its beginning", () => {
   const search = { noun: "sandbox", ids: ["abc1", "abd2", "abd"], listCommand: "atoll ls" };
 
-  test("is found when it is the only one", () => {
+  test("finds the only one that begins so", () => {
     expect(resolvePrefix({ ...search, prefix: "abc" })).toBe("abc1");
   });
 
-  test("is found when it is another's beginning and whole itself", () => {
+  test("finds a whole id that is also the beginning of another", () => {
     expect(resolvePrefix({ ...search, prefix: "abd" })).toBe("abd");
   });
 
-  test("is refused with all that match when there are several", () => {
+  test("is refused with all matches when there are several", () => {
     expect(() => resolvePrefix({ ...search, prefix: "ab" })).toThrow("abc1, abd2, abd");
   });
 
-  test.for(["x", ""])("is refused with how to list them when there is none: %j", (prefix) => {
+  test.for(["x", ""])("is refused with the command that lists them when there is none: %j", (prefix) => {
     expect(() => resolvePrefix({ ...search, prefix })).toThrow(expect.objectContaining({ code: "not_found" }));
   });
 });

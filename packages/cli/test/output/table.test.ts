@@ -32,7 +32,7 @@ describe("a table", () => {
     expect(renderTable(columns, rows, { isTerminal: false, width: 80, style })).toBe("a\t2048\tfirst\nlonger\t5\t\n");
   });
 
-  test("is cut at its last column where the terminal is narrow", () => {
+  test("is narrowed in its last column where the terminal is narrow", () => {
     const wide = [{ name: "a", bytes: 1, note: "a note that is far too long for this" }];
     const drawn = renderTable(columns, wide, { isTerminal: true, width: 24, style });
     expect(drawn.split("\n").map((line) => line.length <= 24)).not.toContain(false);
@@ -58,7 +58,7 @@ describe("a table", () => {
     expect(drawn).toContain("日本      1 B  x");
   });
 
-  test("shows escape sequences of strangers and never sends them", () => {
+  test("shows escape sequences and never sends them", () => {
     const hostile = [{ name: "\u001B]0;owned\u0007", bytes: 1, note: "a\tb\nc\u202E" }];
     for (const isTerminal of [true, false]) {
       const drawn = renderTable(columns, hostile, { isTerminal, width: 200, style });
@@ -83,7 +83,7 @@ test.for([
   [1536, "1.5 KiB"],
   [1024 ** 3, "1 GiB"],
   [150 * 1024 ** 2, "150 MiB"],
-] as const)("%d bytes are told as %s", ([bytes, text]) => {
+] as const)("%d bytes are shown as %s", ([bytes, text]) => {
   expect(formatBytes(bytes)).toBe(text);
 });
 
@@ -95,10 +95,10 @@ test.for([
   [3_600_000, "1h"],
   [7_500_000, "2h 5m"],
   [90_000_000, "1d 1h"],
-] as const)("%d ms are told as %s", ([ms, text]) => {
+] as const)("%d ms are shown as %s", ([ms, text]) => {
   expect(formatDuration(ms)).toBe(text);
 });
 
-test("plain text stays as it is", () => {
+test("plain text is unchanged", () => {
   expect(printable("Grüße, 日本 🙂")).toBe("Grüße, 日本 🙂");
 });

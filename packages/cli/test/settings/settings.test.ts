@@ -15,7 +15,7 @@ afterEach(async () => {
   await rm(home, { recursive: true, force: true });
 });
 
-test("flags win over the environment, that over the file, that over the default", async () => {
+test("flags win over the environment, the environment over the file, and the file over the default", async () => {
   const path = join(home, "atoll", "credentials.json");
   await writeCredentials(path, { key: "stored" });
   const read = (flags: object, variables: object) =>
@@ -29,7 +29,7 @@ test("flags win over the environment, that over the file, that over the default"
   expect((await read({}, { ATOLL_API_KEY: "" })).key.source).toBe("file");
 });
 
-test("what is stored is readable for its owner only, also when the file was open to all", async () => {
+test("only the owner can read a stored file, even if it was readable for all", async () => {
   const path = join(home, "credentials.json");
   await writeFile(path, "{}", { mode: 0o644 });
   await writeCredentials(path, { url: "http://there" });
@@ -37,10 +37,10 @@ test("what is stored is readable for its owner only, also when the file was open
   expect(JSON.parse(await readFile(path, "utf8"))).toEqual({ url: "http://there" });
 });
 
-test("a file that is damaged is told with its path and what to do", async () => {
+test("the error for a damaged file has its path and a suggestion", async () => {
   const path = join(home, "credentials.json");
   await writeFile(path, "{");
   await expect(readCredentials(path)).rejects.toThrow(`Cannot read ${path}: it is not JSON`);
   await writeFile(path, '{"key": 5}');
-  await expect(readCredentials(path)).rejects.toThrow("key is not a text");
+  await expect(readCredentials(path)).rejects.toThrow("key is not a string");
 });

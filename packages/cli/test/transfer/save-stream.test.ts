@@ -20,8 +20,8 @@ function save(text: string, target: string): Promise<number> {
   return saveStream(new Blob([text]).stream(), target, { signal, onBytes: () => undefined });
 }
 
-describe("what is saved", () => {
-  test("takes the place of a file, and a new name", async () => {
+describe("a saved stream", () => {
+  test("replaces a file, or makes a new one", async () => {
     await writeFile(join(root, "old"), "the old content");
     expect(await save("new", join(root, "old"))).toBe(3);
     await save("new", join(root, "other"));
@@ -30,19 +30,19 @@ describe("what is saved", () => {
     expect(await readdir(root)).toEqual(["old", "other"]);
   });
 
-  test("is refused by its own name where it has no place", async () => {
+  test("is refused with its own name where its directory is missing", async () => {
     const target = join(root, "missing", "file");
     await expect(save("new", target)).rejects.toThrow(
       new Error(`Cannot write ${target}: ENOENT: no such file or directory`),
     );
   });
 
-  test.for(["straight", "by a link"])("goes into a pipe, %s, which stays one", async (way) => {
+  test.for(["straight", "by a link"])("goes into a pipe, %s, and leaves it a pipe", async (way) => {
     const pipe = join(root, "pipe");
     execFileSync("bash", ["-c", `mkfifo "$0"`, pipe]);
     const target = way === "straight" ? pipe : join(root, "link");
     if (way === "by a link") await symlink("pipe", target);
-    // Does not wait for somebody who writes.
+    // O_NONBLOCK opens the pipe without waiting for a writer.
     await using reader = await open(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
     await save("through", target);
     expect((await lstat(pipe)).isFIFO()).toBe(true);
@@ -50,7 +50,7 @@ describe("what is saved", () => {
     expect(await reader.readFile("utf8")).toBe("through");
   });
 
-  test("goes to the file that a link leads to, over other links and directories", async () => {
+  test("goes to the file that a link leads to, through other links and directories", async () => {
     await mkdir(join(root, "real"));
     await writeFile(join(root, "real", "file"), "old");
     await symlink("real", join(root, "directory"));
@@ -64,7 +64,7 @@ describe("what is saved", () => {
     expect(await readdir(join(root, "real"))).toEqual(["file", "inner"]);
   });
 
-  test("goes to where a link leads that leads to nothing yet", async () => {
+  test("creates the missing file that a link leads to", async () => {
     await mkdir(join(root, "deep", "er"), { recursive: true });
     await symlink("deep/er", join(root, "directory"));
     await symlink("../file", join(root, "deep", "er", "link"));
@@ -73,14 +73,14 @@ describe("what is saved", () => {
     expect(await readFile(join(root, "deep", "file"), "utf8")).toBe("new");
   });
 
-  test("is not begun where a directory is, and its source is told", async () => {
-    const told: unknown[] = [];
-    const body = new ReadableStream<Uint8Array>({ cancel: (reason) => void told.push(reason) });
+  test("is not begun where a directory is, and its source is cancelled", async () => {
+    const cancelled: unknown[] = [];
+    const body = new ReadableStream<Uint8Array>({ cancel: (reason) => void cancelled.push(reason) });
     await expect(saveStream(body, root, { signal, onBytes: () => undefined })).rejects.toThrow("EISDIR");
-    expect(told).toHaveLength(1);
+    expect(cancelled).toHaveLength(1);
   });
 
-  test("leaves the old file as it was where the source breaks off", async () => {
+  test("leaves the old file unchanged where the source breaks off", async () => {
     await writeFile(join(root, "file"), "old");
     await symlink("file", join(root, "link"));
     let pieces = 0;

@@ -1,15 +1,15 @@
 import type { LayerPart } from "@atoll/protocol";
 
 /**
- * Every layer makes each look-up of a file that is not there a little slower, and the kernel takes only so many
- * characters of layers in one mount.
+ * Every layer makes each look-up of a missing file a little slower, and the kernel limits the length of the mount
+ * options that list the layers.
  */
 const deepestStack = 8;
 
 /**
- * Where two layers of a stack, the topmost first, are merged with the least to copy, so that there is room for one
- * more: the index of the upper one. Undefined: there is room. Large layers below stay where they are, so that a small
- * change to a large sandbox stays cheap.
+ * Returns which two adjacent layers of a stack (the topmost first) to merge with the least to copy, so that there is
+ * room for one more: the index of the upper one. Returns undefined if there is room already. Large layers at the bottom
+ * stay as they are, so that a small change to a large sandbox stays cheap.
  */
 export function cheapestMerge(layers: readonly Pick<LayerPart, "sizeBytes">[]): number | undefined {
   if (layers.length < deepestStack) return undefined;

@@ -9,21 +9,21 @@ import {
   type MemoryPart,
 } from "@atoll/protocol";
 import type { ImageNeeds } from "../drivers/driver.ts";
-import { arrivingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
+import { importingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { digestFile, type Seal } from "./digest-file.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
-/** The largest number that names of layers and directories have room for. */
+/** The largest number that fits into the names of layers and directories. */
 export const lastCheckpoint = 999_999_999;
-/** Behind the number of a checkpoint that is gone. */
+/** A removed checkpoint has this suffix after its number. */
 const retiredMark = ".gone";
 
 /** What is known of a checkpoint before its memory is saved. */
-interface Beginnings extends ImageNeeds, Pick<CheckpointManifest, "nodes"> {}
+interface PendingCheckpoint extends ImageNeeds, Pick<CheckpointManifest, "nodes"> {}
 
-/** The checkpoints of one sandbox: numbered directories, each complete from the moment it has its manifest. */
+/** The checkpoints of one sandbox: numbered directories. Each is complete from the moment it has its manifest. */
 export class CheckpointStore {
   #sandbox: SandboxLayout;
 
@@ -31,7 +31,7 @@ export class CheckpointStore {
     this.#sandbox = sandbox;
   }
 
-  /** Of all directories, also of those without a manifest, in order. */
+  /** Returns the numbers of all directories, also of those without a manifest, in order. */
   async numbers(): Promise<number[]> {
     return (await this.#names())
       .filter((name) => /^[1-9]\d{0,8}$/.test(name))
@@ -40,34 +40,35 @@ export class CheckpointStore {
   }
 
   /**
-   * The number of the next one; that of one that was removed is not given again, since forks may still have its layer.
+   * Returns the number of the next checkpoint. The number of a removed one is not used again, since forks may still
+   * have its layer.
    */
   async next(): Promise<number> {
     const used = (await this.#names()).map((name) => Number.parseInt(name, 10)).filter((n) => n > 0);
     return Math.max(0, ...used) + 1;
   }
 
-  /** Makes an empty directory for an image that will need this, and notes what its manifest will say. */
-  async begin(n: number, beginnings: Beginnings): Promise<void> {
+  /** Makes an empty directory for an image with these needs, and stores what its manifest will say. */
+  async begin(n: number, pending: PendingCheckpoint): Promise<void> {
     const target = this.#sandbox.checkpoint(n);
     await this.remove(n);
     await mkdir(target.memoryDir, { recursive: true, mode: 0o700 });
-    await writeDurably(target.needsFile, JSON.stringify(beginnings));
+    await writeDurably(target.needsFile, JSON.stringify(pending));
   }
 
-  /** Of one that was begun. */
-  async needsOf(n: number): Promise<Beginnings> {
-    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as Beginnings;
+  /** Returns what `begin` stored. */
+  async needsOf(n: number): Promise<PendingCheckpoint> {
+    return JSON.parse(await readFile(this.#sandbox.checkpoint(n).needsFile, "utf8")) as PendingCheckpoint;
   }
 
-  /** Rejects with `unrestorable` when there is none, or it is not one of this sandbox. */
+  /** Rejects with `unrestorable` when there is no such checkpoint, or it belongs to another sandbox. */
   async read(n: number): Promise<CheckpointManifest> {
     const manifest = await this.find(n);
     if (manifest !== undefined) return manifest;
     throw unrestorable(n, "manifest.json", "it is missing");
   }
 
-  /** Undefined: it was never finished. */
+  /** Returns undefined if the checkpoint was never finished. */
   async find(n: number): Promise<CheckpointManifest | undefined> {
     const text = await readFile(this.#sandbox.checkpoint(n).manifestFile, "utf8").catch((error: unknown) => {
       if (hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;
@@ -83,12 +84,12 @@ export class CheckpointStore {
     const isOwn = manifest.n === n && this.#sandbox.dir.endsWith(`/${manifest.sandboxId}`);
     if (!isOwn) {
       const owner = `checkpoint ${manifest.n} of sandbox ${manifest.sandboxId}`;
-      throw unrestorable(n, "manifest.json", `it is that of ${owner}`);
+      throw unrestorable(n, "manifest.json", `it belongs to ${owner}`);
     }
     return manifest;
   }
 
-  /** Every finished one, in order. */
+  /** Returns all finished checkpoints, in order. */
   async readAll(): Promise<CheckpointManifest[]> {
     const manifests = await Promise.all((await this.numbers()).map((n) => this.find(n)));
     return manifests.filter((manifest) => manifest !== undefined);
@@ -98,7 +99,9 @@ export class CheckpointStore {
     return (await this.readAll()).map(describeCheckpoint);
   }
 
-  /** Size and digest of each file of a memory image that was just written, and all of it on disk for good. */
+  /**
+   * Returns size and digest of each file of a memory image that was just written. All of it is durable on disk then.
+   */
   async sealMemory(n: number): Promise<MemoryPart[]> {
     const { memoryDir } = this.#sandbox.checkpoint(n);
     const names = (await readdir(memoryDir)).toSorted();
@@ -114,8 +117,8 @@ export class CheckpointStore {
   }
 
   /**
-   * Takes over a memory image that was made elsewhere, into the directory of its checkpoint. Rejects with
-   * `unrestorable` unless it is the one of this manifest, no more and no less.
+   * Moves a memory image that was made elsewhere into the directory of its checkpoint. Rejects with `unrestorable`
+   * unless its files are exactly those of this manifest.
    */
   async adoptMemory(
     from: string,
@@ -130,11 +133,14 @@ export class CheckpointStore {
     });
     const known = new Set(memory.map(({ name }) => name));
     const foreign = (await readdir(memoryDir)).find((name) => !known.has(name));
-    if (foreign !== undefined) throw unrestorable(n, foreign, "it is not part of it");
+    if (foreign !== undefined) throw unrestorable(n, foreign, "it is not part of the checkpoint");
     await this.verifyMemory(manifest, at);
   }
 
-  /** Keeps what is in `ownerDir` now with a checkpoint that is being made. Undefined: there is no such directory. */
+  /**
+   * Packs the present contents of `ownerDir` into a checkpoint that is being made. Returns undefined if there is no
+   * such directory.
+   */
   async sealOwner(n: number, packer: TreePacker, signal: AbortSignal): Promise<Seal | undefined> {
     const { ownerDir } = this.#sandbox;
     const isKept = await stat(ownerDir).then(
@@ -144,7 +150,7 @@ export class CheckpointStore {
     return isKept ? packer.writeLiving(ownerDir, this.#sandbox.checkpoint(n).ownerFile, signal) : undefined;
   }
 
-  /** Rejects with `unrestorable` unless each file of the image is there and is what was saved. */
+  /** Rejects with `unrestorable` unless each file of the image exists and is what was saved. */
   async verifyMemory(
     { n, memory }: CheckpointManifest,
     { memoryDir }: CheckpointLayout = this.#sandbox.checkpoint(n),
@@ -152,7 +158,7 @@ export class CheckpointStore {
     await Promise.all(memory.map((part) => verifyFile(n, part.name, join(memoryDir, part.name), part)));
   }
 
-  /** Rejects with `unrestorable` unless what the owner kept, if anything, is there and is what was saved. */
+  /** Rejects with `unrestorable` unless the owner's files, if any were saved, exist and are what was saved. */
   async verifyOwner(
     { n, owner }: CheckpointManifest,
     { ownerFile }: CheckpointLayout = this.#sandbox.checkpoint(n),
@@ -160,7 +166,7 @@ export class CheckpointStore {
     if (owner !== undefined) await verifyFile(n, "owner", ownerFile, owner);
   }
 
-  /** The last step: from here on the checkpoint exists. */
+  /** The last step: the checkpoint exists from now on. */
   async publish(
     manifest: CheckpointManifest,
     { manifestFile }: CheckpointLayout = this.#sandbox.checkpoint(manifest.n),
@@ -168,10 +174,10 @@ export class CheckpointStore {
     await writeDurably(manifestFile, `${JSON.stringify(CheckpointManifest.parse(manifest), undefined, 2)}\n`);
   }
 
-  /** One that has arrived, with its manifest, becomes one of this sandbox, in one step. */
+  /** Turns an imported checkpoint, with its manifest, into one of this sandbox, in one step. */
   async place(n: number): Promise<void> {
     await this.remove(n);
-    await rename(this.#sandbox.arrivingCheckpoint(n).dir, this.#sandbox.checkpoint(n).dir);
+    await rename(this.#sandbox.importingCheckpoint(n).dir, this.#sandbox.checkpoint(n).dir);
     await syncDirectory(this.#sandbox.checkpointsDir);
   }
 
@@ -180,38 +186,36 @@ export class CheckpointStore {
     await rm(this.#sandbox.checkpoint(n).manifestFile, { force: true });
   }
 
-  /**
-   * Its image must not be used again once what it belongs to has gone on. A crash of the machine, too, leaves it so.
-   */
-  async spoil(n: number): Promise<void> {
+  /** Makes the image unusable, durably: it must not be used again once the sandbox that it belongs to has continued. */
+  async invalidateMemory(n: number): Promise<void> {
     await writeDurably(this.#sandbox.checkpoint(n).outcomeFile, "1\n");
   }
 
-  /** Idempotent. For one that was never finished. */
+  /** Removes a checkpoint that was never finished. Idempotent. */
   async remove(n: number): Promise<void> {
     await removeTree(this.#sandbox.checkpoint(n).dir);
   }
 
-  /** Gives up a finished one, in one step; its number stays taken. */
+  /** Removes a finished checkpoint in one step; its number is not used again. */
   async retire(n: number): Promise<void> {
     const { dir } = this.#sandbox.checkpoint(n);
     await rename(dir, `${dir}${retiredMark}`);
-    // A crash of the machine must not bring it back without its parts.
+    // After a crash of the machine, the checkpoint must not be back without its parts.
     await syncDirectory(this.#sandbox.checkpointsDir);
     await this.sweep();
   }
 
   /**
-   * Removes what is left of those that were given up or did not arrive, also by a server that died over it. The mark of
-   * the last number stays, so that it is not given again. Only for work that has the sandbox's turn.
+   * Removes the leftovers of checkpoints that were removed or not finished, also by a server that died. The mark of the
+   * last number stays, so that it is not used again. Only for work that has the sandbox's turn.
    */
   async sweep(): Promise<void> {
     const names = await this.#names();
-    const arriving = names.filter((name) => name.endsWith(arrivingMark));
+    const arriving = names.filter((name) => name.endsWith(importingMark));
     await Promise.all(arriving.map((name) => removeTree(join(this.#sandbox.checkpointsDir, name))));
     const gone = names.filter((name) => name.endsWith(retiredMark)).map((name) => Number.parseInt(name, 10));
     if (gone.length === 0) return;
-    // One that was never finished may leave without a mark.
+    // A checkpoint that was never finished needs no mark.
     const last = Math.max(...gone, ...(await this.readAll()).map(({ n }) => n));
     for (const n of gone) {
       const retired = `${this.#sandbox.checkpoint(n).dir}${retiredMark}`;
@@ -252,8 +256,7 @@ async function syncPath(path: string): Promise<void> {
 
 function unrestorable(n: number, part: string, because: string, cause?: unknown): SandboxError {
   return new SandboxError("unrestorable", `Cannot use checkpoint ${n}: ${part}: ${because}`, {
-    suggestion:
-      "Go back to another checkpoint; if only memory is affected, start afresh on the saved files with memory: false.",
+    suggestion: "Roll back to another checkpoint. If only the memory is damaged, resume with memory: false.",
     details: { checkpoint: n, part, because },
     cause,
   });

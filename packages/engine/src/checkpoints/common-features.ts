@@ -4,17 +4,17 @@ import { processorFeatures, trapsCpuid } from "./cpu-features.ts";
 
 interface Machine {
   runsc: Pick<Runsc, "path" | "version" | "subcommands">;
-  /** Of its processors, as the kernel tells them. */
+  /** The features of the machine's processors, as the kernel reports them. */
   cpuFlags: readonly string[];
-  /** Those that this runsc knows by name, and this processor has. */
+  /** Returns the features that this runsc knows by name and this processor has. */
   askRunsc: () => Promise<string[]>;
 }
 
 /**
- * For machines whose processors differ: sandboxes see the wanted features and no others, so that each can go on on any
- * of them. Resolves with what runsc has to be told to show, or with nothing where it need not be told. Rejects with
- * `unsupported`, naming what is missing, unless this processor has all of them and the rest can be hidden from
- * programs. Where there is no rest, any runsc will do.
+ * For machines whose processors differ: sandboxes see the wanted features and no others, so that each sandbox can run
+ * on any of the machines. Resolves to the features that runsc must show, or to undefined where nothing must be hidden.
+ * Rejects with `unsupported`, naming what is missing, unless this processor has all wanted features and the others can
+ * be hidden from programs. Where there are no others, any runsc will do.
  */
 export async function limitFeatures(
   wanted: readonly string[],
@@ -29,21 +29,25 @@ export async function limitFeatures(
     });
   }
   const hidden = processorFeatures(cpuFlags).filter((feature) => !wanted.includes(feature));
-  // It came together with the annotation that hides features.
+  // The subcommand came together with the annotation that hides features.
   const canHide = runsc.subcommands.has("cpu-features");
   if (hidden.length === 0 && !canHide) return undefined;
   const name = `${runsc.path} (${runsc.version})`;
   const details = { runsc: runsc.version, hidden };
   if (!canHide) {
     throw refusal(`${name} cannot hide ${hidden.join(", ")}`, {
-      suggestion: `Leave the setting out, name all features of this processor, or install a runsc whose \`runsc help\` lists cpu-features; releases of late 2025 and newer have it.`,
+      suggestion:
+        "Leave the setting out, name all features of this processor, or install a runsc " +
+        "whose `runsc help` lists cpu-features: a release of late 2025 or newer.",
       details,
     });
   }
   // runsc would hide them in /proc/cpuinfo only, and programs that ask the processor itself would find them.
   if (hidden.length > 0 && !present.has(trapsCpuid)) {
-    throw refusal(`this processor tells programs of ${hidden.join(", ")} whatever runsc says`, {
-      suggestion: `Leave the setting out, name all features of this processor, or use one with ${trapsCpuid} in /proc/cpuinfo.`,
+    throw refusal(`this processor shows programs ${hidden.join(", ")} whatever runsc hides`, {
+      suggestion:
+        "Leave the setting out, name all features of this processor, " +
+        `or use a processor with ${trapsCpuid} in /proc/cpuinfo.`,
       details,
     });
   }
@@ -55,8 +59,8 @@ export async function limitFeatures(
       details: { ...details, unknown },
     });
   }
-  // Not just what is wanted: runsc also has names for what the kernel does not show, and programs look for some of it
-  // before they use the rest.
+  // The result is more than the wanted features: runsc also has names for features that the kernel does not show, and
+  // programs check for some of those before they use the others.
   return known.filter((feature) => !hidden.includes(feature));
 }
 

@@ -1,14 +1,16 @@
 import { readFile } from "node:fs/promises";
 
 /**
- * What the kernel says of this machine's processors, in alphabetical order; more than their features
- * (`processorFeatures`).
+ * Returns the flags that the kernel reports for this machine's processors, in alphabetical order; more than their
+ * features (`processorFeatures`).
  */
 export async function readCpuFlags(): Promise<string[]> {
   return parseCpuFlags(await readFile("/proc/cpuinfo", "utf8"));
 }
 
-/** Of processors that differ only what all can do counts: a process may run on any of them. */
+/**
+ * Where the processors differ, only the flags that all of them have count, because a process may run on any of them.
+ */
 export function parseCpuFlags(cpuinfo: string): string[] {
   const processors = [...cpuinfo.matchAll(/^(?:flags|Features)[ \t]*:(.*)$/gm)].map(
     ([, words = ""]) => new Set(words.split(/\s+/).filter((word) => word !== "")),
@@ -18,23 +20,24 @@ export function parseCpuFlags(cpuinfo: string): string[] {
 }
 
 /**
- * What programs can use of a processor. A memory image needs these, and nothing of what the kernel adds about itself.
+ * Returns what programs can use of a processor. A memory image needs these features, and none of the flags that the
+ * kernel adds about itself.
  */
 export function processorFeatures(flags: readonly string[]): string[] {
   return flags.filter((flag) => !kernelFlags.has(flag));
 }
 
 /**
- * Told for a processor that can be made to trap programs which ask it for its features, so that they can be told
- * something else.
+ * The kernel reports this flag for a processor that can trap programs which ask it for its features, so that the kernel
+ * can give another answer.
  */
 export const trapsCpuid = "cpuid_fault";
 
 /**
- * Words that Linux makes up or keeps for itself: how it counts time, which of its own defences are on, what only it and
- * hypervisors use. They come and go with its releases, its command line and its configuration, on the same processor.
- * From `arch/x86/include/asm/cpufeatures.h` of 6.1 and 6.12, the words of Linux itself among those that are shown, but
- * for those that stand for bits of the processor.
+ * Flags that Linux makes up or uses only itself: how it counts time, which of its own mitigations are on, what only it
+ * and hypervisors use. On the same processor they change with the release, the command line and the configuration. The
+ * list comes from `arch/x86/include/asm/cpufeatures.h` of 6.1 and 6.12: the flags of Linux itself that are shown,
+ * except those that stand for bits of the processor.
  */
 const kernelFlags: ReadonlySet<string> = new Set(
   `

@@ -4,21 +4,21 @@ import type { GuestChannel } from "../guest/channel.ts";
 import type { DeletedFileUser } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
-/** More would not help whoever has to close them. */
+/** A longer list would not help the user who has to close the files. */
 const mostFiles = 32;
 const answerMs = 10_000;
-/** After SIGKILL. */
+/** How long to wait after SIGKILL. */
 const endMs = 10_000;
 
-/** What stands in the way of a checkpoint. */
+/** What prevents a checkpoint. */
 export interface Unsaveable {
-  /** Their paths inside, which need not be text. */
+  /** The paths of the files inside, which need not be text. */
   files: Buffer[];
-  /** Who has them open, as the sandbox sees it. */
+  /** The processes that have them open, as the sandbox sees them. */
   processes: DeletedFileUser[];
 }
 
-/** Asks the guest, which must not be frozen, who has these files open. */
+/** Asks the guest, which must not be frozen, which processes have these files open. */
 export async function findDeletedFileUsers(channel: GuestChannel, files: readonly Buffer[]): Promise<Unsaveable> {
   const processes = new Map<number, DeletedFileUser>();
   for (const path of files.slice(0, mostFiles)) {
@@ -29,8 +29,8 @@ export async function findDeletedFileUsers(channel: GuestChannel, files: readonl
 }
 
 /**
- * Ends exactly the processes that have these files open, adds them to `ended`, and waits until none of them has one any
- * more. Rejects with `unsaveable` if the guest is of an older version, which cannot end them.
+ * Kills exactly the processes that have these files open, adds them to `ended`, and waits until no process has one of
+ * the files open. Rejects with `unsaveable` if the guest is of an older version, which cannot do that.
  */
 export async function endDeletedFileUsers(
   { channel, record }: Pick<SandboxLife, "channel" | "record">,
@@ -44,7 +44,7 @@ export async function endDeletedFileUsers(
       .catch((error: unknown) => {
         throw isSandboxError(error, "spawn_failed") ? unsaveable(record.id, found) : error;
       });
-    // Who had several of them may be found again before it is gone.
+    // A process that had several of the files open may be found again before it is gone.
     ended.push(...holders.filter(({ pid }) => !pids.has(pid)));
     for (const { pid } of holders) pids.add(pid);
   }
@@ -66,7 +66,7 @@ export function unsaveable(id: SandboxId, found: Unsaveable): SandboxError {
   });
 }
 
-/** What `force` did is told whatever comes of the pause. */
+/** The caller learns which processes `force` ended, also when the pause fails. */
 export function reportEnded(error: unknown, ended: readonly DeletedFileUser[]): unknown {
   if (ended.length === 0) return error;
   const { code, message, suggestion, details } =

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 
-/** What tells a sequence of bytes from every other. */
+/** Size and digest, which identify a sequence of bytes. */
 export interface Seal {
   sizeBytes: number;
   sha256: string;

@@ -7,8 +7,8 @@ import type { SandboxLayout } from "../store/layout.ts";
 const FirstLayers = z.array(LayerPart);
 
 /**
- * The frozen layers that a sandbox began with, the topmost first: those of saved files, or none. They are its until its
- * end.
+ * Returns the sealed layers that a sandbox began with, the topmost first: those of saved files, or none. They belong to
+ * the sandbox until it is killed.
  */
 export async function readFirstLayers({ firstLayersFile }: SandboxLayout): Promise<LayerPart[]> {
   try {

@@ -4,7 +4,7 @@ import type { EngineContext } from "../engine-context.ts";
 import type { Nodes } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
-/** The files of a checkpoint to start from; without layers it is the template alone. */
+/** Returns the files of a checkpoint to start from; without layers that is the template alone. */
 export function filesOf(
   context: EngineContext,
   life: SandboxLife,
@@ -14,7 +14,7 @@ export function filesOf(
   return { frozen: context.layers.directories(layers, template.trees.length) };
 }
 
-/** The memory of checkpoint `n`, on the files of `files`, with what it needs. */
+/** Adds the memory of checkpoint `n`, and what it needs, to its files. */
 export function withMemory(
   context: EngineContext,
   life: SandboxLife,
@@ -26,7 +26,7 @@ export function withMemory(
   return { ...files, memoryDir, guestLayer: context.layout.guestLayer(guest), platform };
 }
 
-/** The pipes and sockets that were in the memory of a checkpoint, on its files without it. */
+/** Adds the pipes and sockets that were in the memory of a checkpoint to its files, for a start without that memory. */
 export function withSavedNodes(files: LaunchSource, manifest: CheckpointManifest): LaunchSource {
   return { ...files, nodes: Promise.resolve([{ at: "/", nodes: nodesOf(manifest), how: "missing" }]) };
 }
@@ -39,6 +39,6 @@ export function needsOf({ guest, runtime }: Pick<CheckpointManifest, "guest" | "
   return { guest, platform: runtime.platform };
 }
 
-export function frozenBytesOf({ layers }: Pick<CheckpointManifest, "layers">): number {
+export function layerBytesOf({ layers }: Pick<CheckpointManifest, "layers">): number {
   return layers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }

@@ -16,36 +16,36 @@ import type { TreePacker, UnpackOptions } from "./tree-packer.ts";
 
 const readTimeoutMs = 30 * 60_000;
 
-/** An archive that is larger has files in it: there is no need to look. */
+/** A larger archive has files in it, so its layer need not be read. */
 const mostEmptyBytes = 1024;
 
-/** What is known of a layer on this machine; kept beside it. */
+/** What is known of a layer on this machine; it is stored beside the layer. */
 const Sealed = z.strictObject({ sizeBytes: z.int(), sha256: z.string(), stamp: z.string() });
 type Sealed = z.infer<typeof Sealed>;
 
 /**
- * The frozen layers of one data directory. A layer belongs to every checkpoint whose manifest names it and goes with
- * the last of them, whichever sandboxes these are.
+ * The sealed layers of one data directory. A layer belongs to every checkpoint whose manifest names it, of any sandbox,
+ * and is removed with the last of them.
  */
 export class LayerLibrary {
   #layout: DataLayout;
   #mergerPath: string;
   #packer: TreePacker;
-  /** Made, and not in a manifest yet. */
+  /** Layers that were made and are not in a manifest yet. */
   #unpublished = new Set<string>();
-  /** Layers that somebody needs and that may not be in a manifest yet. */
-  #held = new Pins();
+  /** Layers that are in use and may not be in a manifest yet. */
+  #pins = new Pins();
   #turn: Promise<unknown> = Promise.resolve();
   #isCollectionDue = false;
 
-  /** `mergerPath`: the guest's binary, which can also merge layers. */
+  /** `mergerPath` is the guest's binary, which can also merge layers. */
   constructor(layout: DataLayout, options: { mergerPath: string; packer: TreePacker }) {
     this.#layout = layout;
     this.#mergerPath = options.mergerPath;
     this.#packer = options.packer;
   }
 
-  /** Per tree of a template, the directories to mount, the topmost first. */
+  /** Returns, per tree of a template, the directories to mount, the topmost first. */
   directories(layers: readonly LayerPart[], trees: number): string[][] {
     return Array.from({ length: trees }, (_, tree) => layers.map(({ id }) => this.upper(id, tree)));
   }
@@ -55,10 +55,10 @@ export class LayerLibrary {
   }
 
   /**
-   * Takes what a sandbox wrote out of its reach, in one step and for good, and says what it is. Nothing may write to it
-   * any more; it may still be mounted. Goes on where one that was cut off has stopped.
+   * Turns what a sandbox wrote into a layer, in one step and for good, and returns the layer. Nothing may write to it
+   * any more; it may still be mounted. A call that was interrupted can be repeated.
    */
-  async freeze(id: LayerId, sandbox: SandboxLayout, signal: AbortSignal): Promise<LayerPart> {
+  async seal(id: LayerId, sandbox: SandboxLayout, signal: AbortSignal): Promise<LayerPart> {
     this.#unpublished.add(id);
     await mkdir(this.#dir(id), { recursive: true, mode: 0o700 });
     const isTaken = await exists(this.#trees(id));
@@ -67,8 +67,8 @@ export class LayerLibrary {
     return this.#keep(id, seal);
   }
 
-  /** Undoes `freeze`, however far it has come. Idempotent. */
-  async thaw(id: LayerId, sandbox: SandboxLayout): Promise<void> {
+  /** Undoes `seal`, also one that was interrupted. Idempotent. */
+  async unseal(id: LayerId, sandbox: SandboxLayout): Promise<void> {
     if (await exists(this.#trees(id))) {
       await removeTree(sandbox.layersDir);
       await rename(this.#trees(id), sandbox.layersDir);
@@ -76,25 +76,29 @@ export class LayerLibrary {
     await this.discard(id);
   }
 
-  /** Reads all of a layer, and makes it durable meanwhile. */
+  /** Reads all of a layer and makes it durable at the same time. */
   async #read(dir: string, signal: AbortSignal): Promise<Sealed> {
     return this.#packer.digestDurably(await uppers(dir), signal);
   }
 
   async #keep(id: LayerId, { sizeBytes, sha256, stamp }: Sealed): Promise<LayerPart> {
-    // Without its seal, or with half of it, a layer is read whole again: it need not survive a crash of the machine.
+    // A layer without its seal, or with half of it, is read again, so the seal need not survive a crash of the machine.
     await writeFile(this.#sealFile(id), JSON.stringify({ sizeBytes, sha256, stamp }), { mode: 0o600 });
-    await Promise.all([this.#dir(id), this.#layout.frozenDir].map(syncDirectory));
+    await Promise.all([this.#dir(id), this.#layout.sealedDir].map(syncDirectory));
     return { id, sizeBytes, sha256 };
   }
 
-  /** Removes what overlayfs needs only while a layer is mounted to be written to, when it is not any more. */
+  /**
+   * Removes what overlayfs needs only while a layer is mounted for writing. The layer must not be mounted so any more.
+   */
   async trim(id: LayerId): Promise<void> {
     const trees = this.#trees(id);
     await Promise.all((await readdir(trees)).map((tree) => removeTree(join(trees, tree, "work"))));
   }
 
-  /** Without those that hold no file and hide none, as of a sandbox that was paused again before it wrote anything. */
+  /**
+   * Leaves out layers that have no file and hide none, as of a sandbox that was paused again before it wrote anything.
+   */
   async withoutEmpty(layers: readonly LayerPart[]): Promise<LayerPart[]> {
     const areEmpty = await Promise.all(layers.map((part) => this.#isEmpty(part)));
     return layers.filter((_, index) => areEmpty[index] === false);
@@ -102,14 +106,15 @@ export class LayerLibrary {
 
   async #isEmpty({ id, sizeBytes }: LayerPart): Promise<boolean> {
     if (sizeBytes > mostEmptyBytes) return false;
-    // Whether one that cannot be read is there is for `verify` to say.
+    // An unreadable layer counts as not empty: `verify` reports it.
     const names = await Promise.all((await this.#uppers(id)).map((dir) => readdir(dir))).catch(() => [[id]]);
     return names.flat().length === 0;
   }
 
   /**
-   * One layer that is to those below it what two of them, the upper first, are together. For a stack that grows too
-   * deep; the two are not changed, others may need them. `below`: per tree, all that lies under the two.
+   * Merges two layers, the upper first, into one that can take their place above the layers below. For a stack that
+   * grows too deep; the two layers stay as they are, because other checkpoints may need them. `below` is, per tree, the
+   * directories of all layers below the two.
    */
   async merge(
     id: LayerId,
@@ -132,7 +137,7 @@ export class LayerLibrary {
     return this.#keep(id, await this.#read(this.#trees(id), signal));
   }
 
-  /** Rejects with `unrestorable` unless each layer is there and what the manifest says it is. */
+  /** Rejects with `unrestorable` unless each layer exists and is what the manifest says. */
   async verify(parts: readonly LayerPart[], signal: AbortSignal): Promise<void> {
     if (parts.length === 0) return;
     const trees = await Promise.all(parts.map(({ id }) => this.#uppers(id)));
@@ -154,7 +159,7 @@ export class LayerLibrary {
     return uppers(this.#trees(id));
   }
 
-  /** True if it is here, whole. */
+  /** Returns true if the layer is here and complete. */
   async has(part: LayerPart): Promise<boolean> {
     try {
       await this.verify([part], deadlineAfter(readTimeoutMs));
@@ -165,7 +170,9 @@ export class LayerLibrary {
     }
   }
 
-  /** Writes its archive. Rejects with `unrestorable`, and leaves none, unless it is what the part says. */
+  /**
+   * Writes the archive of a layer. Rejects with `unrestorable`, and leaves no archive, unless it is what the part says.
+   */
   async pack(part: LayerPart, toPath: string, signal: AbortSignal): Promise<void> {
     const { sha256 } = await this.#packer.write(await this.#uppers(part.id), toPath, signal);
     if (sha256 === part.sha256) return;
@@ -174,13 +181,13 @@ export class LayerLibrary {
   }
 
   /**
-   * Keeps these layers from being collected, also those that are yet to come, until the returned function is called.
+   * Keeps these layers, also ones that do not exist yet, from being collected until the returned function is called.
    */
-  hold(ids: readonly string[]): () => void {
-    return this.#held.hold(ids);
+  pin(ids: readonly string[]): () => void {
+    return this.#pins.pin(ids);
   }
 
-  /** Makes a layer of its archive, unless it is here already. The caller holds it. */
+  /** Makes a layer from its archive, unless it is here already. The caller has pinned it. */
   async import(
     part: LayerPart,
     archive: string,
@@ -188,8 +195,8 @@ export class LayerLibrary {
   ): Promise<void> {
     if (await this.has(part)) return;
     const draft = `${part.id}.${randomUUID()}`;
-    const dir = join(this.#layout.frozenDir, draft);
-    const release = this.hold([draft]);
+    const dir = join(this.#layout.sealedDir, draft);
+    const release = this.pin([draft]);
     try {
       const into = Array.from({ length: trees }, (_, tree) => join(dir, "trees", String(tree), "upper"));
       for (const upper of into) await mkdir(upper, { recursive: true, mode: 0o700 });
@@ -205,8 +212,8 @@ export class LayerLibrary {
   }
 
   /**
-   * Another may have brought the same one meanwhile. What is there under its name and is damaged gives way, unless
-   * somebody here needs it as it is.
+   * Another import may have brought the same layer in the same time. A damaged layer of the same name is replaced,
+   * unless a sandbox here needs a different layer of that name.
    */
   async #place(part: LayerPart, dir: string): Promise<void> {
     const place = this.#dir(part.id);
@@ -215,14 +222,14 @@ export class LayerLibrary {
       const needed = await this.#needed();
       const others = needed.get(part.id) ?? new Set();
       if ([...others].some((sha256) => sha256 !== part.sha256))
-        throw refused(part.id, "another of the same name is here");
+        throw refused(part.id, "another layer of the same name is here");
       await rename(place, `${place}.${randomUUID()}`);
     }
     await rename(dir, place);
-    await syncDirectory(this.#layout.frozenDir);
+    await syncDirectory(this.#layout.sealedDir);
   }
 
-  /** Runs `write`, after which manifests name these layers. Nothing is collected meanwhile. */
+  /** Runs `write`, after which manifests name these layers. No layer is collected during that time. */
   publish(layers: readonly LayerPart[], write: () => Promise<void>): Promise<void> {
     return this.#inTurn(async () => {
       await write();
@@ -230,24 +237,22 @@ export class LayerLibrary {
     });
   }
 
-  /** Gives up a layer that no manifest names. Idempotent. */
+  /** Removes a layer that no manifest names. Idempotent. */
   async discard(id: LayerId): Promise<void> {
     await removeTree(this.#dir(id));
     this.#unpublished.delete(id);
   }
 
   /**
-   * Removes the layers that no checkpoint needs. A manifest that cannot be read may need any of them: then nothing is
-   * removed. One that cannot be removed does not keep the others; it is told when they are gone.
+   * Removes the layers that no checkpoint needs, and returns the names of those that are gone. A manifest that cannot
+   * be read may need any of them: then nothing is removed. If one layer cannot be removed, the others are removed
+   * before this rejects.
    */
   collect(): Promise<string[]> {
     return this.#inTurn(() => this.#collect());
   }
 
-  /**
-   * The same for those who need not wait: it reads every manifest. Asked for again before it has begun, it is the same
-   * one.
-   */
+  /** Collects in the background, because that reads every manifest. Calls before it has begun share one collection. */
   collectSoon(): void {
     if (this.#isCollectionDue) return;
     this.#isCollectionDue = true;
@@ -258,22 +263,22 @@ export class LayerLibrary {
     collected.catch(warn);
   }
 
-  /** When nothing is being published or collected. */
+  /** Resolves when nothing is being published or collected. */
   async settled(): Promise<void> {
     await this.#turn;
   }
 
   async #collect(): Promise<string[]> {
-    const present = await names(this.#layout.frozenDir);
+    const present = await names(this.#layout.sealedDir);
     if (present.length === 0) return [];
     const needed = await this.#needed().catch(() => undefined);
     if (needed === undefined) return [];
-    const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#held.has(name));
-    await settleAll(left.map((name) => removeTree(join(this.#layout.frozenDir, name))));
+    const left = present.filter((name) => !needed.has(name) && !this.#unpublished.has(name) && !this.#pins.has(name));
+    await settleAll(left.map((name) => removeTree(join(this.#layout.sealedDir, name))));
     return left;
   }
 
-  /** By name, the digests that sandboxes know of. */
+  /** Returns, by layer name, the digests that sandboxes know of. */
   async #needed(): Promise<Map<string, Set<string>>> {
     const needed = new Map<string, Set<string>>();
     const need = (id: LayerId, ...digests: string[]): void => {
@@ -288,7 +293,7 @@ export class LayerLibrary {
       for (const n of await store.numbers()) {
         const manifest = await store.find(n);
         for (const layer of manifest?.layers ?? []) need(layer.id, layer.sha256);
-        // One that is not finished may be finished by a later server.
+        // An unfinished checkpoint may be finished by a later server.
         if (manifest === undefined) need(layerId(id.data, n));
       }
     }
@@ -312,7 +317,7 @@ export class LayerLibrary {
   }
 
   #dir(id: LayerId): string {
-    return join(this.#layout.frozenDir, id);
+    return join(this.#layout.sealedDir, id);
   }
 
   #trees(id: LayerId): string {
@@ -324,7 +329,7 @@ export class LayerLibrary {
   }
 }
 
-/** The layer of saved files whose archive has this digest. */
+/** Returns the id of the layer of saved files whose archive has this digest. */
 export function filesLayerId(sha256: string): LayerId {
   return LayerId.parse(`files-${sha256}`);
 }
@@ -337,7 +342,7 @@ function refused(id: LayerId, because: string): SandboxError {
   return new SandboxError("unrestorable", `Cannot use layer ${id}: ${because}`, { details: { part: id, because } });
 }
 
-/** What was written, tree by tree. What else overlayfs keeps beside it is its own. */
+/** Returns the directories with what was written, tree by tree. Everything else beside them belongs to overlayfs. */
 async function uppers(dir: string): Promise<string[]> {
   const trees = await readdir(dir);
   return trees.toSorted((a, b) => Number(a) - Number(b)).map((tree) => join(dir, tree, "upper"));

@@ -2,24 +2,24 @@ import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 
 const mergeTimeoutMs = 30 * 60_000;
-/** As the guest's binary says it. */
+/** The guest's binary exits with this code when the disk is full. */
 const exitNoSpace = 4;
 
 export interface MergeOrder {
   /** Directories, as overlayfs would mount them. */
   lower: string;
   upper: string;
-  /** Empty before. */
+  /** An empty directory. */
   target: string;
-  /** Empty, on the filesystem of the target; of use to nobody afterwards. */
+  /** An empty directory on the filesystem of the target; it is not needed after the merge. */
   links: string;
-  /** All that lies under the two, the topmost first. */
+  /** The directories of all layers below the two, the topmost first. */
   below: readonly string[];
 }
 
 /**
- * One directory that is to those below it what two of them are together. `mergerPath`: the guest's binary. Rejects with
- * `no_space` or `storage_failed`.
+ * Merges two directories into one that can take their place above those below. `mergerPath` is the guest's binary.
+ * Rejects with `no_space` or `storage_failed`.
  */
 export async function mergeLayers(mergerPath: string, order: MergeOrder, signal: AbortSignal): Promise<void> {
   const { lower, upper, target, links, below } = order;

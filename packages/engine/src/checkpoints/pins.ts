@@ -1,4 +1,4 @@
-/** What is in use and must stay, by name, and for how many. */
+/** Names of things that are in use and must not be removed, with the number of users of each. */
 export class Pins {
   readonly #counts = new Map<string, number>();
 
@@ -6,17 +6,17 @@ export class Pins {
     return this.#counts.has(name);
   }
 
-  /** Until the returned function is called; calling it again does nothing. */
-  hold(names: readonly string[]): () => void {
+  /** Pins the names until the returned function is called; calling it again does nothing. */
+  pin(names: readonly string[]): () => void {
     for (const name of names) this.#counts.set(name, (this.#counts.get(name) ?? 0) + 1);
-    let isHeld = true;
+    let isPinned = true;
     return () => {
-      for (const name of isHeld ? names : []) {
+      for (const name of isPinned ? names : []) {
         const left = (this.#counts.get(name) ?? 1) - 1;
         if (left === 0) this.#counts.delete(name);
         else this.#counts.set(name, left);
       }
-      isHeld = false;
+      isPinned = false;
     };
   }
 }

@@ -6,31 +6,33 @@ import { SandboxError } from "@atoll/protocol";
 import { settleAll } from "../support/settle-all.ts";
 import { digestFile, type Seal } from "./digest-file.ts";
 
-/** Reading and hashing a large tree takes a while. */
+/** It takes a while to read and hash a large tree. */
 const packTimeoutMs = 30 * 60_000;
 const stderrBytes = 4096;
-/** How the guest's binary says what went wrong. */
+/** The guest's binary exits with these codes. */
 const exitChanged = 3;
 const exitNoSpace = 4;
 const exitTooMany = 5;
-/** A file may go away or become shorter under the one who reads it; what does so again and again is no accident. */
+/**
+ * A file may be removed or become shorter while it is read. If that happens again and again, the operation gives up.
+ */
 const mostTries = 8;
 
 export interface UnpackOptions {
-  /** What the archive has to be. */
+  /** The size and digest that the archive must have. */
   seal: Seal;
-  /** What it is called in refusals. */
+  /** The name of the archive in error messages. */
   part: string;
   /**
-   * Rejects with `limit_reached` when it has more names than this: a few bytes of an archive may take a block of the
-   * disk.
+   * The unpacker rejects with `limit_reached` when the archive has more names than this: a few bytes of an archive may
+   * take a block of the disk.
    */
   mostEntries?: number;
   signal: AbortSignal;
 }
 
 /**
- * Makes archives of directory trees and trees of archives, with the guest's binary: the same files give the same bytes,
+ * Packs directory trees into archives and unpacks them, with the guest's binary: the same files give the same bytes,
  * whenever and wherever they are read.
  */
 export class TreePacker {
@@ -40,12 +42,12 @@ export class TreePacker {
     this.#guestPath = guestPath;
   }
 
-  /** What the archive of these directories is, and their stamp, without keeping it. */
+  /** Returns size and digest of the archive of these directories, and their stamp, without storing the archive. */
   digest(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
     return this.#digest("--stamp", trees, signal);
   }
 
-  /** The same, and everything on their filesystem survives a crash of the machine. */
+  /** Does the same, and everything on their filesystem survives a crash of the machine. */
   digestDurably(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
     return this.#digest("--durable-stamp", trees, signal);
   }
@@ -65,16 +67,16 @@ export class TreePacker {
   }
 
   /**
-   * Tells quickly whether anything in these directories was touched since the last time: the kernel sets the time of
-   * change of a file whenever its contents, attributes or names change, and offers no way to set it back. Means
-   * something only on the machine where it was taken.
+   * Returns a stamp that shows quickly whether anything in these directories was changed since the last stamp: the
+   * kernel sets the change time of a file whenever its contents, attributes or names change, and offers no way to set
+   * it back. A stamp is valid only on the machine where it was taken.
    */
   async stamp(trees: readonly string[], signal: AbortSignal): Promise<string> {
     const [stamp = ""] = await this.stamps([trees], signal);
     return stamp;
   }
 
-  /** The same of several, at the price of one. */
+  /** Returns the stamps of several groups at the cost of one. */
   async stamps(groups: readonly (readonly string[])[], signal: AbortSignal): Promise<string[]> {
     const words = groups.flatMap((trees, index) => (index === 0 ? trees : ["--", ...trees]));
     const others = groups.slice(1);
@@ -87,22 +89,22 @@ export class TreePacker {
     return [hash.digest("hex"), ...rest];
   }
 
-  /** Writes the archive of these directories. It is on disk for good. */
+  /** Writes the archive of these directories. It is durable on disk then. */
   write(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
     return this.#write(trees, toPath, signal);
   }
 
   /**
-   * The same of a directory that others write to: each file is in it as it was at some moment, and what goes away
-   * meanwhile is not.
+   * Does the same for a directory that other processes write to: each file is in the archive as it was at some moment,
+   * and a file that is removed in between is not in it.
    */
   writeLiving(tree: string, toPath: string, signal: AbortSignal): Promise<Seal> {
     return this.#write(["--living", tree], toPath, signal);
   }
 
   /**
-   * Fills these empty directories from an archive. Rejects with `unrestorable` when it is not what it should be; what
-   * was made of it by then is for the caller to remove.
+   * Fills these empty directories from an archive. Rejects with `unrestorable` when it is not the expected archive;
+   * then the caller removes what was unpacked.
    */
   async unpack(archive: string, into: readonly string[], options: UnpackOptions): Promise<void> {
     const { seal, part, mostEntries, signal } = options;
@@ -173,7 +175,7 @@ export class TreePacker {
     return startHostProcess(this.#guestPath, words, { signal, timeoutMs: packTimeoutMs, ...options });
   }
 
-  /** Reads all that it writes. Rejects unless it has done what it was asked for. */
+  /** Reads all output of the tool. Rejects unless the tool has succeeded. */
   async #finish(child: HostProcess, signal: AbortSignal, take: (data: Buffer) => void | Promise<void>): Promise<void> {
     let stderr = "";
     for await (const { stream, data } of child) {
@@ -185,7 +187,7 @@ export class TreePacker {
     if (exitCode === 0) return;
     const code = exitCode === exitNoSpace ? "no_space" : "storage_failed";
     const said = stderr.trim();
-    throw new SandboxError(code, said === "" ? `Cannot use an archive: its tool ended with ${exitCode}` : said, {
+    throw new SandboxError(code, said === "" ? `Cannot use an archive: its tool exited with ${exitCode}` : said, {
       details: { exitCode, stderr: said.replace(/^Cannot unpack: /, "") },
     });
   }
@@ -193,7 +195,7 @@ export class TreePacker {
 
 function tooMany(part: string, mostEntries: number | undefined): SandboxError {
   return new SandboxError("limit_reached", `Cannot use ${part}: there are more than ${mostEntries} files in it`, {
-    suggestion: "Each counts as 4096 bytes at least: raise the limit on bytes, or pack fewer.",
+    suggestion: "Each counts as 4096 bytes at least: raise the limit on bytes, or pack fewer files.",
     details: { part, mostEntries },
   });
 }

@@ -7,12 +7,12 @@ import { CheckpointStore } from "./checkpoint-store.ts";
 import { processorFeatures } from "./cpu-features.ts";
 
 interface VerifyOptions {
-  /** Whether its memory is to be used, or its files alone. */
+  /** Whether the memory of the checkpoint will be used, or its files alone. */
   memory: boolean;
   signal: AbortSignal;
 }
 
-/** Rejects with `unrestorable` unless everything that is needed is there, unchanged, and this machine can run it. */
+/** Rejects with `unrestorable` unless every needed part exists unchanged, and this machine can run it. */
 export async function verifyCheckpoint(
   context: EngineContext,
   life: SandboxLife,
@@ -24,10 +24,7 @@ export async function verifyCheckpoint(
   return manifest;
 }
 
-/**
- * Rejects with `unrestorable` unless there is such a checkpoint and this machine can run it. Its parts are not looked
- * at.
- */
+/** Rejects with `unrestorable` unless the checkpoint exists and this machine can run it. Its parts are not read. */
 export async function readCheckpoint(
   context: EngineContext,
   life: SandboxLife,
@@ -39,7 +36,7 @@ export async function readCheckpoint(
   return manifest;
 }
 
-/** Rejects with `unrestorable` unless every part that is needed is there, unchanged. */
+/** Rejects with `unrestorable` unless every needed part exists unchanged. */
 export async function verifyParts(
   context: EngineContext,
   life: SandboxLife,
@@ -52,35 +49,37 @@ export async function verifyParts(
   ]);
 }
 
-/** What is asked of a machine, for whoever is told that it cannot. */
-export interface Asked {
-  /** As in "Cannot restore checkpoint 1 on this machine". */
+/** The operation that a machine must be able to do, for the error message if it cannot. */
+export interface RestoreAction {
+  /** The action completes "Cannot … on this machine", for example "restore checkpoint 1". */
   action: string;
   details: Record<string, unknown>;
-  /** What helps, if it is not a resume that is asked for. */
+  /** The suggestion of the error, if the operation is no resume. */
   suggestion?: string;
 }
 
-export const ofCheckpoint = (n: number): Asked => ({ action: `restore checkpoint ${n}`, details: { checkpoint: n } });
+export const ofCheckpoint = (n: number): RestoreAction => ({
+  action: `restore checkpoint ${n}`,
+  details: { checkpoint: n },
+});
 
-/** Rejects with `unrestorable`, naming what this machine lacks for going on with that memory. */
+/** Rejects with `unrestorable`, naming what this machine lacks, unless it can restore this memory. */
 export async function assertMachineFits(
   context: EngineContext,
   { freezer }: Pick<Driver, "freezer">,
   { runtime, cpuFeatures, guest }: MachineNeeds,
-  asked: Asked,
+  asked: RestoreAction,
 ): Promise<void> {
   const refuse = (because: string, details: Record<string, unknown>): SandboxError =>
     new SandboxError("unrestorable", `Cannot ${asked.action} on this machine: ${because}`, {
-      suggestion:
-        asked.suggestion ??
-        "Resume it on a machine that has it, or start afresh on the saved files with memory: false.",
+      suggestion: asked.suggestion ?? "Resume it on a machine that has it, or resume it here with memory: false.",
       details: { ...asked.details, ...details },
     });
   if (freezer === undefined) throw refuse("its driver cannot restore memory", {});
   if (freezer.version !== runtime.version) {
     const here = freezer.version;
-    throw refuse(`it was saved by runsc ${runtime.version}, and here is ${here}`, { needed: runtime.version, here });
+    const because = `it was saved by runsc ${runtime.version}, and this machine has ${here}`;
+    throw refuse(because, { needed: runtime.version, here });
   }
   if (!freezer.platforms.includes(runtime.platform)) {
     throw refuse(`it needs gVisor's platform ${runtime.platform}`, {
@@ -95,5 +94,5 @@ export async function assertMachineFits(
     () => true,
     () => false,
   );
-  if (!hasGuest) throw refuse(`guest ${guest} is not there`, { guest });
+  if (!hasGuest) throw refuse(`it has no guest ${guest}`, { guest });
 }

@@ -14,12 +14,12 @@ export type { Finding } from "./finding.ts";
 
 export interface DoctorOptions {
   dataDir: string;
-  /** The guest's binary, as set-up builds it. */
+  /** The path of the guest's binary, which set-up builds. */
   guestPath: string;
-  /** Where runsc is, if not on the usual paths. */
+  /** The path of runsc, if it is not on the usual paths. */
   runscPath?: string;
   /**
-   * Starts a sandbox and ends it: what no look at the machine can replace. Not asked when something is missing already.
+   * Starts a sandbox and ends it, which proves more than any check. It is not called when a check has failed already.
    */
   probeStart?: () => Promise<void>;
   signal?: AbortSignal;
@@ -31,9 +31,7 @@ export interface DoctorReport {
 
 const mostMs = 120_000;
 
-/**
- * Looks at everything that sandboxes need of the machine and says what to do about what is not there. Changes nothing.
- */
+/** Checks everything that sandboxes need of the machine and says how to fix what is missing. Changes nothing. */
 export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
   const deadline = deadlineAfter(mostMs);
   using signal = firstToAbort(options.signal, deadline);
@@ -50,7 +48,9 @@ export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
   return { findings };
 }
 
-/** For a terminal: a line per finding, and below the ones that are not ok what they need and what to do. */
+/**
+ * Formats the report for a terminal: a line per finding, and for each that is not ok what it needs and how to fix it.
+ */
 export function formatDoctor({ findings }: DoctorReport): string {
   const statusWidth = Math.max(0, ...findings.map(({ status }) => status.length));
   const nameWidth = Math.max(0, ...findings.map(({ name }) => name.length));

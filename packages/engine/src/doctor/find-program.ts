@@ -3,7 +3,7 @@ import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { defaultEnvironment } from "@atoll/host";
 
-/** Where a program is that we would start by this name; undefined when there is none. */
+/** Returns the path of a program that would be started by this name; undefined when there is none. */
 export async function findProgram(name: string): Promise<string | undefined> {
   for (const directory of defaultEnvironment.PATH.split(delimiter)) {
     const path = join(directory, name);

@@ -1,12 +1,12 @@
 /** One thing that sandboxes need of the machine. */
 export interface Finding {
   name: string;
-  /** "warning": works, but less well or for less; "missing": what it affects does not work. */
+  /** "warning": it works, but less well or not for everything; "missing": what it affects does not work. */
   status: "ok" | "warning" | "missing";
-  /** What there is. */
+  /** What the machine has. */
   found: string;
   needs?: string;
-  /** A command, or what else to do. */
+  /** A command, or another way to fix it. */
   fix?: string;
   /** What does not work without it. */
   affects: string;

@@ -22,7 +22,7 @@ import { detectRunsc, installRunsc, minimumRunscDate } from "./runsc-features.ts
 const everything = "all sandboxes";
 const versionTimeoutMs = 10_000;
 
-/** What needs no more than a look at a file. */
+/** Checks that only read a file. */
 export const kernelChecks: readonly (() => Promise<Finding>)[] = [
   async () => judgeKernel(process.platform, release()),
   async () => judgeNode(process.versions.node),
@@ -69,8 +69,8 @@ export async function checkCgroups(): Promise<Finding> {
   );
   if (canWrite.every(Boolean)) return ok(name, `v${tree.version}`, everything);
   return missing(name, {
-    found: `v${tree.version}, not to be written to`,
-    needs: "the right to make groups",
+    found: `v${tree.version}, not writable`,
+    needs: "permission to make groups",
     fix: "Run as root; in a container, mount /sys/fs/cgroup for writing.",
     affects: everything,
   });
@@ -149,7 +149,7 @@ export async function checkStart(probeStart: () => Promise<void>): Promise<Findi
       needs: "a sandbox that starts and answers",
       fix:
         (isSandboxError(error) ? error.suggestion : undefined) ??
-        "See the message; the runtime's own words are in the error's details.",
+        "See the message; details.stderr of the error has the runtime's output.",
       affects: "gVisor sandboxes",
     });
   }

@@ -1,12 +1,11 @@
 import { type Finding, missing, ok, warning } from "./finding.ts";
 
-/** Everything here decides from what it is given, without asking the machine. */
+/** The functions in this file decide from their arguments, without reading anything from the machine. */
 
 const everything = "all sandboxes";
 const minimumNode = "20.19";
 /**
- * What the launcher asks of it: `openat2`, without which it mounts nothing, and `close_range`, so that nothing open
- * here is passed on.
+ * The launcher needs `openat2`, without which it mounts nothing, and `close_range`, so that it passes no descriptor on.
  */
 const minimumKernel = "5.9";
 
@@ -42,7 +41,7 @@ const neededCapabilities = [
   { name: "CAP_MKNOD", bit: 27 },
 ] as const;
 
-/** Takes the text of /proc/self/status. */
+/** `status` is the text of /proc/self/status. */
 export function judgeCapabilities(status: string): Finding {
   const name = "root's capabilities";
   const mask = /^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1];
@@ -58,7 +57,7 @@ export function judgeCapabilities(status: string): Finding {
   });
 }
 
-/** Takes the text of /proc/filesystems. */
+/** `filesystems` is the text of /proc/filesystems. */
 export function judgeOverlay(filesystems: string): Finding {
   if (/\boverlay$/m.test(filesystems)) return ok("overlayfs", "in the kernel", everything);
   return missing("overlayfs", {
@@ -69,7 +68,7 @@ export function judgeOverlay(filesystems: string): Finding {
   });
 }
 
-/** Filesystems that cannot hold what a sandbox writes, by the magic number of statfs(2). */
+/** Filesystems that cannot store what a sandbox writes, by the magic number of statfs(2). */
 const unfitFilesystems = new Map([
   [0x794c7630, "overlayfs"],
   [0x6969, "NFS"],
@@ -87,7 +86,7 @@ export interface DiskFacts {
   type: number;
   freeBytes: number;
   freeInodes: number;
-  /** 0 where the filesystem does not count them. */
+  /** This is 0 where the filesystem does not count inodes. */
   totalInodes: number;
 }
 
@@ -117,7 +116,7 @@ export function judgeDisk({ path, type, freeBytes, freeInodes, totalInodes }: Di
 
 const wantedPipeBytes = 1024 * 1024;
 
-/** Takes the text of /proc/sys/fs/pipe-max-size. */
+/** `text` is the text of /proc/sys/fs/pipe-max-size. */
 export function judgePipes(text: string): Finding {
   const bytes = Number(text);
   if (bytes >= wantedPipeBytes) return ok("FIFO size", `up to ${bytes} bytes`, "the speed of output");
@@ -131,7 +130,7 @@ export function judgePipes(text: string): Finding {
 
 const wantedFiles = 4096;
 
-/** Takes the text of /proc/self/limits. */
+/** `limits` is the text of /proc/self/limits. */
 export function judgeOpenFiles(limits: string): Finding {
   const name = "open files";
   const affects = "many sandboxes at one time";

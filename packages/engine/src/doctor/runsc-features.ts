@@ -10,14 +10,13 @@ import { findProgram } from "./find-program.ts";
 export const minimumRunscDate = 20_240_729;
 
 /**
- * From this release on systrap looks at its latencies ten times a second while nothing runs, and no longer every 400
- * µs.
+ * From this release on, systrap checks its latencies ten times a second while nothing runs, and no longer every 400 µs.
  */
 const idleForFreeDate = 20_260_622;
 
 /**
- * The better first. KVM is left out: it hangs where virtual machines cannot be nested, and cannot be told from working
- * without a start.
+ * The better platform comes first. KVM is left out: it hangs where virtual machines cannot be nested, and only a start
+ * would show that.
  */
 const usablePlatforms = ["systrap", "ptrace"] as const;
 type RunscPlatform = (typeof usablePlatforms)[number];
@@ -26,13 +25,13 @@ const neededFlags = ["root", "platform", "network", "overlay2", "ignore-cgroups"
 
 const askTimeoutMs = 20_000;
 
-/** What a runsc can do, asked of the program itself. */
+/** The features of a runsc, as the program itself reports them. */
 export interface Runsc {
   path: string;
   version: string;
-  /** As YYYYMMDD; undefined for a build without a release. */
+  /** The date as YYYYMMDD; undefined for a build without a release. */
   date: number | undefined;
-  /** At least one, the best first. */
+  /** At least one platform, the best first. */
   platforms: RunscPlatform[];
   flags: ReadonlySet<string>;
   subcommands: ReadonlySet<string>;
@@ -42,7 +41,7 @@ const known = new Map<string, { stamp: string; runsc: Promise<Runsc> }>();
 
 /**
  * Finds runsc, on the usual paths unless one is given, and asks it for its features; once for each program, until that
- * changes. Rejects with `unsupported`, saying what to do, when there is none or one that cannot do what we need.
+ * changes. Rejects with `unsupported`, saying how to fix it, when there is none or it lacks a needed feature.
  */
 export async function detectRunsc(path?: string): Promise<Runsc> {
   const found = path ?? (await findProgram("runsc"));
@@ -52,7 +51,7 @@ export async function detectRunsc(path?: string): Promise<Runsc> {
   if (before?.stamp === stamp) return before.runsc;
   const runsc = ask(found);
   known.set(found, { stamp, runsc });
-  // An answer that did not come may come the next time.
+  // A failed query is not cached: the next one may succeed.
   runsc.catch(() => known.delete(found));
   return runsc;
 }
@@ -78,14 +77,14 @@ async function ask(path: string): Promise<Runsc> {
 }
 
 /**
- * Whether an idle sandbox leaves the processors alone. A build without a release is taken for one that does not, which
- * costs nothing if it does.
+ * Says whether an idle sandbox uses no processor time. For a build without a release the answer is no, which costs
+ * nothing if it is wrong.
  */
 export function idlesForFree({ date }: Pick<Runsc, "date">): boolean {
   return date !== undefined && date >= idleForFreeDate;
 }
 
-/** The features of this processor that runsc has a name for. Needs the subcommand `cpu-features`. */
+/** Returns the features of this processor that runsc has a name for. Needs the subcommand `cpu-features`. */
 export async function askCpuFeatures({ path }: Pick<Runsc, "path">): Promise<string[]> {
   const said = await output(path, ["cpu-features"]);
   return said.split(/[\s,]+/).filter((name) => name !== "");
@@ -95,37 +94,37 @@ async function output(path: string, args: string[]): Promise<string> {
   const signal = deadlineAfter(askTimeoutMs);
   try {
     const { stdout, stderr } = await run(path, args, { signal, timeoutMs: askTimeoutMs });
-    // It prints its flags to one or the other, depending on the release.
+    // runsc prints its flags to stdout or stderr, depending on the release.
     return `${stdout}\n${stderr}`;
   } catch (cause) {
     throw unusable(`${path} does not run`, cause);
   }
 }
 
-/** Judges what runsc has said of itself: its `--version`, `flags`, `help platforms` and `help`. */
+/** Checks what runsc reports about itself: its `--version`, `flags`, `help platforms` and `help`. */
 export function parseRunsc(
   path: string,
   said: { version: string; flags: string; platforms: string; help: string },
 ): Runsc {
   const version = /^runsc version (\S+)/m.exec(said.version)?.[1];
-  if (version === undefined) throw unusable(`${path} is something else`);
+  if (version === undefined) throw unusable(`${path} is not runsc`);
   const date = dateOf(version);
   if (date !== undefined && date < minimumRunscDate) {
     throw unusable(`${path} is of ${date}, and ${minimumRunscDate} or newer is needed`);
   }
   const flags = new Set([...said.flags.matchAll(/^\s+--?([\w-]+)/gm)].flatMap(([, name]) => name ?? []));
   const lacking = neededFlags.filter((name) => !flags.has(name));
-  if (lacking.length > 0) throw unusable(`${path} does not know ${lacking.map((name) => `--${name}`).join(", ")}`);
+  if (lacking.length > 0) throw unusable(`${path} lacks ${lacking.map((name) => `--${name}`).join(", ")}`);
   const words = new Set(said.platforms.split(/\s+/));
   const platforms = usablePlatforms.filter((name) => words.has(name));
-  // A build without a date is judged by what came with the first good release.
+  // A build without a date is recognized by the platform that came with the first supported release.
   const isTooOld = platforms.length === 0 || (date === undefined && !platforms.includes("systrap"));
   if (isTooOld) throw unusable(`${path} has no platform that we can use`);
   const subcommands = new Set([...said.help.matchAll(/^\t([\w-]+) /gm)].flatMap(([, name]) => name ?? []));
   return { path, version, date, platforms, flags, subcommands };
 }
 
-/** In the forms `release-20240729.0` and Debian's `0.0~20240729.0`. */
+/** Reads the date from the forms `release-20240729.0` and Debian's `0.0~20240729.0`. */
 function dateOf(version: string): number | undefined {
   const digits = /(?:release-|\d~)(\d{8})\b/.exec(version)?.[1];
   return digits === undefined ? undefined : Number(digits);

@@ -9,33 +9,34 @@ import { DeadlineFile } from "./deadline-file.ts";
 import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";
 import { launch, type LauncherCommand } from "./launcher.ts";
 
-/** How long the kernel may take to let go of killed processes. */
+/** How long the kernel may take to remove killed processes. */
 const killDeadlineMs = 20_000;
-/** The launcher writes the exit status right after the runtime's end. */
+/** How long the launcher may take to write the exit status after the runtime's end. */
 const exitFileDeadlineMs = 5_000;
 const stderrTailBytes = 4096;
+const overlayFeatures = ["redirect_dir=off", "index=off", "metacopy=off"];
 
 export interface ContainerRunsOptions {
   guestPath: string;
-  /** A directory with the guest at the place where sandboxes look for it; the top read-only layer of every root. */
+  /** A directory with the guest at the path where sandboxes expect it; the top read-only layer of every root. */
   guestLayer: string;
   cgroups: CgroupTree;
-  /** Of the data directory; see `DataLayout`. */
+  /** The namespace of the data directory; see `DataLayout`. */
   namespace: string;
 }
 
-/** What is launched, and what writes the files for it into the run directory. */
+/** The program to launch, and the function that writes the files for it into the run directory. */
 export interface RunPlan extends Pick<LauncherCommand, "program" | "enter" | "batch" | "noAttributes"> {
   prepare?: () => Promise<void>;
 }
 
 /**
- * What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers only differ in what is
- * launched.
+ * What all drivers share: run directories, cgroups, overlay mounts and the launcher. Drivers differ only in the program
+ * that they launch.
  */
 export class ContainerRuns {
   #options: ContainerRunsOptions;
-  /** Of containers that were started when the data directory had another path, and so another namespace. */
+  /** The namespaces of containers that were started when the data directory had another path. */
   #namespaces = new Map<ContainerId, string>();
 
   constructor(options: ContainerRunsOptions) {
@@ -48,7 +49,8 @@ export class ContainerRuns {
     options: DriverLaunchOptions & { pidsMax?: number },
   ): Promise<Container> {
     const run = spec.layout.run(spec.containerId);
-    // Told when we come to it, and not as unhandled before.
+    // The error is thrown below, where `mayStart` is awaited; this keeps it from being an unhandled rejection until
+    // then.
     options.mayStart?.catch(() => undefined);
     await using undo = new Cleanup();
     undo.defer(() => this.remove(spec.containerId, spec.layout));
@@ -100,7 +102,7 @@ export class ContainerRuns {
     this.#namespaces.delete(id);
   }
 
-  /** With the host's own means, for processes of the host's kernel. */
+  /** Freezes with the host's cgroup, for processes of the host's kernel. */
   async freeze(id: ContainerId): Promise<void> {
     await (await this.#options.cgroups.open(this.#cgroupName(id))).freeze();
   }
@@ -120,7 +122,7 @@ export class ContainerRuns {
     if (untilMs !== undefined) await new DeadlineFile(run).prepare(untilMs);
   }
 
-  /** What it waited for may have taken longer than the time that it had at first. */
+  /** The deadline may have changed while the launcher waited for `mayStart`, so it is written again. */
   async #permit(run: RunLayout, { mayStart, allowedUntil }: DriverLaunchOptions): Promise<void> {
     if (mayStart === undefined) return;
     await mayStart;
@@ -143,7 +145,7 @@ export class ContainerRuns {
     ]);
   }
 
-  /** The layer with the guest in a root that is started from `from`. */
+  /** Returns the layer with the guest for a root that is started from `from`. */
   guestLayer(from: LaunchSource | undefined): string {
     return from?.guestLayer ?? this.#options.guestLayer;
   }
@@ -155,7 +157,7 @@ export class ContainerRuns {
       const layers = [...(from?.frozen[index] ?? []), ...own];
       return {
         target: at === "/" ? run.rootfs : `${run.rootfs}${at}`,
-        options: `lowerdir=${layers.join(":")},upperdir=${upper},workdir=${work},redirect_dir=off,index=off,metacopy=off`,
+        options: [`lowerdir=${layers.join(":")}`, `upperdir=${upper}`, `workdir=${work}`, ...overlayFeatures].join(","),
       };
     });
   }
@@ -166,12 +168,12 @@ export class ContainerRuns {
 }
 
 /**
- * Whether this launcher is the one of this very directory: it has the file of its deadline open for as long as it
- * lives. The same id stands in a copy of the data directory, whose container runs in the first one and is none of ours.
+ * Says whether this launcher belongs to this very directory: it has the file of its deadline open for as long as it
+ * lives. A copy of the data directory has the same ids, but their containers run in the original.
  */
 async function isLaunchedIn(run: RunLayout, pid: number): Promise<boolean> {
   const file = await identify(run.deadlineFile);
-  // Started by a server that knew of no deadlines.
+  // The container was started by a server that knew of no deadlines.
   if (file === undefined) return true;
   const directory = `/proc/${pid}/fd`;
   const names = await readdir(directory).catch((error: unknown) => {
@@ -182,13 +184,15 @@ async function isLaunchedIn(run: RunLayout, pid: number): Promise<boolean> {
   return open.includes(file);
 }
 
-/** In which its launcher is, by the kernel's word. Undefined: in none, as far as can be seen from here. */
+/**
+ * Returns the namespace of the container's launcher, by its cgroup. Returns undefined if it cannot be seen from here.
+ */
 async function namespaceOf({ id, pid }: ContainerRef): Promise<string | undefined> {
   const groups = await readFile(`/proc/${pid}/cgroup`, "utf8").catch(() => "");
   return new RegExp(`/([^/\\n]+)/${id}(?:/|$)`, "m").exec(groups)?.[1];
 }
 
-/** Undefined: it is not there. */
+/** Returns undefined if the file does not exist. */
 async function identify(path: string): Promise<string | undefined> {
   try {
     const { dev, ino } = await stat(path, { bigint: true });
@@ -199,7 +203,7 @@ async function identify(path: string): Promise<string | undefined> {
   }
 }
 
-/** The root of a tree is what the topmost layer says, also if that has nothing else of it. */
+/** The root of a tree takes its attributes from the topmost layer, also if that has no file in it. */
 async function copyAttributes(from: string, to: string): Promise<void> {
   const { uid, gid, mode, atimeMs, mtimeMs } = await stat(from);
   await chown(to, uid, gid);
@@ -215,7 +219,7 @@ async function findExit(run: RunLayout, cgroup: Cgroup): Promise<ContainerExit> 
         if (hasErrno(error, "ENOENT")) return "";
         throw error;
       });
-      // One that was removed meanwhile will never tell.
+      // The exit status of a container that was removed will never appear.
       return line !== "" || !existsSync(run.dir);
     },
     { deadlineMs: exitFileDeadlineMs },
@@ -230,13 +234,13 @@ async function findExit(run: RunLayout, cgroup: Cgroup): Promise<ContainerExit> 
   };
 }
 
-/** The error of a container that ended before its guest said hello. */
+/** Returns the error of a container that ended before its guest answered. */
 export function startFailed(exit: ContainerExit, phase: string): SandboxError {
   const how = exit.outOfMemory
     ? "it ran out of memory"
     : (exit.signal ?? (exit.exitCode === null ? "it is gone" : `exit code ${exit.exitCode}`));
   return new SandboxError("start_failed", `Cannot start the container: ${how} while waiting for ${phase}`, {
-    suggestion: exit.outOfMemory ? "Raise limits.memoryBytes." : "The runtime's own words are in details.stderr.",
+    suggestion: exit.outOfMemory ? "Raise limits.memoryBytes." : "details.stderr has the runtime's output.",
     details: {
       phase,
       exitCode: exit.exitCode,

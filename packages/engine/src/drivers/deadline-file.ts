@@ -5,21 +5,21 @@ import { SandboxError } from "@atoll/protocol";
 import type { RunLayout } from "../store/layout.ts";
 
 /**
- * Until when a container may run, on the clock of `uptimeMs`. `still`: not in force for now, because everything in the
- * container has been stopped by other means and does not go on before the next order.
+ * Until when a container may run, on the clock of `uptimeMs`. `still` means that the deadline is not in force for now,
+ * because everything in the container has been stopped by other means and stays stopped until the next order.
  */
 export type DeadlineOrder = { kind: "until" | "still"; uptimeMs: number } | { kind: "never" };
 
-/** As docs/guest-protocol.md has it. */
+/** The format is in docs/guest-protocol.md. */
 const orderPattern = /^(until|still|never) (\d{19})\n\1 \2\n/;
 const seenAt = 64;
 const fileBytes = 128;
-/** A launcher whose container uses up its processor time gets its own once per period of the quota. */
-const heedDeadlineMs = 20_000;
+/** A launcher whose container uses up its processor time gets to run once per period of the quota. */
+const applyDeadlineMs = 20_000;
 
 /**
- * What a server and the launcher of a container tell each other about the container's deadline. It outlives both
- * servers and sandboxes that stand still.
+ * The file by which a server and the launcher of a container exchange the container's deadline. It outlives servers,
+ * and containers that are frozen.
  */
 export class DeadlineFile {
   readonly #run: RunLayout;
@@ -28,7 +28,7 @@ export class DeadlineFile {
     this.#run = run;
   }
 
-  /** For a container that is about to be launched: it does not run a moment without. */
+  /** Writes the file for a container that is about to be launched, so that it never runs without its deadline. */
   async prepare(uptimeMs: number): Promise<void> {
     const content = Buffer.alloc(fileBytes, "\n");
     content.write(format({ kind: "until", uptimeMs }));
@@ -36,32 +36,32 @@ export class DeadlineFile {
     await writeFile(this.#run.deadlineFile, content, { mode: 0o600 });
   }
 
-  /** For a launcher that has started nothing yet, and will look before it does. */
+  /** Changes the deadline for a launcher that has started nothing yet, and reads the file before it does. */
   async replace(uptimeMs: number): Promise<void> {
-    // Without a deadline before, the launcher makes the file, perhaps a moment from now.
+    // Without a deadline before, the launcher makes the file, perhaps only after this call.
     await overwrite(this.#run.deadlineFile, format({ kind: "until", uptimeMs })).catch((error: unknown) => {
       if (!hasErrno(error, "ENOENT")) throw error;
     });
   }
 
-  /** What was ordered last, by whichever server. */
+  /** Returns the last order, from whichever server. */
   async read(): Promise<DeadlineOrder> {
     const content = await readFile(this.#run.deadlineFile, "latin1").catch((error: unknown) => {
-      // Started by a server that knew of no deadlines, or gone.
+      // The container was started by a server that knew of no deadlines, or it is gone.
       if (hasErrno(error, "ENOENT")) return format({ kind: "never" });
       throw error;
     });
     const order = parse(content);
-    if (order === undefined) throw new SandboxError("internal", `Cannot understand ${this.#run.deadlineFile}`);
+    if (order === undefined) throw new SandboxError("internal", `Cannot read ${this.#run.deadlineFile}`);
     return order;
   }
 
-  /** Resolves when the launcher goes by it. Needs no room on the disk. */
+  /** Resolves when the launcher applies the order. Needs no space on the disk. */
   async give(order: DeadlineOrder): Promise<void> {
     const text = format(order);
     try {
       await overwrite(this.#run.deadlineFile, text);
-      await poke(this.#run.wakeFifo);
+      await wakeLauncher(this.#run.wakeFifo);
     } catch (error) {
       throw explained(error);
     }
@@ -71,17 +71,17 @@ export class DeadlineFile {
         seen = await readFile(this.#run.deadlineFile, "latin1").catch(() => undefined);
         return seen === undefined || seen.startsWith(text, seenAt);
       },
-      { deadlineMs: heedDeadlineMs },
+      { deadlineMs: applyDeadlineMs },
     );
     if (isHeeded && seen !== undefined) return;
     if (seen === undefined) throw ended();
-    throw new SandboxError("timed_out", "Cannot set the deadline of a container: its launcher does not heed it", {
-      suggestion: "The machine is overloaded, or has no freezer for cgroups: `atoll doctor` tells more.",
+    throw new SandboxError("timed_out", "Cannot set the deadline of a container: its launcher does not apply it", {
+      suggestion: "The machine is overloaded, or has no freezer for cgroups: run `atoll doctor`.",
     });
   }
 }
 
-/** Twice: a reader in between sees two that differ. */
+/** The order is written twice, so that a reader in between sees two different ones. */
 function format(order: DeadlineOrder): string {
   const uptimeMs = order.kind === "never" ? 0 : Math.max(0, Math.floor(order.uptimeMs));
   return `${order.kind} ${String(uptimeMs).padStart(19, "0")}\n`.repeat(2);
@@ -103,12 +103,12 @@ async function overwrite(path: string, text: string): Promise<void> {
   }
 }
 
-async function poke(path: string): Promise<void> {
+async function wakeLauncher(path: string): Promise<void> {
   const fifo = await open(path, constants.O_WRONLY | constants.O_NONBLOCK);
   try {
     await fifo.write("\n");
   } catch (error) {
-    // As full as it is, the launcher will look.
+    // A full FIFO wakes the launcher just as well.
     if (!hasErrno(error, "EAGAIN")) throw error;
   } finally {
     await fifo.close();
@@ -116,7 +116,7 @@ async function poke(path: string): Promise<void> {
 }
 
 function explained(error: unknown): unknown {
-  // Nobody has the FIFO open.
+  // No launcher has the FIFO open.
   if (hasErrno(error, "ENXIO")) return ended();
   if (!hasErrno(error, "ENOENT")) return error;
   return new SandboxError("unsupported", "Cannot set the deadline of a container that was started without one", {

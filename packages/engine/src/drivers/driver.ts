@@ -1,5 +1,5 @@
 import type { ContainerId, ContainerRef, DriverName, SandboxLimits } from "@atoll/protocol";
-import type { NodesOrder, NodesPlace } from "../guest/guest-nodes.ts";
+import type { NodesToMake, NodeDirectory } from "../guest/guest-nodes.ts";
 import type { FifoPaths } from "../guest/transport.ts";
 import type { TimerSlack } from "../idle/timer-slack.ts";
 import type { Cgroup } from "../limits/cgroup.ts";
@@ -10,45 +10,48 @@ import type { DeadlineFile } from "./deadline-file.ts";
 export interface LaunchSpec {
   containerId: ContainerId;
   hostname: string;
-  /** Its layers exist or are made; its run directory for this container is made. */
+  /**
+   * The directories of the sandbox: those of its layers exist or are made; the run directory for this container is
+   * made.
+   */
   layout: SandboxLayout;
   template: Template;
   limits: SandboxLimits;
-  /** Without it the sandbox begins with its template alone. */
+  /** Without a source the sandbox begins with its template alone. */
   from?: LaunchSource;
 }
 
-/** What a sandbox goes on from. */
+/** The files, and perhaps the memory, that a sandbox starts from. */
 export interface LaunchSource {
-  /** Per tree of the template, the directories that lie between it and what the sandbox writes, the topmost first. */
+  /** Per tree of the template, the directories between it and what the sandbox writes, the topmost first. */
   frozen: string[][];
-  /** The guest that is in the image; the newest one if absent. */
+  /** The layer of the guest that is in the image; the newest one if absent. */
   guestLayer?: string;
-  /** How the image's system calls are caught; as the driver likes if absent. */
+  /** How the system calls of the image are intercepted; the driver chooses if absent. */
   platform?: string;
-  /** Processes go on from this memory image; without it they are started afresh. */
+  /** Processes continue from this memory image; without it they are started again. */
   memoryDir?: string;
-  /** Made by the guest before anything else runs. */
-  nodes?: Promise<NodesOrder[]>;
+  /** The guest makes these pipes and sockets before anything else runs. */
+  nodes?: Promise<NodesToMake[]>;
 }
 
 export interface DriverLaunchOptions {
   signal: AbortSignal;
-  /** Nothing runs in the container before this has resolved: the intent to start it is being stored. */
+  /** Nothing runs in the container before this has resolved, because the intent to start it is being stored. */
   mayStart?: Promise<void>;
   /**
-   * The container's deadline, in force from its first moment and as it is then. Rejects with `start_failed` if it has
-   * passed.
+   * Returns the container's deadline, which is in force from the first moment, with the value of that moment. The
+   * launch rejects with `start_failed` if it has passed.
    */
   allowedUntil?: () => number | undefined;
 }
 
-/** How a container came to its end. `exitCode` and `signal` are the runtime's, not those of any user process. */
+/** How a container ended. `exitCode` and `signal` are the runtime's, not those of any user process. */
 export interface ContainerExit {
   exitCode: number | null;
   signal: string | null;
   outOfMemory: boolean;
-  /** The last of what the runtime said. */
+  /** The last output of the runtime. */
   stderr: string;
 }
 
@@ -59,63 +62,67 @@ export interface Container {
   readonly cgroup: Cgroup;
   readonly deadline: DeadlineFile;
   /**
-   * How it ended; asked when it has, or is about to: waits for the runtime's parent to write down the exit status.
-   * Before `remove`, which takes the evidence along.
+   * Returns how the container ended. Call it when the container has ended, or is about to: it waits for the runtime's
+   * parent to write the exit status. Call it before `remove`, which removes that file.
    */
   findExit(): Promise<ContainerExit>;
   /**
-   * Settles when the runtime's parent, started by this server, is gone. Never for an adopted container: its channel
-   * tells.
+   * Settles when the runtime's parent, started by this server, is gone. Never settles for an adopted container, whose
+   * channel reports the end.
    */
   readonly launcherGone: Promise<void>;
 }
 
-/** What a frozen container has. */
+/** The contents of a frozen container. */
 export interface FrozenContents {
-  /** Files, as seen inside, that have no place in an image. With any of them `save` would end the container. */
+  /**
+   * Files, by their paths inside, that cannot be saved in an image. With any of them `save` would end the container.
+   */
   unsaveable: Buffer[];
-  /** Of all of its memory: its image is not larger than this and a little. */
+  /** The size of all memory: the image is not much larger than this. */
   memoryBytes: number;
 }
 
 /** Saves running containers. Like its driver it keeps nothing in memory about them. */
 export interface Freezer {
   readonly version: string;
-  /** Of the platforms that an image may need, those that are here. */
+  /** The platforms of this machine, of those that an image may need. */
   readonly platforms: readonly string[];
-  /** Of a container that begins without an image. */
+  /** The needs of a container that begins without an image. */
   readonly fresh: ImageNeeds;
   /** Stops every process where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
-  /** Not after `save`: it would wake up only to die. Does nothing to a container that is not frozen. */
+  /**
+   * Does nothing to a container that is not frozen. Must not be called after `save`: the container would wake up only
+   * to die.
+   */
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   inspect(ref: ContainerRef, layout: SandboxLayout): Promise<FrozenContents>;
-  /** For a container that will be frozen. */
+  /** Returns a saver for a container that will be frozen. */
   saver(ref: ContainerRef, layout: SandboxLayout, target: CheckpointLayout): Saver;
   /**
-   * Whether a `save` has ever run to its end for this target, and how. Waits for one that a server before this one has
-   * begun.
+   * Says whether a `save` for this target was ever completed, and how. Waits for one that an earlier server has begun.
    */
   findOutcome(ref: ContainerRef, target: CheckpointLayout): Promise<"saved" | "failed" | "not begun">;
   findNeeds(ref: ContainerRef, layout: SandboxLayout): Promise<ImageNeeds>;
 }
 
-/** Whoever does not save disposes of it, and nothing has happened. */
+/** A saver that is disposed of without `save` has changed nothing. */
 export interface Saver extends AsyncDisposable {
-  /** Does what can be done beforehand, which keeps this process busy for a moment. */
+  /** Does what can be done in advance, which blocks this process for a moment. */
   getReady(): void;
   /**
-   * Writes the image of the container, which is frozen by now and then has to be removed, whether or not this succeeds.
-   * The image must not be there yet.
+   * Writes the image of the container, which must be frozen, and must be removed after this, whether or not it
+   * succeeds. The image must not exist yet.
    */
   save(): Promise<void>;
 }
 
-/** What the image of a container's memory can only go on with. */
+/** What the image of a container's memory needs to be restored. */
 export interface ImageNeeds {
   /** The name of the guest's layer that the container was started with. */
   guest: string;
-  /** systrap writes itself into the programs that it runs. */
+  /** The platform is part of the image: systrap writes code into the programs that it runs. */
   platform: string;
 }
 
@@ -125,31 +132,32 @@ export interface ImageNeeds {
  */
 export interface Driver {
   readonly name: DriverName;
-  /** Undefined: its containers cannot be saved. */
+  /** Without a freezer, the driver's containers cannot be saved. */
   readonly freezer?: Freezer;
   /**
-   * Starts a container up to the point where its FIFOs can be opened; whether the guest comes up is seen there. Rejects
-   * with `start_failed`, naming the phase, and leaves nothing behind.
+   * Starts a container up to the point where its FIFOs can be opened; only the guest's answer shows whether it runs.
+   * Rejects with `start_failed`, naming the phase, and leaves nothing behind.
    */
   launch(spec: LaunchSpec, options: DriverLaunchOptions): Promise<Container>;
-  /** The container of a dead server, or undefined if it does not run any more. */
+  /** Returns the container of a dead server, or undefined if it does not run any more. */
   adopt(ref: ContainerRef, layout: SandboxLayout): Promise<Container | undefined>;
   /**
-   * Directories inside, without the `/` before them, among them every one with a pipe or a socket that the container
-   * has in memory only. Absent: all of its files are on disk, and pipes and sockets that are found there can be used.
+   * Returns directories inside, without the leading `/`, among them every one with a pipe or a socket that exists only
+   * in the container's memory. A driver without this method keeps all files on disk, and pipes and sockets that are
+   * found there can be used.
    */
-  findDirectories?(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]>;
+  findDirectories?(ref: ContainerRef, layout: SandboxLayout): Promise<NodeDirectory[]>;
   /** Stops every process of a container where it is. */
   freeze(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
   /** Does nothing to a container that is not frozen. */
   thaw(ref: ContainerRef, layout: SandboxLayout): Promise<void>;
-  /** For a container that runs. Absent, or undefined: it costs nothing while it is idle. */
-  findTimerSlack?(container: Pick<Container, "ref" | "cgroup">, layout: SandboxLayout): Promise<TimerSlack | undefined>;
-  /** Begins its end and does not wait for it: that is for `remove`. */
-  end(id: ContainerId): Promise<void>;
   /**
-   * Idempotent and complete: processes, mounts, cgroup and run directory are gone, whatever state they were in, whether
-   * or not they were there.
+   * Returns the timer slack of a running container. A driver without this method, or a result of undefined, means that
+   * the container costs nothing while it is idle.
    */
+  findTimerSlack?(container: Pick<Container, "ref" | "cgroup">, layout: SandboxLayout): Promise<TimerSlack | undefined>;
+  /** Begins to end the container and does not wait for that, which `remove` does. */
+  end(id: ContainerId): Promise<void>;
+  /** Removes processes, mounts, cgroup and run directory completely, in whatever state they are. Idempotent. */
   remove(id: ContainerId, layout: SandboxLayout): Promise<void>;
 }

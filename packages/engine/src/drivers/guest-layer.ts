@@ -12,7 +12,7 @@ import { guestInside } from "./gvisor/oci-spec.ts";
 export async function installGuest(guestPath: string, guestsDir: string): Promise<string> {
   const binary = await readFile(guestPath).catch((cause: unknown) => {
     throw new SandboxError("unsupported", `Cannot run sandboxes: there is no guest at ${guestPath}`, {
-      suggestion: "`npm run setup` builds it.",
+      suggestion: "Run `npm run setup`, which builds it.",
       cause,
     });
   });

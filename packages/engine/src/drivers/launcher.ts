@@ -8,14 +8,14 @@ export interface LauncherCommand {
   guestPath: string;
   runDir: string;
   cgroups: readonly string[];
-  /** The one of them that the launcher freezes when the container's deadline has come. */
+  /** The cgroup that the launcher freezes at the container's deadline. */
   freezer?: string | undefined;
   overlays: { target: string; options: string }[];
-  /** Makes the program the init of new namespaces on this root; without it the program finds the host's. */
+  /** Makes the program the init of new namespaces with this root; without it the program sees the host's. */
   enter?: { root: string; hostname: string };
-  /** Whether it runs under `SCHED_BATCH`; why that pays is in decision 16. */
+  /** Whether the program runs under `SCHED_BATCH`; decision 16 says why that is faster. */
   batch?: boolean;
-  /** Whether it is told that files have no extended attributes. */
+  /** Whether the program is made to believe that files have no extended attributes. */
   noAttributes?: boolean;
   program: string[];
 }
@@ -23,8 +23,8 @@ export interface LauncherCommand {
 export interface LaunchOptions {
   signal: AbortSignal;
   /**
-   * What the container needs before anything of it is mounted or started, done meanwhile: entering a cgroup takes the
-   * kernel a while.
+   * What the container needs before anything of it is mounted or started. It is prepared while the launcher enters its
+   * cgroup, which takes the kernel a while.
    */
   ready?: Promise<unknown>;
 }
@@ -45,18 +45,18 @@ export function launcherArguments(command: LauncherCommand): string[] {
     ...(command.enter === undefined ? [] : ["--enter", command.enter.root, command.enter.hostname]),
     ...(command.batch === true ? ["--batch"] : []),
     ...(command.noAttributes === true ? ["--no-attributes"] : []),
-    "--held",
+    "--wait",
     "--",
     ...command.program,
   ];
 }
 
-/** Starts a container's parent and waits for the last step. It outlives this process. */
+/** Starts a container's parent and waits for the last step. The parent outlives this process. */
 export async function launch(
   command: LauncherCommand,
   { signal, ready = Promise.resolve() }: LaunchOptions,
 ): Promise<Launched> {
-  // Whoever gave it is told of its failure through us, also when we do not come to waiting for it.
+  // The caller that passed `ready` gets its failure through `launch`, also when this does not come to awaiting it.
   ready.catch(() => undefined);
   const parent = await startHostProcess(command.guestPath, launcherArguments(command), {
     signal,
@@ -69,9 +69,9 @@ export async function launch(
     () => undefined,
   );
   try {
-    await Promise.all([followSteps(parent, signal), ready.then(() => letGo(parent))]);
-    // A launcher that is gone already has written down how its program ended; whoever opens the FIFOs finds out. No
-    // living process started at 0.
+    await Promise.all([followSteps(parent, signal), ready.then(() => sendStart(parent))]);
+    // A launcher that is gone already has written how its program ended, which shows when the FIFOs are opened. No
+    // living process has the start time 0.
     const startTicks = (await readStartTicks(parent.pid)) ?? 0;
     return { ref: { pid: parent.pid, startTicks, bootId: await bootId() }, gone };
   } catch (error) {
@@ -81,8 +81,8 @@ export async function launch(
   }
 }
 
-/** Lets the launcher go on. One that is gone cannot hear it; its steps tell why. */
-async function letGo(parent: HostProcess): Promise<void> {
+/** Lets the launcher continue. If it is gone, its reported steps say why. */
+async function sendStart(parent: HostProcess): Promise<void> {
   await parent.writeStdin("\n").catch(() => undefined);
   await parent.closeStdin();
 }
@@ -96,7 +96,7 @@ async function followSteps(parent: HostProcess, signal: AbortSignal): Promise<vo
   };
   signal.addEventListener("abort", abort, { once: true });
   try {
-    // An abort while the launcher was being started is not told again.
+    // An abort during the start of the launcher was thrown already.
     signal.throwIfAborted();
     for await (const line of lines) {
       const [word = "", ...rest] = line.split(" ");
@@ -115,7 +115,7 @@ async function followSteps(parent: HostProcess, signal: AbortSignal): Promise<vo
 
 function stepFailed(phase: string, text: string): SandboxError {
   return new SandboxError("start_failed", `Cannot start the container: ${phase}: ${text}`, {
-    suggestion: "`atoll doctor` tells what this machine is missing.",
+    suggestion: "Run `atoll doctor`, which lists what this machine is missing.",
     details: { phase, stderr: text },
   });
 }

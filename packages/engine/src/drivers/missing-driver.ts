@@ -4,8 +4,8 @@ import type { ContainerRuns } from "./container-runs.ts";
 import type { Container, Driver } from "./driver.ts";
 
 /**
- * Stands in for what a sandbox was started with and this machine does not have any more. It starts nothing; what runs
- * can be used and removed all the same, because that needs what is on the host only.
+ * Stands in for a driver that a sandbox was started with and this machine does not have any more. It starts nothing;
+ * running containers can still be used and removed, because that needs only what is on the host.
  */
 export class MissingDriver implements Driver {
   readonly name: DriverName;

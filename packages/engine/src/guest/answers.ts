@@ -6,11 +6,11 @@ interface Pending {
   reject: (error: unknown) => void;
 }
 
-/** Requests that wait for their answer. An answer that nobody waits for any more is dropped. */
+/** Requests that wait for their answer. An answer without a waiting request is dropped. */
 export class Answers {
   #pending = new Map<number, Pending>();
 
-  /** Rejects with `signal.reason` if it aborts first, and with `guest_silent` if the watch finds the guest so. */
+  /** Rejects with `signal.reason` if that aborts first, and with `guest_silent` if the watch finds the guest silent. */
   async expect(id: number, signal: AbortSignal, watch?: GuestWatch): Promise<GuestMessage> {
     const done = watch?.expect({ onSilent: (error) => this.reject(id, error), isPrompt: true });
     let abort: () => void = () => undefined;

@@ -6,15 +6,15 @@ import type { FifoPaths } from "./transport.ts";
 
 export interface ChannelOptions {
   paths: FifoPaths;
-  /** Whether this host made the FIFOs; otherwise a predecessor may have left half a frame in them. */
+  /** Whether this host made the FIFOs; otherwise an earlier host may have left half a frame in them. */
   isFirstHost: boolean;
   signal: AbortSignal;
-  /** Without it every connection to the outside is refused. */
+  /** Without a handler every connection to the outside is refused. */
   onEgress?: EgressHandler | undefined;
   traffic?: TrafficListener;
-  /** Finds out why the sandbox is gone, before anybody is told that it is. */
+  /** Finds out why the sandbox is gone; callers get its error only after that. */
   explainEnd?: () => Promise<SandboxError>;
-  /** Without it whoever asks waits for as long as the guest takes. */
+  /** Without a watch, a request waits for as long as the guest takes. */
   watch?: GuestWatchOptions | undefined;
 }
 
@@ -23,10 +23,10 @@ export interface AttachOptions {
   keep?: boolean;
   /** Kills the process when it aborts. */
   signal?: AbortSignal;
-  /** From `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
+  /** An id from `reserveStreamId`: the caller has stored it, and a later server finds the process by it. */
   streamId?: number;
-  /** Told, as often as it is so, that the process should have ended by then and that its guest is silent. */
+  /** Called, again and again, while the process should have ended by then and its guest is silent. */
   overdue?: Expectation | undefined;
-  /** Whether the sandbox ran out of memory since this moment. */
+  /** Resolves to whether the sandbox ran out of memory since this moment. */
   ranOutOfMemory?: () => Promise<boolean>;
 }

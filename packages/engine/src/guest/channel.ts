@@ -11,8 +11,8 @@ import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestQuestions } from "./guest-questions.ts";
 import {
-  assertHeld,
-  freshStream,
+  assertBuffered,
+  newStream,
   GuestStream,
   type OutputPosition,
   type StreamOptions,
@@ -24,15 +24,15 @@ import { encodeDial, encodeHello, encodeRestored, encodeSignal, encodeSpawn, typ
 import { violation } from "./violation.ts";
 import { MalformedPayload } from "./wire.ts";
 
-/** Requests and streams share one sequence of ids; the greeting is the request that has none. */
+/** Requests and streams share one sequence of ids; the greeting is the request without one. */
 const greetingId = 0;
 
 /**
  * The host end of one sandbox's stream of frames: any number of processes and connections at once. It does not own the
- * sandbox: closing it leaves everything inside running, and a new channel on the same FIFOs carries on.
+ * sandbox: closing it leaves everything inside running, and a new channel on the same FIFOs continues.
  */
 export class GuestChannel extends GuestQuestions {
-  /** Settles when the channel is over: with the reason if it ended by itself, with `undefined` after `close`. */
+  /** Settles when the channel has ended: with the reason if it ended by itself, with `undefined` after `close`. */
   readonly closed: Promise<SandboxError | undefined>;
   #line: GuestLine;
   #explainEnd: ChannelOptions["explainEnd"];
@@ -45,8 +45,8 @@ export class GuestChannel extends GuestQuestions {
   #lastId = greetingId;
   #isGreeting = false;
   /**
-   * The guest is in a new container that may not be kept: an end there is not the sandbox's, which may go on in
-   * another.
+   * Set while the guest is in a new container that may be removed again: if that container ends, the sandbox has not
+   * ended, because it may continue in another one.
    */
   #move: { end?: { cause: Error | undefined } } | undefined;
   #end: { reason: SandboxError | undefined } | undefined;
@@ -64,7 +64,7 @@ export class GuestChannel extends GuestQuestions {
       traffic: options.traffic,
       onData: (chunk) => this.#receive(chunk),
       onEnd: (cause) => this.#takeEnd(cause),
-      onFlood: () => this.#finish(violation("It does not read what it is answered")),
+      onFlood: () => this.#finish(violation("It does not read the answers that it gets")),
     });
     this.#line.open(options.paths);
   }
@@ -86,22 +86,24 @@ export class GuestChannel extends GuestQuestions {
     return this.#end === undefined;
   }
 
-  /** What whoever asks something of the guest is told at once; undefined: it answers, as far as is known. */
+  /**
+   * The error that requests to the guest get at once while it is silent; undefined if it answers, as far as is known.
+   */
   get silence(): SandboxError | undefined {
     return this.#watch?.silence;
   }
 
-  /** Processes that a predecessor started and that wait to be attached or released. */
+  /** Processes that an earlier server started and that wait to be attached or released. */
   get inherited(): readonly StreamEntry[] {
     return [...this.#inherited.values()];
   }
 
-  /** Says hello, also again on a living channel after `prepareCheckpoint`: every stream carries on where it was. */
+  /** Says hello, also again on an open channel after `prepareCheckpoint`: every stream continues where it was. */
   async greet(signal: AbortSignal): Promise<void> {
     const nonce = randomBytes(16);
     this.#decoder.expectWelcome(nonce);
     this.#isGreeting = true;
-    // Also of one that is silent: it is greeted until it answers.
+    // A silent guest is greeted as well, until it answers.
     const message = await this.#ask(greetingId, encodeHello(nonce), signal, { isWatched: false });
     assertSpeaksOurVersion(message);
   }
@@ -119,20 +121,20 @@ export class GuestChannel extends GuestQuestions {
       },
       { mayRenumber: options.streamId === undefined, isPrompt: true },
     );
-    // One that watches files has nothing to say until something happens.
+    // A tool that watches files has no output until a file changes.
     const isWaitedFor = spawn.tool === true && spawn.argv[0] !== "watch";
     if (isWaitedFor) this.#watch?.expectUntil(stream.ended, { onSilent: (error) => stream.fail(error) });
     return this.#process(stream, pid, options);
   }
 
-  /** Takes over a process of a predecessor; output comes from `from` on. */
+  /** Takes over a process of an earlier server; output begins at `from`. */
   attach(id: number, from: OutputPosition, options: AttachOptions = {}): GuestProcess {
     this.#assertOpen();
     const entry = this.#inherited.get(id);
     if (entry === undefined) {
       throw new SandboxError("not_found", `Cannot attach to process ${id}: the sandbox has no such process`);
     }
-    assertHeld(entry, from);
+    assertBuffered(entry, from);
     this.#inherited.delete(id);
     const stream = this.#addStream(id, "process", {
       windowBytes: protocolConstants.WINDOW_MAX,
@@ -143,19 +145,19 @@ export class GuestChannel extends GuestQuestions {
     return this.#process(stream, entry.pid, options);
   }
 
-  /** A number for `spawn` that no other stream gets meanwhile. */
+  /** Returns an id for `spawn` that no other stream gets. */
   reserveStreamId(): number {
     return this.#nextId();
   }
 
-  /** Ends a process of a predecessor, with all that it started. */
+  /** Ends a process of an earlier server, with all its descendants. */
   killInherited(id: number): void {
     if (!this.#inherited.has(id)) return;
     this.#send(encodeSignal(id, "SIGKILL"));
     this.releaseInherited(id);
   }
 
-  /** Lets the guest forget a process of a predecessor. One that still runs goes on unattended. */
+  /** Lets the guest forget a process of an earlier server. One that still runs continues without a reader. */
   releaseInherited(id: number): void {
     if (this.#inherited.delete(id)) this.#send(encodeFrame(toGuest.RELEASE, id));
   }
@@ -177,22 +179,22 @@ export class GuestChannel extends GuestQuestions {
     await this.#ask(id, encodeFrame(toGuest.PING, id, randomBytes(8)), signal, { isWatched: false });
   }
 
-  /** After this nothing comes from the guest, and nothing goes to it, until the next `greet`. */
+  /** After this no frame comes from the guest, and none goes to it, until the next `greet`. */
   async prepareCheckpoint(signal: AbortSignal): Promise<void> {
     const ready = this.request(toGuest.PREPARE, Buffer.alloc(0), signal);
-    this.#line.hold();
+    this.#line.pause();
     await ready;
   }
 
-  /** Lets go of a prepared guest's FIFOs; its streams wait for `moveTo`. */
+  /** Closes the FIFOs of a prepared guest; its streams wait for `moveTo`. */
   leave(): void {
     this.#line.leave();
     this.#move = undefined;
   }
 
   /**
-   * Goes on with the same guest in another container. Until `arrive`, it can be left again as if it had never been
-   * there.
+   * Continues with the same guest in another container. Until `arrive`, it can leave that container again without any
+   * effect.
    */
   async moveTo(options: Pick<ChannelOptions, "paths" | "signal" | "explainEnd">): Promise<void> {
     this.#assertOpen();
@@ -202,7 +204,7 @@ export class GuestChannel extends GuestQuestions {
     await this.greet(options.signal);
   }
 
-  /** From now on the end of the container is the sandbox's, also one that has come already. */
+  /** From now on the end of the container is the end of the sandbox, also if the container has ended already. */
   arrive(): void {
     const end = this.#move?.end;
     this.#move = undefined;
@@ -214,7 +216,7 @@ export class GuestChannel extends GuestQuestions {
     await this.#ask(id, encodeRestored(id, randomBytes(32), hostname), signal);
   }
 
-  /** Idempotent. Everything inside goes on. */
+  /** Closes the channel. Everything inside continues. Idempotent. */
   close(): void {
     this.#finish(undefined);
   }
@@ -234,8 +236,8 @@ export class GuestChannel extends GuestQuestions {
   }
 
   /**
-   * Waits for the guest to start what `ask` asks for. After an abort nothing is left of it, whether or not the guest
-   * answers.
+   * Waits until the guest has started what `ask` requests. After an abort nothing of it is left, whether or not the
+   * guest answers.
    */
   async #start(
     signal: AbortSignal | undefined,
@@ -252,7 +254,8 @@ export class GuestChannel extends GuestQuestions {
       try {
         return [stream, await stream.started];
       } catch (error) {
-        // A predecessor released what has this number, so the greeting does not list it, and it still runs.
+        // An earlier server released the stream of this id, so the greeting does not list it, and its process still
+        // runs.
         const isTaken = isSandboxError(error, "spawn_failed") && error.details["errno"] === "EEXIST";
         if (!isTaken || !mayRenumber || refused === protocolConstants.MAX_STREAMS) throw error;
       } finally {
@@ -270,7 +273,7 @@ export class GuestChannel extends GuestQuestions {
 
   #addStream(id: number, kind: StreamOptions["kind"], options: StreamStart): GuestStream {
     const forget = (): void => void this.#streams.delete(id);
-    const stream = new GuestStream({ ...freshStream, ...options, id, kind, send: this.#send, forget });
+    const stream = new GuestStream({ ...newStream, ...options, id, kind, send: this.#send, forget });
     this.#streams.set(id, stream);
     return stream;
   }
@@ -308,33 +311,33 @@ export class GuestChannel extends GuestQuestions {
       case "stdinClosed":
       case "exit":
       case "end":
-        // A stream that was just released may still have frames on their way.
+        // A stream that was just released may still have frames in transit.
         return this.#streams.get(message.id)?.take(message);
     }
   }
 
   #takeWelcome(message: GuestMessage & { type: "welcome" }): void {
-    if (!this.#isGreeting) throw new MalformedPayload("Welcome that nobody asked for");
+    if (!this.#isGreeting) throw new MalformedPayload("Unexpected welcome");
     this.#isGreeting = false;
     const entries = new Map(message.streams.map((entry) => [entry.id, entry]));
-    if (entries.size !== message.streams.length) throw new MalformedPayload("Welcome tells of a stream twice");
+    if (entries.size !== message.streams.length) throw new MalformedPayload("Welcome lists a stream twice");
     for (const [id, stream] of this.#streams) {
       const entry = entries.get(id);
-      if (entry === undefined && this.#line.isStartHeld(id)) continue;
+      if (entry === undefined && this.#line.isStartQueued(id)) continue;
       if (entry === undefined)
-        stream.refuse(new SandboxError("not_found", `Cannot go on: the guest lost stream ${id}`));
+        stream.refuse(new SandboxError("not_found", `Cannot continue: the guest lost stream ${id}`));
       else stream.reattach(entry);
       entries.delete(id);
     }
-    this.#egress.abandonAsks();
+    this.#egress.abandonRequests();
     this.#inherited.clear();
     for (const [id, entry] of entries) {
       if (id < protocolConstants.GUEST_ID_BIT) this.#lastId = Math.max(this.#lastId, id);
       if (entry.kind === "process") this.#inherited.set(id, entry);
-      // The other end of a connection died with the host that held it.
+      // The other end of a connection ended with the host that had it.
       else this.#send(encodeFrame(toGuest.RELEASE, id));
     }
-    this.#line.release();
+    this.#line.flush();
     this.#watch?.answered();
     this.#answers.resolve(greetingId, message);
   }
@@ -363,7 +366,7 @@ export class GuestChannel extends GuestQuestions {
   };
 
   #takeEnd(cause: Error | undefined): void {
-    const unexplained = new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause });
+    const unexplained = new SandboxError("sandbox_ended", "Cannot continue: the sandbox has ended", { cause });
     if (this.#move !== undefined) {
       this.#move.end = { cause };
       this.#line.leave();
@@ -378,8 +381,8 @@ export class GuestChannel extends GuestQuestions {
     this.#end = { reason };
     this.#watch?.close();
     this.#line.leave();
-    this.#egress.abandonAsks();
-    const error = reason ?? new SandboxError("sandbox_ended", "Cannot go on: the channel to the sandbox was closed");
+    this.#egress.abandonRequests();
+    const error = reason ?? new SandboxError("sandbox_ended", "Cannot continue: the channel to the sandbox was closed");
     this.#answers.rejectAll(error);
     for (const stream of this.#streams.values()) stream.fail(error);
     this.#streams.clear();

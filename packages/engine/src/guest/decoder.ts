@@ -10,18 +10,18 @@ import {
 } from "./frames.ts";
 import { MalformedPayload } from "./wire.ts";
 
-/** `WELCOME` carries the nonce behind its header and the version. */
+/** `WELCOME` has the nonce after its header and the version. */
 const nonceOffset = headerBytes + 4;
 
 /**
- * Turns the byte stream of a sandbox, which may be hostile, into frames. Pins at most one incomplete frame. Throws
- * `MalformedPayload` on the first byte that breaks the form; it cannot be used any further then.
+ * Splits the byte stream of a sandbox, which may be hostile, into frames. Keeps at most one incomplete frame. Throws
+ * `MalformedPayload` on the first invalid byte; the decoder cannot be used after that.
  *
- * It begins by hunting: everything before the `WELCOME` with the expected nonce was meant for a host that is gone.
+ * At first it skips everything before the `WELCOME` with the expected nonce, which was meant for an earlier host.
  */
 export class FrameDecoder {
   #nonce: Buffer | undefined;
-  /** The end of what was hunted through, where a `WELCOME` may begin. */
+  /** The end of the skipped bytes, where a `WELCOME` may begin. */
   #hunted: Buffer = Buffer.alloc(0);
   /** The frame that came in several chunks, and how much of it has come. */
   #partial = Buffer.alloc(headerBytes);
@@ -31,12 +31,12 @@ export class FrameDecoder {
     this.#nonce = nonce;
   }
 
-  /** Bytes that are kept for an incomplete frame. */
-  get heldBytes(): number {
+  /** The number of bytes that are kept for an incomplete frame. */
+  get bufferedBytes(): number {
     return this.#hunted.byteLength + this.#filled;
   }
 
-  /** Hunts again, for a new greeting on the same stream. */
+  /** Skips everything before the `WELCOME` of a new greeting on the same stream. */
   expectWelcome(nonce: Buffer): void {
     this.#nonce = nonce;
     this.#hunted = Buffer.alloc(0);
@@ -44,8 +44,8 @@ export class FrameDecoder {
   }
 
   /**
-   * The frames that `chunk` completes. Each payload is a view, of the chunk or of memory that is used again: good until
-   * the next frame is asked for.
+   * Returns the frames that `chunk` completes. Each payload is a view of the chunk, or of memory that is reused: it is
+   * valid until the next frame is requested.
    */
   *push(chunk: Buffer): Generator<Frame, void, void> {
     let rest = chunk;
@@ -65,12 +65,12 @@ export class FrameDecoder {
         rest = rest.subarray(this.#collect(rest));
         frame = this.#takeCollected();
       }
-      // Whoever gets it may ask for a new greeting: what follows is hunted through then.
+      // The caller may expect a new greeting after this frame; then the rest is searched for its `WELCOME`.
       if (frame !== undefined) yield frame;
     }
   }
 
-  /** What is left from the expected `WELCOME` on, or undefined when it has not come yet. */
+  /** Returns the bytes from the expected `WELCOME` on, or undefined when it has not come yet. */
   #huntWelcome(chunk: Buffer, nonce: Buffer): Buffer | undefined {
     const data = this.#hunted.byteLength === 0 ? chunk : Buffer.concat([this.#hunted, chunk]);
     this.#hunted = Buffer.alloc(0);
@@ -80,13 +80,13 @@ export class FrameDecoder {
         return data.subarray(start);
       }
     }
-    // The frame may straddle this chunk and the next.
+    // The frame may begin in this chunk and end in the next.
     const kept = data.subarray(Math.max(0, data.byteLength - (nonceOffset + nonce.byteLength - 1)));
     this.#hunted = Buffer.from(kept);
     return undefined;
   }
 
-  /** Takes what the frame under way still needs, first of its header, and says how much that was. */
+  /** Takes the bytes that the incomplete frame still needs, first of its header, and returns how many it took. */
   #collect(data: Buffer): number {
     const wanted = this.#collectedSize() ?? headerBytes;
     if (wanted > this.#partial.byteLength) {
@@ -111,7 +111,7 @@ export class FrameDecoder {
   }
 }
 
-/** Of the frame that `bytes` begin with; `undefined` if there are fewer than a header has. */
+/** Returns the size of the frame at the start of `bytes`; undefined if they are shorter than a header. */
 function frameSize(bytes: Buffer): number | undefined {
   if (bytes.byteLength < headerBytes) return undefined;
   if (bytes.readUInt32LE(0) !== frameMagic) throw new MalformedPayload("Frame does not begin with the magic number");

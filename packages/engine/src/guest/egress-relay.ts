@@ -5,8 +5,8 @@ import type { GuestStream } from "./guest-stream.ts";
 import type { GuestMessage } from "./messages.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
-/** A connection that something inside wants to the outside. */
-export interface EgressAsk {
+/** A connection that a process inside wants to the outside. */
+export interface EgressRequest {
   host: string;
   port: number;
   protocol: "http-connect" | "http" | "socks5";
@@ -16,22 +16,22 @@ export type EgressAnswer =
   | { verdict: "allowed"; socket: Duplex }
   | { verdict: "refused" | "unknown_name" | "unreachable" | "timed_out"; reason: string };
 
-export type EgressHandler = (ask: EgressAsk) => Promise<EgressAnswer>;
+export type EgressHandler = (ask: EgressRequest) => Promise<EgressAnswer>;
 
 const verdicts = { allowed: 0, refused: 1, unknown_name: 2, unreachable: 3, timed_out: 4 } as const;
 
 /**
- * Answers the guest's wishes for the outside: each is asked of the handler by name; an allowed one is relayed. No more
- * wait for an answer at one time than a guest can have streams; a handler that wants fewer refuses the others, and
- * knows of each.
+ * Handles the guest's requests for the outside: the handler decides about each by name, and an allowed connection is
+ * relayed. No more requests wait at one time than a guest can have streams; a handler that wants fewer refuses the
+ * others.
  */
 export class EgressRelay {
   #handler: EgressHandler | undefined;
   #send: (frame: Buffer) => void;
   #addStream: (id: number) => GuestStream;
-  /** Asked and not answered yet. */
+  /** Connections without a verdict yet. */
   #asked = new Set<number>();
-  /** Allowed and not closed yet. */
+  /** Allowed connections that are not closed yet. */
   #relayed = new Set<number>();
 
   constructor(
@@ -47,9 +47,9 @@ export class EgressRelay {
   take(message: GuestMessage & { type: "connect" }): void {
     const { id } = message;
     const isNew = id >= protocolConstants.GUEST_ID_BIT && !this.#asked.has(id) && !this.#relayed.has(id);
-    if (!isNew) throw new MalformedPayload(`Connection asked with id ${id}`);
+    if (!isNew) throw new MalformedPayload(`Connection requested with id ${id}`);
     if (this.#asked.size + this.#relayed.size >= protocolConstants.MAX_STREAMS) {
-      throw new MalformedPayload("More connections asked than a guest can have");
+      throw new MalformedPayload("More connections requested than a guest can have");
     }
     const handler = this.#handler;
     if (handler === undefined) {
@@ -60,8 +60,8 @@ export class EgressRelay {
     }
   }
 
-  /** Whatever is answered from now on to what was asked until now comes too late: after a greeting, and at the end. */
-  abandonAsks(): void {
+  /** Makes pending requests invalid, after a greeting and at the end: their answers are ignored. */
+  abandonRequests(): void {
     this.#asked = new Set();
   }
 
@@ -97,7 +97,7 @@ export class EgressRelay {
   }
 }
 
-async function askOf(handler: EgressHandler, { host, port, protocol }: EgressAsk): Promise<EgressAnswer> {
+async function askOf(handler: EgressHandler, { host, port, protocol }: EgressRequest): Promise<EgressAnswer> {
   try {
     return await handler({ host, port, protocol });
   } catch (error) {
@@ -105,7 +105,7 @@ async function askOf(handler: EgressHandler, { host, port, protocol }: EgressAsk
   }
 }
 
-/** `pipe` passes the end on, and nothing else: a death of one side must end the other. */
+/** `pipe` passes the end of a stream on, but not its failure: this ends the other side then, too. */
 function joinStreams(from: Duplex, to: Duplex): void {
   from.on("error", () => {
     to.destroy();
@@ -114,8 +114,8 @@ function joinStreams(from: Duplex, to: Duplex): void {
     if (!from.readableEnded) to.destroy();
   });
   from.pipe(to);
-  // Who has hung up in both directions hears no more. What is still said is thrown away, so that its end is noticed;
-  // after `pipe`, whose own listener makes `from` stand still.
+  // When `to` is closed, the rest of `from` is read and thrown away, so that its end is noticed. This comes after
+  // `pipe`, whose own listener pauses `from`.
   to.on("close", () => {
     from.resume();
   });

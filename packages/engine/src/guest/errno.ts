@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import { SandboxError, type ErrorCode } from "@atoll/protocol";
 
 const names = new Map<number, string>(Object.entries(constants.errno).map(([name, number]) => [number, name]));
-// Aliases that Node lists behind the name everybody uses.
+// Node lists aliases; this is the common name.
 names.set(constants.errno.EAGAIN, "EAGAIN");
 
 const texts: Record<string, string> = {
@@ -15,7 +15,7 @@ const texts: Record<string, string> = {
   ELOOP: "too many symbolic links",
   ENAMETOOLONG: "the name is too long",
   ENOENT: "no such file or directory",
-  ENOEXEC: "it is no program",
+  ENOEXEC: "it is not a program",
   ENOMEM: "out of memory",
   ENOSPC: "no space left",
   ENOTDIR: "not a directory",
@@ -23,7 +23,7 @@ const texts: Record<string, string> = {
   EPERM: "operation not permitted",
   EROFS: "read-only file system",
   ETXTBSY: "the program is being written",
-  ECONNREFUSED: "nothing listens there",
+  ECONNREFUSED: "no process listens on the port",
 };
 
 const codes: Record<string, ErrorCode> = {
@@ -47,14 +47,14 @@ function errnoText(errno: number): string {
   return texts[name] ?? name;
 }
 
-/** The error for what the guest was asked for and could not do. `asked` completes "Cannot …". */
+/** Returns the error for a request that the guest could not fulfil. `asked` completes "Cannot …". */
 export function refusal(errno: number, asked: string): SandboxError {
   return new SandboxError("spawn_failed", `Cannot ${asked}: ${errnoText(errno)}`, {
     details: { errno: errnoName(errno), what: asked },
   });
 }
 
-/** The error for a file operation that the sandbox's kernel refused. `asked` completes "Cannot …". */
+/** Returns the error for a file operation that the sandbox's kernel refused. `asked` completes "Cannot …". */
 export function fileError(errno: number, asked: string, details: Record<string, unknown>): SandboxError {
   const name = errnoName(errno);
   return new SandboxError(codes[name] ?? "file_error", `Cannot ${asked}: ${errnoText(errno)}`, {

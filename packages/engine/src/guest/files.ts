@@ -5,18 +5,21 @@ import { badAnswer, ToolRun } from "./tool-run.ts";
 import { MalformedPayload } from "./wire.ts";
 
 export interface FileOptions {
-  /** On whose behalf: the sandbox's kernel checks that user's permissions. */
+  /** The sandbox's kernel checks the permissions of this user. */
   user?: string;
   signal?: AbortSignal;
 }
 
-/** Of a whole listing, which is held in memory; an entry counts as its record and what the host needs to keep it. */
+/**
+ * The limit of a whole listing, which is kept in memory; an entry counts as its record and what the host needs to keep
+ * it.
+ */
 const maxListingBytes = 64 * 1024 * 1024;
 const entryOverheadBytes = 256;
 
 /**
- * Files of one sandbox. A relative path begins at the user's home. Everything happens inside, by a tool of the guest
- * that runs as the given user: no path that a sandbox prepares can make the host touch a file of its own.
+ * The files of one sandbox. A relative path begins at the user's home. Everything happens inside, by a tool of the
+ * guest that runs as the given user: no path that a sandbox prepares can make the host open a file of its own.
  */
 export class GuestFiles {
   #channel: () => GuestChannel;
@@ -29,7 +32,7 @@ export class GuestFiles {
   /** Does not follow `path` if it is a link. */
   async stat(path: string, options: FileOptions = {}): Promise<FileEntry> {
     const [entry] = await this.#entries(["stat", path], `stat ${path}`, options);
-    if (entry === undefined) throw new SandboxError("guest_violation", `Cannot stat ${path}: the guest told nothing`);
+    if (entry === undefined) throw new SandboxError("guest_violation", `Cannot stat ${path}: the guest sent no entry`);
     return entry;
   }
 
@@ -43,12 +46,12 @@ export class GuestFiles {
     }
   }
 
-  /** Directories before their contents, names relative to `path`. Depth 1: what is in `path` itself. */
+  /** Lists directories before their contents, with names relative to `path`. Depth 1 is what is in `path` itself. */
   list(path: string, options: FileOptions & { depth?: number } = {}): Promise<FileEntry[]> {
     return this.#entries(["list", path, String(options.depth ?? 1)], `list ${path}`, options);
   }
 
-  /** The bytes as they come. A reader that stops early ends the read. */
+  /** Yields the bytes as they come. A reader that stops early ends the read. */
   async *read(
     path: string,
     options: FileOptions & { offset?: number; length?: number } = {},
@@ -58,7 +61,7 @@ export class GuestFiles {
     try {
       for await (const { stream, data } of tool.process) {
         if (stream === "stdout") yield data;
-        else tool.hear(data);
+        else tool.addMessage(data);
       }
     } finally {
       await tool.process.kill("SIGKILL");
@@ -66,7 +69,7 @@ export class GuestFiles {
     await tool.finish(`read ${path}`);
   }
 
-  /** The whole file. For files that may be large use `read`: this holds all of it in memory. */
+  /** Reads the whole file into memory. Use `read` for files that may be large. */
   async readAll(path: string, options: FileOptions & { maxBytes?: number } = {}): Promise<Buffer> {
     const maxBytes = options.maxBytes ?? 64 * 1024 * 1024;
     const chunks: Buffer[] = [];
@@ -84,8 +87,8 @@ export class GuestFiles {
   }
 
   /**
-   * Writes a file and makes missing directories above it. `replace` and `create` are atomic: others see the old file or
-   * the whole new one, and nothing is left when the source fails half-way. `create` refuses to replace.
+   * Writes a file and makes missing directories above it. `replace` and `create` are atomic: other processes see the
+   * old file or the whole new one, and no file is left when the source fails half-way. `create` refuses to replace.
    */
   async write(
     path: string,
@@ -94,7 +97,7 @@ export class GuestFiles {
   ): Promise<void> {
     const mode = (options.mode ?? 0o644).toString(8);
     const tool = await this.#start(["write", path, mode, options.how ?? "replace"], options, true);
-    tool.listen();
+    tool.readStderr();
     let isWhole = true;
     try {
       for await (const piece of pieces(content)) {
@@ -103,13 +106,13 @@ export class GuestFiles {
       }
       await tool.process.closeStdin();
     } catch (error) {
-      // The source failed: nothing may be committed.
+      // The source failed, so the tool must not commit the file.
       await tool.process.kill("SIGKILL");
       await tool.process.wait().catch(() => undefined);
       throw error;
     }
     await tool.finish(`write ${path}`);
-    if (!isWhole) throw badAnswer(new MalformedPayload(`All is well with ${path}, and not all of it was taken`));
+    if (!isWhole) throw badAnswer(new MalformedPayload(`It reports success but has not taken all of ${path}`));
   }
 
   mkdir(path: string, options: FileOptions & { mode?: number; parents?: boolean } = {}): Promise<void> {
@@ -128,7 +131,9 @@ export class GuestFiles {
     return this.#run(["remove", path, how], `remove ${path}`, options);
   }
 
-  /** Changes as they happen, beginning with `watching`. Ends when `signal` aborts or the loop is left. */
+  /**
+   * Yields changes as they happen, beginning with `watching`. Ends when `signal` aborts or the caller leaves the loop.
+   */
   async *watch(
     path: string,
     options: FileOptions & { recursive?: boolean } = {},
@@ -161,7 +166,7 @@ export class GuestFiles {
 
   async #run(argv: string[], asked: string, options: FileOptions): Promise<void> {
     const tool = await this.#start(argv, options, false);
-    tool.listen();
+    tool.readStderr();
     await tool.finish(asked);
   }
 
@@ -169,7 +174,7 @@ export class GuestFiles {
     if (argv.some((argument) => argument.includes("\0"))) {
       throw new SandboxError("invalid_argument", "Cannot use a path with a NUL byte in it");
     }
-    // A home that is not there must not stand in the way of a path that does not begin in it.
+    // A missing home must not prevent the use of a path that does not begin in it.
     const paths = argv.slice(1, argv[0] === "rename" ? 3 : 2);
     const cwd = paths.every((path) => path.startsWith("/")) ? "/" : "";
     const { user = "user", signal } = options;

@@ -71,7 +71,7 @@ export function frameTrailer(type: number, id: number, length: number): number {
   return ~(length ^ id ^ type) >>> 0;
 }
 
-/** One frame as one buffer: a write of it to the FIFO is one system call. */
+/** Encodes a frame as one buffer, so that one system call writes it to the FIFO. */
 export function encodeFrame(type: ToGuestType, id: number, ...parts: Uint8Array[]): Buffer {
   const length = parts.reduce((sum, part) => sum + part.byteLength, 0);
   if (length > protocolConstants.MAX_TO_GUEST) throw new RangeError(`Frame payload of ${length} bytes`);
@@ -89,5 +89,5 @@ export function encodeFrame(type: ToGuestType, id: number, ...parts: Uint8Array[
   return frame;
 }
 
-/** Zero bytes that complete whatever frame a dead host left half written. */
+/** Zero bytes that complete a frame which a dead host left half written. */
 export const tornFramePadding = Buffer.alloc(protocolConstants.MAX_TO_GUEST + headerBytes + trailerBytes);

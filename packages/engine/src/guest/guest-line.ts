@@ -1,29 +1,29 @@
 import { toGuest, toHost, typeOffset } from "./frames.ts";
 import { FifoTransport, type FifoPaths } from "./transport.ts";
 
-interface HeldFrame {
+interface QueuedFrame {
   frame: Buffer;
   onTaken: (() => void) | undefined;
 }
 
-/** Where a frame says which stream or request it speaks of. */
+/** The position of the id of the stream or request in a frame. */
 const idOffset = 12;
 
-/** What we send because of what the guest does. */
+/** Frames that the host sends in reply to the guest. */
 const replies: ReadonlySet<number> = new Set([toGuest.ACK, toGuest.VERDICT, toGuest.RELEASE]);
 
 /**
- * A guest that goes on talking and leaves this much of our replies unread wants our memory. Windows bound everything
- * else that waits to be sent.
+ * A guest that sends requests and leaves this much of our replies unread would fill our memory. Windows bound
+ * everything else that waits to be sent.
  */
 const mostUnreadReplyBytes = 1024 * 1024;
 
 /**
- * Told of what passes. `isRoutine`: a question of the host's own, or its answer, which says nothing about whether the
- * sandbox is in use.
+ * Learns of the frames that pass. `isRoutine` marks a routine question of the host, or its answer, which says nothing
+ * about whether the sandbox is in use.
  */
 export interface TrafficListener {
-  /** Before a frame leaves. */
+  /** Called before a frame is sent. */
   onSend(isRoutine: boolean): void;
   onReceive(isRoutine: boolean): void;
 }
@@ -31,19 +31,19 @@ export interface TrafficListener {
 export interface GuestLineOptions {
   traffic: TrafficListener | undefined;
   onData: (chunk: Buffer) => void;
-  /** The sandbox's last process is gone. */
+  /** Called when the sandbox's last process is gone. */
   onEnd: (cause: Error | undefined) => void;
-  /** The guest does not read what it is answered, or asks on where it should be silent. */
+  /** Called when the guest does not read its replies, or sends requests when it should be silent. */
   onFlood: () => void;
 }
 
 /**
- * A channel's way to its guest: one pair of FIFOs after another, as the sandbox moves from container to container.
- * While it is being moved, frames wait here; they would be lost in FIFOs that nobody reads any more.
+ * A channel's connection to its guest: one pair of FIFOs after another, as the sandbox moves from container to
+ * container. During the move, frames are queued here; they would be lost in FIFOs that no process reads any more.
  */
 export class GuestLine {
   #fifos: FifoTransport | undefined;
-  #held: HeldFrame[] | undefined;
+  #queued: QueuedFrame[] | undefined;
   #heldReplyBytes = 0;
   #unreadReplyBytes = 0;
   #options: GuestLineOptions;
@@ -52,18 +52,18 @@ export class GuestLine {
     this.#options = options;
   }
 
-  /** Throws `ENXIO` when nothing holds the other side: the sandbox is gone. */
+  /** Throws `ENXIO` when no process has the other side open: the sandbox is gone. */
   open(paths: FifoPaths): void {
     const fifos = new FifoTransport(paths);
     this.#fifos = fifos;
     const { traffic, onData } = this.#options;
     const receive = (chunk: Buffer): void => {
-      // An answer mostly comes alone; where it does not, the other frame is seen with its next one.
+      // An answer usually comes alone; if it does not, the other frame is seen with the next one.
       traffic?.onReceive(chunk.at(typeOffset) === toHost.COUNTED);
       onData(chunk);
     };
     fifos.listen(receive, (cause) => {
-      // One that was left is of no interest any more.
+      // The end of FIFOs that were left does not matter any more.
       if (this.#fifos === fifos) this.#options.onEnd(cause);
     });
   }
@@ -71,8 +71,8 @@ export class GuestLine {
   write(frame: Buffer, onTaken?: () => void): void {
     const type = frame.readUInt8(typeOffset);
     const isReply = replies.has(type);
-    if (this.#held !== undefined && type !== toGuest.HELLO) {
-      this.#held.push({ frame, onTaken });
+    if (this.#queued !== undefined && type !== toGuest.HELLO) {
+      this.#queued.push({ frame, onTaken });
       if (isReply) this.#heldReplyBytes += frame.byteLength;
     } else {
       this.#options.traffic?.onSend(type === toGuest.COUNT);
@@ -82,31 +82,31 @@ export class GuestLine {
     if (isReply && this.#heldReplyBytes + this.#unreadReplyBytes > mostUnreadReplyBytes) this.#options.onFlood();
   }
 
-  /** From now on frames wait, but for a greeting. */
-  hold(): void {
-    this.#held ??= [];
+  /** Queues all frames from now on, except a greeting. */
+  pause(): void {
+    this.#queued ??= [];
   }
 
   /**
-   * Sends what was held, in order. Input may come twice, before and after the greeting asked for it; the guest takes it
-   * once.
+   * Sends the queued frames, in order. Input may come twice, before and after the greeting that requests it; the guest
+   * takes it once.
    */
-  release(): void {
-    const held = this.#held ?? [];
-    this.#held = undefined;
+  flush(): void {
+    const queued = this.#queued ?? [];
+    this.#queued = undefined;
     this.#heldReplyBytes = 0;
-    for (const { frame, onTaken } of held) this.write(frame, onTaken);
+    for (const { frame, onTaken } of queued) this.write(frame, onTaken);
   }
 
-  /** Whether the guest cannot know of this stream yet. */
-  isStartHeld(id: number): boolean {
-    return (this.#held ?? []).some(({ frame }) => {
+  /** Says whether the guest cannot know of this stream yet, because the frame that starts it is queued. */
+  isStartQueued(id: number): boolean {
+    return (this.#queued ?? []).some(({ frame }) => {
       const type = frame.readUInt8(typeOffset);
       return (type === toGuest.SPAWN || type === toGuest.DIAL) && frame.readUInt32LE(idOffset) === id;
     });
   }
 
-  /** Lets go of the FIFOs; nobody is told of an end. */
+  /** Closes the FIFOs; `onEnd` is not called. */
   leave(): void {
     const fifos = this.#fifos;
     this.#fifos = undefined;

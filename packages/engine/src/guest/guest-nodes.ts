@@ -6,58 +6,60 @@ import { badAnswer, ToolRun } from "./tool-run.ts";
 import { MalformedPayload, PayloadReader } from "./wire.ts";
 
 /**
- * Of the entries of one list. Nobody has so many pipes and sockets; more of them would be held in memory, here and
- * wherever they are sent.
+ * The limit of the entries of one list. No real sandbox has so many pipes and sockets, and they are kept in memory,
+ * here and wherever they are sent.
  */
 const maxNodesBytes = 1024 * 1024;
 
 /** Mode, owner, group and links, then size, inode and time. */
 const attributeBytes = 4 * 4 + 3 * 8;
-/** As the guest has it. */
+/** The guest has the same limit. */
 const maxNameBytes = 8_000;
 
-/** The number and not the name: a sandbox may write what it likes into its `/etc/passwd`. */
+/** The numeric id and not the name, because a sandbox may change its `/etc/passwd`. */
 const root = "0:0";
 
-/** No inode was changed then: the directory is looked at whenever it was changed. */
+/** No inode was changed at this time, so the directory is always searched. */
 export const neverNs = -(2n ** 63n);
 
 /** Pipes and sockets as the guest's tools `nodes` and `mknodes` write and read them, one buffer for each. */
 export type Nodes = readonly Buffer[];
 
-/** Some to be made in a sandbox before anything runs in it. */
-export interface NodesOrder {
+/** Pipes and sockets to be made in a sandbox before anything runs in it. */
+export interface NodesToMake {
   /** The directory that their names begin in. */
   at: string;
   nodes: Nodes;
   /**
-   * `anew`: each in the place of one that the sandbox sees and cannot use, and as that is. `missing`: each where
-   * nothing is.
+   * `replace`: each takes the place of one that the sandbox sees and cannot use, and gets its attributes. `missing`:
+   * each is made where nothing exists.
    */
-  how: "anew" | "missing";
+  how: "replace" | "missing";
 }
 
-/** A directory to look for some in. */
-export interface NodesPlace {
-  /** From the root, without a slash before it. What is no directory, or none any more, has nothing in it. */
+/** A directory to search for pipes and sockets. */
+export interface NodeDirectory {
+  /**
+   * The path from the root, without a leading slash. A path that is no directory, or no longer one, has nothing in it.
+   */
   path: Buffer;
-  /** The time of the last change of its inode in which it has none for sure. */
+  /** If the inode was last changed at this time, the directory certainly has no pipe or socket. */
   emptyAtNs: bigint;
 }
 
-export interface NodesQuestion {
-  places: readonly NodesPlace[];
-  /** `synced`: the directories of what is found are on the host's disk afterwards, with their times. */
+export interface NodesRequest {
+  places: readonly NodeDirectory[];
+  /** With `synced`, the directories of what is found are on the host's disk afterwards, with their times. */
   where: "in" | "synced";
 }
 
 /**
- * Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if they are too many, and
- * with `guest_violation` for what is none.
+ * Lists the pipes and sockets in some directories of a sandbox. Rejects with `limit_reached` if there are too many, and
+ * with `guest_violation` if the guest lists anything else.
  */
 export async function listNodes(
   channel: GuestChannel,
-  { places, where }: NodesQuestion,
+  { places, where }: NodesRequest,
   signal: AbortSignal,
 ): Promise<Nodes> {
   if (places.length === 0) return [];
@@ -72,7 +74,7 @@ export async function listNodes(
   try {
     for await (const record of tool.records(what)) list.add(record);
   } catch (error) {
-    // A guest of an older version is in memory since it was paused. What it cannot list was never in a snapshot.
+    // The guest is of an older version, in memory since it was paused. What it cannot list was never in a snapshot.
     if (isSandboxError(error, "file_error") && error.details["errno"] === "ENOSYS") return [];
     throw error;
   } finally {
@@ -82,12 +84,12 @@ export async function listNodes(
 }
 
 /**
- * By the guest itself, in a tenth of the time that a tool takes. Asks at once. Undefined: that is not for it, because
- * there is much to look at or it is of an older version.
+ * Asks the guest itself, which takes a tenth of the time of a tool. The request is sent at once. Resolves to undefined
+ * if the guest cannot do it, because there is too much to search or it is of an older version.
  */
 export async function listFewNodes(
   channel: GuestChannel,
-  { places, where }: NodesQuestion,
+  { places, where }: NodesRequest,
   signal: AbortSignal,
 ): Promise<Nodes | undefined> {
   const question = encodeNodes(where, places);
@@ -102,12 +104,12 @@ export async function listFewNodes(
 
 export async function makeNodes(
   channel: GuestChannel,
-  { at, nodes, how }: NodesOrder,
+  { at, nodes, how }: NodesToMake,
   signal: AbortSignal,
 ): Promise<void> {
   if (nodes.length === 0) return;
   const tool = await ToolRun.start(channel, ["mknodes", at, how], { user: root, cwd: "/", stdin: true, signal });
-  tool.listen();
+  tool.readStderr();
   await feed(tool, Buffer.concat(nodes)).catch(() => undefined);
   await tool.finish(`make pipes and sockets in ${at}`);
 }
@@ -116,7 +118,7 @@ async function feed(tool: ToolRun, bytes: Buffer): Promise<void> {
   if (await tool.feed(bytes)) await tool.process.closeStdin();
 }
 
-/** Gathers what a tool told. */
+/** Collects what a tool lists. */
 export class NodeList {
   readonly nodes: Buffer[] = [];
   readonly #what: string;
@@ -130,7 +132,7 @@ export class NodeList {
     this.#bytes += 4 + record.byteLength;
     if (this.#bytes > maxNodesBytes) {
       throw new SandboxError("limit_reached", `Cannot ${this.#what}: there are more than ${this.nodes.length}`, {
-        suggestion: "Remove those that nobody uses.",
+        suggestion: "Remove those that are not used.",
         details: { nodes: this.nodes.length },
       });
     }
@@ -139,8 +141,8 @@ export class NodeList {
 }
 
 /**
- * Whoever wrote it is not trusted: what is kept in a manifest, and made again elsewhere, is nothing but a pipe or a
- * socket below the root.
+ * The sandbox is not trusted: what is kept in a manifest, and made again elsewhere, must be a pipe or a socket below
+ * the root.
  */
 function asNode(record: Buffer): Buffer {
   try {
@@ -159,8 +161,8 @@ function assertNode(reader: PayloadReader): void {
   reader.bytes(attributeBytes);
   const name = reader.bytes(reader.u32()).toString("latin1");
   const isSafe = name.split("/").every((part) => part !== "" && part !== "." && part !== "..");
-  if (!isSafe || name.length > maxNameBytes || name.includes("\0")) throw new MalformedPayload("No name of a file");
-  // It leads nowhere.
+  if (!isSafe || name.length > maxNameBytes || name.includes("\0")) throw new MalformedPayload("Not a file name");
+  // Pipes and sockets have no link target.
   if (reader.u32() !== 0) throw new MalformedPayload("A pipe or a socket with a target");
   reader.end();
 }

@@ -8,12 +8,15 @@ export interface GuestProcessOptions {
   pid: number;
   send: (frame: Buffer) => void;
   /**
-   * The guest keeps the record of the end until `release` is called, for a server that stores it first; otherwise it
-   * goes at the end.
+   * The guest keeps the record of the end until `release` is called, for a server that stores it first; otherwise the
+   * record is dropped at the end.
    */
   keep: boolean;
   signal?: AbortSignal | undefined;
-  /** Whether the sandbox ran out of memory since the process was started; asked when it did not end well. */
+  /**
+   * Resolves to whether the sandbox ran out of memory since the process was started; called when the process did not
+   * end well.
+   */
   ranOutOfMemory: () => Promise<boolean>;
 }
 
@@ -46,7 +49,7 @@ export class GuestProcess implements Process {
     );
   }
 
-  /** The number that a later server finds this process by. */
+  /** The id by which a later server finds this process. */
   get streamId(): number {
     return this.#stream.id;
   }
@@ -55,14 +58,14 @@ export class GuestProcess implements Process {
     await this.#stream.input.write(typeof data === "string" ? Buffer.from(data) : data);
   }
 
-  /** Input bytes that were written so far, by this server and those before it. */
+  /** The number of input bytes that were written so far, by this server and earlier ones. */
   get stdinBytes(): number {
     return this.#stream.input.sentOffset;
   }
 
   /**
-   * Resolves when all that was written reaches the guest even if this server dies; rejects with `invalid_state` if it
-   * cannot any more.
+   * Resolves when all that was written will reach the guest even if this server dies; rejects with `invalid_state` if
+   * that cannot happen any more.
    */
   async flushStdin(): Promise<void> {
     await this.#stream.input.flush();
@@ -76,7 +79,7 @@ export class GuestProcess implements Process {
     this.#stream.signal(signal);
   }
 
-  /** Only a process with a terminal has a size to change; for others this does nothing. */
+  /** Changes the size of the process's terminal; does nothing for other processes. */
   async resize(size: { rows: number; cols: number }): Promise<void> {
     if (this.#stream.exit !== undefined) return;
     const payload = new PayloadWriter().u16(size.rows).u16(size.cols).finish();
@@ -95,15 +98,15 @@ export class GuestProcess implements Process {
   }
 
   /**
-   * Another way to read the output, for whoever hands it on at once: each piece is good until `take` has settled, and
-   * counts as taken then. Iterating gives pieces that belong to the reader, and leaves as much memory to the garbage
-   * collector as there was output. If `take` fails, so does this, and the guest keeps what was not taken.
+   * Another way to read the output, for a caller that passes it on at once: each piece is valid until `take` has
+   * settled, and counts as taken then. Iteration gives pieces that belong to the reader, and leaves as much memory to
+   * the garbage collector as there was output. If `take` fails, so does this, and the guest keeps what was not taken.
    */
   async consume(take: (event: OutputEvent) => void | Promise<void>): Promise<void> {
     await this.#stream.output.consume(take);
   }
 
-  /** Lets the guest forget the process. One that still runs goes on unattended. */
+  /** Lets the guest forget the process. One that still runs continues without a reader. */
   release(): void {
     this.#stream.release();
   }

@@ -4,7 +4,7 @@ import { encodeCount } from "./requests.ts";
 import { wrongAnswer } from "./violation.ts";
 import { PayloadWriter } from "./wire.ts";
 
-/** What a guest is asked that it answers with one message. */
+/** The requests that a guest answers with one message. */
 export abstract class GuestQuestions {
   protected abstract request(type: ToGuestType, payload: Buffer, signal: AbortSignal): Promise<GuestMessage>;
 
@@ -23,14 +23,14 @@ export abstract class GuestQuestions {
     await this.request(toGuest.PROXY, new PayloadWriter().u16(port).finish(), signal);
   }
 
-  /** The processes inside that have what was deleted at `path`; with `END_HOLDERS` they are being killed. */
+  /** Returns the processes inside that use the file deleted at `path`; with `END_HOLDERS` the guest also kills them. */
   async findDeletedFileUsers(path: Uint8Array, signal: AbortSignal, end?: "END_HOLDERS"): Promise<DeletedFileUser[]> {
     const message = await this.request(toGuest[end ?? "HOLDERS"], new PayloadWriter().str(path).finish(), signal);
     return message.type === "heldBy" ? message.holders : wrongAnswer(message);
   }
 
   /**
-   * As `encodeNodes` asks for them. Rejects with `E2BIG` where that would take long, and with `ENOSYS` if the guest is
+   * Sends a request of `encodeNodes`. Rejects with `E2BIG` if it would take long, and with `ENOSYS` if the guest is
    * older than this request.
    */
   async findNodes(question: Buffer, signal: AbortSignal): Promise<Buffer[]> {

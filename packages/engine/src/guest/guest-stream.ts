@@ -7,20 +7,20 @@ import { OutputQueue } from "./output-queue.ts";
 import { encodeSignal } from "./requests.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
-/** What a reader has kept for good, per output. */
+/** The output that a reader has stored for good, per output. */
 export interface OutputPosition {
   stdoutBytes: number;
   stderrBytes: number;
 }
 
 /** Throws `invalid_argument` unless the guest has all output of the stream from there on. */
-export function assertHeld(
+export function assertBuffered(
   { id, ackedAt, producedAt }: StreamEntry,
   { stdoutBytes, stderrBytes }: OutputPosition,
 ): void {
   const at = stdoutBytes + stderrBytes;
   if (at >= ackedAt && at <= producedAt) return;
-  const what = `Cannot attach to process ${id} at byte ${at}: only ${ackedAt} to ${producedAt} are there`;
+  const what = `Cannot attach to process ${id} at byte ${at}: the guest has only bytes ${ackedAt} to ${producedAt}`;
   throw new SandboxError("invalid_argument", what);
 }
 
@@ -28,7 +28,7 @@ export interface StreamOptions {
   id: number;
   kind: "process" | "connection";
   windowBytes: number;
-  /** Where output begins: all zero for a new stream. */
+  /** The position where output begins: all zero for a new stream. */
   from: OutputPosition;
   input: InputPosition;
   /** `onTaken` is called when the frame has left this process. */
@@ -39,8 +39,8 @@ export interface StreamOptions {
 
 export type StreamStart = Partial<Pick<StreamOptions, "windowBytes" | "from" | "input">>;
 
-/** Of a stream that begins now, where it is not said otherwise. */
-export const freshStream = {
+/** The defaults of a new stream. */
+export const newStream = {
   windowBytes: protocolConstants.WINDOW_DEFAULT,
   from: { stdoutBytes: 0, stderrBytes: 0 },
   input: { receivedOffset: 0, handedOnOffset: 0 },
@@ -80,7 +80,7 @@ export class GuestStream {
       this.#onEnded = resolve;
       this.#onEndUnknown = reject;
     });
-    // Nobody has to wait for either: a failure reaches those who ask.
+    // No caller has to await these: the others get the failure from their own calls.
     this.started.catch(() => undefined);
     this.ended.catch(() => undefined);
   }
@@ -89,7 +89,7 @@ export class GuestStream {
     return this.#exit;
   }
 
-  /** Takes one message of this stream. Throws `MalformedPayload` when it contradicts what came before. */
+  /** Takes one message of this stream. Throws `MalformedPayload` when it contradicts an earlier one. */
   take(message: GuestMessage): void {
     switch (message.type) {
       case "started":
@@ -116,42 +116,48 @@ export class GuestStream {
       case "nodes":
       case "ready":
       case "pong":
-        throw new MalformedPayload(`A stream cannot be told "${message.type}"`);
+        throw new MalformedPayload(`A stream cannot get "${message.type}"`);
     }
   }
 
-  /** The guest could not start it. */
+  /** Called when the guest could not start the stream. */
   refuse(error: unknown): void {
     this.#onStartFailed(error);
     this.fail(error);
     this.#options.forget();
   }
 
-  /** The sandbox is gone, or the channel is: what has arrived stays readable, the end cannot be known any more. */
+  /**
+   * Called when the sandbox or the channel has ended: what has arrived stays readable, but the end of the stream cannot
+   * be known any more.
+   */
   fail(error: unknown): void {
     this.#onStartFailed(error);
     this.#failEnd(error);
     this.input.close("the sandbox is gone");
   }
 
-  /** After a greeting: asks for what the guest has beyond what arrived here, and sends what it has not received. */
+  /**
+   * Continues after a greeting: requests the output that has not arrived here, and sends the input that the guest has
+   * not received.
+   */
   reattach(entry: StreamEntry): void {
-    // What said so may have been dropped by the greeting.
+    // The message that said so may have been dropped by the greeting.
     this.#onStarted(entry.pid);
     this.#sendOffset(toGuest.ATTACH, this.output.receivedAt);
-    // The guest may hold a full window that was taken before: it would wait for ever.
+    // The guest may have a full window that was taken before, and would wait for ever.
     this.output.acknowledgeTaken(entry.ackedAt);
     if (entry.inputClosed) this.input.close("the reader closed its end");
     else this.input.resend({ receivedOffset: entry.inputReceived, handedOnOffset: entry.inputHandedOn });
   }
 
-  /** Only to a process, and only while it lives. SIGKILL also reaches what has left the process group. */
+  /** Signals a process while it lives. SIGKILL also reaches what has left the process group. */
   signal(name: SignalName): void {
     if (this.#options.kind !== "process" || this.#exit !== undefined) return;
     this.#options.send(encodeSignal(this.id, name));
   }
 
-  /** Nothing is heard of it from now on: whoever still waits for its output or its end is told so. */
+  /** Ends the stream for this host: callers that still wait for its output or its end get an error. */
   release(): void {
     if (this.#isReleased) return;
     this.#isReleased = true;
@@ -161,7 +167,7 @@ export class GuestStream {
     this.#options.forget();
   }
 
-  /** Nobody wants it any more, whether or not the guest has started it. */
+  /** Abandons the stream, whether or not the guest has started it. */
   giveUp(reason: unknown): void {
     this.fail(reason);
     this.signal("SIGKILL");
@@ -205,7 +211,7 @@ export class GuestStream {
   #takeEnd(at: number): void {
     if (at !== this.output.receivedAt) throw new MalformedPayload(`Stream ${this.id} ends where no output ended`);
     this.#outputEnded = true;
-    // Connections are over, in this direction, when their output is; processes when they exit.
+    // The output of a connection ends with END, that of a process with its exit.
     if (this.#options.kind === "connection") this.output.finish();
   }
 

@@ -1,13 +1,13 @@
 import { SandboxError, type SandboxId } from "@atoll/protocol";
 
-/** Of the time that a guest has to answer, what passes before it is asked whether it is there. */
+/** The share of the answer time that passes before the guest is pinged. */
 const shareBeforePing = 1 / 3;
 
 export interface GuestWatchOptions {
   sandboxId: SandboxId;
   /** A guest that has left a question unanswered for so long is silent. */
   timeoutMs: number;
-  /** Whether its sandbox stands still because the host wants it to. That is no silence. */
+  /** Says whether the host itself has stopped the sandbox, which is no silence. */
   mayBeStill: () => boolean;
   onChange: (isSilent: boolean) => void;
 }
@@ -15,16 +15,19 @@ export interface GuestWatchOptions {
 export interface Expectation {
   /** Called when the guest is silent, and then again and again until it answers or nothing is expected any more. */
   onSilent: (error: SandboxError) => void;
-  /** Nothing is amiss before so much time has passed. */
+  /** An answer is not late before so much time has passed. */
   afterMs?: number;
-  /** Whether the guest answers this at once or never: it is told as silent in time, whatever else the guest answers. */
+  /**
+   * Whether the guest answers this at once or never: then the silence is reported in time, whatever else the guest
+   * answers.
+   */
   isPrompt?: boolean;
 }
 
 /**
- * Notices a guest that does not answer: code inside can stop it, and a machine can be too busy for it. It is asked
- * nothing as long as nobody waits for it, so that a sandbox at rest stays at rest; when something has been expected for
- * too long it is pinged.
+ * Notices a guest that does not answer: code inside can stop it, and a machine can be too busy for it. While nothing
+ * waits for the guest it gets no question, so that an idle sandbox stays idle; when something has been expected for too
+ * long it is pinged.
  */
 export class GuestWatch {
   readonly #options: GuestWatchOptions;
@@ -40,7 +43,7 @@ export class GuestWatch {
     this.#ping = ping;
   }
 
-  /** What whoever wants something of the guest is told; undefined: it answers, as far as is known. */
+  /** The error that requests to the guest get while it is silent; undefined if it answers, as far as is known. */
   get silence(): SandboxError | undefined {
     return this.#silence;
   }
@@ -49,7 +52,7 @@ export class GuestWatch {
     if (this.#silence !== undefined) throw this.#silence;
   }
 
-  /** What is returned ends the expectation. */
+  /** Returns a function that ends the expectation. */
   expect(expectation: Expectation): () => void {
     const { timeoutMs, mayBeStill } = this.#options;
     const tickMs = timeoutMs * shareBeforePing;
@@ -77,7 +80,7 @@ export class GuestWatch {
     settled.then(done, done);
   }
 
-  /** The guest has given a sign of life that only it can give. */
+  /** Called at every sign of life that only the guest can give. */
   answered(): void {
     clearTimeout(this.#pingTimer);
     this.#pingTimer = undefined;
@@ -129,7 +132,7 @@ export function guestSilent(sandboxId: SandboxId, forMs: number): SandboxError {
     `Cannot reach the inside of sandbox ${sandboxId}: its guest has not answered for ${forMs} ms`,
     {
       suggestion:
-        "It has no CPU time left, or something inside has stopped PID 1. Try again, take a snapshot of its files, or kill it.",
+        "It gets no CPU time, or a process inside has stopped PID 1. Try again, save its files in a snapshot, or kill it.",
       details: { sandboxId },
     },
   );

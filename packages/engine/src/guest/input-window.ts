@@ -2,38 +2,41 @@ import { SandboxError } from "@atoll/protocol";
 import { encodeFrame, protocolConstants, toGuest } from "./frames.ts";
 import { PayloadWriter } from "./wire.ts";
 
-/** How far the guest is with the input of a stream. */
+/** How much of the input of a stream the guest has. */
 export interface InputPosition {
-  /** It has everything below. */
+  /** The guest has everything below this offset. */
   receivedOffset: number;
-  /** The reader has taken everything below; what lies between the two fills the window. */
+  /** The reader has taken everything below this offset; the bytes between the two fill the window. */
   handedOnOffset: number;
 }
 
 /**
  * The input side of one stream. Keeps what the guest has not acknowledged, so that it can be sent again after a
- * greeting, and makes writers wait while a whole window is on its way. What has not left this process counts as on its
- * way, whatever the guest says: a guest that acknowledges and does not read would otherwise have all input wait in our
- * memory.
+ * greeting, and makes writers wait while a whole window is in transit. Bytes that have not left this process count as
+ * in transit, whatever the guest says: with a guest that acknowledges and does not read, all input would otherwise wait
+ * in our memory.
  */
 export class InputWindow {
   #id: number;
   #send: (frame: Buffer, onTaken: () => void) => void;
-  /** Sent and not acknowledged, in order; the last byte stands before `#sentOffset`. */
+  /** Frames that were sent and not acknowledged, in order; the last byte is before `#sentOffset`. */
   #unacked: Buffer[] = [];
   #unackedBytes = 0;
-  /** Below `#sentOffset` by at most a window, and by more than is unacked where a predecessor has sent. */
+  /**
+   * At most a window below `#sentOffset`, and further below than the unacknowledged bytes if an earlier server has sent
+   * some.
+   */
   #ackedOffset: number;
   #sentOffset: number;
-  /** Everything below has left this process. */
+  /** Everything below this offset has left this process. */
   #takenOffset: number;
   #state: "open" | "ending" | "closed" = "open";
   #closedBecause = "its stdin is closed";
   #room: (() => void)[] = [];
-  /** Frames that were sent, and those of them that have left this process. */
+  /** The number of frames that were sent, and of those that have left this process. */
   #sentFrames = 0;
   #takenFrames = 0;
-  /** Writers take turns: the bytes of one call stay together. */
+  /** Writers take turns, so that the bytes of one call stay together. */
   #turn: Promise<void> = Promise.resolve();
 
   constructor(id: number, start: InputPosition, send: (frame: Buffer, onTaken: () => void) => void) {
@@ -59,7 +62,7 @@ export class InputWindow {
     return turn;
   }
 
-  /** Idempotent; comes after everything that was written before. */
+  /** Ends the input after everything that was written before. Idempotent. */
   end(): Promise<void> {
     const turn = this.#turn.then(() => {
       if (this.#state !== "open") return;
@@ -71,8 +74,8 @@ export class InputWindow {
   }
 
   /**
-   * Resolves when everything that was asked for before has left this process: from then on it reaches the guest, also
-   * if this process dies. Rejects with `invalid_state` if that cannot happen any more.
+   * Resolves when everything that was written before has left this process: it reaches the guest then, also if this
+   * process dies. Rejects with `invalid_state` if that cannot happen any more.
    */
   async flush(): Promise<void> {
     await this.#turn;
@@ -90,7 +93,7 @@ export class InputWindow {
     this.#notify();
   }
 
-  /** The reader inside has closed its end, or the stream is over: nothing can be written any more. */
+  /** Called when the reader inside has closed its end, or the stream has ended: nothing can be written any more. */
   close(because: string): void {
     if (this.#state === "closed") return;
     this.#state = "closed";
@@ -99,10 +102,10 @@ export class InputWindow {
     this.#notify();
   }
 
-  /** After a greeting: what the guest has not received may have been lost on the way. */
+  /** After a greeting, sends again what the guest has not received, because it may have been lost. */
   resend(position: InputPosition): void {
     if (this.#state === "closed") return;
-    // A FIFO that was left may have taken more than it told.
+    // The FIFO of the last container may have taken more than it reported.
     this.#takenOffset = Math.max(this.#takenOffset, Math.min(position.receivedOffset, this.#sentOffset));
     this.acknowledge(position.handedOnOffset);
     let offset = this.#sentOffset - this.#unackedBytes;

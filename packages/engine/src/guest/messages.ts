@@ -18,15 +18,15 @@ export interface StreamEntry {
   exit: ExitReport | undefined;
 }
 
-/** Memory is the host's to judge. */
+/** How a process ended; only the host knows whether the sandbox was out of memory. */
 export interface ExitReport extends Omit<ProcessExit, "outOfMemory"> {
-  /** All output below was produced before the end. */
+  /** All output below this position was produced before the end. */
   at: number;
 }
 
 export interface DeletedFileUser {
   pid: number;
-  /** 0 if no process of ours started it. */
+  /** The stream of the process; 0 if no process of ours started it. */
   streamId: number;
   command: string;
 }
@@ -34,12 +34,12 @@ export interface DeletedFileUser {
 export interface Counted {
   type: "counted";
   id: number;
-  /** Threads count as well. */
+  /** The number of processes; threads count as well. */
   processes: number;
-  /** Of the user who has the most. */
+  /** The number of the user who has the most. */
   ofOneUser: number;
   streams: number;
-  heldBytes: number;
+  bufferedBytes: number;
 }
 
 export type GuestMessage =
@@ -60,8 +60,8 @@ export type GuestMessage =
   | { type: "pong"; id: number; payload: Buffer };
 
 /**
- * Reads one frame of a guest, strictly: `MalformedPayload` for anything that the protocol page does not allow. The data
- * of output is a view of the frame; everything else is the receiver's.
+ * Reads one frame of a guest, strictly: throws `MalformedPayload` for anything that the protocol page does not allow.
+ * The data of output is a view of the frame; everything else is a copy.
  */
 export function parseGuestFrame(frame: Frame): GuestMessage {
   const reader = new PayloadReader(frame.payload);
@@ -119,12 +119,12 @@ function readOutput(id: number, reader: PayloadReader): GuestMessage {
   return { type: "output", id, at, offset, output, data };
 }
 
-/** Threads are among the processes. */
+/** Threads count as processes. */
 function readCounted(id: number, reader: PayloadReader): GuestMessage {
-  const [processes, streams, heldBytes] = [reader.u32(), reader.u32(), reader.u64()];
-  // A guest of an older version, in memory since it was paused, does not tell users apart.
+  const [processes, streams, bufferedBytes] = [reader.u32(), reader.u32(), reader.u64()];
+  // A guest of an older version, in memory since it was paused, does not distinguish users.
   const ofOneUser = reader.isAtEnd ? processes : reader.u32();
-  return { type: "counted", id, processes, ofOneUser, streams, heldBytes };
+  return { type: "counted", id, processes, ofOneUser, streams, bufferedBytes };
 }
 
 function readConnect(id: number, reader: PayloadReader): GuestMessage {
@@ -133,7 +133,7 @@ function readConnect(id: number, reader: PayloadReader): GuestMessage {
   const host = reader.str(255);
   // oxlint-disable-next-line no-control-regex -- control characters are what is refused
   if (port === 0 || host === "" || /[\u0000-\u0020\u007f]/u.test(host)) {
-    throw new MalformedPayload("Connection asked to no such address");
+    throw new MalformedPayload("Connection requested to an invalid address");
   }
   return { type: "connect", id, protocol, host, port };
 }
@@ -142,7 +142,7 @@ function readWelcome(id: number, reader: PayloadReader): GuestMessage {
   if (id !== 0) throw new MalformedPayload(`Welcome with id ${id}`);
   const version = reader.u32();
   reader.bytes(16);
-  // A guest of another version may write its list in another form: it is not looked at.
+  // A guest of another version may write its list in another form, so it is not parsed.
   if (version !== protocolConstants.VERSION) {
     reader.rest();
     return { type: "welcome", version, streams: [] };
@@ -155,7 +155,7 @@ function readEntry(reader: PayloadReader): StreamEntry {
   const kind = oneOf(reader.u8(), { 1: "process", 2: "dialled", 3: "asked" } as const);
   const state = oneOf(reader.u8(), { 1: "living", 2: "exited", 3: "waiting" } as const);
   const flags = reader.u8();
-  if (id === 0 || flags > 7 || reader.u8() !== 0) throw new MalformedPayload(`Entry of stream ${id} has no such form`);
+  if (id === 0 || flags > 7 || reader.u8() !== 0) throw new MalformedPayload(`Entry of stream ${id} is malformed`);
   const entry = {
     id,
     kind,
@@ -189,7 +189,7 @@ function readExit(reader: PayloadReader): ExitReport {
   const kind = reader.u8();
   const flags = reader.u8();
   const dumpedCore = reader.u8();
-  if (flags > 1 || dumpedCore > 1 || reader.u8() !== 0) throw new MalformedPayload("End of a process has no such form");
+  if (flags > 1 || dumpedCore > 1 || reader.u8() !== 0) throw new MalformedPayload("End of a process is malformed");
   const code = reader.u32();
   if (kind > 1 || (kind === 0 && code > 255) || (kind === 1 && (code === 0 || code > 64))) {
     throw new MalformedPayload(`No process can end with ${kind === 0 ? "code" : "signal"} ${code}`);
@@ -211,17 +211,17 @@ function readHolder(reader: PayloadReader): DeletedFileUser {
 
 function readList<T>(reader: PayloadReader, most: number, read: (reader: PayloadReader) => T): T[] {
   const count = reader.u32();
-  if (count > most) throw new MalformedPayload(`List of ${count} where at most ${most} may stand`);
+  if (count > most) throw new MalformedPayload(`List of ${count} where at most ${most} are allowed`);
   return Array.from({ length: count }, () => read(reader));
 }
 
 function oneOf<T extends Record<number, string>>(value: number, names: T): T[keyof T] {
   const name = names[value];
-  if (name === undefined) throw new MalformedPayload(`${value} is none of ${Object.values(names).join(", ")}`);
+  if (name === undefined) throw new MalformedPayload(`${value} is not one of ${Object.values(names).join(", ")}`);
   return name as T[keyof T];
 }
 
-/** Of the answer to a greeting. */
+/** Checks the answer to a greeting. */
 export function assertSpeaksOurVersion(message: GuestMessage): void {
   if (message.type !== "welcome") throw new Error(`Greeting answered with ${message.type}`);
   if (message.version === protocolConstants.VERSION) return;

@@ -3,17 +3,17 @@ import { protocolConstants } from "./frames.ts";
 import { OutputRing } from "./output-ring.ts";
 
 /**
- * A reader that waits acknowledges from here on. Less than the smallest window, so that a stream whose window is not
- * known, because a predecessor chose it, cannot come to a stand.
+ * A waiting reader acknowledges after this many bytes. This is less than the smallest window, so that a stream whose
+ * window is not known, because an earlier server chose it, cannot stall.
  */
 const idleAckBytes = 1024;
 
-/** Of one piece for the reader. */
+/** The maximum size of one piece for the reader. */
 const mostPieceBytes = protocolConstants.MAX_DATA;
 
 /**
- * The output of one stream between the channel and its one reader. Pins no more than the guest's window, because the
- * guest sends no more before it is acknowledged.
+ * The output of one stream between the channel and its one reader. Keeps no more than the guest's window, because the
+ * guest sends no more before an acknowledgement.
  */
 export class OutputQueue implements AsyncIterable<OutputEvent> {
   #ring = new OutputRing();
@@ -28,8 +28,8 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   #hasReader = false;
 
   /**
-   * `acknowledge` is called with the offset below which everything was taken, now and then: once per quarter of the
-   * window and when the reader waits.
+   * `acknowledge` is called with the offset below which everything was taken: once per quarter of the window, and when
+   * the reader waits.
    */
   constructor(startAt: number, windowBytes: number, acknowledge: (at: number) => void) {
     this.#receivedAt = startAt;
@@ -43,24 +43,24 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     return this.#receivedAt;
   }
 
-  /** Memory that it keeps, for what waits or is to come. */
-  get heldBytes(): number {
-    return this.#ring.heldBytes;
+  /** The memory of the queue, whether or not it has output in it. */
+  get bufferedBytes(): number {
+    return this.#ring.bufferedBytes;
   }
 
-  /** Whether the guest has sent more than it may before an acknowledgement. */
+  /** Says whether the guest has sent more than it may before an acknowledgement. */
   exceedsWindow(bytes: number): boolean {
     return this.#receivedAt + bytes - this.#ackedAt > this.#windowBytes;
   }
 
-  /** Says how far everything was taken to a guest that knows it only up to `heardAt`. */
+  /** Acknowledges everything that was taken to a guest that knows of it only up to `heardAt`. */
   acknowledgeTaken(heardAt: number): void {
     if (this.#takenAt <= heardAt) return;
     this.#ackedAt = this.#takenAt;
     this.#acknowledge(this.#ackedAt);
   }
 
-  /** The bytes are copied. */
+  /** Copies the bytes. */
   push(event: OutputEvent): void {
     this.#receivedAt = event.at + event.data.byteLength;
     if (this.#state === "open") {
@@ -71,13 +71,13 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     }
   }
 
-  /** The process is over: what is pushed from now on comes from something it left behind, and is dropped. */
+  /** Called when the process has ended: later output comes from something that it left behind, and is dropped. */
   finish(): void {
     if (this.#state === "open") this.#state = "finished";
     this.#notify();
   }
 
-  /** The reader gets what has arrived, then `error`; unless the end is known already. */
+  /** The reader gets what has arrived, then `error`, unless the end is known already. */
   fail(error: unknown): void {
     if (this.#state !== "open") return;
     this.#state = "failed";
@@ -92,7 +92,7 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     this.#notify();
   }
 
-  /** Each piece belongs to the reader, and counts as taken when the next one is asked for. */
+  /** Each piece belongs to the reader, and counts as taken when the next one is requested. */
   [Symbol.asyncIterator](): AsyncIterator<OutputEvent, undefined> {
     this.#admitReader();
     let last: OutputEvent | undefined;
@@ -118,9 +118,8 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Hands every piece to `take`, in memory that is used again: a piece is good, and not taken, until `take` has
-   * settled. Resolves at the end. If `take` fails, so does this; neither that piece nor anything behind it is taken
-   * then.
+   * Calls `take` with every piece, in memory that is reused: a piece is valid, and not taken, until `take` has settled.
+   * Resolves at the end. If `take` fails, so does this; neither that piece nor a later one is taken then.
    */
   async consume(take: (event: OutputEvent) => void | Promise<void>): Promise<void> {
     this.#admitReader();
@@ -136,12 +135,12 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     this.#hasReader = true;
   }
 
-  /** The oldest piece, as soon as there is one; `undefined` at the end. */
+  /** Returns the oldest piece, as soon as there is one; `undefined` at the end. */
   async #first(): Promise<OutputEvent | undefined> {
     for (;;) {
       const piece = this.#ring.first(mostPieceBytes);
       if (piece !== undefined) return piece;
-      // Whoever keeps the process when it is over need not keep this.
+      // The caller may keep the process after its end, but not this memory.
       if (this.#state !== "open") this.#ring.clear();
       if (this.#state === "failed") throw this.#error;
       if (this.#state !== "open") return undefined;
@@ -152,13 +151,13 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
     }
   }
 
-  /** The reader is through with it. */
+  /** Called when the reader is done with a piece. */
   #settle(piece: OutputEvent): void {
     const isLast = this.#state !== "open" && this.#ring.isEmpty;
     this.#take(isLast ? this.#receivedAt : piece.at + piece.data.byteLength);
   }
 
-  /** Nobody will read what has arrived. */
+  /** Drops what has arrived, because there is no reader. */
   #drop(): void {
     this.#takenAt = this.#receivedAt;
     this.#acknowledgeFrom(idleAckBytes);
@@ -182,7 +181,7 @@ export class OutputQueue implements AsyncIterable<OutputEvent> {
   }
 }
 
-/** In memory of its own, not in a part of the pool that others share. */
+/** Copies into memory of its own, not into a part of the pool that others share. */
 function copyOf(data: Buffer): Buffer {
   const copy = Buffer.allocUnsafeSlow(data.byteLength);
   copy.set(data);

@@ -1,18 +1,18 @@
 import type { OutputEvent } from "@atoll/host";
 
-/** What a ring begins with: most commands say little. */
+/** The initial size of a ring: most commands have little output. */
 const leastBytes = 4096;
 
 type Piece = Pick<OutputEvent, "stream" | "offset" | "at"> & { bytes: number };
 
 /**
- * Output that waits for its reader, in memory that is used again. What is pushed is copied, so that one byte does not
- * keep the chunk that it came in; what one stream wrote in a row is one piece. Grows to what ever waited at once and
- * keeps that.
+ * Output that waits for its reader, in memory that is reused. Pushed bytes are copied, so that one byte does not keep
+ * the chunk that it came in; what one stream wrote in a row is one piece. The ring grows to the most that ever waited
+ * at once, and keeps that size.
  */
 export class OutputRing {
   #memory = Buffer.alloc(0);
-  /** Where in memory the oldest byte is. */
+  /** The position of the oldest byte in memory. */
   #start = 0;
   #bytes = 0;
   #pieces: Piece[] = [];
@@ -21,8 +21,8 @@ export class OutputRing {
     return this.#bytes === 0;
   }
 
-  /** Memory, whether or not something is in it. */
-  get heldBytes(): number {
+  /** The memory of the ring, whether or not it has output in it. */
+  get bufferedBytes(): number {
     return this.#memory.byteLength;
   }
 
@@ -37,7 +37,8 @@ export class OutputRing {
   }
 
   /**
-   * The oldest bytes of one stream that lie in a row, up to `most` of them: a view that is good until they are dropped.
+   * Returns the oldest contiguous bytes of one stream, up to `most` of them: a view that is valid until they are
+   * dropped.
    */
   first(most: number): OutputEvent | undefined {
     const [piece] = this.#pieces;
@@ -47,7 +48,7 @@ export class OutputRing {
     return { stream, offset, at, data: this.#memory.subarray(this.#start, this.#start + bytes) };
   }
 
-  /** Lets go of that many bytes of what `first` tells; of a ring that was cleared since, of nothing. */
+  /** Drops that many bytes of what `first` returned; does nothing if the ring was cleared since. */
   drop(bytes: number): void {
     const [piece] = this.#pieces;
     if (piece === undefined) return;
@@ -56,7 +57,7 @@ export class OutputRing {
     piece.at += bytes;
     if (piece.bytes === 0) this.#pieces.shift();
     this.#bytes -= bytes;
-    // A stream that is read as it comes stays where memory was touched before.
+    // If the ring is empty it starts over, so that a stream which is read as it comes always uses the same memory.
     this.#start = this.isEmpty ? 0 : (this.#start + bytes) % this.#memory.byteLength;
   }
 
@@ -66,7 +67,7 @@ export class OutputRing {
     this.#pieces = [];
   }
 
-  /** What was lent stays as it is: it lies in the memory from before. */
+  /** Views that `first` returned stay valid: they refer to the old memory. */
   #makeRoom(bytes: number): void {
     const needed = this.#bytes + bytes;
     if (needed <= this.#memory.byteLength) return;

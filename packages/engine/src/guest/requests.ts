@@ -2,10 +2,10 @@ import { SandboxError, signalNumbers, type SignalName, type SpawnRequest } from 
 import { protocolConstants, spawnFlags, toGuest, encodeFrame } from "./frames.ts";
 import { PayloadWriter } from "./wire.ts";
 
-/** Whom a signal reaches besides the process group. */
+/** The processes that a signal reaches: the process group, or also all descendants that left it. */
 const signalScopes = { group: 0, everythingStarted: 1 } as const;
 
-/** Linux resource numbers that we set. */
+/** The Linux resource numbers that we set. */
 export const rlimits = { FSIZE: 1, NPROC: 6, NOFILE: 7 } as const;
 
 interface ResourceLimit {
@@ -73,21 +73,21 @@ export function encodeRestored(id: number, entropy: Buffer, hostname: string): B
   return encodeFrame(toGuest.RESTORED, id, payload.finish());
 }
 
-/** The streams whose processes are not counted. */
+/** Encodes the streams whose processes are not counted. */
 export function encodeCount(without: readonly number[]): Buffer {
   const payload = new PayloadWriter();
   for (const id of without) payload.u32(id);
   return payload.finish();
 }
 
-/** Each directory with the time of the last change of its inode in which it has none for sure. */
+/** Encodes each directory with the time of its inode's last change at which it certainly has no pipe or socket. */
 export function encodeNodes(where: "in" | "synced", places: readonly { path: Buffer; emptyAtNs: bigint }[]): Buffer {
   const payload = new PayloadWriter().u32(where === "synced" ? 1 : 0).u32(places.length);
   for (const { path, emptyAtNs } of places) payload.u64(BigInt.asUintN(64, emptyAtNs)).str(path);
   return payload.finish();
 }
 
-/** To the process group. SIGKILL also reaches what has left it. */
+/** Encodes a signal to the process group. SIGKILL also reaches what has left it. */
 export function encodeSignal(id: number, name: SignalName): Buffer {
   const scope = name === "SIGKILL" ? signalScopes.everythingStarted : signalScopes.group;
   return encodeFrame(toGuest.SIGNAL, id, new PayloadWriter().u32(signalNumbers[name]).u32(scope).finish());

@@ -2,9 +2,9 @@ import { MalformedPayload, PayloadReader } from "./wire.ts";
 
 type FileType = "file" | "directory" | "link" | "fifo" | "socket" | "character device" | "block device";
 
-/** A file as `stat` and `list` tell it. */
+/** A file as `stat` and `list` return it. */
 export interface FileEntry {
-  /** Relative to what was asked for; the path itself for `stat`. */
+  /** The name, relative to the requested path; the path itself for `stat`. */
   name: string;
   type: FileType;
   /** Permission bits. */
@@ -15,7 +15,7 @@ export interface FileEntry {
   sizeBytes: number;
   inode: bigint;
   modifiedAtMs: number;
-  /** Where a link points to, as it is written in the link. */
+  /** The target of a link, as it is written in the link. */
   target?: string;
 }
 
@@ -32,15 +32,15 @@ const eventKinds = {
 } as const;
 
 /**
- * A change under a watched path. `lost`: more happened than could be told, look again. `watching`: what happens from
- * here on is told. `gone`: the watched path itself is no more.
+ * A change under a watched path. `lost`: more happened than could be reported, so read the directory again. `watching`:
+ * changes are reported from now on. `gone`: the watched path itself was removed.
  */
 export interface WatchEvent {
   /** Counts from 1 within one watch. */
   cursor: number;
   kind: (typeof eventKinds)[keyof typeof eventKinds];
   isDirectory: boolean;
-  /** Joins `moved_away` and `moved_here`; 0 otherwise. */
+  /** The same number in `moved_away` and `moved_here` of one move; 0 otherwise. */
   cookie: number;
   path: string;
 }
@@ -56,34 +56,34 @@ const fileTypes: Record<string, FileType> = {
 };
 
 const maxPathBytes = 8192;
-/** No entry or event comes near this. */
+/** No entry or event is nearly as large. */
 const maxRecordBytes = 3 * maxPathBytes;
 
-/** The tool ended in the middle of a record: how it ended may say why. */
+/** The tool ended in the middle of a record; its exit may say why. */
 export class RecordCutOff extends MalformedPayload {}
 
-/** Cuts the output of a tool, which runs inside and may lie, into records. Pins at most one of them. */
+/** Splits the output of a tool, which runs inside and is not trusted, into records. Keeps at most one of them. */
 export async function* readRecords(chunks: AsyncIterable<{ data: Buffer }>): AsyncGenerator<Buffer, void, void> {
-  let held: Buffer = Buffer.alloc(0);
+  let buffered: Buffer = Buffer.alloc(0);
   for await (const { data } of chunks) {
-    held = held.byteLength === 0 ? data : Buffer.concat([held, data]);
-    while (held.byteLength >= 4) {
-      const length = held.readUInt32LE(0);
+    buffered = buffered.byteLength === 0 ? data : Buffer.concat([buffered, data]);
+    while (buffered.byteLength >= 4) {
+      const length = buffered.readUInt32LE(0);
       if (length > maxRecordBytes) throw new MalformedPayload(`Record of ${length} bytes`);
-      if (held.byteLength < 4 + length) break;
-      const record = held.subarray(4, 4 + length);
-      held = held.subarray(4 + length);
+      if (buffered.byteLength < 4 + length) break;
+      const record = buffered.subarray(4, 4 + length);
+      buffered = buffered.subarray(4 + length);
       yield record;
     }
   }
-  if (held.byteLength > 0) throw new RecordCutOff("The last record is cut off");
+  if (buffered.byteLength > 0) throw new RecordCutOff("The last record is cut off");
 }
 
 export function parseEntry(record: Buffer): FileEntry {
   const reader = new PayloadReader(record);
   const letter = String.fromCharCode(reader.u8());
   const type = fileTypes[letter];
-  if (type === undefined) throw new MalformedPayload(`No file is of type ${letter}`);
+  if (type === undefined) throw new MalformedPayload(`Unknown file type ${letter}`);
   const entry = {
     type,
     mode: reader.u32() & 0o7777,
@@ -104,7 +104,7 @@ export function parseEvent(record: Buffer): WatchEvent {
   const reader = new PayloadReader(record);
   const cursor = reader.u64();
   const kind = eventKinds[reader.u8() as keyof typeof eventKinds];
-  if (kind === undefined) throw new MalformedPayload("No event is of this kind");
+  if (kind === undefined) throw new MalformedPayload("Unknown kind of event");
   const event = { cursor, kind, isDirectory: reader.u8() === 1, cookie: reader.u32(), path: reader.str(maxPathBytes) };
   reader.end();
   return event;

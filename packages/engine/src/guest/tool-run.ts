@@ -18,7 +18,7 @@ export interface ToolOptions {
 export class ToolRun {
   readonly process: GuestProcess;
   #message = "";
-  #listening: Promise<void> = Promise.resolve();
+  #readingStderr: Promise<void> = Promise.resolve();
 
   private constructor(process: GuestProcess) {
     this.process = process;
@@ -30,19 +30,19 @@ export class ToolRun {
     return new ToolRun(await channel.spawn(spawn, signal === undefined ? {} : { signal }));
   }
 
-  hear(data: Buffer): void {
+  addMessage(data: Buffer): void {
     if (this.#message.length < maxMessageBytes) this.#message += data.toString("utf8");
   }
 
-  /** For a tool that has nothing to say on stdout. */
-  listen(): void {
-    this.#listening = (async () => {
-      for await (const { stream, data } of this.process) if (stream === "stderr") this.hear(data);
+  /** Reads the output of a tool that writes nothing on stdout. */
+  readStderr(): void {
+    this.#readingStderr = (async () => {
+      for await (const { stream, data } of this.process) if (stream === "stderr") this.addMessage(data);
     })();
-    this.#listening.catch(() => undefined);
+    this.#readingStderr.catch(() => undefined);
   }
 
-  /** False when the tool does not listen any more: its end says why. */
+  /** Returns false when the tool does not read any more: its end says why. */
   async feed(data: Uint8Array): Promise<boolean> {
     try {
       await this.process.writeStdin(data);
@@ -53,7 +53,10 @@ export class ToolRun {
     }
   }
 
-  /** What the tool tells, to its end, which has to be a good one. A reader that stops early ends the tool. */
+  /**
+   * Yields the records of the tool up to its end. Throws unless the tool succeeds. A reader that stops early ends the
+   * tool.
+   */
   async *records(asked: string): AsyncGenerator<Buffer, void, void> {
     try {
       yield* readRecords(this.#stdout());
@@ -69,13 +72,13 @@ export class ToolRun {
   async *#stdout(): AsyncGenerator<{ data: Buffer }, void, void> {
     for await (const event of this.process) {
       if (event.stream === "stdout") yield event;
-      else this.hear(event.data);
+      else this.addMessage(event.data);
     }
   }
 
   async finish(asked: string): Promise<void> {
     const exit = await this.process.wait();
-    await this.#listening;
+    await this.#readingStderr;
     if (exit.exitCode === 0) return;
     const details = { message: this.#message.trim() };
     if (exit.exitCode !== null) throw fileError(exit.exitCode, asked, details);
@@ -86,7 +89,7 @@ export class ToolRun {
   }
 }
 
-/** A tool runs inside and may lie. */
+/** Returns the error for malformed output of a tool, which runs inside and is not trusted. */
 export function badAnswer(cause: MalformedPayload): SandboxError {
   return new SandboxError("guest_violation", `Cannot use the guest's answer: ${cause.message}`, { cause });
 }

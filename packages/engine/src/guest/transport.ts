@@ -1,10 +1,7 @@
 import { closeSync, constants, openSync } from "node:fs";
 import { Socket, type ConnectOpts, type SocketConstructorOpts } from "node:net";
 
-/**
- * One piece of memory takes everything that is read: a flood of output would otherwise leave a heap of buffers to the
- * garbage collector.
- */
+/** All reads use one piece of memory: a flood of output would otherwise leave many buffers to the garbage collector. */
 const readBytes = 64 * 1024;
 
 export interface FifoPaths {
@@ -15,16 +12,16 @@ export interface FifoPaths {
 }
 
 /**
- * The host's end of a pair of FIFOs. The sandbox's side holds both open for reading and writing, so this end may come
- * and go; opened one way each, it sees an end of file, or a broken pipe, exactly when the sandbox's last process is
- * gone.
+ * The host's end of a pair of FIFOs. The sandbox's side has both open for reading and writing, so this end may be
+ * closed and opened again. It opens each FIFO in one direction, so it gets an end of file, or a broken pipe, exactly
+ * when the sandbox's last process is gone.
  */
 export class FifoTransport {
   #reader: Socket;
   #writer: Socket;
   #onData: (chunk: Buffer) => void = () => undefined;
 
-  /** Throws `ENXIO` when nothing holds the other side: the sandbox is gone. */
+  /** Throws `ENXIO` when no process has the other side open: the sandbox is gone. */
   constructor(paths: FifoPaths) {
     const writeFd = openSync(paths.in, constants.O_WRONLY | constants.O_NONBLOCK);
     let readFd: number;
@@ -51,7 +48,7 @@ export class FifoTransport {
     this.#reader = new Socket(options);
   }
 
-  /** A chunk is good until `onData` returns. `onEnd` is called once, with the error if there was one. */
+  /** A chunk is valid until `onData` returns. `onEnd` is called once, with the error if there was one. */
   listen(onData: (chunk: Buffer) => void, onEnd: (error: Error | undefined) => void): void {
     let ended = false;
     const end = (error?: Error): void => {
@@ -68,12 +65,12 @@ export class FifoTransport {
     this.#reader.on("close", () => {
       end();
     });
-    // The sandbox's death is told by the reading side, after the last byte it wrote.
+    // The reading side reports the sandbox's death, after the last byte that it wrote.
     this.#writer.on("error", () => undefined);
   }
 
   /**
-   * Never blocks. What the FIFO has no room for waits in memory; `onTaken` is called when it has gone into the FIFO.
+   * Never blocks. Bytes that do not fit into the FIFO wait in memory; `onTaken` is called when they are in the FIFO.
    */
   write(bytes: Uint8Array, onTaken?: () => void): void {
     if (this.#writer.destroyed) return;

@@ -41,7 +41,7 @@ export class PayloadWriter {
   }
 }
 
-/** A payload that does not have the form it must have. The reader of the frame turns it into what it means there. */
+/** A malformed payload. The reader of the frame decides what that means. */
 export class MalformedPayload extends Error {}
 
 /** Reads what a sandbox wrote: every length is checked, and bytes that are left over are an error. */
@@ -65,7 +65,7 @@ export class PayloadReader {
     return this.#buffer.readUInt32LE(this.#take(4));
   }
 
-  /** Offsets and times are far below 2^53; anything above is a lie. */
+  /** Offsets and times are far below 2^53, so a larger number is invalid. */
   u64(): number {
     const value = this.#buffer.readBigUInt64LE(this.#take(8));
     if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new MalformedPayload(`Number ${value} is out of range`);
@@ -83,7 +83,8 @@ export class PayloadReader {
 
   str(maxBytes: number): string {
     const length = this.u32();
-    if (length > maxBytes) throw new MalformedPayload(`String of ${length} bytes where at most ${maxBytes} may stand`);
+    if (length > maxBytes)
+      throw new MalformedPayload(`String of ${length} bytes where at most ${maxBytes} are allowed`);
     const bytes = this.bytes(length);
     if (bytes.includes(0)) throw new MalformedPayload("String with a NUL in it");
     return bytes.toString("utf8");

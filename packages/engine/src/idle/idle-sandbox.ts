@@ -1,49 +1,53 @@
 import type { TrafficListener } from "../guest/guest-line.ts";
 import type { RunTally, TimerSlack } from "./timer-slack.ts";
 
-/** Without a frame in either direction for this long, a sandbox may be idle. */
+/** A sandbox may be idle when no frame has passed in either direction for this long. */
 const quietMs = 1_000;
 /**
- * What runs inside is then counted for this long. Shorter than the time between two questions of the usage monitor,
- * which make the guest run.
+ * Then the activity inside is counted for this long. This is shorter than the time between two questions of the usage
+ * monitor, which make the guest run.
  */
 const windowMs = 600;
-/** The guest has answered a routine question by then, as a rule. */
+/** The guest has usually answered a routine question within this time. */
 const settleMs = 100;
-/** After something ran inside, it is not counted again for this long. */
+/** After something ran inside, the activity is not counted again for this long. */
 const busyRestMs = 2_000;
-/** How often a sandbox with timer slack is checked for something that runs inside. */
+/** How often a sandbox with timer slack is checked for activity inside. */
 const relaxedLookMs = 3_000;
 
 /**
- * What may run inside an idle sandbox, in turns on a processor per second. A timer that fires takes one to three, so
- * this is a server that polls twice a second, or less. Late timers fire less often, so less is allowed then.
+ * The most turns on a processor per second that may happen inside an idle sandbox. A timer that fires takes one to
+ * three, so this allows a server that polls twice a second, or less. Late timers fire less often, so less is allowed
+ * then.
  */
 const mostRuns = { punctual: 8, relaxed: 6 };
-/** And in milliseconds per second. */
+/** The most milliseconds of CPU time per second. */
 const mostMs = 10;
-/** What wants to run all the time and may not, on a machine that is short of processors, waits for longer. */
+/**
+ * The most milliseconds per second that threads may wait for a processor. A process that wants to run all the time, on
+ * a machine that is short of processors, waits for longer.
+ */
 const mostWaitMs = 200;
 
 export interface IdleSandboxOptions {
   slackMs: number;
   now: () => number;
-  /** From now on `look` is to be called when it is due. */
+  /** Called when `look` must be called from now on, whenever it is due. */
   onWatched: (sandbox: IdleSandbox) => void;
-  /** The slack cannot be changed. */
+  /** Called when the slack cannot be changed. */
   onError: (error: unknown) => void;
 }
 
-/** Undefined: the container costs nothing while it is idle. */
+/** Resolves to undefined if the container costs nothing while it is idle. */
 type FindSlack = () => Promise<TimerSlack | undefined>;
 
 /**
- * Decides when one sandbox is idle, gives its container timer slack then, and removes it before anything is asked of
- * the sandbox. Idle means: no frame passes between host and guest, and next to nothing runs inside.
+ * Decides when one sandbox is idle, gives its container timer slack then, and removes the slack before the sandbox gets
+ * a request. A sandbox is idle when no frame passes between host and guest, and next to nothing runs inside.
  */
 export class IdleSandbox implements TrafficListener {
   #options: IdleSandboxOptions;
-  /** Of the container that it is watched in. */
+  /** Finds the slack of the container that is being watched. */
   #find: FindSlack | undefined;
   #slack: TimerSlack | undefined;
   #quietSinceMs = 0;
@@ -60,12 +64,14 @@ export class IdleSandbox implements TrafficListener {
     return this.#find !== undefined;
   }
 
-  /** When to look next, on the clock of `now`. */
+  /** The time of the next `look`, on the clock of `now`. */
   get dueMs(): number {
     return this.#dueMs;
   }
 
-  /** In a container whose timers are punctual. `find` is asked when the sandbox has been quiet for the first time. */
+  /**
+   * Watches a container whose timers are punctual. `find` is called when the sandbox has been quiet for the first time.
+   */
   watch(find: FindSlack): void {
     this.leave();
     this.#find = find;
@@ -74,7 +80,7 @@ export class IdleSandbox implements TrafficListener {
     this.#options.onWatched(this);
   }
 
-  /** Removes the slack and lets go of the container. */
+  /** Removes the slack and stops watching the container. */
   leave(): void {
     this.removeSlack();
     this.#find = undefined;
@@ -86,7 +92,7 @@ export class IdleSandbox implements TrafficListener {
 
   onSend(isRoutine: boolean): void {
     if (!isRoutine) return this.#touch();
-    // It is answered as it is, at most late. What the guest does for it is not counted.
+    // A routine question is answered with slack as well, only a little late. What the guest does for it is not counted.
     if (this.#sample === undefined) return;
     this.#sample = undefined;
     this.#dueMs = this.#options.now() + settleMs;
@@ -96,8 +102,8 @@ export class IdleSandbox implements TrafficListener {
     if (!isRoutine) this.#touch();
   }
 
-  /** No slack until the result is disposed of: work is done on the container that does not pass through the guest. */
-  hold(): Disposable {
+  /** Prevents slack until the result is disposed of, for work on the container that does not pass through the guest. */
+  preventSlack(): Disposable {
     this.#holds += 1;
     this.#touch();
     return {
@@ -116,7 +122,7 @@ export class IdleSandbox implements TrafficListener {
     this.#try((slack) => slack.remove());
   }
 
-  /** To be called when it is due. */
+  /** Must be called when it is due. */
   look(): void {
     const nowMs = this.#options.now();
     if (this.#holds > 0) this.#touch();
@@ -126,7 +132,9 @@ export class IdleSandbox implements TrafficListener {
     else this.#count(this.#slack, nowMs);
   }
 
-  /** One that cannot be found stays as it is: its container is about to go, or was started by an older version. */
+  /**
+   * If the slack cannot be found, the container stays as it is: it is about to go, or was started by an older version.
+   */
   async #findSlack(): Promise<void> {
     this.#dueMs = Infinity;
     const find = this.#find;
@@ -152,7 +160,7 @@ export class IdleSandbox implements TrafficListener {
     const runs = after.tally.runs - before.tally.runs;
     const ms = after.tally.ms - before.tally.ms;
     const waitMs = after.tally.waitMs - before.tally.waitMs;
-    // Less than before: a process has ended, so something ran.
+    // The sums are smaller than before, so a process has ended, and something ran.
     if (runs < 0 || ms < 0) return false;
     const most = mostRuns[this.#isRelaxed ? "relaxed" : "punctual"];
     return runs <= most * seconds && ms <= mostMs * seconds && waitMs <= mostWaitMs * seconds;

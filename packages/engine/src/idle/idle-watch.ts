@@ -3,19 +3,16 @@ import { warn } from "../support/warn.ts";
 import { IdleSandbox } from "./idle-sandbox.ts";
 
 const tickMs = 100;
-/** Each look takes a tenth of a millisecond, and requests wait meanwhile. */
+/** Each look takes a tenth of a millisecond, in which requests wait. */
 const mostPerTick = 16;
 
-/**
- * Looks at all sandboxes of an engine from time to time, with one timer, so that those that are idle cost next to
- * nothing.
- */
+/** Looks at all sandboxes of an engine from time to time, with one timer, so that idle ones cost next to nothing. */
 export class IdleWatch {
   #slackMs: number;
   readonly #watched = new Set<IdleSandbox>();
   #timer: NodeJS.Timeout | undefined;
 
-  /** `slackMs`: by how much timers in an idle sandbox may be late; 0 leaves all sandboxes as they are. */
+  /** `slackMs` is by how much timers in an idle sandbox may be late; 0 disables slack. */
   constructor({ slackMs }: { slackMs: number }) {
     this.#slackMs = slackMs;
   }
@@ -43,7 +40,7 @@ export class IdleWatch {
       else if (sandbox.dueMs <= nowMs && looked < mostPerTick) {
         looked += 1;
         sandbox.look();
-        // Behind all others; it is not due when it is met again.
+        // The sandbox moves behind all others; it is not due again in this round.
         this.#watched.delete(sandbox);
         this.#watched.add(sandbox);
       }
@@ -54,13 +51,15 @@ export class IdleWatch {
   }
 
   /**
-   * A permission that the kernel refuses for one container it refuses for all: this process may not change the slack of
-   * others. Any other error, such as too many open files, concerns one sandbox, which stays as it is.
+   * If the kernel refuses permission for one container it refuses it for all, because this process may not change the
+   * slack of others. Any other error, such as too many open files, concerns one sandbox, which stays as it is.
    */
   #giveUp(error: unknown): void {
     if (this.#slackMs === 0 || !hasErrno(error, "EPERM", "EACCES")) return;
     this.#slackMs = 0;
     for (const sandbox of this.#watched) sandbox.leave();
-    warn(new Error("Cannot let timers of idle sandboxes be late: each costs about 2 % of a core", { cause: error }));
+    warn(
+      new Error("Cannot set the timer slack of idle sandboxes, so each costs about 2 % of a core", { cause: error }),
+    );
   }
 }

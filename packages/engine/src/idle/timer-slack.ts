@@ -1,23 +1,23 @@
-/** What the processes inside a container have done since they were started. */
+/** The activity of the processes inside a container since they were started. */
 export interface RunTally {
-  /** How often they had a processor. */
+  /** How often they got a processor. */
   runs: number;
-  /** For how long they had one. */
+  /** For how long they ran. */
   ms: number;
-  /** For how long they waited for one, because others had them all. */
+  /** For how long they waited for a processor. */
   waitMs: number;
 }
 
 /**
  * The timer slack of one container: by how much the kernel may delay its timers to wake it less often. Synchronous,
- * because a request waits for `remove`; each takes less than a millisecond. A container that is gone is no error. To be
- * disposed of after the last `remove`.
+ * because a request waits for `remove`; each call takes less than a millisecond. A container that is gone is no error.
+ * Must be disposed of after the last `remove`.
  */
 export interface TimerSlack extends Disposable {
-  /** If this process dies, the slack is removed by the container's launcher. */
+  /** Sets the slack. If this process dies, the container's launcher removes the slack. */
   allow(ms: number): void;
-  /** The kernel's ordinary slack again, for every thread that the container has. */
+  /** Gives every thread of the container the kernel's default slack again. */
   remove(): void;
-  /** Undefined: it cannot be told, or would take too long to find out. */
+  /** Returns undefined if the activity is unknown, or would take too long to find out. */
   readRuns(): RunTally | undefined;
 }

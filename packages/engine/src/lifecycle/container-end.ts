@@ -1,15 +1,15 @@
 import { SandboxError, type EndReason, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import type { ContainerExit } from "../drivers/driver.ts";
 
-/** What whoever talks to the sandbox is told when its container has ended. */
+/** Returns the error that users of the sandbox get when its container has ended. */
 export function explainEnd({ id, limits }: SandboxRecord, exit: ContainerExit): SandboxError {
   const how = exit.outOfMemory
     ? `it used more than its ${limits.memoryBytes} bytes of memory`
     : `its runtime ended with ${exit.signal ?? (exit.exitCode === null ? "no status" : `exit code ${exit.exitCode}`)}`;
-  return new SandboxError("sandbox_ended", `Cannot go on: sandbox ${id} has ended: ${how}`, {
+  return new SandboxError("sandbox_ended", `Cannot continue: sandbox ${id} has ended: ${how}`, {
     suggestion: exit.outOfMemory
       ? "Raise limits.memoryBytes, or use less."
-      : "details.stderr has the runtime's own words.",
+      : "details.stderr has the runtime's output.",
     details: { sandboxId: id, outOfMemory: exit.outOfMemory, stderr: exit.stderr },
   });
 }
@@ -20,8 +20,8 @@ export function endReason(error: SandboxError): EndReason {
   return { kind, message: error.message };
 }
 
-/** The error of a start whose guest did not answer in time. */
-export function lateStart(id: SandboxId, timeoutMs: number): SandboxError {
+/** Returns the error of a start whose guest did not answer in time. */
+export function startTimedOut(id: SandboxId, timeoutMs: number): SandboxError {
   const what = `Cannot start sandbox ${id}: no answer within ${timeoutMs} ms`;
   return new SandboxError("start_failed", what, { details: { phase: "guest hello" } });
 }

@@ -3,7 +3,7 @@ import type { SandboxEventMessage } from "@atoll/protocol";
 /** How many past events a late listener can still get. */
 const keptEvents = 1024;
 
-/** Events of all sandboxes of one engine, in order. A listener that throws does not stop the others. */
+/** The events of all sandboxes of one engine, in order. A listener that throws does not stop the others. */
 export class EventLog {
   #listeners = new Set<(event: SandboxEventMessage) => void>();
   #recent: SandboxEventMessage[] = [];
@@ -20,7 +20,7 @@ export class EventLog {
     }
   };
 
-  /** Calls `listener` from now on; the result ends that. */
+  /** Calls `listener` from now on. Returns a function that ends that. */
   listen(listener: (event: SandboxEventMessage) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);

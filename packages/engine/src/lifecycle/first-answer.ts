@@ -4,34 +4,36 @@ import { guestSilent } from "../guest/guest-watch.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 
 export interface FirstAnswerOptions {
-  /** How long the guest is waited for. */
+  /** How long to wait for the guest. */
   withinMs: number;
-  /** Called when it has come, also later. */
+  /** Called when the answer has come, however late. */
   onReached: () => Promise<void>;
   onChange: (isSilent: boolean) => void;
-  /** Called when it turns out later that there will be none. */
+  /** Called when it turns out after that time that there will be no answer. */
   onFailed: (error: unknown) => void;
 }
 
 /**
- * The first answer of a guest that a server before this one started. The sandbox runs meanwhile, and whoever asks
- * something of it is refused.
+ * The first answer of a guest that an earlier server started. The sandbox counts as running until then, and its
+ * requests are refused.
  */
 export class FirstAnswer {
   #silence: SandboxError | undefined;
   #coming: Promise<void> = Promise.resolve();
 
-  /** What whoever asks is told until it has come. */
+  /** The error that requests get until the answer has come. */
   get silence(): SandboxError | undefined {
     return this.#silence;
   }
 
-  /** When it has come; at once if none is waited for. */
+  /** Resolves when the answer has come; at once if none is waited for. */
   get coming(): Promise<void> {
     return this.#coming;
   }
 
-  /** False: it has not come yet. Rejects if it turns out in time that there will be none. */
+  /**
+   * Resolves to false if the answer has not come in time. Rejects if it turns out in that time that there will be none.
+   */
   async wait(id: SandboxId, answer: Promise<void>, options: FirstAnswerOptions): Promise<boolean> {
     const { withinMs, onReached, onChange, onFailed } = options;
     this.#silence = guestSilent(id, withinMs);

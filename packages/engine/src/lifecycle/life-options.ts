@@ -18,38 +18,38 @@ export interface SandboxLifeOptions {
   guestTimeoutMs: number;
   idle: IdleSandbox;
   onEgress?: EgressHandler | undefined;
-  /** Told of each step of a release. */
+  /** Called after each step of a release. */
   onRelease: (step: string) => Promise<void>;
-  /** Called once, when the sandbox is gone for good; removes what it shared with nobody. */
+  /** Called once, when the sandbox is gone for good; removes what no other sandbox shares. */
   onGone: () => Promise<void>;
 }
 
 export interface StartOptions {
   signal: AbortSignal;
-  /** Without it the sandbox begins with its template alone. */
+  /** Without a source the sandbox begins with its template alone. */
   from?: LaunchSource;
   base?: number;
-  /** Of the layers in `from`. */
-  frozenBytes?: number;
-  /** Where programs inside find the way out; it is there when the sandbox runs. */
+  /** The size of the layers in `from`. */
+  layerBytes?: number;
+  /** The port of the proxy inside, which listens before the sandbox counts as running. */
   proxyPort?: number | undefined;
 }
 
 export interface TakeOverOptions {
-  /** How long the guest is waited for. */
+  /** How long to wait for the guest. */
   withinMs: number;
-  /** Called when it has answered, also later. */
+  /** Called when it has answered, however late. */
   onReached: () => Promise<void>;
 }
 
 export interface MoveOptions {
   signal: AbortSignal;
   /**
-   * Nothing runs before this resolves; what is made ready meanwhile goes when it rejects. The guest's time to answer
-   * begins with it.
+   * No process runs before this resolves; what was prepared is removed when it rejects. The guest's time to answer
+   * begins then.
    */
   mayStart?: Promise<void>;
-  /** The memory is that of the last container at its end: whoever reads or writes a stream goes on. */
+  /** The memory is that of the last container at its end: readers and writers of a stream continue. */
   keepsStreams: boolean;
   /** Called when the container has been started, before its guest has answered. */
   onLaunched: () => void;

@@ -3,7 +3,7 @@ import type { SandboxEventMessage, SandboxRecord } from "@atoll/protocol";
 /** Node cannot wait longer than this at once. */
 const longestTimerMs = 2 ** 31 - 1;
 
-/** Calls back when the lifetime is over, unless what is returned is called first. */
+/** Calls `onOver` at the end of the lifetime. Returns a function that cancels that. */
 export function watchLifetime({ expiresAtMs }: Pick<SandboxRecord, "expiresAtMs">, onOver: () => void): () => void {
   if (expiresAtMs === undefined) return () => undefined;
   let timer: NodeJS.Timeout;
@@ -19,7 +19,7 @@ export function watchLifetime({ expiresAtMs }: Pick<SandboxRecord, "expiresAtMs"
   return () => clearTimeout(timer);
 }
 
-/** What is told when it is over. */
+/** Returns the event that is emitted at the end of the lifetime. */
 export function lifetimeHit({ id, createdAtMs, limits }: SandboxRecord): SandboxEventMessage {
   const nowMs = Date.now();
   return {

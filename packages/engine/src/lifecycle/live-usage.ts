@@ -9,7 +9,7 @@ export class LiveUsage {
   watch(
     { id, limits }: Pick<SandboxRecord, "id" | "limits">,
     { layout, template }: Pick<SandboxLifeOptions, "layout" | "template">,
-    options: Pick<UsageMonitorOptions, "cgroup" | "channel" | "frozenBytes" | "emit"> & {
+    options: Pick<UsageMonitorOptions, "cgroup" | "channel" | "layerBytes" | "emit"> & {
       onOverrun: (message: string) => void;
     },
   ): void {
@@ -19,7 +19,9 @@ export class LiveUsage {
       limits,
       upperDirs: template.trees.map((_, index) => layout.layer(index).upper),
       onOverrun: (usedBytes) => {
-        options.onOverrun(`its files take ${usedBytes} bytes, ${limits.diskBytes} are allowed, and it went on writing`);
+        options.onOverrun(
+          `its files take ${usedBytes} bytes, ${limits.diskBytes} are allowed, and it continued to write`,
+        );
       },
     });
   }
@@ -33,13 +35,13 @@ export class LiveUsage {
     return readOrExplain(this.#monitor, id);
   }
 
-  /** Asked of the result later: whether memory has run out since now. */
+  /** The returned function resolves to whether memory has run out since this call. */
   watchForOutOfMemory(): () => Promise<boolean> {
     const first = this.#monitor;
     const before = first?.oomKills ?? 0;
     return async () => {
       const monitor = this.#monitor;
-      // In a container that it was moved to since then every one counts.
+      // In a container that the sandbox was moved to since then every kill counts.
       return monitor !== undefined && (await monitor.lookForOom()) > (monitor === first ? before : 0);
     };
   }

@@ -3,7 +3,7 @@ import { Cleanup, hasErrno } from "@atoll/host";
 import { ContainerId, SandboxError, type SandboxId, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
-import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import type { Driver } from "../drivers/driver.ts";
 import { MissingDriver } from "../drivers/missing-driver.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -20,8 +20,8 @@ import type { SandboxLife } from "./sandbox-life.ts";
 import { findStrayGroups, findStrayLaunchers, findStrayMounts, type Stray } from "./strays.ts";
 
 /**
- * The server does not wait longer than this for living sandboxes to answer; those that have not are served when they
- * do.
+ * The server does not wait longer than this for running sandboxes to answer; one that answers later is served from then
+ * on.
  */
 const adoptWaitMs = 3_000;
 
@@ -38,9 +38,9 @@ export interface ReconcileOptions {
 }
 
 /**
- * Puts a data directory in order after the server before this one, however it ended: living sandboxes are taken over,
- * half-done ones are finished or undone, and whatever belongs to no sandbox is removed. What may be somebody's files is
- * never removed on suspicion, only reported, and so is what cannot be removed. When it rejects, no sandbox is held.
+ * Repairs a data directory after an earlier server, however that ended: running sandboxes are adopted, interrupted
+ * operations are finished or undone, and what belongs to no sandbox is removed. What may be a user's files is only
+ * reported, never removed on suspicion, and so is what cannot be removed. When this rejects, it holds no sandbox.
  */
 export async function reconcile(context: EngineContext, options: ReconcileOptions = {}): Promise<Repair[]> {
   await using undo = new Cleanup();
@@ -49,7 +49,7 @@ export async function reconcile(context: EngineContext, options: ReconcileOption
   });
   const { records, unreadable, ownerless } = await context.store.load();
   const repairs: Repair[] = unreadable.map(({ dir, because }) => ({ what: dir, done: "reported", because }));
-  // First of all: a directory with a mount in it cannot be removed.
+  // Mounts come first, because a directory with a mount in it cannot be removed.
   for (const mount of await findStrayMounts(context.layout)) repairs.push(await removeStray(mount));
   const repaired = await Promise.all(records.map((record) => repairOne(context, record, options)));
   const removed = await Promise.all(ownerless.map((id) => removeOwnerless(context, id)));
@@ -67,8 +67,8 @@ export async function reconcile(context: EngineContext, options: ReconcileOption
   return repairs;
 }
 
-/** One thing that cannot be put in order must not keep the others, and all sandboxes, from their server. */
-async function orReported(what: string, repair: () => Promise<Repair>): Promise<Repair> {
+/** One thing that cannot be repaired is reported and must not keep the server from starting. */
+async function reportFailure(what: string, repair: () => Promise<Repair>): Promise<Repair> {
   try {
     return await repair();
   } catch (error) {
@@ -81,12 +81,12 @@ function reported(what: string, error: unknown): Repair {
 }
 
 function repairOne(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
-  return orReported(`sandbox ${record.id}`, () => carryOut(context, record, options));
+  return reportFailure(`sandbox ${record.id}`, () => executePlan(context, record, options));
 }
 
 function removeOwnerless(context: EngineContext, id: SandboxId): Promise<Repair> {
   const what = `sandbox ${id}`;
-  return orReported(what, async () => {
+  return reportFailure(what, async () => {
     await removeContainers(context, id, undefined);
     await context.store.remove(id);
     const because = "it has no record: its creation never began, or its removal was all but done";
@@ -95,7 +95,7 @@ function removeOwnerless(context: EngineContext, id: SandboxId): Promise<Repair>
 }
 
 function removeStray({ what, remove }: Stray): Promise<Repair> {
-  return orReported(what, async () => {
+  return reportFailure(what, async () => {
     await remove();
     return { what, done: "removed", because: "it belongs to no living sandbox" };
   });
@@ -106,11 +106,11 @@ async function collectLayers({ layers, layout }: EngineContext): Promise<Repair[
     const names = await layers.collect();
     return names.map((name) => ({ what: `layer ${name}`, done: "removed", because: "no checkpoint needs it" }));
   } catch (error) {
-    return [reported(layout.frozenDir, error)];
+    return [reported(layout.sealedDir, error)];
   }
 }
 
-async function carryOut(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
+async function executePlan(context: EngineContext, record: SandboxRecord, options: ReconcileOptions): Promise<Repair> {
   const plan = repairPlan(record);
   const what = `sandbox ${record.id}`;
   const keeper = new RecordKeeper(record, context.store, context.events.emit);
@@ -120,7 +120,7 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
       return adoptOrFail(context, life, record, plan.because);
     case "settle pause":
       if (record.state !== "pausing") throw new Error(`A ${record.state} sandbox was not being paused`);
-      // What was saved is not thrown away because nobody here can read it.
+      // What was saved is not thrown away because this machine cannot read it.
       if (life.parts.driver instanceof MissingDriver) throw life.parts.driver.because;
       return settlePause(context, life, record, plan.because);
     case "finish kill":
@@ -134,13 +134,13 @@ async function carryOut(context: EngineContext, record: SandboxRecord, options: 
       if (record.state !== "resuming" || "failure" in record)
         throw new Error(`A ${record.state} sandbox was not resumed from a checkpoint`);
       await removeContainers(context, record.id, undefined);
-      // What it wrote since is not part of what was saved, and nobody was told that it ran.
+      // What the sandbox wrote since is not part of what was saved, and no client has seen it running.
       await removeTree(context.layout.sandbox(record.id).layersDir);
       await keeper.apply("refused", (common) => ({ ...common, state: "paused", checkpoint: record.checkpoint }));
       return { what, done: "kept", because: plan.because };
     case "back to failed":
       if (record.state !== "resuming" || !("failure" in record))
-        throw new Error(`A ${record.state} sandbox was not started afresh`);
+        throw new Error(`A ${record.state} sandbox was not being restarted`);
       await removeContainers(context, record.id, undefined);
       await keeper.apply("fault", (common) => failedRestart(common, record));
       return { what, done: "kept", because: plan.because };
@@ -186,7 +186,7 @@ async function partsOf(
     return { driver: context.driver(driver), template: await context.templates.get(template) };
   } catch (error) {
     if (!(error instanceof SandboxError)) throw error;
-    // As many trees as it has layers of its own, which are all that is asked about.
+    // The template gets as many trees as the sandbox has layers of its own, which is all that is needed here.
     const layers = await namesIn(context.layout.sandbox(id).layersDir);
     const trees = layers.map(() => ({ at: "/", lower: [] }));
     return { driver: new MissingDriver(driver, context.runs, error), template: { name: template, trees } };
@@ -206,7 +206,7 @@ async function adoptOrFail(
       await removeContainers(context, record.id, "container" in record ? record.container.id : undefined);
       if (!life.deadline.hasPassed) {
         if ("container" in record) await thawMarked(life, record.container);
-        const onReached = async (): Promise<void> => life.live(await frozenBytes(context, life.record));
+        const onReached = async (): Promise<void> => life.live(await layerBytes(context, life.record));
         const isReached = await life.takeOver({ withinMs: adoptWaitMs, onReached });
         const silent = "its guest does not answer yet: requests are refused until it does";
         return { what, done: "adopted", because: isReached ? because : silent };
@@ -221,21 +221,21 @@ async function adoptOrFail(
         await adoptOrFail(context, life, life.record, because);
       }),
     );
-    return { what, done: "kept", because: "it stands still: the time until which it may run is over" };
+    return { what, done: "kept", because: "it is frozen: the time until which it may run is over" };
   }
   await life.fail({ kind: "server", message: `${problem}; it was last seen by a server that has stopped` });
   await removeContainers(context, record.id, undefined);
   return { what, done: "failed", because: problem };
 }
 
-async function frozenBytes(context: EngineContext, record: SandboxRecord): Promise<number> {
+async function layerBytes(context: EngineContext, record: SandboxRecord): Promise<number> {
   if (record.state !== "running") return 0;
   const layout = context.layout.sandbox(record.id);
-  if (record.base === undefined) return frozenBytesOf({ layers: await readFirstLayers(layout) });
-  return frozenBytesOf(await new CheckpointStore(layout).read(record.base));
+  if (record.base === undefined) return layerBytesOf({ layers: await readFirstLayers(layout) });
+  return layerBytesOf(await new CheckpointStore(layout).read(record.base));
 }
 
-/** Removes every container that ever ran for the sandbox, but for one. */
+/** Removes every container that ever ran for the sandbox, except one. */
 async function removeContainers(context: EngineContext, id: SandboxId, living: ContainerId | undefined): Promise<void> {
   const layout = context.layout.sandbox(id);
   for (const name of await runNames(layout)) {
@@ -245,7 +245,7 @@ async function removeContainers(context: EngineContext, id: SandboxId, living: C
   }
 }
 
-/** The containers that ran for a sandbox and were not removed. */
+/** Returns the containers that ran for a sandbox and were not removed. */
 function runNames({ runsDir }: SandboxLayout): Promise<string[]> {
   return namesIn(runsDir);
 }
@@ -260,7 +260,8 @@ async function namesIn(directory: string): Promise<string[]> {
 }
 
 /**
- * What is left on the host with our mark and belongs neither to a living sandbox nor to one of the `spared` containers.
+ * Removes what is left on the host with our mark and belongs neither to a living sandbox nor to one of the `spared`
+ * containers.
  */
 async function removeStrays({ cgroups, layout, lives }: EngineContext, spared: readonly string[]): Promise<Repair[]> {
   const living = new Set(spared);

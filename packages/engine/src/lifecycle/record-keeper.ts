@@ -10,16 +10,16 @@ import {
 } from "@atoll/protocol";
 import type { SandboxStore } from "../store/sandbox-store.ts";
 
-/** What a disk says that takes nothing any more. */
+/** The errors of a disk that takes no more writes. */
 const brokenDisk = ["EIO", "EROFS"] as const;
 
-/** What every state knows about a sandbox. */
+/** The fields that a record has in every state. */
 export type CommonRecord = Pick<
   SandboxRecord,
   "version" | "id" | "driver" | "template" | "limits" | "createdAtMs" | "expiresAtMs" | "labels"
 >;
 
-/** The one place where a sandbox changes its state: checked against the table, stored, then told. */
+/** The one place where a sandbox changes its state: the change is checked against the table, stored, then emitted. */
 export class RecordKeeper {
   #record: SandboxRecord;
   #store: SandboxStore;
@@ -33,8 +33,8 @@ export class RecordKeeper {
   }
 
   /**
-   * For a new sandbox: its intent is stored before anything is done for it. One from elsewhere begins as `paused`, when
-   * all of it is here.
+   * Stores the record of a new sandbox before anything is done for it. An imported one begins as `paused`, when all of
+   * it is here.
    */
   begin(): Promise<void> {
     return this.#inTurn(async () => {
@@ -63,29 +63,37 @@ export class RecordKeeper {
     };
   }
 
-  /** Changes are applied one after the other, in the order in which they were asked for. */
+  /** Applies changes one after the other, in the order of the calls. */
   apply(
     event: SandboxEvent,
     build: (common: CommonRecord) => SandboxRecord,
-    told: { phases?: PhaseTimes; ended?: EndedProcess[] } = {},
+    details: { phases?: PhaseTimes; ended?: EndedProcess[] } = {},
   ): Promise<void> {
     return this.#inTurn(async () => {
       const from = this.#record.state;
       const next = build(this.common);
       if (next.state !== nextState(from, event)) throw new Error(`${from} + ${event} does not lead to ${next.state}`);
-      // Whoever is told of an end finds it so. Unstored it is the same: the next server finds the container gone.
+      // The record changes before it is stored, so that every caller that learns of an end finds it here. If it is not
+      // stored, the result is the same: the next server finds the container gone.
       if (event === "fault") this.#record = next;
       await this.#store.save(next).catch((error: unknown) => {
         if (!mayStayUnstored(event, this.#record, next) || !hasErrno(error, ...noSpace, ...brokenDisk)) throw error;
       });
       this.#record = next;
       const reason: EndReason | undefined = "reason" in next ? next.reason : undefined;
-      const message = { type: "state", sandboxId: next.id, atMs: Date.now(), from, to: next.state, ...told } as const;
+      const message = {
+        type: "state",
+        sandboxId: next.id,
+        atMs: Date.now(),
+        from,
+        to: next.state,
+        ...details,
+      } as const;
       this.#emit(reason === undefined ? message : { ...message, reason });
     });
   }
 
-  /** The end of everything: nothing of the sandbox is left, not even its record. */
+  /** Removes the record of a killed sandbox, of which nothing else is left. */
   forget(reason: EndReason): Promise<void> {
     return this.#inTurn(async () => {
       const from = this.#record.state;
@@ -96,7 +104,10 @@ export class RecordKeeper {
     });
   }
 
-  /** Nothing of it is left here, and nothing is told: its release was. */
+  /**
+   * Removes the record of a released sandbox, of which nothing else is left. No event is emitted: the release emitted
+   * one.
+   */
   drop(): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#record.state !== "released") throw new Error(`A ${this.#record.state} sandbox was not released`);
@@ -111,11 +122,15 @@ export class RecordKeeper {
   }
 }
 
-/** Changes that must not fail because of the disk: the next server makes the same of what it finds. */
+/**
+ * Says whether a change may succeed without being stored, because the next server concludes the same from what it
+ * finds.
+ */
 function mayStayUnstored(event: SandboxEvent, from: SandboxRecord, to: SandboxRecord): boolean {
-  // An end makes room, and nobody may run on because a disk broke. Unstored, the container is gone.
+  // An end frees disk space, and a sandbox must not run on because a disk broke. If it is not stored, the container is
+  // gone all the same.
   if (event === "kill" || event === "release" || event === "fault") return true;
-  // It is as it was before the intent, which a crash would undo as well.
+  // The sandbox is as it was before the intent, which a crash would undo as well.
   const staysPut = "container" in from && "container" in to && from.container.id === to.container.id;
   return event === "refused" && (to.state === "paused" || staysPut);
 }

@@ -8,14 +8,14 @@ import { newPause } from "../operations/pause-work.ts";
 import { finishPause } from "../operations/pause.ts";
 import type { SandboxLife } from "./sandbox-life.ts";
 
-/** Between two tries to finish a pause that there was no room for, say; doubled up to the longest. */
+/** The time between two attempts to finish a pause, for example while the disk is full; doubled up to the longest. */
 const firstRetryMs = 1_000;
 const longestRetryMs = 60_000;
 
 /**
- * Settles a pause that its server did not live to finish. Whatever was saved is used: once the memory image is complete
- * the container can only die, so the pause is finished; before that it is called off. One that cannot be finished now
- * is tried again while this server lives.
+ * Finishes or undoes a pause that was interrupted by the death of its server. What was saved is used: once the memory
+ * image is complete the container can only end, so the pause is finished; before that it is undone. If it cannot be
+ * finished now, it is attempted again while this server lives.
  */
 export async function repairPause(
   context: EngineContext,
@@ -35,16 +35,16 @@ export async function repairPause(
     return "paused";
   }
   const outcome = await freezer.findOutcome(container, layout.checkpoint(n));
-  // What the machine had not written to its disk when it went down is gone, whatever stands beside it.
+  // What the machine had not written to its disk when it went down is lost, whatever else was written.
   const isOfThisBoot = container.bootId === (await bootId());
   switch (outcome === "saved" && !isOfThisBoot ? "failed" : outcome) {
     case "not begun":
-      // Whoever takes it over wakes it.
+      // The adoption thaws the container.
       await store.remove(n);
       return "not begun";
     case "failed":
-      // What it wrote may have become the layer of a checkpoint that there will not be.
-      await context.layers.thaw(layerId(record.id, n), layout);
+      // What the sandbox wrote may have become the layer of a checkpoint that will not be made.
+      await context.layers.unseal(layerId(record.id, n), layout);
       await store.remove(n);
       return "lost";
     case "saved": {
@@ -70,7 +70,7 @@ function repairLater(context: EngineContext, life: SandboxLife, again: () => Pro
   const isWanted = (): boolean => life.record.state === "pausing" && !context.isClosing;
   const timer = setTimeout(() => {
     if (!isWanted()) return;
-    // One that fails comes back by itself.
+    // A failed attempt schedules the next one by itself.
     life.inTurn(async () => (isWanted() ? again() : undefined)).catch(() => undefined);
   }, delayMs);
   timer.unref();

@@ -1,6 +1,6 @@
 import type { SandboxRecord } from "@atoll/protocol";
 
-/** What a server that starts does about a sandbox that it finds. */
+/** What a starting server does about a sandbox that it finds. */
 export type RepairPlan =
   | { do: "adopt"; because: string }
   | { do: "settle pause"; because: string }
@@ -10,18 +10,18 @@ export type RepairPlan =
   | { do: "back to paused"; because: string }
   | { do: "back to failed"; because: string };
 
-/** Every state has a case: a new one does not compile without. */
+/** Every state has a case: a new state does not compile without one. */
 export function repairPlan(record: SandboxRecord): RepairPlan {
   switch (record.state) {
     case "creating":
-      return { do: "discard", because: "the server stopped while it was being created, and nobody has got it" };
+      return { do: "discard", because: "the server stopped while it was being created, and no client has its id" };
     case "running":
       return { do: "adopt", because: "it runs" };
     case "pausing":
       return { do: "settle pause", because: "the server stopped while it was being paused" };
     case "resuming":
       if ("failure" in record)
-        return { do: "back to failed", because: "the server stopped while it was being started afresh" };
+        return { do: "back to failed", because: "the server stopped while it was being restarted" };
       return { do: "back to paused", because: "the server stopped while it was being resumed" };
     case "killing":
       return { do: "finish kill", because: "the server stopped while it was being killed" };

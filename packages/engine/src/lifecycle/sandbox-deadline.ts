@@ -3,8 +3,9 @@ import type { DeadlineFile, DeadlineOrder } from "../drivers/deadline-file.ts";
 import { uptimeMs } from "../support/uptime.ts";
 
 /**
- * Until when a sandbox may run, in whichever container it is. The launcher of the container enforces it, so that it
- * holds also when this server is dead or stopped; here is what was asked for, and what the container is told.
+ * The time until which a sandbox may run, in whichever container it is. The launcher of the container enforces it, so
+ * that it holds also when this server is dead or stopped. This class has the requested time, and sends it to the
+ * container.
  */
 export class SandboxDeadline {
   readonly #sandboxId: SandboxId;
@@ -20,7 +21,7 @@ export class SandboxDeadline {
     this.#sandboxId = sandboxId;
   }
 
-  /** Undefined: for as long as it lives. */
+  /** The deadline; undefined means no limit. */
   get uptimeMs(): number | undefined {
     return this.#untilMs;
   }
@@ -29,7 +30,7 @@ export class SandboxDeadline {
     return this.#untilMs !== undefined && uptimeMs() >= this.#untilMs;
   }
 
-  /** Resolves when the container goes by it; without a container it is for the next one. */
+  /** Resolves when the container applies the deadline; without a container it is for the next one. */
   async set(untilMs: number | undefined): Promise<void> {
     this.#untilMs = untilMs;
     this.#wasEverSet ||= untilMs !== undefined;
@@ -41,7 +42,7 @@ export class SandboxDeadline {
     await work?.();
   }
 
-  /** For a sandbox that stands still: done with the first `set` that lets it run. Until then nobody can reach it. */
+  /** Runs `work` after the first `set` that lets a frozen sandbox run. Until then its requests are refused. */
   postpone(work: () => Promise<void>): void {
     this.#postponed = work;
   }
@@ -54,7 +55,7 @@ export class SandboxDeadline {
     if (this.hasPassed) throw this.#over("start");
   }
 
-  /** The container that it holds for now, which was started under it as it then was. */
+  /** Takes over the deadline file of the sandbox's container, which was started with the deadline of that moment. */
   async enter(file: DeadlineFile): Promise<void> {
     this.#file = file;
     this.#isSuspended = false;
@@ -64,7 +65,7 @@ export class SandboxDeadline {
     if (!isSame) await this.#write();
   }
 
-  /** That of a container which a server before this one started is in force again, or still. */
+  /** Takes over the deadline of a container that an earlier server started; it is in force again, or still. */
   async inherit(file: DeadlineFile): Promise<void> {
     const order = await file.read();
     this.#untilMs = order.kind === "never" ? undefined : order.uptimeMs;
@@ -79,7 +80,10 @@ export class SandboxDeadline {
     this.#isSuspended = false;
   }
 
-  /** Nothing in the container runs, and nothing will before `enforce`: its runtime may work on past the deadline. */
+  /**
+   * Suspends the deadline until `enforce`, because nothing in the container runs: its runtime may work past the
+   * deadline.
+   */
   async suspend(): Promise<void> {
     if (this.#untilMs === undefined) return;
     this.#isSuspended = true;
@@ -92,7 +96,7 @@ export class SandboxDeadline {
     await this.#write();
   }
 
-  /** Resolves when it has not passed: at once, or with a later one. */
+  /** Resolves when the deadline has not passed: at once, or with a later deadline. */
   async allowed(signal: AbortSignal): Promise<void> {
     while (this.hasPassed) {
       signal.throwIfAborted();
@@ -118,7 +122,7 @@ export class SandboxDeadline {
     );
   }
 
-  /** The last word counts, however many are said at once. */
+  /** Sends the current deadline; calls at the same time share the last value. */
   #write(): Promise<void> {
     const turn = this.#turn.then(async () => this.#file?.give(this.#order));
     this.#turn = turn.catch(() => undefined);

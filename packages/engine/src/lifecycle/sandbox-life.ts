@@ -1,15 +1,15 @@
 import { once } from "node:events";
 import { messageOf } from "@atoll/host";
 import { firstToAbort, SandboxError, type ContainerId, type EndReason, type SandboxRecord } from "@atoll/protocol";
-import { based } from "../checkpoints/dependents.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
-import { endReason, explainEnd, lateStart } from "./container-end.ts";
-import { failedNow } from "./failed-record.ts";
+import { endReason, explainEnd, startTimedOut } from "./container-end.ts";
+import { failedRecord } from "./failed-record.ts";
 import { FirstAnswer } from "./first-answer.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions, TakeOverOptions } from "./life-options.ts";
 import { lifetimeHit, watchLifetime } from "./lifetime.ts";
@@ -17,35 +17,35 @@ import { LiveUsage } from "./live-usage.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
 /**
- * A start that does not heed its abort is left behind after this long; whatever it still makes is removed when it
+ * A start that does not react to its abort is abandoned after this long; what it still makes is removed when it
  * settles.
  */
 const abandonStartMs = 5_000;
 
 /**
- * The running half of one sandbox: its container, its channel, its clock. Start, adoption, death and kill all pass
- * through here, so that whichever comes first wins and each is undone completely.
+ * The running half of one sandbox: its container, its channel, its lifetime. Start, adoption, death and kill all pass
+ * through here, so that the first of them wins and each is undone completely.
  */
 export class SandboxLife {
   readonly deadline: SandboxDeadline;
   readonly usage = new LiveUsage();
-  /** Of a container that a server before this one started. */
+  /** The first answer in a container that an earlier server started. */
   readonly firstAnswer = new FirstAnswer();
   #options: SandboxLifeOptions;
   #containerId: ContainerId | undefined;
   #container: Container | undefined;
   #channel: GuestChannel | undefined;
-  /** That of the memory before, while it is not sure that it will not be needed again. */
+  /** The channel to the earlier memory, while it may be needed again. */
   #leftChannel: GuestChannel | undefined;
   #watchedChannel: GuestChannel | undefined;
   #stopLifetime: () => void = () => undefined;
   #killRequested = new AbortController();
-  /** Aborts when nothing is wanted of the guest any more. */
-  #letGo = new AbortController();
+  /** Aborts when the guest gets no more requests. */
+  #channelAbort = new AbortController();
   #starting: Promise<void> = Promise.resolve();
   #killing: Promise<void> | undefined;
   #detached = false;
-  /** Whether nothing in it runs for a moment, because somebody needs its files as they are. */
+  /** Whether nothing in the sandbox runs for a moment, because its files are being copied. */
   isFrozen = false;
 
   constructor(options: SandboxLifeOptions) {
@@ -69,12 +69,12 @@ export class SandboxLife {
     return this.#channel;
   }
 
-  /** What whoever asks something of the inside is told; undefined: it answers, as far as is known. */
+  /** The error that requests to the inside get; undefined if the guest answers, as far as is known. */
   get silence(): SandboxError | undefined {
     return this.record.state === "running" ? (this.firstAnswer.silence ?? this.#channel?.silence) : undefined;
   }
 
-  /** One piece of work after the other. A kill aborts what is under way and waits for it. */
+  /** Runs one operation after the other. A kill aborts the one that runs and waits for it. */
   inTurn<T>(work: (killed: AbortSignal) => Promise<T>): Promise<T> {
     const killed = this.#killRequested.signal;
     const turn = this.#starting.then(() => {
@@ -86,8 +86,8 @@ export class SandboxLife {
   }
 
   /**
-   * From `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of the container is
-   * left.
+   * Starts a sandbox, from `creating` to `running`; nothing runs before `intent` is stored. When it rejects, nothing of
+   * the container is left.
    */
   start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     return this.inTurn(async (killed) => {
@@ -97,19 +97,20 @@ export class SandboxLife {
   }
 
   /**
-   * When it is not on its way from one state to another. One that is being created is not waited for: nobody has it.
+   * Resolves when the sandbox is not changing its state. A sandbox that is being created is not waited for, because no
+   * client has it.
    */
   async settled(): Promise<void> {
     if (this.record.state === "pausing" || this.record.state === "resuming") await this.#starting;
   }
 
-  /** Nothing is asked of its container by routine any more, and its timers are punctual. */
+  /** Stops routine questions to the container, and makes its timers punctual. */
   stopMonitor(): void {
     this.usage.stop();
     this.#options.idle.leave();
   }
 
-  /** Kills all that is in the container of a sandbox that was saved, and leaves the waiting to `leaveContainer`. */
+  /** Kills all processes in the container of a sandbox that was saved; `leaveContainer` waits for them. */
   async endContainer(): Promise<void> {
     this.#hangUp();
     if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId);
@@ -122,15 +123,15 @@ export class SandboxLife {
     this.#containerId = undefined;
   }
 
-  /** The streams of the memory before are over, for whoever still has them. */
+  /** Ends the streams of the earlier memory for their readers and writers. */
   dropStreams(): void {
     this.#leftChannel?.close();
     this.#leftChannel = undefined;
   }
 
   /**
-   * Starts another container, and the same streams go on in it if it has the same memory; otherwise they wait until
-   * they are dropped. When it rejects, nothing of the container is left, and the streams wait for the next one.
+   * Starts another container. The same streams continue in it if it has the same memory; otherwise they wait until they
+   * are dropped. When it rejects, nothing of the container is left, and the streams wait for the next one.
    */
   async moveTo(containerId: ContainerId, from: LaunchSource, options: MoveOptions): Promise<Container> {
     const { mayStart = Promise.resolve() } = options;
@@ -147,17 +148,17 @@ export class SandboxLife {
     } catch (error) {
       await this.leaveContainer();
       options.signal.throwIfAborted();
-      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
+      throw stop.aborted ? startTimedOut(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
-  /** From now on it is watched: its limits, its end, its lifetime. */
-  live(frozenBytes = 0): void {
-    if (this.#container !== undefined) this.#live(this.#container, this.channel, frozenBytes);
+  /** Watches the limits, the end and the lifetime of the sandbox from now on. */
+  live(layerBytes = 0): void {
+    if (this.#container !== undefined) this.#live(this.#container, this.channel, layerBytes);
   }
 
   /**
-   * Finds the container that a server before this one started, and until when it may run. False: it does not run any
+   * Finds the container that an earlier server started, and until when it may run. Returns false if it does not run any
    * more.
    */
   async findContainer(): Promise<boolean> {
@@ -168,15 +169,15 @@ export class SandboxLife {
     this.#container = await driver.adopt(record.container, layout);
     if (this.#container === undefined) return false;
     await this.deadline.inherit(this.#container.deadline);
-    // The server before this one may have died while it was idle, and a launcher of an older build leaves the slack as
-    // it is.
+    // The earlier server may have died while the sandbox was idle, and a launcher of an older build does not remove the
+    // slack.
     (await driver.findTimerSlack?.(this.#container, layout).catch(() => undefined))?.remove();
     return true;
   }
 
   /**
-   * Takes over the container that was found. False: its guest has not answered yet. The sandbox runs, and whoever asks
-   * something of it is refused until it does.
+   * Takes over the container that was found. Resolves to false if its guest has not answered yet: then the sandbox
+   * runs, and its requests are refused until it answers.
    */
   async takeOver({ withinMs, onReached }: TakeOverOptions): Promise<boolean> {
     const container = this.#container;
@@ -187,9 +188,14 @@ export class SandboxLife {
     if (record.state === "pausing") {
       await driver.freezer?.thaw(record.container, layout).catch(() => undefined);
       const { container: ref, base } = record;
-      await keeper.apply("refused", (common) => ({ ...common, state: "running", container: ref, ...based(base) }));
+      await keeper.apply("refused", (common) => ({
+        ...common,
+        state: "running",
+        container: ref,
+        ...optionalBase(base),
+      }));
     }
-    const { signal } = this.#letGo;
+    const { signal } = this.#channelAbort;
     const answer = this.#openChannel(container, { isFirstHost: false, signal });
     return this.firstAnswer.wait(record.id, answer, {
       withinMs,
@@ -201,53 +207,56 @@ export class SandboxLife {
     });
   }
 
-  /** Idempotent; the first reason counts. One that rejects has not happened, and may be asked for again. */
+  /**
+   * Kills the sandbox; the first reason counts. A call that rejects has changed nothing and may be repeated.
+   * Idempotent.
+   */
   kill(reason: EndReason): Promise<void> {
     return this.#endOnce(() => this.#kill(reason));
   }
 
-  /** Removes it from here as `kill` does, without an end to tell of: it lives elsewhere. */
+  /** Removes the sandbox from here as `kill` does, without emitting an end: it lives on another server. */
   release(): Promise<void> {
     return this.#endOnce(() => this.#release());
   }
 
-  /** Lets go without ending anything: the sandbox runs on for the next server. */
+  /** Detaches without ending anything: the sandbox runs on for the next server. */
   detach(): void {
     this.#detached = true;
-    this.#letGo.abort();
+    this.#channelAbort.abort();
     this.dropStreams();
     this.#stopWatching();
     this.#channel?.close();
   }
 
-  /** The sandbox died, or has to: its container goes, its files stay, and its record says why. */
+  /** Fails a sandbox that died, or has to end: its container goes, its files stay, and its record says why. */
   async fail(reason: EndReason): Promise<void> {
     if (this.#killing !== undefined || this.#detached || this.record.state === "failed") return;
     this.#stopWatching();
     const { record } = this;
-    await this.#options.keeper.apply("fault", (common) => failedNow(common, record, reason));
+    await this.#options.keeper.apply("fault", (common) => failedRecord(common, record, reason));
     this.#channel?.close();
     await this.#removeContainer();
   }
 
   async #start(containerId: ContainerId, intent: Promise<void>, options: StartOptions): Promise<void> {
     const { keeper, startTimeoutMs } = this.#options;
-    const { signal, from, base, frozenBytes, proxyPort } = options;
+    const { signal, from, base, layerBytes, proxyPort } = options;
     using stop = firstToAbort(signal, timeoutAfter(Promise.resolve(), startTimeoutMs));
     try {
       const container = await this.#launch(containerId, from, { signal: stop, mayStart: intent });
       await this.#greet(container, from, stop);
       const running = { state: "running" as const, container: container.ref };
       await Promise.all([
-        keeper.apply("started", (common) => ({ ...common, ...running, ...based(base) })),
+        keeper.apply("started", (common) => ({ ...common, ...running, ...optionalBase(base) })),
         proxyPort === undefined ? undefined : this.channel.startProxy(proxyPort, stop),
       ]);
-      this.live(frozenBytes);
+      this.live(layerBytes);
     } catch (error) {
       this.#channel?.close();
       await this.#removeContainer();
       signal.throwIfAborted();
-      throw stop.aborted ? lateStart(this.record.id, this.#options.startTimeoutMs) : error;
+      throw stop.aborted ? startTimedOut(this.record.id, this.#options.startTimeoutMs) : error;
     }
   }
 
@@ -268,8 +277,8 @@ export class SandboxLife {
   }
 
   /**
-   * Says hello to the guest of a new container; to one that was restored also where it is now, to others what they
-   * lack.
+   * Says hello to the guest of a new container. A restored guest also gets its host name and randomness, a new one its
+   * pipes and sockets.
    */
   async #greet(container: Container, from: LaunchSource | undefined, signal: AbortSignal): Promise<void> {
     await this.#openChannel(container, { isFirstHost: true, signal });
@@ -304,12 +313,12 @@ export class SandboxLife {
     }
   }
 
-  #live(container: Container, channel: GuestChannel, frozenBytes: number): void {
+  #live(container: Container, channel: GuestChannel, layerBytes: number): void {
     const { driver, layout, idle } = this.#options;
     this.usage.watch(this.record, this.#options, {
       cgroup: container.cgroup,
       channel,
-      frozenBytes,
+      layerBytes,
       emit: this.#options.events.emit,
       onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
@@ -325,7 +334,7 @@ export class SandboxLife {
     this.watchLifetime();
   }
 
-  /** Of one that runs, or is paused: its time goes on. */
+  /** Watches the lifetime of a sandbox that runs or is paused, because it counts in both states. */
   watchLifetime(): void {
     this.#stopLifetime();
     const { record } = this;
@@ -364,11 +373,11 @@ export class SandboxLife {
     await onGone();
   }
 
-  /** Ends whatever is under way and whatever runs. */
+  /** Ends every operation and everything that runs. */
   async #clear(because: string): Promise<void> {
     this.#killRequested.abort(new SandboxError("sandbox_ended", `Cannot start sandbox ${this.record.id}: ${because}`));
-    this.#letGo.abort();
-    // Nobody inside is waited for: what is under way and asks the guest, or waits for what runs, ends now.
+    this.#channelAbort.abort();
+    // The guest is not waited for: operations that ask it, or wait for its processes, end now.
     this.#channel?.close();
     if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId).catch(warn);
     const abandoned = timeoutAfter(Promise.resolve(), abandonStartMs);

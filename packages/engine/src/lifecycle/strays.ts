@@ -14,7 +14,7 @@ export interface Stray {
   remove: () => Promise<void>;
 }
 
-/** Groups of this data directory that are those of no living container. */
+/** Finds cgroups of this data directory that belong to no living container. */
 export async function findStrayGroups(
   cgroups: CgroupTree,
   { namespace }: DataLayout,
@@ -34,8 +34,8 @@ export async function findStrayGroups(
 }
 
 /**
- * Launchers that work in this data directory for no living container: those that died between two of our steps have no
- * cgroup.
+ * Finds launchers that work in this data directory for no living container. A launcher that died between two of our
+ * steps has no cgroup.
  */
 export async function findStrayLaunchers(layout: DataLayout, living: ReadonlySet<string>): Promise<Stray[]> {
   const found: Stray[] = [];
@@ -51,8 +51,8 @@ export async function findStrayLaunchers(layout: DataLayout, living: ReadonlySet
 }
 
 /**
- * Mounts are made in namespaces of the containers' own; one in ours was made by hand, or by something that went wrong.
- * What lies on another comes before it, and has to go first.
+ * Finds mounts in our own namespace. Containers have mounts in their own namespaces, so these were made by hand or by a
+ * fault. A mount on top of another one comes first, because it has to be removed first.
  */
 export async function findStrayMounts({ sandboxesDir }: DataLayout): Promise<Stray[]> {
   const table = await readFile("/proc/self/mountinfo", "utf8");
@@ -90,11 +90,11 @@ async function killAndWait(pid: number): Promise<void> {
   };
   if (await pollUntil(isGone, { deadlineMs: killDeadlineMs })) return;
   throw new SandboxError("timed_out", `Cannot kill process ${pid}: it is still there`, {
-    suggestion: "A process that survives SIGKILL hangs in the kernel, on a disk or a network file system: look there.",
+    suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and file systems that it uses.",
   });
 }
 
-/** The kernel writes spaces and the like as octal. */
+/** The kernel writes spaces and similar characters as octal. */
 function unescapeMount(text: string): string {
   return text.replace(/\\(\d{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

@@ -3,15 +3,18 @@ import { hasErrno, pollUntil } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 
-/** The kernel lets go of a group a moment after its last process. */
+/** The kernel removes a group a moment after its last process. */
 const removeDeadlineMs = 5_000;
 
-/** Another engine removes the empty parents of its own groups, which may be ours too: then they are made again. */
+/**
+ * Another engine removes the empty parents of its own groups, which may be parents of ours too: then they are made
+ * again.
+ */
 const mostAttempts = 10;
 
 /**
- * Makes the group's directory in a controller's root, with its parents. Resolves to whether the one of all namespaces
- * was made with it.
+ * Makes the group's directory in a controller's root, with its parents. Resolves to whether the directory of all
+ * namespaces was made with it.
  */
 export async function makeGroupDirectory(kernel: CgroupKernel, directory: string): Promise<boolean> {
   let isNewTree = false;
@@ -32,15 +35,15 @@ async function makeIfAbsent(kernel: CgroupKernel, directory: string): Promise<bo
     await kernel.makeDirectory(directory);
     return true;
   } catch (error) {
-    // ENOENT: the parent went away meanwhile; the next attempt makes it again.
+    // ENOENT: the parent was removed in between; the next attempt makes it again.
     if (!hasErrno(error, "EEXIST", "ENOENT")) throw error;
     return false;
   }
 }
 
 /**
- * Removes the group's directories and whatever groups were made below them. Idempotent. The parents go too when they
- * are empty: whether they can is for the kernel to say.
+ * Removes the group's directories and all groups below them. The parents are removed too when they are empty, which the
+ * kernel decides. Idempotent.
  */
 export async function removeGroupDirectories(
   kernel: CgroupKernel,
@@ -84,7 +87,7 @@ async function removeIfEmpty(kernel: CgroupKernel, directory: string): Promise<b
   }
 }
 
-/** Everybody in these groups and below, once each. */
+/** Returns all processes in these groups and below, once each. */
 export async function pidsOf(kernel: CgroupKernel, directories: readonly string[]): Promise<number[]> {
   const found = await Promise.all(directories.map((directory) => pidsBelow(kernel, directory)));
   return [...new Set(found.flat())];
@@ -96,15 +99,15 @@ async function pidsBelow(kernel: CgroupKernel, directory: string): Promise<numbe
     kernel.children(directory),
   ]);
   const below = await Promise.all(children.map((child) => pidsBelow(kernel, join(directory, child))));
-  // 0 stands for a process of a pid namespace that we cannot see; to `kill` it would mean ourselves.
+  // 0 stands for a process of a PID namespace that we cannot see; to `kill` it would mean this process itself.
   const here = (listed ?? "").split("\n").map(Number);
   return [...here.filter((pid) => pid > 0), ...below.flat()];
 }
 
-/** A group that was asked for and cannot be had: what the kernel's refusal means. */
+/** Returns the error for a group that cannot be created, with the meaning of the kernel's error. */
 export function cannotCreate(name: string, cause: unknown): unknown {
   const message = `Cannot create cgroup ${name}`;
-  if (hasErrno(cause, "EEXIST")) return new SandboxError("already_exists", `${message}: it is there`, { cause });
+  if (hasErrno(cause, "EEXIST")) return new SandboxError("already_exists", `${message}: it exists already`, { cause });
   const refusal = refusals.find(({ codes }) => hasErrno(cause, ...codes));
   if (refusal === undefined) return cause;
   const { reason, suggestion } = refusal;
@@ -124,32 +127,32 @@ const refusals = [
   },
   {
     codes: ["EBUSY"],
-    reason: "the group above has processes of its own and so cannot hand controllers down",
+    reason: "the group above has processes of its own and so cannot enable controllers for groups below it",
     suggestion: "Move them to a group below it, or start the engine in the host's own cgroup namespace.",
   },
 ];
 
-/** The error of a memory limit below what is in use and cannot be dropped. */
+/** Returns the error of a memory limit below the memory that is in use and cannot be freed. */
 export function noDiskSpace(name: string, limitBytes: number, usedBytes: number): SandboxError {
   return new SandboxError("in_use", `Cannot limit cgroup ${name} to ${limitBytes} bytes: it uses ${usedBytes}`, {
     details: { limitBytes, usedBytes },
   });
 }
 
-/** The error of `killAll` when its deadline has passed. */
+/** Returns the error of `killAll` when its deadline has passed. */
 export function stillAlive(name: string, pids: number[]): SandboxError {
   return new SandboxError("timed_out", `Cannot kill all processes of cgroup ${name}: ${pids.length} are left`, {
-    suggestion: "A process that survives SIGKILL hangs in the kernel, on a disk or a network file system: look there.",
+    suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and file systems that it uses.",
     details: { pids },
   });
 }
 
-/** The error of `freeze` when its deadline has passed. */
+/** Returns the error of `freeze` when its deadline has passed. */
 export function notFrozen(name: string): SandboxError {
-  return new SandboxError("timed_out", `Cannot freeze cgroup ${name}: a process in it does not stand still`);
+  return new SandboxError("timed_out", `Cannot freeze cgroup ${name}: a process in it does not freeze`);
 }
 
-/** A value of a file of the form `key value`, one per line; undefined when the file or the line is not there. */
+/** Returns the value of a line `key value` in a file; undefined when the file or the line does not exist. */
 export function valueOf(text: string | undefined, key: string): number | undefined {
   const line = text?.split("\n").find((line) => line.startsWith(`${key} `));
   return line === undefined ? undefined : Number(line.slice(key.length + 1));

@@ -2,15 +2,15 @@ import { constants, readFileSync } from "node:fs";
 import { mkdir, open, readdir, rmdir } from "node:fs/promises";
 import { hasErrno } from "@atoll/host";
 
-/** What cgroups need of the kernel. In tests it is played by a fake that knows the rules of both versions. */
+/** What cgroups need of the kernel. Tests use a fake that follows the rules of both versions. */
 export interface CgroupKernel {
-  /** Undefined when there is no such file or group. */
+  /** Returns undefined when there is no such file or group. */
   read(path: string): Promise<string | undefined>;
-  /** Rejects with ENOENT when there is no such file: a controller's files are there or not, nobody makes them. */
+  /** Rejects with ENOENT when there is no such file: the kernel makes a controller's files, and a write must not. */
   write(path: string, value: string): Promise<void>;
   makeDirectory(path: string): Promise<void>;
   removeDirectory(path: string): Promise<void>;
-  /** Names of the groups directly below; none when the group is not there. */
+  /** Returns the names of the groups directly below; none when the group does not exist. */
   children(path: string): Promise<string[]>;
   kill(pid: number): void;
 }
@@ -18,8 +18,8 @@ export interface CgroupKernel {
 export const hostCgroupKernel: CgroupKernel = {
   async read(path) {
     try {
-      // No disk is behind it: the kernel writes it down in microseconds, where another thread would have to be woken
-      // four times.
+      // This is synchronous because no disk is behind it: the kernel answers in microseconds, and a thread pool would
+      // be slower.
       return readFileSync(path, "utf8");
     } catch (error) {
       // ENODEV: the group was removed between open and read.
@@ -57,8 +57,8 @@ export const hostCgroupKernel: CgroupKernel = {
   },
 
   kill(pid) {
-    // The kernel lists a process that is just leaving its PID namespace as 0; a signal to 0 would end ourselves and our
-    // whole group.
+    // The kernel lists a process that is just leaving its PID namespace as 0; a signal to 0 would end this process and
+    // its whole group.
     if (pid <= 0) return;
     try {
       process.kill(pid, "SIGKILL");

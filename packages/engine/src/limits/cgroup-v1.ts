@@ -25,12 +25,12 @@ import {
 import { TreeWeight } from "./tree-weight.ts";
 
 const periodUs = cpuPeriodMs * 1000;
-/** What an ordinary group has here, and at least. */
+/** The default shares of a group, which are the least that a group gets here. */
 const ordinaryShares = 1024;
 const fewestShares = 2;
 const freezeDeadlineMs = 2_000;
 
-/** Where each controller that we use is mounted. Some may share a mount. */
+/** The mount points of the controllers that we use. Several controllers may share a mount. */
 export interface V1Mounts {
   memory: string;
   cpu: string;
@@ -40,7 +40,7 @@ export interface V1Mounts {
 }
 type Controller = keyof V1Mounts;
 
-/** The older kind: each controller is a tree of its own, and a group is a directory of the same name in each. */
+/** The older hierarchy: each controller has a tree of its own, and a group is a directory of the same name in each. */
 export class CgroupV1Tree implements CgroupTree {
   readonly version = 1;
   readonly #kernel: CgroupKernel;
@@ -102,7 +102,7 @@ export class CgroupV1Tree implements CgroupTree {
     return new CgroupV1(this.#kernel, name, mounts);
   }
 
-  /** All or none. Gives back the step that undoes it. */
+  /** Makes all directories or none. Returns a function that removes them again. */
   async #makeDirectories({ name, tops, freezer }: CgroupV1): Promise<() => Promise<void>> {
     const made: string[] = [];
     let isNewTree = false;
@@ -117,7 +117,7 @@ export class CgroupV1Tree implements CgroupTree {
     try {
       const failure = results.find((result) => result.status === "rejected");
       if (failure !== undefined) throw failure.reason;
-      await this.#weight.uphold({ isNewTree });
+      await this.#weight.reapply({ isNewTree });
       return undo;
     } catch (error) {
       await undo();
@@ -128,7 +128,7 @@ export class CgroupV1Tree implements CgroupTree {
 
 class CgroupV1 implements Cgroup {
   readonly name: string;
-  /** Its directory in each controller's tree. */
+  /** The group's directory in each controller's tree. */
   readonly tops: string[];
   readonly directories: string[];
   readonly freezer: string | undefined;
@@ -185,7 +185,8 @@ class CgroupV1 implements Cgroup {
 
   async freeze(): Promise<void> {
     const isFrozen = async (): Promise<boolean> => {
-      // Told again each time: one that forks while it is being frozen can leave the group half frozen.
+      // The state is written again each time, because a process that forks during the freeze can leave the group half
+      // frozen.
       await this.#write("freezer", "freezer.state", "FROZEN");
       return (await this.#read("freezer", "freezer.state"))?.trim() === "FROZEN";
     };
@@ -213,8 +214,8 @@ class CgroupV1 implements Cgroup {
   }
 
   /**
-   * True when nobody was left. Who forks faster than we kill is made to stand still from the second round on. A frozen
-   * process takes its SIGKILL when it is thawed, before it runs again.
+   * Returns true when no process was left. From the second round on the group is frozen, in case a process forks faster
+   * than we kill. A frozen process takes its SIGKILL when it is thawed, before it runs again.
    */
   async #killOnce(round: number): Promise<boolean> {
     if ((await this.pids()).length === 0) return true;
@@ -225,22 +226,25 @@ class CgroupV1 implements Cgroup {
     return false;
   }
 
-  /** Whoever watches over them may have frozen them on their own. */
+  /** The launcher may have frozen the members' group on its own. */
   async #thawMembers(): Promise<void> {
     await this.#write("freezer", join(membersDirectory, "freezer.state"), "THAWED").catch((error: unknown) => {
-      // The group of an older version has nothing below it.
+      // The group of an older version has no group below it.
       if (!hasErrno(error, "ENOENT")) throw error;
     });
   }
 
-  /** The limit may never be above the one with swap: raising begins with the one, lowering with the other. */
+  /**
+   * The memory limit may never be above the limit of memory and swap: it is raised after that one, and lowered before
+   * it.
+   */
   async #limitMemory(bytes: number): Promise<void> {
     const before = Number(await this.#read("memory", "memory.limit_in_bytes"));
     const limit = async (): Promise<void> => {
       try {
         await this.#write("memory", "memory.limit_in_bytes", String(bytes));
       } catch (error) {
-        // Nothing that could be dropped is left.
+        // The group has no more memory that the kernel can free.
         if (hasErrno(error, "EBUSY")) throw noDiskSpace(this.name, bytes, (await this.usage()).memoryBytes);
         throw error;
       }
@@ -268,7 +272,7 @@ class CgroupV1 implements Cgroup {
     if (mount === undefined) {
       throw new SandboxError(
         "invalid_state",
-        `Cannot set ${file} of cgroup ${this.name}: it has no ${controller} part`,
+        `Cannot set ${file} of cgroup ${this.name}: the ${controller} controller is not mounted`,
       );
     }
     await this.#kernel.write(join(mount, treeDirectory, this.name, file), value);

@@ -27,7 +27,7 @@ const controllers = ["memory", "cpu", "pids"];
 const periodUs = cpuPeriodMs * 1000;
 const freezeDeadlineMs = 2_000;
 
-/** The unified hierarchy: one directory per group. Files as in the kernel's admin-guide/cgroup-v2. */
+/** The unified hierarchy: one directory per group. The kernel's admin-guide/cgroup-v2 describes the files. */
 export class CgroupV2Tree implements CgroupTree {
   readonly version = 2;
   readonly #kernel: CgroupKernel;
@@ -57,7 +57,7 @@ export class CgroupV2Tree implements CgroupTree {
         await this.#enableControllers(group.directory);
         await group.setLimits(limits);
       });
-      await this.#weight.uphold({ isNewTree });
+      await this.#weight.reapply({ isNewTree });
     } catch (error) {
       throw cannotCreate(name, error);
     }
@@ -84,8 +84,8 @@ export class CgroupV2Tree implements CgroupTree {
   }
 
   /**
-   * A controller's files are in a group only if every group above hands the controller down. Whoever makes the first
-   * group of a namespace has to see to it.
+   * Enables the controllers in every group above, without which a group has none of their files. The engine that makes
+   * the first group of a namespace must do that.
    */
   async #enableControllers(directory: string): Promise<void> {
     const offered = ((await this.#kernel.read(join(this.#mount, "cgroup.controllers"))) ?? "").trim().split(" ");
@@ -115,7 +115,7 @@ class CgroupV2 implements Cgroup {
   async usage(): Promise<CgroupUsage> {
     const [current, peak, memory, cpu] = await Promise.all([
       this.#read("memory.current"),
-      // Since Linux 5.19.
+      // The kernel has this file since Linux 5.19.
       this.#read("memory.peak"),
       this.#read("memory.stat"),
       this.#read("cpu.stat"),
@@ -161,7 +161,7 @@ class CgroupV2 implements Cgroup {
     return this.#write("cgroup.freeze", "0");
   }
 
-  /** SIGKILL reaches frozen processes here. */
+  /** SIGKILL reaches frozen processes in this hierarchy. */
   async kill(): Promise<void> {
     await this.#killOnce();
   }
@@ -175,14 +175,14 @@ class CgroupV2 implements Cgroup {
     return removeGroupDirectories(this.#kernel, this.name, [this.directory]);
   }
 
-  /** True when nobody was left. */
+  /** Returns true when no process was left. */
   async #killOnce(): Promise<boolean> {
     const pids = await this.pids();
     if (pids.length === 0) return true;
     try {
       await this.#write("cgroup.kill", "1");
     } catch (error) {
-      // Before Linux 5.14. What is forked meanwhile is found the next time.
+      // The kernel is older than Linux 5.14. A process that is forked in between is found in the next round.
       if (!hasErrno(error, "ENOENT")) throw error;
       for (const pid of pids) this.#kernel.kill(pid);
     }
@@ -190,7 +190,7 @@ class CgroupV2 implements Cgroup {
   }
 
   async #limitMemory(bytes: number): Promise<void> {
-    // The kernel would make room by killing.
+    // Otherwise the kernel would free memory by killing.
     const { memoryBytes: usedBytes } = await this.usage();
     if (bytes < usedBytes) throw noDiskSpace(this.name, bytes, usedBytes);
     await this.#write("memory.max", String(bytes));

@@ -5,14 +5,14 @@ import { CgroupV1Tree, type V1Mounts } from "./cgroup-v1.ts";
 import { CgroupV2Tree } from "./cgroup-v2.ts";
 import type { CgroupTree } from "./cgroup.ts";
 
-/** The cgroups of this host, or undefined when it has none that can limit memory and CPU time. */
+/** Returns the cgroups of this host, or undefined when it has none that can limit memory and CPU time. */
 export async function detectCgroups(): Promise<CgroupTree | undefined> {
   return chooseCgroups(await readFile("/proc/self/mounts", "utf8"), hostCgroupKernel);
 }
 
 /**
- * Decides from the mount table. A host in transition mounts both versions, and a controller belongs to one of them
- * only; memory and CPU have to be on the same side.
+ * Chooses by the mount table. A host in transition mounts both versions, and a controller belongs to only one of them;
+ * memory and CPU have to be in the same version.
  */
 export async function chooseCgroups(mountTable: string, kernel: CgroupKernel): Promise<CgroupTree | undefined> {
   const mounts = parseMounts(mountTable);

@@ -4,36 +4,33 @@ import { warn } from "../support/warn.ts";
 import { nextDiskDelay } from "./disk-pace.ts";
 import { measureTree } from "./disk-usage.ts";
 
-/** Growth is allowed again when usage has come down to this share of the quota. */
+/** Growth is allowed again when usage is below this share of the quota. */
 const easedShare = 0.95;
-/** A sandbox that grows on although its writes are stopped is ended at this much. */
+/** A sandbox that still grows after its writes were stopped is ended at this size. */
 export const overrunBytes = (allowedBytes: number): number => allowedBytes * 1.25 + 64 * 1024 * 1024;
 /**
- * One look may meet a disk that is busy or full of errors. So many in a row mean that nobody knows any more how much is
- * written.
+ * A single measurement may fail because the disk is busy or has errors. After this many failures in a row the usage
+ * counts as unknown.
  */
 const mostFailures = 3;
-/** Less CPU time than this since it was measured: nothing worth measuring can have been written. */
-const idleCpuMs = 2;
-/** And gVisor itself takes this share of a core while nothing runs inside. */
-const idleCpuShare = 0.0005;
 /**
- * It is looked at this often whatever it does: the host may allocate what was written when the writer has long been
- * idle.
+ * If the sandbox used less CPU time than this since the last measurement, it cannot have written anything worth
+ * measuring.
  */
+const idleCpuMs = 2;
+/** gVisor itself uses this share of a core while nothing runs inside. */
+const idleCpuShare = 0.0005;
+/** Every sandbox is measured this often, because the host may allocate blocks long after the write. */
 const longestRestMs = 30_000;
 const guestAnswerMs = 5_000;
 
-/**
- * `full`: writes inside fail. `blind`: they fail because nobody can tell how much there is. `overrun`: it grew on all
- * the same.
- */
+/** `full`: writes inside fail. `blind`: they fail because the usage is unknown. `overrun`: the sandbox still grew. */
 export type DiskState = "open" | "full" | "blind" | "overrun";
 
 export interface DiskGuardOptions {
   sandboxId: SandboxId;
-  /** Of the layers below, which do not change. */
-  frozenBytes: number;
+  /** The size of the layers below, which do not change. */
+  layerBytes: number;
   /** The directories that the sandbox's writes go to. */
   upperDirs: string[];
   channel: Pick<GuestChannel, "capFileSize">;
@@ -42,20 +39,23 @@ export interface DiskGuardOptions {
 
 /**
  * Keeps the files of one sandbox within their quota: measures them, stops writes at the quota and allows them when
- * there is room again.
+ * there is space again.
  */
 export class DiskGuard {
   #options: DiskGuardOptions;
   /**
-   * What the guest was told. It keeps that through the death of servers, pauses and forks, so at first, and after an
-   * answer that did not come, nobody here knows what is in force.
+   * The state that was sent to the guest. The guest keeps it through the death of servers, pauses and forks, so at
+   * first, and after a request without an answer, the state in force is unknown.
    */
   #state: "unknown" | "open" | "full" | "blind" = "unknown";
-  /** In a row. */
+  /** The number of failures in a row. */
   #failures = 0;
   #usedBytes = 0;
   #measuredAtMs = 0;
-  /** The last look that found out and told all that it had to, and the CPU time that had been used before it. */
+  /**
+   * The last complete measurement after which the guest had the right state, and the CPU time that had been used before
+   * it.
+   */
   #lookedAtMs = 0;
   #cpuMsAtLook: number | undefined;
   #durationMs = 0;
@@ -69,7 +69,7 @@ export class DiskGuard {
     return this.#usedBytes;
   }
 
-  /** How long to wait before the next look. */
+  /** Returns how long to wait before the next measurement. */
   nextDelayMs(allowedBytes: number): number {
     return nextDiskDelay({
       usedBytes: this.#usedBytes,
@@ -79,7 +79,9 @@ export class DiskGuard {
     });
   }
 
-  /** Whether a sandbox that has used this much CPU time can have written much since the last look. */
+  /**
+   * Says whether a sandbox that has used this much CPU time can have written only little since the last measurement.
+   */
   isAtRest(cpuMs: number | undefined): boolean {
     if (cpuMs === undefined || this.#cpuMsAtLook === undefined) return false;
     const restedMs = performance.now() - this.#lookedAtMs;
@@ -89,20 +91,24 @@ export class DiskGuard {
   }
 
   async measure(allowedBytes: number, signal: AbortSignal): Promise<void> {
-    const { upperDirs, frozenBytes, sandboxId, measureTree: measureOne = measureTree } = this.#options;
+    const { upperDirs, layerBytes, sandboxId, measureTree: measureOne = measureTree } = this.#options;
     const startedMs = performance.now();
     const options = { signal, enoughBytes: overrunBytes(allowedBytes) };
     const sizes = await Promise.all(upperDirs.map((dir) => measureOne(dir, options))).catch((cause: unknown) => {
       signal.throwIfAborted();
-      // What fails late may not be tried all the time either.
+      // A measurement that fails late must not be repeated all the time either.
       this.#durationMs = performance.now() - startedMs;
-      throw new SandboxError("internal", `Cannot measure the files of sandbox ${sandboxId}: the host cannot read all`, {
-        cause,
-        suggestion: "Look at the host's disks and its kernel log.",
-      });
+      throw new SandboxError(
+        "internal",
+        `Cannot measure the files of sandbox ${sandboxId}: the host cannot read them`,
+        {
+          cause,
+          suggestion: "Check the host's disks and its kernel log.",
+        },
+      );
     });
     const nowMs = performance.now();
-    const usedBytes = sizes.reduce((sum, size) => sum + size, frozenBytes);
+    const usedBytes = sizes.reduce((sum, size) => sum + size, layerBytes);
     const grownBytes = this.#measuredAtMs === 0 ? 0 : Math.max(0, usedBytes - this.#usedBytes);
     this.#growthPerMs = grownBytes / Math.max(1, nowMs - this.#measuredAtMs);
     this.#usedBytes = usedBytes;
@@ -111,8 +117,8 @@ export class DiskGuard {
   }
 
   /**
-   * Measures, and sees to it that writes inside fail or succeed as they should. `cpuMs`: what the sandbox had used
-   * before.
+   * Measures the files, and makes writes inside fail or succeed accordingly. `cpuMs` is the CPU time that the sandbox
+   * had used before.
    */
   async look(allowedBytes: number, cpuMs: number | undefined, signal: AbortSignal): Promise<DiskState> {
     this.#cpuMsAtLook = undefined;
@@ -132,7 +138,7 @@ export class DiskGuard {
     return isFull ? "full" : "open";
   }
 
-  /** Rejects with the error as long as it may pass by itself. */
+  /** Rejects with the error as long as it may go away by itself. */
   async #fail(error: unknown, signal: AbortSignal): Promise<"blind"> {
     this.#failures += 1;
     if (this.#failures < mostFailures) throw error;

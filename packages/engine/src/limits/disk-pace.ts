@@ -8,13 +8,13 @@ export interface DiskPace {
   usedBytes: number;
   allowedBytes: number;
   growthBytesPerMs: number;
-  /** How long the last measuring took. */
+  /** How long the last measurement took. */
   lastDurationMs: number;
 }
 
 /**
- * When to measure again: at half the time in which the room would be used up at the present growth, so that a sandbox
- * that speeds up is still caught near its limit; not so often that measuring becomes the work.
+ * Returns when to measure again: after half the time in which the free space would be used up at the present growth, so
+ * that a sandbox that speeds up is still caught near its limit; but not so often that measuring becomes the main work.
  */
 export function nextDiskDelay({ usedBytes, allowedBytes, growthBytesPerMs, lastDurationMs }: DiskPace): number {
   const roomBytes = Math.max(0, allowedBytes - usedBytes);

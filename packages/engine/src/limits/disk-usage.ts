@@ -2,15 +2,18 @@ import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, opendir } from "node:fs/promises";
 import { hasErrno } from "@atoll/host";
 
-/** Directories at one time. Node has four threads for file calls; a few more keep those busy. */
+/**
+ * The number of directories that are read at one time. Node has four threads for file calls; a few more directories
+ * keep those busy.
+ */
 const concurrency = 8;
 
-/** Entries of one directory that are looked at together, and most that are in memory. */
+/** The entries of one directory that are measured together, which are the most that are in memory. */
 const chunkSize = 256;
 
 /**
- * Files with several names whose inode is remembered, so that they count once. Beyond it every further name counts
- * again: a tree that is made to use up our memory is told as larger than it is, never as smaller.
+ * The number of files with several names whose inode is remembered, so that they count once. Beyond it every further
+ * name counts again: a tree that is made to use up our memory is measured as larger than it is, never as smaller.
  */
 const mostLinkedFiles = 100_000;
 
@@ -18,37 +21,38 @@ const mostLinkedFiles = 100_000;
 const longestPart = 2_000;
 
 /**
- * Names are any bytes, and what is not UTF-8 would not be found again under the string that is made of it. One
- * character per byte loses nothing and takes no more memory than the bytes do.
+ * Names may be any bytes, and a name that is not UTF-8 would not be found again under its decoded string. One character
+ * per byte loses nothing and takes no more memory than the bytes do.
  */
 const nameEncoding = "latin1";
 
 interface Directory {
-  /** The root has none, and its name is its path. */
+  /** The root has no parent, and its name is its path. */
   parent: Directory | undefined;
   name: string;
   inode: number;
 }
 
 /**
- * What an entry costs at least. An empty file has no blocks and takes an inode all the same, of which a filesystem has
- * about one for each 16 KiB.
+ * The minimum cost of an entry. An empty file has no blocks but takes an inode, of which a filesystem has about one for
+ * each 16 KiB.
  */
 export const leastEntryBytes = 4096;
 
 export interface MeasureOptions {
   signal: AbortSignal;
   /**
-   * More than this is as good as any larger result: the walk ends. A tree that grows as fast as it is walked ends it,
-   * too.
+   * The walk ends at this size, because the caller does not need more. That also ends the walk of a tree that grows as
+   * fast as it is read.
    */
   enoughBytes?: number;
 }
 
 /**
- * Bytes that a directory and everything in it on the same filesystem take on disk; 0 when it is not there. Whoever
- * writes in it meanwhile is taken for hostile: links are never followed, not even one that takes a directory's place,
- * and what disappears does not count. Entries are read as a stream and only the names of directories wait in memory.
+ * Returns the bytes that a directory and everything in it on the same filesystem take on disk; 0 when it does not
+ * exist. Processes that write in it at the same time are not trusted: links are never followed, not even one that
+ * replaces a directory, and entries that disappear do not count. Entries are read as a stream, and only the names of
+ * directories wait in memory.
  */
 export async function measureTree(path: string, options: MeasureOptions): Promise<number> {
   return new TreeWalk(options).measure(path);
@@ -75,7 +79,7 @@ class TreeWalk {
     this.#device = stats.dev;
     this.#add({ parent: undefined, name, inode: stats.ino }, stats);
     while (this.#waiting.length > 0 && !this.#isEnough) {
-      // The last come first: depth before breadth keeps the list short.
+      // The last ones come first: depth before breadth keeps the list short.
       const next = this.#waiting.splice(-concurrency);
       await Promise.all(next.map((directory) => this.#measureEntries(directory)));
     }
@@ -142,7 +146,8 @@ async function statsOf(path: string): Promise<Stats | undefined> {
 }
 
 /**
- * Undefined when it is not any more the directory that was found: a link in the path leads elsewhere, or it is gone.
+ * Returns undefined when the path does not lead to the same directory any more: a link in it leads elsewhere, or the
+ * directory is gone.
  */
 async function openDirectory(directory: Directory): Promise<FileHandle | undefined> {
   let handle: FileHandle | undefined;

@@ -1,6 +1,6 @@
 import type { LimitName, SandboxEventMessage, SandboxId } from "@atoll/protocol";
 
-/** From here on a limit counts as near, and back below as eased. */
+/** At this share of it a limit counts as near, and below it as eased. */
 const nearShare = 0.9;
 
 type LimitEvent = SandboxEventMessage extends infer E
@@ -15,7 +15,8 @@ export interface LimitReading {
 }
 
 /**
- * Tells of one sandbox's limits, of each once when it comes near, once when it is hit and once when it is far again.
+ * Emits events about one sandbox's limits: for each limit one when it comes near, one when it is hit and one when it is
+ * far again.
  */
 export class LimitEvents {
   #sandboxId: SandboxId;
@@ -27,12 +28,15 @@ export class LimitEvents {
     this.#emit = emit;
   }
 
-  /** Whether no limit is near or hit, as far as anybody was told. */
+  /** Whether no limit is near or hit, by the emitted events. */
   get areAllFar(): boolean {
     return this.#emitted.size === 0;
   }
 
-  /** Near or far, or hit with this consequence. What was hit stays so until it is far. */
+  /**
+   * Compares a reading with its limit: near or far, or hit with this consequence. A limit that was hit stays so until
+   * it is far.
+   */
   compare(limit: LimitName, reading: LimitReading, consequence?: string): void {
     if (consequence !== undefined) {
       if (this.#emitted.get(limit) !== "hit") this.hit(limit, reading, consequence);
@@ -43,13 +47,13 @@ export class LimitEvents {
     }
   }
 
-  /** Each time that it is called. */
+  /** Emits an event at each call. */
   hit(limit: LimitName, reading: LimitReading, consequence: string): void {
     this.#emitted.set(limit, "hit");
     this.#send({ type: "limit.hit", limit, ...reading, consequence });
   }
 
-  /** When something was told before. */
+  /** Emits an event if an earlier one was emitted. */
   ease(limit: LimitName, reading: LimitReading): void {
     if (this.#emitted.delete(limit)) this.#send({ type: "limit.eased", limit, ...reading });
   }

@@ -2,11 +2,12 @@ import { hasErrno } from "@atoll/host";
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 
 /**
- * What all groups together weigh. The kernel forgets it with their common directory, which comes and goes with them.
+ * The weight of all groups together. The kernel forgets it with their common directory, which is removed with the last
+ * group.
  */
 export class TreeWeight {
   readonly #kernel: CgroupKernel;
-  /** In the common directory. */
+  /** The weight's file in the common directory. */
   readonly #file: string;
   #value: string | undefined;
   #isInForce = false;
@@ -16,14 +17,17 @@ export class TreeWeight {
     this.#file = file;
   }
 
-  /** As the kernel wants it. */
+  /** Takes the value in the kernel's form. */
   async set(value: string): Promise<void> {
     this.#value = value;
     await this.#write();
   }
 
-  /** To be called when a group was made; `isNewTree`: and the common directory with it. */
-  async uphold({ isNewTree }: { isNewTree: boolean }): Promise<void> {
+  /**
+   * Must be called when a group was made. `isNewTree` says whether the common directory was made with it, and so needs
+   * the weight again.
+   */
+  async reapply({ isNewTree }: { isNewTree: boolean }): Promise<void> {
     if (isNewTree || !this.#isInForce) await this.#write();
   }
 

@@ -14,7 +14,7 @@ import { DiskGuard, type DiskGuardOptions, type DiskState } from "./disk-guard.t
 import { LimitEvents } from "./limit-events.ts";
 
 const guestAnswerMs = 5_000;
-/** For a count that the disk waits for. */
+/** The time limit of a process count that the disk measurement waits for. */
 const countMs = 1_000;
 /** Counting may take a tenth of the guest's time at most. */
 const mostShareOfTime = 0.1;
@@ -34,13 +34,13 @@ export interface UsageMonitorOptions extends DiskGuardOptions {
     countProcesses(signal: AbortSignal): Promise<{ processes: number; ofOneUser: number }>;
   };
   emit: (event: SandboxEventMessage) => void;
-  /** Called once, when stopping its writes did not stop the sandbox from growing. */
+  /** Called once, when the sandbox still grows after its writes were stopped. */
   onOverrun: (usedBytes: number) => void;
 }
 
 /**
- * Looks at one sandbox from time to time, as often as its growth asks for: measures, tells, and stops the disk from
- * growing.
+ * Checks one sandbox from time to time, as often as its growth requires: measures it, emits events, and stops its disk
+ * usage from growing.
  */
 export class UsageMonitor {
   #options: UsageMonitorOptions;
@@ -69,7 +69,7 @@ export class UsageMonitor {
     return this.#stopped.signal.aborted;
   }
 
-  /** A reading of now. */
+  /** Returns a reading of now. */
   async read(): Promise<SandboxUsage> {
     const { cgroup, channel, limits } = this.#options;
     using signal = firstToAbort(this.#stopped.signal, deadlineAfter(guestAnswerMs));
@@ -85,7 +85,7 @@ export class UsageMonitor {
   #schedule(): void {
     this.#timer = setTimeout(() => {
       this.#look()
-        // A sandbox that ends while it is looked at is no news here.
+        // If a sandbox ends during a check, other parts report that.
         .catch(() => undefined)
         .finally(() => {
           if (!this.isStopped) this.#schedule();
@@ -95,15 +95,15 @@ export class UsageMonitor {
   }
 
   async #look(): Promise<void> {
-    // Without CPU time inside, no limit comes nearer. There may be hundreds of sandboxes that do nothing.
+    // While nothing uses CPU time inside, no limit comes nearer. There may be hundreds of idle sandboxes.
     if (this.#events.areAllFar && this.#disk.isAtRest(await this.#readCpu())) return;
     if (this.#disk.isAtRest(await this.#lookAtCgroup())) return;
     await this.#lookAtProcesses();
-    // Counting takes CPU time inside, which is no reason to look again.
+    // Counting takes CPU time inside, which is no reason to check again.
     await this.#guardDisk(await this.#lookAtCgroup());
   }
 
-  /** Resolves to the CPU time that was used, if that can be found out. */
+  /** Resolves to the CPU time that was used, if that is known. */
   async #lookAtCgroup(): Promise<number | undefined> {
     const { cgroup, limits } = this.#options;
     try {
@@ -113,7 +113,7 @@ export class UsageMonitor {
       this.#lookAtCpu(usage);
       return usage.cpuMs;
     } catch {
-      // The disk is guarded all the same.
+      // The disk is guarded without it.
       return undefined;
     }
   }
@@ -135,23 +135,23 @@ export class UsageMonitor {
     if (startedMs < this.#countAgainAtMs) return;
     try {
       using signal = firstToAbort(this.#stopped.signal, deadlineAfter(countMs));
-      // The limit is one on each user.
+      // The limit applies to each user.
       const { ofOneUser: used } = await channel.countProcesses(signal);
       const isHit = used >= limits.processes;
       this.#events.compare("processes", { used, allowed: limits.processes }, isHit ? noMoreProcesses : undefined);
     } catch {
-      // As above; a guest that is gone is told of by its channel.
+      // The channel reports a guest that is gone.
     }
     const nowMs = performance.now();
     this.#countAgainAtMs = nowMs + (nowMs - startedMs) / mostShareOfTime;
   }
 
-  /** Processes of the sandbox that the kernel has killed for memory, as of the last look. */
+  /** The number of processes of the sandbox that the kernel has killed for memory, as of the last check. */
   get oomKills(): number {
     return this.#oomKills;
   }
 
-  /** Looks now, and tells what it finds. */
+  /** Checks now, and emits what it finds. */
   async lookForOom(): Promise<number> {
     return this.#lookForOom(await this.#options.cgroup.usage());
   }
@@ -189,7 +189,7 @@ export class UsageMonitor {
   }
 }
 
-/** A reading for whoever may ask at any moment: why there is none is told as an error of its own. */
+/** Returns a reading for a caller that may ask at any moment; if there is none, the error says why. */
 export async function readOrExplain(
   monitor: Pick<UsageMonitor, "read" | "isStopped">,
   id: SandboxId,
@@ -200,7 +200,7 @@ export async function readOrExplain(
     const options = { details: { sandboxId: id }, cause };
     if (monitor.isStopped) {
       const what = `Cannot read usage of sandbox ${id}: it is being paused, or ends`;
-      throw new SandboxError("invalid_state", what, { ...options, suggestion: "Look at its state." });
+      throw new SandboxError("invalid_state", what, { ...options, suggestion: "Check its state." });
     }
     if (!(cause instanceof DOMException && cause.name === "TimeoutError")) throw cause;
     const what = `Cannot read usage of sandbox ${id}: its guest does not answer`;

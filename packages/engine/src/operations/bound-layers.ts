@@ -3,13 +3,13 @@ import { cheapestMerge } from "../checkpoints/bound-stack.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import type { Pause } from "./pause-work.ts";
 
-/** For layers of many gigabytes on a slow disk. */
+/** The time for layers of many gigabytes on a slow disk. */
 const mergeDeadlineMs = 60 * 60_000;
 
 /**
- * The layers that it stands on, with room for one more on top: those do not change any more, and so can be merged while
- * memory is saved. A stack that cannot be merged is used as it is, for as long as it can be mounted. Those that hold
- * nothing are left out.
+ * Returns the layers that the sandbox depends on, with room for one more on top. These layers do not change any more,
+ * so two of them can be merged while memory is saved. A stack that cannot be merged is used as it is, for as long as it
+ * can be mounted. Empty layers are left out.
  */
 export async function boundStack(pause: Pause): Promise<LayerPart[]> {
   const { context, life, store, n, killed } = pause;
@@ -36,7 +36,7 @@ export async function boundStack(pause: Pause): Promise<LayerPart[]> {
   }
 }
 
-/** Removes what `boundStack` has made, or is making, when no manifest names it. */
+/** Removes the layer that `boundStack` has made, or is making, when no manifest names it. */
 export async function discardMerged({ context, life, n }: Pause, below: Promise<LayerPart[]>): Promise<void> {
   await below.catch(() => undefined);
   await context.layers.discard(layerId(life.record.id, n, "merged"));

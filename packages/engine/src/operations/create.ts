@@ -1,6 +1,6 @@
 import { hasErrno, noSpace } from "@atoll/host";
 import { CreateRequest, firstToAbort, SandboxError, type CreateRequestInput, type SandboxId } from "@atoll/protocol";
-import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf } from "../checkpoints/launch-source.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { EgressHandler } from "../guest/egress-relay.ts";
 import type { StartOptions } from "../lifecycle/life-options.ts";
@@ -14,17 +14,17 @@ import { newRecord } from "./new-record.ts";
 
 export interface CreateOptions {
   signal?: AbortSignal;
-  /** Answers each connection that something inside wants to the outside. Without it none is allowed. */
+  /** Answers each connection that a process inside wants to the outside. Without a handler none is allowed. */
   onEgress?: EgressHandler;
-  /** Files to begin with, over the template. Rejects with `unrestorable` when they are not what they should be. */
+  /** Files to begin with, over the template. Rejects with `unrestorable` when they are damaged. */
   files?: FilesSource | undefined;
-  /** Where programs inside find the way out. */
+  /** The port of the proxy inside, through which programs reach the outside. */
   proxyPort?: number | undefined;
-  /** As `Sandbox.allowUntil`, in force from its first moment. */
+  /** The deadline as in `Sandbox.allowUntil`, in force from the first moment. */
   allowUntil?: number | undefined;
   /**
-   * Stores in `ownerDir` what the caller keeps of the sandbox, while it starts. `create` waits for it and fails with
-   * it; a crash before the sandbox runs removes what was stored.
+   * Stores in `ownerDir` what the caller keeps about the sandbox, while the sandbox starts. `create` waits for it and
+   * fails with it; a crash before the sandbox runs removes what was stored.
    */
   alongside?: ((sandbox: { id: SandboxId; ownerDir: string }) => Promise<void>) | undefined;
 }
@@ -47,7 +47,7 @@ export async function createSandbox(
   options.signal?.throwIfAborted();
   const driver = context.driver(driverName);
   const template = await context.templates.get(templateName);
-  // The exact template: one that is made anew meanwhile must not change under the sandbox.
+  // The record names the exact template: the sandbox must keep it if `host` is made again later.
   const record = newRecord({ driver: driverName, template: template.name, limits, labels });
   const keeper = new RecordKeeper(record, context.store, context.events.emit);
   const life = context.addLife(keeper, { driver, template, onEgress: options.onEgress });
@@ -59,7 +59,7 @@ export async function createSandbox(
   );
   const { alongside, files, proxyPort, signal = new AbortController().signal } = options;
   const kept = intent.then(() => alongside?.({ id: record.id, ownerDir: life.parts.layout.ownerDir }));
-  // Whoever waits gets the error, and a start that fails first need not.
+  // The error is thrown where this is awaited; a start that fails first does not await it.
   kept.catch(() => undefined);
   try {
     await life.start(record.containerId, intent, {
@@ -70,7 +70,7 @@ export async function createSandbox(
     await kept;
     return new Sandbox(life);
   } catch (error) {
-    // What is still being written would be there again after the removal.
+    // A write that has not ended yet could make the files again after the removal.
     await kept.catch(() => undefined);
     if (!(await stored)) {
       context.lives.delete(record.id);
@@ -87,21 +87,21 @@ async function beginWith(
   life: SandboxLife,
   files: FilesSource,
   { intent, signal }: { intent: Promise<void>; signal: AbortSignal },
-): Promise<Pick<StartOptions, "from" | "frozenBytes">> {
+): Promise<Pick<StartOptions, "from" | "layerBytes">> {
   await intent;
   const layers = await life.inTurn(async (killed) => {
     using stop = firstToAbort(signal, killed);
     return await restoreFilesFromArchive(context, life, files, stop);
   });
   const from = withNodes(context, life, filesOf(context, life, { layers }), signal);
-  return { from, frozenBytes: frozenBytesOf({ layers }) };
+  return { from, layerBytes: layerBytesOf({ layers }) };
 }
 
-/** A full disk is something that a caller can act on; everything else stays what it is. */
+/** A caller can do something about a full disk; all other errors stay as they are. */
 function explained(error: unknown): unknown {
   if (!hasErrno(error, ...noSpace)) return error;
   return new SandboxError("no_space", "Cannot create a sandbox: the disk of the data directory is full", {
-    suggestion: "Kill sandboxes that are not needed, or make room.",
+    suggestion: "Kill sandboxes that are not needed, or free disk space.",
     cause: error,
   });
 }

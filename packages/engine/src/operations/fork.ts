@@ -9,7 +9,7 @@ import {
 } from "@atoll/protocol";
 import { z } from "zod";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { filesOf, frozenBytesOf, needsOf, withMemory } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf, needsOf, withMemory } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { verifyCheckpoint } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -24,25 +24,25 @@ import { pauseSandbox } from "./pause.ts";
 import { resumeSandbox } from "./resume.ts";
 import { markToWake, unmark } from "./wake-mark.ts";
 
-/** The number of the checkpoint that a fork begins with. */
+/** The number of the first checkpoint of a fork. */
 const firstCheckpoint = 1;
 
 const ForkRequest = z.strictObject({ count: z.int().min(1).max(64).default(1) });
 
 export interface ForkOptions {
-  /** How many copies; 1 if not given. */
+  /** The number of copies, 1 by default. */
   count?: number;
-  /** Ends the processes that stand in the way of a checkpoint. */
+  /** Ends the processes that prevent a checkpoint. */
   force?: boolean;
   signal?: AbortSignal;
   /**
-   * What the caller keeps about the parent can be copied here: it is as the copies will find it. When it rejects, there
-   * are none.
+   * Called while the sandbox is paused: the caller can copy what it keeps about the parent, as the copies will find it.
+   * When it rejects, no copies are made.
    */
   whilePaused?: () => Promise<void>;
-  /** As for `create`, per copy. */
+  /** The handler as for `create`, per copy. */
   onEgress?: (sandboxId: SandboxId) => EgressHandler | undefined;
-  /** As for `create`, for each copy. The parent keeps its own. */
+  /** The deadline as for `create`, for each copy. The parent keeps its own. */
   allowUntil?: number | undefined;
   /** The number of the checkpoint of a running parent, as for `pause`. */
   checkpoint?: number | undefined;
@@ -50,15 +50,15 @@ export interface ForkOptions {
 
 export interface ForkResult {
   sandboxes: Sandbox[];
-  /** Of the parent: what the copies were made of. */
+  /** The checkpoint of the parent that the copies were made of. */
   checkpoint: number;
   phases: PhaseTimes;
   totalMs: number;
 }
 
 /**
- * Makes running copies of a sandbox, memory and files. A running parent is paused for the checkpoint and goes on
- * together with its copies; a paused one stays paused. All copies or none.
+ * Makes running copies of a sandbox, memory and files. A running parent is paused for the checkpoint and continues
+ * together with its copies; a paused one stays paused. All copies start or none.
  */
 export async function forkSandbox(
   context: EngineContext,
@@ -89,7 +89,7 @@ export async function forkSandbox(
 interface Fork {
   context: EngineContext;
   parent: SandboxLife;
-  /** It goes on whatever becomes of its copies. */
+  /** A parent that was running is resumed, whether or not its copies start. */
   wasRunning: boolean;
   clock: PhaseClock;
 }
@@ -101,11 +101,11 @@ async function forkPaused(
 ): Promise<ForkResult> {
   const { context, parent, wasRunning, clock } = fork;
   const { record } = parent;
-  if (record.state !== "paused") throw new Error(`A ${record.state} sandbox has nothing to be forked from`);
-  // The parent may be paused again before all copies have what they need of it.
-  const release = context.held.hold([parent.parts.layout.checkpoint(record.checkpoint).dir]);
+  if (record.state !== "paused") throw new Error(`A ${record.state} sandbox cannot be forked`);
+  // The parent may be paused again before all copies have what they need of its checkpoint.
+  const release = context.pinnedCheckpoints.pin([parent.parts.layout.checkpoint(record.checkpoint).dir]);
   try {
-    // What was saved a moment ago has been verified.
+    // A checkpoint that was just saved is verified already.
     const manifest = wasRunning
       ? await new CheckpointStore(parent.parts.layout).read(record.checkpoint)
       : await verifyCheckpoint(context, parent, record.checkpoint, { memory: true, signal: options.signal });
@@ -119,7 +119,7 @@ async function forkPaused(
     const { phases, totalMs } = clock;
     return { sandboxes, checkpoint: manifest.n, phases, totalMs };
   } catch (error) {
-    // Who asked is told why there are no copies; whether the parent runs is told by its state.
+    // The caller gets the reason why there are no copies; the parent's state says whether it runs.
     if (wasRunning) await wake(context, parent).catch(warn);
     throw error;
   } finally {
@@ -127,7 +127,7 @@ async function forkPaused(
   }
 }
 
-/** The copies and, if it ran, the parent. When one of them does not start, no copy is left. */
+/** Starts the copies and, if it was running, the parent. When one of them does not start, no copy is left. */
 async function startBoth(
   { context, parent, wasRunning }: Fork,
   manifest: CheckpointManifest,
@@ -144,12 +144,15 @@ async function startBoth(
   throw woken.reason;
 }
 
-/** The parent goes on whatever becomes of its copies. Whoever woke it first, or killed it, has settled it. */
+/**
+ * Resumes the parent, whether or not its copies start. If another call has resumed or killed it first, there is nothing
+ * to do.
+ */
 async function wake(context: EngineContext, parent: SandboxLife): Promise<void> {
   await resumeSandbox(context, parent).catch((error: unknown) => {
     if (!isSandboxError(error, "invalid_state") && !isSandboxError(error, "sandbox_ended")) throw error;
   });
-  // Whoever pauses it from now on means it.
+  // From now on a pause is meant to last.
   await unmark(parent);
 }
 
@@ -190,8 +193,8 @@ async function startCopy(
     const own = await inherit(context, parent, life, manifest);
     await context.atStep("fork: inherited", record.id);
     const from = withMemory(context, life, filesOf(context, life, own), own.n, needsOf(own));
-    const frozenBytes = frozenBytesOf(own);
-    await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, frozenBytes });
+    const layerBytes = layerBytesOf(own);
+    await life.start(record.containerId, Promise.resolve(), { signal: options.signal, from, base: own.n, layerBytes });
     return new Sandbox(life);
   } catch (error) {
     await life.kill({ kind: "start", message: error instanceof Error ? error.message : String(error) });
@@ -199,7 +202,7 @@ async function startCopy(
   }
 }
 
-/** Gives the copy a checkpoint of its own, made of the same files: it lives on when the parent is killed. */
+/** Gives the copy a checkpoint of its own, made of the same files: it stays when the parent is killed. */
 async function inherit(
   context: EngineContext,
   parent: SandboxLife,
@@ -210,7 +213,7 @@ async function inherit(
   const to = life.parts.layout.checkpoint(firstCheckpoint).memoryDir;
   await mkdir(to, { recursive: true, mode: 0o700 });
   await Promise.all(manifest.memory.map(({ name }) => link(join(from, name), join(to, name))));
-  // What is kept about the parent is not what is kept about the copy.
+  // What the owner keeps about the parent is not copied to the copy.
   const { owner: _, ...inherited } = manifest;
   const own: CheckpointManifest = {
     ...inherited,

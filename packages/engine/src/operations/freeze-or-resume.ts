@@ -1,15 +1,15 @@
 import { messageOf } from "@atoll/host";
 import { firstToAbort, isSandboxError, SandboxError, type CheckpointManifest, type SandboxId } from "@atoll/protocol";
 import { assertDiskSpace } from "../checkpoints/assert-disk-space.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { endDeletedFileUsers, findDeletedFileUsers, unsaveable } from "../checkpoints/deleted-file-users.ts";
-import { based } from "../checkpoints/dependents.ts";
-import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { answerBy, step, reportedEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";
 
 const mostWakings = 2;
-/** Processes can open and delete files as fast as others are ended. */
+/** Processes can open and delete files as fast as others are ended, so the number of rounds is limited. */
 const mostForcedRounds = 5;
 
 interface FreezeOptions {
@@ -17,14 +17,14 @@ interface FreezeOptions {
   prepared: ReturnType<typeof prepareGuest>;
 }
 
-/** From here to `save` everything can be undone by waking it up. */
+/** Freezes the sandbox; until `save` a thaw undoes everything. */
 export async function freezeOrResume(pause: Pause, options: FreezeOptions): Promise<void> {
   const { life, container, killed, clock } = pause;
   const { keeper } = life.parts;
   try {
     const nodes = await options.prepared;
     await settleAll([freeze(pause, options.force), begin(pause, nodes)]);
-    // From here on it is saved or it ends: nothing in it runs any more.
+    // From here on the sandbox is saved or it ends: nothing in it runs any more.
     await life.deadline.suspend();
     clock.lap("freeze");
   } catch (error) {
@@ -33,24 +33,24 @@ export async function freezeOrResume(pause: Pause, options: FreezeOptions): Prom
       await life.deadline.enforce();
       await wake(pause);
       const base = pause.parent?.n;
-      const running = { state: "running" as const, container, ...based(base) };
+      const running = { state: "running" as const, container, ...optionalBase(base) };
       await keeper.apply("refused", (common) => ({ ...common, ...running }), reportedEnded(pause));
     } catch (cause) {
       killed.throwIfAborted();
-      await life.fail({ kind: "driver", message: `it does not wake up: ${messageOf(cause)}` });
+      await life.fail({ kind: "driver", message: `it does not thaw: ${messageOf(cause)}` });
       throw error;
     }
-    life.live(frozenBytesOf(pause.ground));
-    // Nothing is in it: one that stays is in nobody's way.
+    life.live(layerBytesOf(pause.ground));
+    // The directory is empty, so it does no harm if it stays.
     await pause.store.remove(pause.n).catch(() => undefined);
     throw isLate(error) ? silent(life.record.id, error) : error;
   }
 }
 
 /**
- * When its deadline has passed it is woken with the next one. A guest that is too busy to answer is no reason to give
- * up a sandbox that runs: the greeting lies before it, and its answer is taken whenever it comes. Rejects when the
- * runtime has ended, or cannot be woken.
+ * Thaws the sandbox. If its deadline has passed, it is thawed with the next one. A guest that is too busy to answer is
+ * no reason to end a sandbox that runs: the greeting is in its FIFO, and its answer is accepted whenever it comes.
+ * Rejects when the runtime has ended, or cannot be thawed.
  */
 async function wake(pause: Pause): Promise<void> {
   const { life, freezer, container, killed } = pause;
@@ -62,7 +62,7 @@ async function wake(pause: Pause): Promise<void> {
     } catch (error) {
       killed.throwIfAborted();
       const isDone = attempt >= mostWakings || !pause.mayBeFrozen;
-      // A freeze that was given up on because the container stood still may have come after this.
+      // A freeze that was abandoned because the container did not react may take effect after this thaw.
       if (!isDone || life.deadline.hasPassed) continue;
       if (isLate(error) && life.channel.isOpen) return;
       throw error;
@@ -70,14 +70,14 @@ async function wake(pause: Pause): Promise<void> {
   }
 }
 
-/** Of `answerBy` or the guest's watch: everything else that takes too long says what it was. */
+/** Says whether the error is that of `answerBy` or of the guest's watch: other timeouts say what took too long. */
 function isLate(error: unknown): boolean {
   if (isSandboxError(error, "guest_silent")) return true;
   return error instanceof DOMException && error.name === "TimeoutError";
 }
 
 function silent(id: SandboxId, cause: unknown): SandboxError {
-  return new SandboxError("guest_silent", `Cannot pause sandbox ${id}: its guest does not answer; it runs on`, {
+  return new SandboxError("guest_silent", `Cannot pause sandbox ${id}: its guest does not answer; it still runs`, {
     suggestion: "Try again when it has more CPU time.",
     details: { sandboxId: id },
     cause,
@@ -92,7 +92,7 @@ async function begin(
   await store.begin(n, { ...needs, ...nodes });
 }
 
-/** Its guest is prepared. */
+/** Freezes a sandbox whose guest is prepared. */
 async function freeze(pause: Pause, force: boolean): Promise<void> {
   const { life, freezer, container, killed } = pause;
   const { layout } = life.parts;
@@ -104,7 +104,7 @@ async function freeze(pause: Pause, force: boolean): Promise<void> {
     await step(pause, "frozen");
     const { unsaveable: files, memoryBytes } = await freezer.inspect(container, layout);
     killed.throwIfAborted();
-    // Nobody is ended for a pause that cannot be.
+    // If the pause cannot succeed, no process is ended for it.
     if (files.length === 0 || force) await assertDiskSpace(layout.dir, memoryBytes);
     if (files.length === 0) return;
     await freezer.thaw(container, layout);

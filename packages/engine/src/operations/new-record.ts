@@ -1,7 +1,7 @@
 import type { ContainerId, SandboxRecord } from "@atoll/protocol";
 import { newContainerId, newSandboxId } from "../support/ids.ts";
 
-/** A sandbox that is about to be started for the first time, with an id that nothing had before. */
+/** Returns the record of a sandbox that is about to be started for the first time, with a new id. */
 export function newRecord(
   given: Pick<SandboxRecord, "driver" | "template" | "limits" | "labels">,
 ): SandboxRecord & { state: "creating"; containerId: ContainerId } {

@@ -24,20 +24,20 @@ export interface Pause {
   freezer: Freezer;
   store: CheckpointStore;
   container: ContainerRef;
-  /** The checkpoint that is being made. */
+  /** The number of the checkpoint that is being made. */
   n: number;
   parent: CheckpointManifest | undefined;
-  /** The layers under what it wrote: those of the parent, or what it began with. */
+  /** The layers below what the sandbox wrote: those of its current checkpoint, or those that it began with. */
   ground: Pick<CheckpointManifest, "layers">;
   killed: AbortSignal;
   clock: PhaseClock;
-  /** Whether it was asked to stand still: then it has to be woken before it goes on. */
+  /** Whether a freeze was requested: then the sandbox has to be thawed before it continues. */
   mayBeFrozen: boolean;
   /** The processes that `force` has ended so far. */
   ended: DeletedFileUser[];
 }
 
-/** `base`: the checkpoint that the sandbox stands on. Its time begins to count. */
+/** `base` is the checkpoint that the sandbox depends on. The clock of the pause starts now. */
 export async function newPause(
   parts: Pick<Pause, "context" | "life" | "freezer" | "store" | "container" | "n" | "killed">,
   base: number | undefined,
@@ -53,25 +53,25 @@ export async function step({ context, life, killed }: Pause, name: string): Prom
   killed.throwIfAborted();
 }
 
-/** A guest that has not answered by then is silent. */
+/** Returns a signal that aborts when a guest that has not answered counts as silent. */
 export function answerBy(): AbortSignal {
   return deadlineAfter(guestAnswerMs);
 }
 
-/** Of an event about it. */
+/** Returns the field `ended` of an event about the pause. */
 export function reportedEnded({ ended }: Pause): { ended?: EndedProcess[] } {
   return ended.length === 0 ? {} : { ended: ended.map(endedProcess) };
 }
 
-/** It can be neither saved nor kept running. Resolves to what whoever asked for the pause is told. */
+/** Fails a sandbox that can be neither saved nor kept running. Resolves to the error for the caller of the pause. */
 export async function giveUp({ life, parent }: Pause, what: string, cause: unknown): Promise<SandboxError> {
   const isSaved = parent !== undefined;
   const survives = isSaved ? "its files survive, and its earlier checkpoints" : "its files survive";
   await life.fail({ kind: "driver", message: `${what}: ${messageOf(cause)}; ${survives}` });
   return new SandboxError("sandbox_ended", `Cannot pause sandbox ${life.record.id}: ${what}; ${survives}`, {
     suggestion: isSaved
-      ? "Resume it without memory, which starts it afresh on its files, or roll it back to one of its checkpoints."
-      : "Resume it without memory, which starts it afresh on its files, or take a snapshot of them.",
+      ? "Resume it without memory, which starts it again from its files, or roll it back to one of its checkpoints."
+      : "Resume it without memory, which starts it again from its files, or take a snapshot of them.",
     details: { sandboxId: life.record.id, survives: isSaved ? ["files", "checkpoints"] : ["files"] },
     cause,
   });

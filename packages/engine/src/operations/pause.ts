@@ -8,9 +8,9 @@ import {
   type PhaseTimes,
 } from "@atoll/protocol";
 import { CheckpointStore, lastCheckpoint } from "../checkpoints/checkpoint-store.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { reportEnded } from "../checkpoints/deleted-file-users.ts";
-import { based } from "../checkpoints/dependents.ts";
-import { frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import { layerId } from "../checkpoints/layer-library.ts";
 import type { Saver } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -24,15 +24,15 @@ import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 import { restoreContainer } from "./restore-container.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
 
-/** For a layer of many gigabytes on a slow disk. */
+/** The time for a layer of many gigabytes on a slow disk. */
 const sealDeadlineMs = 60 * 60_000;
 
 export interface PauseOptions {
-  /** Ends the processes that stand in the way. */
+  /** Ends the processes that prevent a checkpoint. */
   force?: boolean;
-  /** Until the sandbox is being paused; from then on the caller may leave and the work goes on. */
+  /** The caller may cancel until the sandbox is `pausing`; after that the pause continues. */
   signal?: AbortSignal;
-  /** The number of the checkpoint, larger than any before; the next one if not given. */
+  /** The number of the checkpoint, larger than any before; by default the next one. */
   checkpoint?: number;
 }
 
@@ -45,8 +45,8 @@ export interface PauseResult {
 }
 
 /**
- * Saves a sandbox and ends its container. Rejects with `unsaveable`, the sandbox running as before, when something has
- * no place in a checkpoint. If anything fails later, the sandbox is brought back from what was just saved.
+ * Saves a sandbox and ends its container. Rejects with `unsaveable`, with the sandbox running as before, when something
+ * cannot be saved in a checkpoint. If anything fails later, the sandbox is restored from what was just saved.
  */
 export function pauseSandbox(
   context: EngineContext,
@@ -60,7 +60,10 @@ export function pauseSandbox(
   });
 }
 
-/** For work that has the turn already, and may need earlier checkpoints still: all of them stay. */
+/**
+ * Pauses for an operation that has the sandbox's turn already. All earlier checkpoints stay, because the operation may
+ * need them.
+ */
 export async function pauseInTurn(
   context: EngineContext,
   life: SandboxLife,
@@ -82,7 +85,7 @@ export async function pauseInTurn(
       },
     );
   }
-  // It would be asked in vain, and stand still until that is noticed.
+  // A silent guest would not answer, and the sandbox would be stopped until that is noticed.
   if (life.silence !== undefined) throw life.silence;
   const store = new CheckpointStore(layout);
   const n = await numberFor(store, options.checkpoint);
@@ -98,14 +101,14 @@ export async function pauseInTurn(
       state: "pausing",
       container,
       checkpoint: n,
-      ...based(base),
+      ...optionalBase(base),
     }));
   } catch (error) {
     await prepared.catch(() => undefined);
     killed.throwIfAborted();
-    // One that does not answer now does later: the greeting waits for it.
+    // A guest that does not answer now does later: the greeting waits for it.
     await life.channel.greet(answerBy()).catch(() => undefined);
-    life.live(frozenBytesOf(ground));
+    life.live(layerBytesOf(ground));
     throw error;
   }
   await step(pause, "intent");
@@ -129,13 +132,13 @@ async function numberFor(store: CheckpointStore, asked: number | undefined): Pro
   });
 }
 
-/** Needs no intent on disk: the next greeting undoes it, whoever says it. */
+/** Prepares the guest. This needs no intent on disk: the next greeting, from any server, undoes it. */
 async function prepare({ life, container }: Pause, saver: Saver): ReturnType<typeof prepareGuest> {
   const places = await findNodePlaces(life, container);
-  // It is about to be frozen: nothing is asked of it any more.
+  // The guest is about to be prepared, so the monitor must not ask it anything.
   life.stopMonitor();
   const prepared = prepareGuest(life, places);
-  // While the guest is at work.
+  // This runs while the guest works.
   saver.getReady();
   return prepared;
 }
@@ -150,15 +153,16 @@ async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
   } catch (error) {
     await discardMerged(pause, below);
     killed.throwIfAborted();
-    const told = await giveUp(pause, "its memory could not be saved", error);
+    const failure = await giveUp(pause, "its memory could not be saved", error);
     await store.remove(n);
-    throw told;
+    throw failure;
   }
   clock.lap("save");
   let stopped = Promise.resolve();
   try {
     await step(pause, "saved");
-    // Before the disk is kept busy: it would wait behind that, and dying takes longer than the rest.
+    // The container ends before the disk becomes busy, because its end would wait behind the writes, and takes longer
+    // than the rest.
     await life.endContainer();
     stopped = life.leaveContainer();
     return await finishPause(pause, { stopped, below });
@@ -175,7 +179,10 @@ async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
   }
 }
 
-/** Its memory is saved: makes the checkpoint of it while the container goes. `below` is what `boundStack` gives. */
+/**
+ * Makes the checkpoint of a sandbox whose memory is saved, while its container is removed. `below` is the result of
+ * `boundStack`.
+ */
 export async function finishPause(
   pause: Pause,
   { stopped, below }: { stopped: Promise<void>; below: Promise<LayerPart[]> },
@@ -185,11 +192,11 @@ export async function finishPause(
   const { id, driver, template } = life.record;
   using signal = firstToAbort(killed, deadlineAfter(sealDeadlineMs));
   const isStopped = stopped.then(() => step(pause, "stopped"));
-  // Told when we come to it, and not as unhandled before.
+  // The error is thrown where this is awaited; this keeps it from being an unhandled rejection until then.
   isStopped.catch(() => undefined);
   const [memory, own, owner, cpuFeatures, needs] = await settleAll([
     store.sealMemory(n),
-    context.layers.freeze(layerId(id, n), layout, signal),
+    context.layers.seal(layerId(id, n), layout, signal),
     store.sealOwner(n, context.packer, signal),
     context.readCpuFeatures(),
     store.needsOf(n),

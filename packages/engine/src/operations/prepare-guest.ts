@@ -1,26 +1,29 @@
 import { deadlineAfter, isSandboxError, type CheckpointManifest, type ContainerRef } from "@atoll/protocol";
-import { listFewNodes, listNodes, type Nodes, type NodesQuestion } from "../guest/guest-nodes.ts";
+import { listFewNodes, listNodes, type Nodes, type NodesRequest } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { findPlaces } from "../snapshots/nodes-in-memory.ts";
 
 const guestAnswerMs = 10_000;
 
-/** Where `prepareGuest` will look. It takes a moment and changes nothing. Undefined: that cannot be told. */
+/**
+ * Finds the directories that `prepareGuest` will search. It takes a moment and changes nothing. Returns undefined if
+ * they cannot be found.
+ */
 export async function findNodePlaces(
   life: SandboxLife,
   container: ContainerRef,
-): Promise<NodesQuestion["places"] | undefined> {
+): Promise<NodesRequest["places"] | undefined> {
   return findPlaces(life, container).catch(() => undefined);
 }
 
 /**
- * Makes the guest ready for a checkpoint: it says nothing more until it is greeted. The last it says are the pipes and
- * sockets that are in memory only, for those who go on with the files of the checkpoint alone. If it cannot list them,
- * or what it says is no such list, the checkpoint is made all the same: they are in its memory.
+ * Makes the guest ready for a checkpoint: it sends nothing more until it is greeted. First it lists the pipes and
+ * sockets that are only in memory, for sandboxes that will start from the files of the checkpoint alone. If it cannot
+ * list them, or the list is malformed, the checkpoint is made all the same: they are in its memory.
  */
 export async function prepareGuest(
   { channel }: SandboxLife,
-  places: NodesQuestion["places"] | undefined,
+  places: NodesRequest["places"] | undefined,
 ): Promise<Pick<CheckpointManifest, "nodes">> {
   const answerBy = (): AbortSignal => deadlineAfter(guestAnswerMs);
   if (places === undefined) {
@@ -28,7 +31,7 @@ export async function prepareGuest(
     return {};
   }
   const question = { places, where: "synced" } as const;
-  // Both questions at once: each answer takes longer to come than to give.
+  // Both requests are sent at once, because the wait for an answer takes longer than the work.
   const few = listFewNodes(channel, question, answerBy());
   few.catch(() => undefined);
   await channel.prepareCheckpoint(answerBy());

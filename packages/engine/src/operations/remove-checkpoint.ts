@@ -1,23 +1,23 @@
 import { SandboxError } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { standsOn } from "../checkpoints/dependents.ts";
+import { currentCheckpoint } from "../checkpoints/current-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 
 /**
- * True if it was there. What no other checkpoint needs goes with it. Rejects with `in_use` for the one that the sandbox
- * stands on, or that copies are being made of.
+ * Removes a checkpoint, and what no other checkpoint needs. Returns true if it existed. Rejects with `in_use` for the
+ * one that the sandbox depends on, or that is being forked.
  */
 export function removeCheckpoint(context: EngineContext, life: SandboxLife, n: number): Promise<boolean> {
   return life.inTurn(async () => {
     const { id } = life.record;
-    if (n === standsOn(life.record)) {
-      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: sandbox ${id} stands on it`, {
+    if (n === currentCheckpoint(life.record)) {
+      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: sandbox ${id} depends on it`, {
         suggestion: "Pause the sandbox again, or roll it back to another one, then remove this one.",
         details: { sandboxId: id, checkpoint: n },
       });
     }
-    if (context.held.has(life.parts.layout.checkpoint(n).dir)) {
+    if (context.pinnedCheckpoints.has(life.parts.layout.checkpoint(n).dir)) {
       throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: copies of sandbox ${id} are being made of it`, {
         suggestion: "Wait until the fork is done, then remove it.",
         details: { sandboxId: id, checkpoint: n },

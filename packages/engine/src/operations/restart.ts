@@ -1,8 +1,8 @@
 import { firstToAbort } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { based } from "../checkpoints/dependents.ts";
+import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
-import { filesOf, frozenBytesOf } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import type { EngineContext } from "../engine-context.ts";
 import { failedRestart } from "../lifecycle/failed-record.ts";
@@ -12,8 +12,8 @@ import { newContainerId } from "../support/ids.ts";
 import type { ResumeOptions, ResumeResult } from "./resume.ts";
 
 /**
- * Starts a sandbox that has failed on the files that it left; for work that has the turn. They are used where they lie
- * and never moved, so that whatever comes of it they are there. When it rejects, the sandbox has failed as before and
+ * Starts a failed sandbox from the files that it left, for an operation that has the sandbox's turn. The files are used
+ * in place and never moved, so that they survive in any case. When it rejects, the sandbox has failed as before and
  * nothing of it runs.
  */
 export async function restart(
@@ -28,7 +28,7 @@ export async function restart(
   if (record.state !== "failed") throw new Error(`A ${record.state} sandbox has not failed`);
   const { id, base, reason, endedAtMs, survives } = record;
   const failure = { reason, endedAtMs, survives };
-  const step = (name: string): Promise<void> => context.atStep(`start afresh: ${name}`, id);
+  const step = (name: string): Promise<void> => context.atStep(`restart: ${name}`, id);
   if (options.allowUntil !== undefined) await life.deadline.set(options.allowUntil);
   using signal = firstToAbort(options.signal, killed);
   const clock = new PhaseClock();
@@ -37,7 +37,13 @@ export async function restart(
   await context.layers.verify(ground.layers, signal);
   clock.lap("verify");
   const containerId = newContainerId();
-  await keeper.apply("resume", (common) => ({ ...common, state: "resuming", containerId, failure, ...based(base) }));
+  await keeper.apply("resume", (common) => ({
+    ...common,
+    state: "resuming",
+    containerId,
+    failure,
+    ...optionalBase(base),
+  }));
   try {
     await step("intent");
     const source = withNodes(context, life, filesOf(context, life, ground), signal);
@@ -46,9 +52,9 @@ export async function restart(
     clock.lap("firstAnswer");
     await step("answered");
     const { phases, totalMs } = clock;
-    const running = { state: "running" as const, container: ref, ...based(base) };
+    const running = { state: "running" as const, container: ref, ...optionalBase(base) };
     await keeper.apply("started", (common) => ({ ...common, ...running }), { phases });
-    life.live(frozenBytesOf(ground));
+    life.live(layerBytesOf(ground));
     return { ...(base === undefined ? {} : { checkpoint: base }), phases, totalMs };
   } catch (error) {
     killed.throwIfAborted();

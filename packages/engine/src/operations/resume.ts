@@ -1,5 +1,5 @@
 import { assertAccepts, firstToAbort, type PhaseTimes } from "@atoll/protocol";
-import { filesOf, frozenBytesOf, needsOf, withMemory, withSavedNodes } from "../checkpoints/launch-source.ts";
+import { filesOf, layerBytesOf, needsOf, withMemory, withSavedNodes } from "../checkpoints/launch-source.ts";
 import { PhaseClock } from "../checkpoints/phase-clock.ts";
 import { readCheckpoint, verifyParts } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
@@ -10,26 +10,29 @@ import { settleAll } from "../support/settle-all.ts";
 import { restart } from "./restart.ts";
 
 export interface ResumeOptions {
-  /** False: nothing of its memory is used, its files are as they were saved. */
+  /** With false, the sandbox starts without its memory, from its files as they were saved. */
   memory?: boolean;
   signal?: AbortSignal;
-  /** As `Sandbox.allowUntil`, in force from its first moment. If not given, what was last set by this engine. */
+  /**
+   * The deadline as in `Sandbox.allowUntil`, in force from the first moment. By default the last one that this engine
+   * has set.
+   */
   allowUntil?: number;
 }
 
 export interface ResumeResult {
-  /** What it stands on; absent for one that has failed and was never paused. */
+  /** The checkpoint that the sandbox depends on; absent for one that has failed and was never paused. */
   checkpoint?: number;
   phases: PhaseTimes;
   totalMs: number;
 }
 
-/** For work that goes back to an earlier checkpoint. */
-interface GoBack {
+/** The target of a rollback. */
+interface RollbackTarget {
   checkpoint: number;
   /**
-   * Called when it runs there and that is stored. Until it calls `dropStreams`, whoever has streams of the memory
-   * before waits.
+   * Called when the sandbox runs from that checkpoint and this is stored. Users of streams of the earlier memory wait
+   * until it calls `dropStreams`.
    */
   switched?: ((dropStreams: () => void) => Promise<void>) | undefined;
 }
@@ -50,11 +53,11 @@ export function resumeSandbox(
   );
 }
 
-/** For work that has the turn already. */
+/** Resumes for an operation that has the sandbox's turn already. */
 export async function resumeInTurn(
   context: EngineContext,
   life: SandboxLife,
-  options: ResumeOptions & Partial<GoBack>,
+  options: ResumeOptions & Partial<RollbackTarget>,
   killed: AbortSignal,
 ): Promise<ResumeResult> {
   options.signal?.throwIfAborted();
@@ -71,12 +74,12 @@ export async function resumeInTurn(
   const intent = keeper
     .apply("resume", (common) => ({ ...common, state: "resuming", checkpoint: n, containerId }))
     .then(() => step("intent"));
-  // Told when we come to it, and not as unhandled before.
+  // The error is thrown where this is awaited; this keeps it from being an unhandled rejection until then.
   intent.catch(() => undefined);
   try {
     const memory = options.memory ?? true;
     const manifest = await readCheckpoint(context, life, n, { memory });
-    // Whatever is there was written by a resume that came to nothing.
+    // Any files here were written during a resume that failed.
     await removeTree(layout.layersDir);
     const verified = verifyParts(context, life, manifest, { memory, signal }).then(() => {
       clock.lap("verify");
@@ -93,7 +96,7 @@ export async function resumeInTurn(
       onLaunched: () => clock.lap("restore"),
     });
     const { ref } = await moved.catch(async (error: unknown) => {
-      // What is wrong with the parts explains why it was not started with them.
+      // A damaged part explains why the start failed.
       await verified;
       throw error;
     });
@@ -101,7 +104,7 @@ export async function resumeInTurn(
     await step("answered");
     const { phases } = clock;
     await keeper.apply("started", (common) => ({ ...common, state: "running", container: ref, base: n }), { phases });
-    life.live(frozenBytesOf(manifest));
+    life.live(layerBytesOf(manifest));
     await step("running");
     await options.switched?.(() => life.dropStreams());
     return { checkpoint: n, phases, totalMs: clock.totalMs };

@@ -9,32 +9,32 @@ import { resumeInTurn, type ResumeOptions, type ResumeResult } from "./resume.ts
 import { retireExpired } from "./retire-checkpoints.ts";
 
 export interface RollbackOptions extends ResumeOptions {
-  /** Ends the processes that stand in the way of a checkpoint of what is left behind. */
+  /** Ends the processes that prevent a checkpoint of the present state. */
   force?: boolean;
-  /** The number of the checkpoint of what is left behind, as for a pause. */
+  /** The number of the checkpoint of the present state, as for a pause. */
   leftAs?: number;
   /**
-   * What the caller keeps about that time can be made ready here. Nothing runs, and nothing was changed: a crash leaves
-   * the sandbox paused where it was.
+   * Called before anything has changed, with nothing running: the caller can prepare what it keeps about the earlier
+   * checkpoint. After a crash the sandbox is paused at its present state.
    */
   prepare?: () => Promise<void>;
   /**
-   * Called when the sandbox runs as it was then, and every later server will find it so. Nobody pauses or forks it
-   * before this is done. Whoever has streams of the memory that was left waits until `dropStreams` is called, and is
-   * then told that they are over.
+   * Called when the sandbox runs from the earlier checkpoint, and every later server will find it so. It is not paused
+   * or forked before this has settled. Users of streams of the memory that was left wait until `dropStreams` is called,
+   * and then get an error.
    */
   switched?: (dropStreams: () => void) => Promise<void>;
 }
 
 export interface RollbackResult extends ResumeResult {
-  /** What was left behind, if it ran. */
+  /** The checkpoint of the state that was left, if the sandbox was running. */
   left?: number;
 }
 
 /**
- * Goes back to an earlier checkpoint, memory and files, in one turn. That checkpoint is verified first. A running
- * sandbox is then paused: what is left behind is a checkpoint too, and can be gone back to. One that has failed leaves
- * nothing behind. When it rejects, the sandbox is as it was, or paused there.
+ * Returns a sandbox to an earlier checkpoint, memory and files, in one turn. That checkpoint is verified first. Then a
+ * running sandbox is paused: its state becomes a checkpoint too, for a later rollback. For a failed one no checkpoint
+ * is made. When it rejects, the sandbox is as it was, or paused at its present state.
  */
 export function rollbackSandbox(
   context: EngineContext,
@@ -64,7 +64,8 @@ export function rollbackSandbox(
     await prepare?.();
     await step("prepared");
     between.lap("caller");
-    // What it wrote since is given up, as that of a running one is not: there is no memory to save with it.
+    // The files that a failed sandbox wrote since are lost, unlike those of a running one: it has no memory to save
+    // with them.
     if (life.record.state === "failed")
       await life.parts.keeper.apply("recover", (common) => ({ ...common, state: "paused", checkpoint: n }));
     const resumed = await resumeInTurn(context, life, { ...resume, checkpoint: n }, killed);

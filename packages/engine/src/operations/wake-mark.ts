@@ -5,9 +5,8 @@ import { warn } from "../support/warn.ts";
 import { resumeSandbox } from "./resume.ts";
 
 /**
- * Notes that a sandbox goes on after what is about to be done, so that the next server wakes it if this one dies. Not
- * for one that may run only until some time: whoever gave it that has to give it another first, and until then it stays
- * paused.
+ * Marks a sandbox that will be resumed after a short pause, so that the next server resumes it if this one dies. A
+ * sandbox with a deadline is not marked: it stays paused until its owner sets another deadline.
  */
 export async function markToWake({ deadline, parts }: SandboxLife): Promise<void> {
   if (deadline.uptimeMs === undefined) await writeFile(parts.layout.wakeMark, "");
@@ -19,8 +18,8 @@ export async function unmark({ parts }: SandboxLife): Promise<void> {
 }
 
 /**
- * Wakes those that the server before this one has paused for a moment and did not live to wake. One that does not wake
- * up stays paused.
+ * Resumes sandboxes that the earlier server paused for a moment and died before it resumed them. One that cannot be
+ * resumed stays paused.
  */
 export async function wakeMarked(context: EngineContext): Promise<void> {
   await Promise.all([...context.lives.values()].map((life) => wakeIfMarked(context, life).catch(warn)));

@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { assertAccepts, firstToAbort, isSandboxError, type SandboxRecord } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
-import { standsOn } from "../checkpoints/dependents.ts";
+import { currentCheckpoint } from "../checkpoints/current-checkpoint.ts";
 import { readFirstLayers } from "../checkpoints/first-layers.ts";
 import { nodesOf } from "../checkpoints/launch-source.ts";
 import { mergeLayers } from "../checkpoints/merge-layers.ts";
@@ -20,17 +20,16 @@ import { whileFrozen } from "./while-frozen.ts";
 type Layer = string[];
 
 export interface FilesCopy {
-  /** `<tree>/upper` for each tree of the template. */
+  /** This has `<tree>/upper` for each tree of the template. */
   dir: string;
-  /** For how long nothing ran in the sandbox. */
+  /** How long the sandbox was frozen. */
   frozenMs: number;
 }
 
 /**
- * Copies what a sandbox wrote over its template, all of one moment, into one layer below `scratch`. A running sandbox
- * stands still while its own layer is copied; those below it do not change. The pipes and sockets that it has in memory
- * only can be listed while it runs and not while it stands still: those count that were there before and after it,
- * unchanged.
+ * Copies what a sandbox wrote over its template, as of one moment, into one layer below `scratch`. A running sandbox is
+ * frozen while its own layer is copied; those below it do not change. The pipes and sockets that are only in memory can
+ * be listed while it runs but not while it is frozen: those count that existed before and after the freeze, unchanged.
  */
 export async function copyFiles(
   context: EngineContext,
@@ -65,7 +64,10 @@ export async function copyFiles(
   return { dir: flat.dir, frozenMs };
 }
 
-/** Whoever cannot reach the inside of a sandbox any more wants its files all the more. */
+/**
+ * If the guest is silent the list is empty: the files of a sandbox that cannot be reached are worth saving all the
+ * more.
+ */
 async function unlessSilent(list: () => Promise<Nodes>): Promise<Nodes> {
   try {
     return await list();
@@ -76,8 +78,8 @@ async function unlessSilent(list: () => Promise<Nodes>): Promise<Nodes> {
 }
 
 /**
- * Of the checkpoint that a sandbox stands on or of what it began with: its layers, the topmost first, and the pipes and
- * sockets that were in memory.
+ * Returns what the checkpoint that a sandbox depends on, or its beginning, has: the layers, the topmost first, and the
+ * pipes and sockets that were in memory.
  */
 async function readSaved(
   context: EngineContext,
@@ -85,7 +87,7 @@ async function readSaved(
   record: SandboxRecord,
   signal: AbortSignal,
 ): Promise<{ layers: Layer[]; nodes: Nodes }> {
-  const n = standsOn(record);
+  const n = currentCheckpoint(record);
   const { layout } = life.parts;
   const { layers, nodes } =
     n === undefined
@@ -95,12 +97,12 @@ async function readSaved(
         : await verifyCheckpoint(context, life, n, { memory: false, signal });
   return {
     layers: layers.map(({ id }) => life.parts.template.trees.map((_, tree) => context.layers.upper(id, tree))),
-    // Which of them one that has failed still had, nobody knows.
+    // It is unknown which of them a failed sandbox still had.
     nodes: record.state === "failed" ? [] : nodesOf({ nodes }),
   };
 }
 
-/** Makes one layer of a stack, from the top down. What no template below has is not hidden in it. */
+/** Makes one layer of a stack, from the top down. Whiteouts that hide nothing of the templates are left out. */
 export class Flattening {
   readonly #context: EngineContext;
   readonly #template: Template;
@@ -123,13 +125,13 @@ export class Flattening {
     return this.#template.trees.map((_, tree) => this.#target(tree));
   }
 
-  /** What `begin` needs. Apart from it, for those who hurry then. */
+  /** Makes the directories that `begin` needs. It is separate because `begin` runs while the sandbox is frozen. */
   async prepare(): Promise<void> {
     await mkdir(this.#nothing, { mode: 0o700 });
     await this.#makeRoom();
   }
 
-  /** `below`: the layers under it, the topmost first, without the template's. */
+  /** `below` is the layers under it, the topmost first, without the template's. */
   async begin(top: Layer, below: readonly Layer[] = []): Promise<void> {
     await this.#merge(
       top,

@@ -1,4 +1,4 @@
 import { guestInside } from "../drivers/gvisor/oci-spec.ts";
 
-/** Where the guest is in a sandbox's root. What a sandbox does there is no part of its files. */
+/** The directory of the guest in a sandbox's root. It is not part of the sandbox's files. */
 export const guestDirectory: string = guestInside.split("/")[1] ?? "";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { DataLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 
-/** Does `work` in a directory that is gone afterwards; after a crash, at the next start. */
+/** Runs `work` in a directory that is removed afterwards; after a crash, at the next start. */
 export async function inScratch<T>({ copiesDir }: DataLayout, work: (scratch: string) => Promise<T>): Promise<T> {
   const scratch = join(copiesDir, randomUUID());
   try {

@@ -3,7 +3,7 @@ import { startHostProcess } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { LaunchSource } from "../drivers/driver.ts";
 import type { EngineContext } from "../engine-context.ts";
-import { NodeList, type NodesOrder } from "../guest/guest-nodes.ts";
+import { NodeList, type NodesToMake } from "../guest/guest-nodes.ts";
 import { readRecords } from "../guest/tool-records.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
@@ -12,8 +12,8 @@ import type { Template } from "../templates/template.ts";
 const lookTimeoutMs = 10 * 60_000;
 
 /**
- * Files to start from, with the pipes and sockets that have to be made inside before it runs. They are looked for while
- * it starts: in the layers, and in what it wrote already.
+ * Returns files to start from, with the pipes and sockets that have to be made inside before the sandbox runs. They are
+ * searched while it starts: in the layers, and in what it wrote already.
  */
 export function withNodes(
   context: EngineContext,
@@ -25,26 +25,26 @@ export function withNodes(
   if (driver.findDirectories === undefined) return files;
   const layers = template.trees.map((_, tree) => [...(files.frozen[tree] ?? []), layout.layer(tree).upper]);
   const nodes = findNodesInLayers(context.guestPath, template, layers, signal);
-  // Whoever waits gets the error, and a start that fails first need not.
+  // The error is thrown where this is awaited; a start that fails first does not await it.
   nodes.catch(() => undefined);
   return { ...files, nodes };
 }
 
 /**
- * The pipes and sockets in layers, per tree the directories, to be made anew by a sandbox that sees those of the host
- * and cannot use them.
+ * Lists the pipes and sockets in layers (per tree, the directories). A sandbox cannot use the host's, so it replaces
+ * them.
  */
 async function findNodesInLayers(
   guestPath: string,
   template: Template,
   layers: readonly (readonly string[])[],
   signal: AbortSignal,
-): Promise<NodesOrder[]> {
+): Promise<NodesToMake[]> {
   return settleAll(
-    template.trees.map(async ({ at }, tree): Promise<NodesOrder> => {
+    template.trees.map(async ({ at }, tree): Promise<NodesToMake> => {
       const list = new NodeList(`use the pipes and sockets for ${at}`);
       for (const dir of layers[tree] ?? []) await look(guestPath, dir, list, signal);
-      return { at, nodes: list.nodes, how: "anew" };
+      return { at, nodes: list.nodes, how: "replace" };
     }),
   );
 }

@@ -1,6 +1,6 @@
 import { run } from "@atoll/host";
 import { deadlineAfter, firstToAbort, SandboxError, type ContainerRef } from "@atoll/protocol";
-import { listNodes, neverNs, type Nodes, type NodesPlace } from "../guest/guest-nodes.ts";
+import { listNodes, neverNs, type Nodes, type NodeDirectory } from "../guest/guest-nodes.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
 import type { Template } from "../templates/template.ts";
@@ -10,15 +10,16 @@ const listTimeoutMs = 45_000;
 const placeTimeoutMs = 60_000;
 
 /**
- * In an entry with its length before it: type, mode, owner, group, links, size, inode and time come before the length
- * of the name and the name.
+ * The position in an entry with its length before it: type, mode, owner, group, links, size, inode and time come before
+ * the length of the name and the name.
  */
 const nameLengthOffset = 4 + 1 + 4 * 4 + 3 * 8;
 const nameOffset = nameLengthOffset + 4;
 
 /**
- * The pipes and sockets that a running sandbox has in memory only, with names that begin at its root. The directories
- * that they are in are on disk when they were listed, as those see them. None for a driver that has everything on disk.
+ * Lists the pipes and sockets that a running sandbox has only in memory, with names that begin at its root. Their
+ * directories are written to the host's disk, with their times. The list is empty for a driver that has everything on
+ * disk.
  */
 export async function findNodesInMemory(
   life: SandboxLife,
@@ -29,14 +30,14 @@ export async function findNodesInMemory(
   return listNodes(life.channel, { places, where: "synced" }, timely(signal));
 }
 
-/** The directories that may have some. */
-export async function findPlaces(life: SandboxLife, container: ContainerRef): Promise<NodesPlace[]> {
+/** Returns the directories that may have some. */
+export async function findPlaces(life: SandboxLife, container: ContainerRef): Promise<NodeDirectory[]> {
   const { driver, layout } = life.parts;
   const found = (await driver.findDirectories?.(container, layout)) ?? [];
   return found.map(({ path, ...rest }) => ({ path: path.byteLength === 0 ? Buffer.from(".") : path, ...rest }));
 }
 
-/** Those of `before` that are there, each as it was. */
+/** Returns the nodes of `before` that still exist, unchanged. */
 export async function findUnchangedNodes(life: SandboxLife, before: Nodes, signal: AbortSignal): Promise<Nodes> {
   const directories = new Set(before.map((node) => directoryOf(nameOf(node))));
   const places = [...directories].map((name) => ({ path: Buffer.from(name, "latin1"), emptyAtNs: neverNs }));
@@ -50,8 +51,8 @@ function timely(signal: AbortSignal): AbortSignal {
 }
 
 /**
- * Makes them in directories of the host that nobody else writes to, one for each tree of the template, where nothing
- * else is in their place. Rejects with `storage_failed`.
+ * Makes the nodes in directories of the host that no other process writes to, one for each tree of the template, where
+ * nothing exists in their place. Rejects with `storage_failed`.
  */
 export async function placeNodes(
   guestPath: string,
@@ -61,7 +62,7 @@ export async function placeNodes(
   const perTree: Buffer[][] = template.trees.map(() => []);
   for (const node of nodes) {
     const path = `/${nameOf(node)}`;
-    // The last one that it lies in is mounted over those before.
+    // A later tree is mounted over the earlier ones, so the last tree that has the path counts.
     const tree = template.trees.findLastIndex(({ at }) => at === "/" || path.startsWith(`${at}/`));
     const at = template.trees[tree]?.at ?? "/";
     perTree[tree]?.push(renamed(node, path.slice(at === "/" ? 1 : at.length + 1)));
@@ -78,7 +79,7 @@ export async function placeNodes(
   );
 }
 
-/** Names may be any bytes: this keeps them all. */
+/** Names may be any bytes, which this encoding keeps. */
 function nameOf(node: Buffer): string {
   if (node.byteLength < nameOffset) throw malformed();
   const end = nameOffset + node.readUInt32LE(nameLengthOffset);
@@ -104,5 +105,5 @@ function renamed(node: Buffer, name: string): Buffer {
 }
 
 function malformed(): SandboxError {
-  return new SandboxError("guest_violation", "Cannot use the guest's answer: it is no list of pipes and sockets");
+  return new SandboxError("guest_violation", "Cannot use the guest's answer: it is not a list of pipes and sockets");
 }

@@ -15,13 +15,13 @@ import { guestDirectory } from "./guest-directory.ts";
 import { inScratch } from "./in-scratch.ts";
 import type { SavedFiles } from "./save-files.ts";
 
-/** What a sandbox begins with: an archive that `saveFiles` has written, or anybody. */
+/** The files that a sandbox begins with: an archive that `saveFiles`, or an untrusted client, has made. */
 export interface FilesSource extends Omit<SavedFiles, "template"> {
-  /** Asked for the archive when these files are not here yet. */
+  /** Called for the archive when these files are not here yet. */
   archive: () => Promise<string>;
 }
 
-/** An archive to be looked at. */
+/** An archive to check. */
 export type FilesArchive = Omit<FilesSource, "archive" | "base"> & { archive: string };
 
 export interface CheckFilesOptions {
@@ -32,9 +32,9 @@ export interface CheckFilesOptions {
 type Bounds = Pick<UnpackOptions, "mostEntries" | "signal">;
 
 /**
- * Puts saved files under what the sandbox will write, before its first start, and tells the layers that it begins with.
- * All sandboxes that are made of the same files over the same template share them. When it rejects, the sandbox is of
- * no use.
+ * Unpacks saved files into layers below what the sandbox will write, before its first start, and returns these layers.
+ * All sandboxes that are made of the same files over the same template share them. When it rejects, the sandbox cannot
+ * be used.
  */
 export async function restoreFilesFromArchive(
   context: EngineContext,
@@ -51,24 +51,24 @@ export async function restoreFilesFromArchive(
   }
   const { trees, sizeBytes, sha256 } = files;
   const part: LayerPart = { id: filesLayerId(sha256), sizeBytes, sha256 };
-  const letGo = context.layers.hold([part.id]);
+  const unpin = context.layers.pin([part.id]);
   try {
     if (!(await context.layers.has(part))) {
       await context.layers.import(part, await files.archive(), { trees, mostEntries, signal });
-      // Others will find it here, and what it was made of may be gone by then.
-      await syncFilesystem(context.layout.frozenDir, signal);
+      // Other sandboxes will find the layer here, and its archive may be gone by then.
+      await syncFilesystem(context.layout.sealedDir, signal);
     }
     await assertNoGuest(context.layers.upper(part.id, 0));
     await writeFirstLayers(layout, [part]);
     return [part];
   } finally {
-    letGo();
+    unpin();
   }
 }
 
 /**
- * Rejects with `unrestorable` unless an archive is one that `restoreFilesFromArchive` takes, with `limit_reached` when
- * it takes more than `maxBytes` on a disk, and leaves nothing.
+ * Rejects with `unrestorable` unless `restoreFilesFromArchive` accepts the archive, and with `limit_reached` when it
+ * takes more than `maxBytes` on a disk. Leaves nothing.
  */
 export async function checkFiles(
   context: EngineContext,
@@ -92,21 +92,20 @@ function assertFits({ record, parts }: SandboxLife, { sizeBytes, trees }: FilesS
   const { name, trees: own } = parts.template;
   if (trees === own.length) return;
   throw new SandboxError("unrestorable", `Cannot use these files over template ${name}`, {
-    suggestion: `They are of ${trees} trees, the template has ${own.length}: use the template that they were made over.`,
+    suggestion: `They have ${trees} trees, the template has ${own.length}: use the template that they were made over.`,
     details: { template: name, trees, ofTemplate: own.length },
   });
 }
 
-/** As many as a sandbox with this limit can have made before it is ended. */
+/** Returns as many entries as a sandbox with this limit can have made before it is ended. */
 function entriesWithin(bytes = Number.MAX_SAFE_INTEGER / 2): number {
   return Math.floor(overrunBytes(bytes) / leastEntryBytes);
 }
 
-/** The guest is ours: a sandbox must have the one that this server speaks with. */
+/** A sandbox must have the guest of this server, so the files must not have one. */
 async function assertNoGuest(root: string): Promise<void> {
   const found = await lstat(join(root, guestDirectory)).catch(() => undefined);
-  if (found !== undefined)
-    throw new SandboxError("unrestorable", "Cannot use the files: they bring a guest of their own");
+  if (found !== undefined) throw new SandboxError("unrestorable", "Cannot use the files: they contain a guest");
 }
 
 async function unpack(
@@ -121,8 +120,8 @@ async function unpack(
 }
 
 /**
- * Another machine's own files may lack what was hidden in these, and a mark that hides nothing would show. So this
- * sandbox has a copy of its own.
+ * Another machine's host files may lack what was hidden in these files, and a whiteout that hides nothing would be
+ * listed. So this sandbox has a copy of its own.
  */
 async function unpackFitted(
   context: EngineContext,

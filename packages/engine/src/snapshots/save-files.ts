@@ -15,21 +15,21 @@ export interface SaveFilesOptions {
   maxBytes?: number;
 }
 
-/** What the archive of a sandbox's files is. Nothing of the machine that it was on is in it. */
+/** The description of the archive of a sandbox's files. It has nothing of the machine that the sandbox was on. */
 export interface SavedFiles {
-  /** The template that they lie over, by the name under which any server has it. */
+  /** The template below the files, by the name that it has on every server. */
   template: TemplateName;
-  /** And exactly which one it was. */
+  /** The exact name of that template on this machine. */
   base: TemplateName;
-  /** Of how many trees the template is. */
+  /** The number of trees of the template. */
   trees: number;
   sizeBytes: number;
   sha256: string;
 }
 
 /**
- * Writes what a sandbox has written over its template into a new file. The sandbox goes on; when it rejects, there is
- * no file.
+ * Writes what a sandbox has written over its template into a new file. The sandbox continues; when this rejects, there
+ * is no file.
  */
 export async function saveFiles(
   context: EngineContext,

@@ -5,7 +5,7 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 const mostThaws = 2;
 
 /**
- * Does `work` while no process of a running sandbox runs. It goes on afterwards whatever comes of it, also if this
+ * Runs `work` while all processes of a running sandbox are frozen. They are thawed afterwards in any case, also if this
  * server dies: the next one sees the mark.
  */
 export async function whileFrozen<T>(
@@ -15,7 +15,7 @@ export async function whileFrozen<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const { driver, layout, idle } = life.parts;
-  using _ = idle.hold();
+  using _ = idle.preventSlack();
   await writeFile(layout.frozenMark, "");
   life.isFrozen = true;
   try {
@@ -27,7 +27,7 @@ export async function whileFrozen<T>(
   }
 }
 
-/** When its deadline has passed meanwhile it goes on with the next one. */
+/** Thaws the sandbox; if its deadline has passed, with the next deadline. */
 async function thaw(life: SandboxLife, container: ContainerRef, killed: AbortSignal): Promise<void> {
   for (let attempt = 1; !killed.aborted; attempt += 1) {
     try {
@@ -37,12 +37,12 @@ async function thaw(life: SandboxLife, container: ContainerRef, killed: AbortSig
       if (killed.aborted) return;
       if (attempt < mostThaws || life.deadline.hasPassed) continue;
       const because = error instanceof Error ? error.message : String(error);
-      return life.fail({ kind: "driver", message: `it does not wake up: ${because}` });
+      return life.fail({ kind: "driver", message: `it does not thaw: ${because}` });
     }
   }
 }
 
-/** Wakes a sandbox that a server has frozen for a moment and did not live to wake. Does nothing to any other. */
+/** Thaws a sandbox that a server froze for a moment and died before it thawed it. Does nothing to others. */
 export async function thawMarked(life: SandboxLife, container: ContainerRef): Promise<void> {
   const { driver, layout } = life.parts;
   const isMarked = await access(layout.frozenMark).then(

@@ -7,19 +7,20 @@ import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { markOf, type DirectoryMark } from "./directory-mark.ts";
 
-/** Others come and go meanwhile, each of whom may get it: more than this many are none that give up. */
+/** Other engines may try for the same lock and give up. After this many attempts, one of them must have it. */
 const mostAttempts = 100;
 
 /**
- * One engine per data directory. `lock/holder/` has one name in it at most, and `lock/<name>.sock` is a socket of that
- * name, which listens as long as its holder lives, however he ends. Taking the lock is one rename, which one of many
- * can win: of a directory with a name in it to `holder` where there is none, or of a dead holder's name to one's own.
- * The kernel finds sockets of files from all containers of a machine. `engine.lock` only tells a person who holds it.
+ * Makes sure that one engine uses a data directory. `lock/holder/` has at most one name in it, and `lock/<name>.sock`
+ * is a socket of that name, which listens as long as the holder lives, however the holder ends. To take the lock is one
+ * rename, which only one of many processes can win: either a directory with a name in it becomes `holder` where there
+ * is none, or a dead holder's name becomes the process's own. The kernel finds sockets of files from all containers of
+ * a machine. `engine.lock` only says to people who holds the lock.
  */
 export class EngineLock {
   /**
-   * Of `lock/`. Its holder has it open: while he lives nobody else finds a directory of this device and inode but this
-   * one, whose lock is taken.
+   * The mark of `lock/`. The holder has it open: while it lives, no other process finds a directory with this device
+   * and inode except this one, whose lock is taken.
    */
   readonly directory: DirectoryMark;
   readonly #path: string;
@@ -59,7 +60,7 @@ export class EngineLock {
   }
 }
 
-/** Somebody who wants the lock, or has it, with a socket that says that he lives. */
+/** A process that wants the lock, or has it, with a socket that says that it lives. */
 class Claim {
   readonly #dir: string;
   readonly #handle: FileHandle;
@@ -72,7 +73,10 @@ class Claim {
     this.#server = server;
   }
 
-  /** It listens before its name appears anywhere: a living holder is never found with a socket that does not. */
+  /**
+   * The socket listens before its name appears anywhere: a living holder is never found with a socket that does not
+   * listen.
+   */
   static async begin(dir: string): Promise<Claim> {
     await mkdir(dir, { recursive: true, mode: 0o700 });
     const server = createServer((socket) => {
@@ -91,12 +95,12 @@ class Claim {
     }
   }
 
-  /** Of the directory that it is taken in. */
+  /** Returns the mark of the lock's directory. */
   async mark(): Promise<DirectoryMark> {
     return markOf(await this.#handle.stat({ bigint: true }));
   }
 
-  /** False: somebody who lives has it. */
+  /** Returns false if a living process has the lock. */
   async take(): Promise<boolean> {
     for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
       const [holder] = await namesIn(this.#holderDir);
@@ -106,7 +110,7 @@ class Claim {
     return false;
   }
 
-  /** Idempotent, and also for one that has not got it. */
+  /** Ends the claim, also of a process that does not have the lock. Idempotent. */
   async end(): Promise<void> {
     await rm(join(this.#holderDir, this.#name), { force: true });
     if (!this.#server.listening) return;
@@ -123,12 +127,14 @@ class Claim {
     return join(this.#dir, `${name}.sock`);
   }
 
-  /** Through the descriptor, because addresses of sockets are short and paths of directories need not be. */
+  /**
+   * The path goes through the descriptor, because addresses of sockets are short and paths of directories may be long.
+   */
   #address(name: string): string {
     return `/proc/self/fd/${this.#handle.fd}/${name}.sock`;
   }
 
-  /** False: somebody was quicker. */
+  /** Returns false if another process was faster. */
   async #takeFree(): Promise<boolean> {
     const prepared = join(this.#dir, `${this.#name}.new`);
     await mkdir(prepared, { recursive: true, mode: 0o700 });
@@ -138,14 +144,14 @@ class Claim {
     return isTaken;
   }
 
-  /** False: somebody was quicker. */
+  /** Returns false if another process was faster. */
   async #takeFrom(dead: string): Promise<boolean> {
     if (!(await renamed(join(this.#holderDir, dead), join(this.#holderDir, this.#name)))) return false;
     await rm(this.#socket(dead), { force: true });
     return true;
   }
 
-  /** Connecting needs nothing of the process at the other end but to exist: also one that is stopped is alive. */
+  /** A connection needs only the existence of the process at the other end: a stopped process is alive, too. */
   async #isAlive(name: string): Promise<boolean> {
     return new Promise((resolve) => {
       const socket = connect(this.#address(name));
@@ -167,7 +173,7 @@ async function namesIn(directory: string): Promise<string[]> {
   });
 }
 
-/** False: what was to be renamed is gone, or something is in its place. */
+/** Returns false if the source is gone, or something is in the place of the target. */
 async function renamed(from: string, to: string): Promise<boolean> {
   try {
     await rename(from, to);

@@ -2,10 +2,10 @@ import { createHash } from "node:crypto";
 import { isAbsolute, join, resolve } from "node:path";
 import { SandboxError, type ContainerId, type SandboxId } from "@atoll/protocol";
 
-/** Behind the number of a checkpoint that is on its way here. */
-export const arrivingMark = ".coming";
+/** A checkpoint that is being imported has this suffix after its number. */
+export const importingMark = ".coming";
 
-/** The only place that knows where things lie in a data directory. */
+/** The only place that knows the paths of a data directory. */
 export class DataLayout {
   readonly root: string;
 
@@ -19,7 +19,7 @@ export class DataLayout {
     this.root = resolve(dataDir);
   }
 
-  /** Tells the cgroups of one data directory from those of another on the same machine. */
+  /** Distinguishes the cgroups of this data directory from those of another one on the same machine. */
   get namespace(): string {
     return createHash("sha256").update(this.root).digest("hex").slice(0, 12);
   }
@@ -32,7 +32,7 @@ export class DataLayout {
     return join(this.root, "guest");
   }
 
-  /** The layer with one version of the guest in it. */
+  /** Returns the layer with one version of the guest in it. */
   guestLayer(name: string): string {
     return join(this.guestDir, name);
   }
@@ -41,12 +41,12 @@ export class DataLayout {
     return join(this.root, "sandboxes");
   }
 
-  /** Layers that never change any more; sandboxes that were forked share them. */
-  get frozenDir(): string {
+  /** Sealed layers, which never change; forked sandboxes share them. */
+  get sealedDir(): string {
     return join(this.root, "layers");
   }
 
-  /** What is being made of a sandbox's files, or of files for one. Nobody's after a crash. */
+  /** Files that are being copied from a sandbox, or for one. They belong to no sandbox after a crash. */
   get copiesDir(): string {
     return join(this.root, "copies");
   }
@@ -67,7 +67,7 @@ export class SandboxLayout {
     return join(this.dir, "record.json");
   }
 
-  /** What the sandbox wrote: one pair of overlay directories per tree of its template. */
+  /** The files that the sandbox wrote: one pair of overlay directories per tree of its template. */
   get layersDir(): string {
     return join(this.dir, "layers");
   }
@@ -85,27 +85,27 @@ export class SandboxLayout {
     return new CheckpointLayout(join(this.checkpointsDir, String(n)));
   }
 
-  /** One that comes from elsewhere, until all of it is here. */
-  arrivingCheckpoint(n: number): CheckpointLayout {
-    return new CheckpointLayout(`${this.checkpoint(n).dir}${arrivingMark}`);
+  /** Returns the directory of a checkpoint that is being imported, until all of it is here. */
+  importingCheckpoint(n: number): CheckpointLayout {
+    return new CheckpointLayout(`${this.checkpoint(n).dir}${importingMark}`);
   }
 
-  /** Names the layers that it began with, if it began with more than its template. */
+  /** Names the layers that the sandbox began with, if it began with more than its template. */
   get firstLayersFile(): string {
     return join(this.dir, "first-layers.json");
   }
 
-  /** There while its container is frozen for a moment. */
+  /** Exists while the container is frozen for a moment. */
   get frozenMark(): string {
     return join(this.dir, "frozen");
   }
 
-  /** There while it is paused only for as long as copies are being made of it. */
+  /** Exists while the sandbox is paused only for as long as it is being forked. */
   get wakeMark(): string {
     return join(this.dir, "wake");
   }
 
-  /** For whoever runs the engine: what it keeps here about a sandbox goes with the sandbox. */
+  /** For the program that runs the engine: what it keeps here about a sandbox is removed with the sandbox. */
   get ownerDir(): string {
     return join(this.dir, "owner");
   }
@@ -119,7 +119,7 @@ export class SandboxLayout {
   }
 }
 
-/** The files of one container: everything here goes with it. */
+/** The files of one container, which are removed with it. */
 export class RunLayout {
   readonly dir: string;
 
@@ -135,14 +135,14 @@ export class RunLayout {
     return join(this.dir, "deadline");
   }
 
-  /** Bytes in it make the launcher look at the deadline again. */
+  /** Bytes in this FIFO make the launcher read the deadline again. */
   get wakeFifo(): string {
     return join(this.dir, "wake");
   }
 
   /**
-   * Open for writing in a server that may have given the container timer slack. The launcher removes the slack when the
-   * server is gone.
+   * A server that may have given the container timer slack has this FIFO open for writing. The launcher removes the
+   * slack when the server is gone.
    */
   get slackFifo(): string {
     return join(this.dir, "slack");
@@ -169,7 +169,7 @@ export class RunLayout {
   }
 }
 
-/** The files of one checkpoint; its layers are shared and lie elsewhere. */
+/** The files of one checkpoint, except its layers, which sandboxes share. */
 export class CheckpointLayout {
   readonly dir: string;
 
@@ -181,7 +181,7 @@ export class CheckpointLayout {
     return join(this.dir, "memory");
   }
 
-  /** What the image needs, for whoever has to finish the checkpoint. */
+  /** The needs of the image, for the server that has to finish the checkpoint. */
   get needsFile(): string {
     return join(this.dir, "needs.json");
   }
@@ -191,7 +191,7 @@ export class CheckpointLayout {
     return join(this.dir, "owner.pack");
   }
 
-  /** How the program that writes the memory image ended, written when it has. */
+  /** The outcome of the program that writes the memory image, written at its end. */
   get outcomeFile(): string {
     return join(this.dir, "outcome");
   }

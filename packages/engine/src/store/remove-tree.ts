@@ -5,8 +5,8 @@ import { deadlineAfter, SandboxError } from "@atoll/protocol";
 const deadlineMs = 10 * 60_000;
 
 /**
- * Idempotent. Node removes by whole paths, which cannot be longer than the kernel takes; a sandbox can nest directories
- * deeper than that, and `rm` works its way down.
+ * Removes a directory tree. Node removes by whole paths, which cannot be longer than the kernel takes; a sandbox can
+ * nest directories deeper than that, so `rm` removes those. Idempotent.
  */
 export async function removeTree(path: string): Promise<void> {
   try {

@@ -4,13 +4,13 @@ import { SandboxId, SandboxRecord, type SandboxId as Id } from "@atoll/protocol"
 import type { DataLayout } from "./layout.ts";
 import { removeTree } from "./remove-tree.ts";
 
-/** A sandbox directory whose record cannot be used. Nothing in it is touched: it may hold somebody's files. */
+/** A sandbox directory whose record cannot be used. Nothing in it is touched, because it may have a user's files. */
 export interface UnreadableSandbox {
   dir: string;
   because: string;
 }
 
-/** The stored truth: one record per sandbox. Only the holder of the data directory's lock writes here. */
+/** The stored records, one per sandbox. Only the holder of the data directory's lock writes here. */
 export class SandboxStore {
   #layout: DataLayout;
 
@@ -25,8 +25,8 @@ export class SandboxStore {
   }
 
   /**
-   * Idempotent. Removes the sandbox's directory with everything in it, the record first: what is left of a crash here
-   * has no owner.
+   * Removes the sandbox's directory with everything in it, the record first, so that what is left after a crash has no
+   * owner. Idempotent.
    */
   async remove(id: Id): Promise<void> {
     const { dir, recordFile } = this.#layout.sandbox(id);

@@ -11,7 +11,7 @@ export function newContainerId(): ContainerId {
   return ContainerId.parse(`atoll-${randomText(24)}`);
 }
 
-/** Every character equally likely: bytes that would favour the first ones are thrown away. */
+/** Every character is equally likely: bytes that would favour the first ones are thrown away. */
 function randomText(length: number): string {
   const limit = 256 - (256 % alphabet.length);
   let text = "";

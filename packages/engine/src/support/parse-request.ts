@@ -1,7 +1,7 @@
 import { SandboxError } from "@atoll/protocol";
 import type { z } from "zod";
 
-/** Parses what a caller gave, once, at the edge. `asked` completes "Cannot …". */
+/** Parses the caller's input, once, at the edge. `asked` completes "Cannot …". */
 export function parseRequest<T extends z.ZodType>(schema: T, value: z.input<T>, asked: string): z.output<T> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;

@@ -1,4 +1,6 @@
-/** Like `Promise.all`, but nothing is still under way when it settles: for work that is undone if any of it fails. */
+/**
+ * Works like `Promise.all`, but all promises have settled when it settles: for work that is undone if any of it fails.
+ */
 export async function settleAll<T extends readonly unknown[]>(
   work: T,
 ): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {

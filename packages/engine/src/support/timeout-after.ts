@@ -1,6 +1,6 @@
 import { deadlineAfter } from "@atoll/protocol";
 
-/** Aborts when so much time has passed since `begin` has resolved. */
+/** Returns a signal that aborts when this much time has passed since `begin` resolved. */
 export function timeoutAfter(begin: Promise<unknown>, ms: number): AbortSignal {
   const controller = new AbortController();
   const start = (): void => {

@@ -1,4 +1,4 @@
-/** Background work has nobody to reject to; a person reads it in the log. */
+/** Logs an error of background work, which has no caller to reject to. */
 export function warn(error: unknown): void {
   process.emitWarning(error instanceof Error ? error : String(error), { type: "AtollCleanupError" });
 }

@@ -1,7 +1,7 @@
-/** The account that commands run as unless they ask for another. */
+/** The account that commands run as unless they request another one. */
 export const sandboxUser = { name: "user", uid: 1000, gid: 1000, home: "/home/user", shell: "/bin/bash" } as const;
 
-/** Debian's own numbers. Programs look some of these up; none of them can log in. */
+/** The numbers are Debian's. Programs look some of these accounts up; none of them can log in. */
 const systemUsers: readonly [name: string, uid: number, gid: number, home: string][] = [
   ["daemon", 1, 1, "/usr/sbin"],
   ["bin", 2, 2, "/bin"],
@@ -51,7 +51,7 @@ export function groupLine(name: string, gid: number): string {
   return `${name}:x:${gid}:\n`;
 }
 
-/** No password fits: nobody becomes another user by knowing something. */
+/** No password matches, so that no password makes a process another user. */
 function shadowLine(name: string): string {
   return `${name}:*:19000:0:99999:7:::\n`;
 }

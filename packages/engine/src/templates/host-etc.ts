@@ -4,9 +4,9 @@ import { hasErrno } from "@atoll/host";
 import type { SkeletonEntry } from "./skeleton.ts";
 
 /**
- * What a sandbox gets to see of the host's /etc. A file is on the list when common programs need it and nothing about
- * this host in particular is in it: no tokens (npmrc, pip.conf, gitconfig, environment), no names of machines or
- * people, no keys. Directories come with their contents. Whatever of it not everybody may read stays out all the same.
+ * The part of the host's /etc that a sandbox sees. A file is on the list when common programs need it and it has
+ * nothing about this particular host: no tokens (npmrc, pip.conf, gitconfig, environment), no names of machines or
+ * people, no keys. Directories come with their contents. A file that not every user may read stays out in any case.
  */
 const allowed: readonly string[] = [
   "alternatives",
@@ -44,15 +44,15 @@ const allowed: readonly string[] = [
   "vim",
 ];
 
-/** As `allowed`, for names that carry a version. */
+/** Patterns as `allowed`, for names that contain a version. */
 const allowedPatterns: readonly RegExp[] = [/^python3(\.\d+)?$/, /^java-\d+-openjdk$/, /^ImageMagick-\d$/];
 
-/** Larger ones are not configuration. */
+/** A larger file is not configuration. */
 const mostBytes = 4 * 1024 * 1024;
 
 /**
- * The entries below `etc/` that are taken from the host, parents first. Everything belongs to root, whoever owns it
- * outside.
+ * Returns the entries below `etc/` that are taken from the host, parents first. All of them belong to root, also if
+ * they do not on the host.
  */
 export async function readAllowedEtc(hostEtc: string): Promise<SkeletonEntry[]> {
   const present = await readdir(hostEtc);
@@ -77,12 +77,12 @@ async function readEntries(hostEtc: string, path: string): Promise<SkeletonEntry
     const stats = await lstat(source);
     const { mode, size } = stats;
     if (stats.isSymbolicLink()) return [{ kind: "link", path: `etc/${path}`, target: await readlink(source) }];
-    const canEverybodyRead = (mode & 0o004) !== 0;
-    if (stats.isFile() && canEverybodyRead && size <= mostBytes) {
+    const isWorldReadable = (mode & 0o004) !== 0;
+    if (stats.isFile() && isWorldReadable && size <= mostBytes) {
       const content = await readFile(source);
       return [{ kind: "file", path: `etc/${path}`, content, mode: mode & 0o755, uid: 0, gid: 0 }];
     }
-    if (!stats.isDirectory() || !canEverybodyRead) return [];
+    if (!stats.isDirectory() || !isWorldReadable) return [];
     const names = (await readdir(source)).toSorted();
     const below = await Promise.all(names.map((name) => readEntries(hostEtc, join(path, name))));
     return [directory(path), ...below.flat()];

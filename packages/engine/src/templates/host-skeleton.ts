@@ -56,7 +56,7 @@ alias ls='ls --color=auto'
 alias ll='ls -alF'
 `;
 
-/** Root may become anyone; nobody else can, because no account has a password. */
+/** Only root may become another user, because no account has a password. */
 const becomeUser = `auth sufficient pam_rootok.so
 auth required pam_unix.so
 account sufficient pam_rootok.so
@@ -70,8 +70,8 @@ password required pam_deny.so
 `;
 
 /**
- * Everything of a sandbox's root that does not come from the host. There is no name server on purpose: names are
- * resolved by the proxy, outside.
+ * Everything of a sandbox's root that does not come from the host. There is no name server on purpose: the proxy
+ * outside resolves names.
  */
 export const ownEntries: readonly SkeletonEntry[] = [
   directory(""),

@@ -11,12 +11,12 @@ import { fingerprint, type SkeletonEntry, writeSkeleton } from "./skeleton.ts";
 import { readTemplate, type TemplateManifest, writeManifest } from "./template-manifest.ts";
 import type { Template } from "./template.ts";
 
-/** Where programs and libraries are. Apart from `usr` they are links into it on most hosts. */
+/** The directories of programs and libraries. Except `usr` they are links into it on most hosts. */
 const systemDirectories = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"] as const;
 
 /**
- * Below `usr`; not private by their permissions, but about this host: settings of its own programs, with tokens in them
- * as often as not.
+ * Directories below `usr` that are not private by their permissions but are about this host: settings of its own
+ * programs, often with tokens in them.
  */
 const hidden = ["local/etc"];
 
@@ -28,7 +28,7 @@ export interface HostTemplateOptions {
   hostRoot: string;
 }
 
-/** A directory of the host that sandboxes see, under what hides parts of it. */
+/** A directory of the host that sandboxes see, and the layer that hides parts of it. */
 interface SystemTree {
   name: string;
   path: string;
@@ -36,15 +36,15 @@ interface SystemTree {
 }
 
 /**
- * The template made of this machine's own programs: a root that we write, with the host's /usr in it, and nothing else
+ * Makes the template of this machine's own programs: a root that we write, with the host's /usr in it, and nothing else
  * of the host. It is named after its contents and never changes, so a sandbox keeps the one it was made with.
  *
- * What remains visible is what everybody on the host may read below /usr. Programs that are setuid there are so in the
- * sandbox. An upgrade of the host's packages shows in running sandboxes, for the files they have not written
+ * Sandboxes see only what every user of the host may read below /usr. Programs that are setuid there are so in the
+ * sandbox. An upgrade of the host's packages shows in running sandboxes, for the files that they have not written
  * themselves.
  */
 export async function makeHostTemplate({ templatesDir, hostRoot }: HostTemplateOptions): Promise<Template> {
-  // Shared by all who wait for it: nobody's signal ends it.
+  // Several callers share this work, so no caller's signal ends it.
   const signal = deadlineAfter(buildTimeoutMs);
   await mkdir(templatesDir, { recursive: true });
   const { skeleton, trees } = await planHostTemplate({ templatesDir, hostRoot }, signal);
@@ -90,7 +90,7 @@ function nameFor(manifest: TemplateManifest, parts: SkeletonEntry[][]): Template
   return TemplateName.parse(`host-${hash.digest("hex").slice(0, 16)}`);
 }
 
-/** Whether a name is one that `makeHostTemplate` gives. */
+/** Says whether a name is one that `makeHostTemplate` gives. */
 export function isHostTemplateName(name: string): boolean {
   return /^host-[0-9a-f]{16}$/.test(name);
 }
@@ -123,8 +123,8 @@ async function planHostTemplate(
 }
 
 /**
- * A layer that hides paths of the tree below it. Its directories show instead of those they lie on, so they have to
- * look the same.
+ * Plans a layer that hides paths of the tree below it. Its directories are visible instead of those below, so they get
+ * the same attributes.
  */
 async function planMask(tree: string, paths: string[]): Promise<SkeletonEntry[]> {
   const entries = new Map<string, SkeletonEntry>();
@@ -142,7 +142,7 @@ async function planMask(tree: string, paths: string[]): Promise<SkeletonEntry[]>
   return [...entries.values()];
 }
 
-/** From the tree itself, which is "", down to the directory that the path is in. */
+/** Returns the directories from the tree itself, which is "", down to the one that the path is in. */
 function parentsOf(path: string): string[] {
   const parent = dirname(path);
   return parent === "." ? [""] : [...parentsOf(parent), parent];

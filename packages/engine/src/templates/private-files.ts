@@ -8,12 +8,12 @@ import { z } from "zod";
 const byHand = "local";
 
 /**
- * Files that not everybody on the host may read, in a tree that sandboxes are shown. Root in a sandbox passes every
- * permission check of the files that it sees, so these must not be seen.
+ * Finds files that not every user of the host may read, in a tree that sandboxes see. Root in a sandbox passes every
+ * permission check of the files that it sees, so these files must be hidden.
  *
- * Looking at all of /usr takes seconds on a cold machine. So the result is kept, together with a stamp of what changes
- * when packages are installed or somebody adds a directory near the top. `local`, where administrators put things by
- * hand, is looked at each time, so what changes in it is not in the stamp.
+ * A scan of all of /usr takes seconds on a cold machine. So the result is cached, together with a stamp of what changes
+ * when packages are installed or a directory is added near the top. `local`, where administrators add files by hand, is
+ * scanned each time, so the stamp does not cover it.
  */
 export async function findPrivateFiles(tree: string, cacheFile: string, signal: AbortSignal): Promise<string[]> {
   const stamp = await stampOf(tree);
@@ -51,7 +51,7 @@ async function writeScan(cacheFile: string, result: Scan): Promise<void> {
   await rename(temporary, cacheFile);
 }
 
-/** Paths relative to the tree. Of a private directory only the directory itself. */
+/** Returns paths relative to the tree. A private directory stands for everything in it. */
 async function scan(tree: string, signal: AbortSignal): Promise<string[]> {
   const isPrivate = ["(", "!", "-type", "l", "!", "-perm", "-o=r", "-o", "-type", "d", "!", "-perm", "-o=x", ")"];
   const result = await run("find", [tree, "-xdev", ...isPrivate, "-printf", "%P\\0", "-prune"], {
@@ -60,12 +60,12 @@ async function scan(tree: string, signal: AbortSignal): Promise<string[]> {
     maxOutputBytes: mostOutputBytes,
   });
   if (result.exitCode !== 0 || result.truncated) {
-    // What vanishes while it is looked at also ends with 1, and with this line.
+    // A file that is removed during the scan also gives exit code 1, and this line.
     const complaints = result.stderr
       .split("\n")
       .filter((line) => line !== "" && !line.endsWith("No such file or directory"));
     if (result.truncated || complaints.length > 0) {
-      throw new SandboxError("unsupported", `Cannot tell which files below ${tree} are private`, {
+      throw new SandboxError("unsupported", `Cannot find out which files below ${tree} are private`, {
         suggestion: "Run the engine as root, or use a template of your own instead of the host's files.",
         details: { complaints: complaints.slice(0, 10), truncated: result.truncated },
       });
@@ -74,7 +74,7 @@ async function scan(tree: string, signal: AbortSignal): Promise<string[]> {
   return result.stdout.split("\0").filter((path) => path !== "");
 }
 
-/** Records of the common package managers: each installation and removal changes one of these. */
+/** The databases of the common package managers: each installation and removal changes one of these. */
 const packageRecords = [
   "/var/lib/dpkg/status",
   "/var/lib/rpm/rpmdb.sqlite",

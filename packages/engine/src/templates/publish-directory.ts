@@ -3,14 +3,15 @@ import { basename, dirname, join } from "node:path";
 import { Cleanup, hasErrno, run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 
-/** Names of directories that are not finished begin like this; no template can be named so. */
+/** The names of unfinished directories begin with this prefix, which no template name can have. */
 export const unfinishedPrefix = ".new-";
 
 const syncTimeoutMs = 120_000;
 
 /**
- * Makes a directory that exists completely or not at all, also after a crash of the machine: built beside its place,
- * written through to the disk, then renamed. False when somebody else was faster: what is there then is theirs.
+ * Makes a directory that exists completely or not at all, also after a crash of the machine: it is built beside its
+ * place, written to the disk, then renamed. Returns false when another process was faster, and keeps that process's
+ * directory.
  */
 export async function publishDirectory(
   path: string,

@@ -9,19 +9,19 @@ import { writeSkeleton } from "./skeleton.ts";
 import { readTemplate, writeManifest } from "./template-manifest.ts";
 import type { Template } from "./template.ts";
 
-/** A directory is used in place and must not change for as long as the template is there. An archive is copied. */
+/** A directory is used in place and must not change for as long as the template exists. An archive is copied. */
 export type RootfsSource = { directory: string } | { archive: string };
 
 export interface ImportOptions {
   signal: AbortSignal;
-  /** Most that the files of an archive may take together. */
+  /** The limit of all files of an archive together. */
   maxBytes?: number;
   maxEntries?: number;
 }
 
 const GiB = 1024 ** 3;
 
-/** Makes a template of a root filesystem. Nothing is there under the name until all of it is. */
+/** Makes a template of a root filesystem. Its name exists only when all of it is finished. */
 export async function importRootfs(
   templatesDir: string,
   name: TemplateName,
@@ -66,7 +66,7 @@ async function usableDirectory(path: string): Promise<string> {
     throw hasErrno(cause, "ENOENT", "ENOTDIR", "EACCES", "ELOOP") ? refuse("there is no such directory", cause) : cause;
   });
   if (!(await lstat(found)).isDirectory()) throw refuse("it is not a directory");
-  // Whatever the host keeps secret would be open to root in every sandbox.
+  // Root in every sandbox could read all secrets of the host.
   if (found === "/") throw refuse("it is the root of this machine; the template host shows what can be shown of it");
   if (/[,:\\"\s]/.test(found)) throw refuse("its path has characters that a mount cannot take");
   return found;

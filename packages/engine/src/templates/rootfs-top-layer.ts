@@ -6,7 +6,7 @@ import { SandboxError } from "@atoll/protocol";
 import { groupLine, passwdLine, sandboxUser } from "./host-accounts.ts";
 import type { SkeletonEntry } from "./skeleton.ts";
 
-/** What sandboxes get filesystems of their own on. */
+/** The directories on which sandboxes get filesystems of their own. */
 const mountPoints = [
   { path: "proc", mode: 0o555 },
   { path: "dev", mode: 0o755 },
@@ -18,8 +18,8 @@ const mostBytes = 1024 * 1024;
 const hosts = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 
 /**
- * What a root filesystem lacks to be run as a sandbox: places to mount on, the default user, a name for the loopback
- * address. It goes into a layer of its own, so that the filesystem itself stays as it was given.
+ * Plans what a root filesystem lacks to be run as a sandbox: directories to mount on, the default user, a name for the
+ * loopback address. It goes into a layer of its own, so that the filesystem itself does not change.
  */
 export async function planTopLayer(rootfs: string): Promise<SkeletonEntry[]> {
   const layer = new TopLayer(rootfs);
@@ -51,7 +51,7 @@ async function addUser(layer: TopLayer): Promise<void> {
 async function makeHome(layer: TopLayer): Promise<string> {
   const { uid, gid, home } = sandboxUser;
   const parent = await layer.kindOf("home");
-  // A link leads to somewhere that only the sandbox can find.
+  // Only the sandbox can follow this link.
   if (parent !== "absent" && parent !== "directory") return "/tmp";
   if ((await layer.kindOf("home/user")) === "absent") {
     await layer.makeDirectory("home", { mode: 0o755, uid: 0, gid: 0 });
@@ -75,7 +75,7 @@ function ended(text: string): string {
 
 type Kind = "absent" | "directory" | "file" | "link" | "other";
 
-/** A layer in the making over a filesystem that is not trusted: no link of it is followed. */
+/** A layer that is being made over an untrusted filesystem: no link of that is followed. */
 class TopLayer {
   readonly entries: SkeletonEntry[] = [];
   readonly #base: string;
@@ -84,7 +84,7 @@ class TopLayer {
     this.#base = base;
   }
 
-  /** "link" also when a link stands in the way to it. */
+  /** Returns "link" also when a link is in the path. */
   async kindOf(path: string): Promise<Kind> {
     const stats = await this.#inspect(path);
     if (stats === "link" || stats === undefined) return stats ?? "absent";
@@ -92,7 +92,7 @@ class TopLayer {
     return stats.isFile() ? "file" : "other";
   }
 
-  /** A directory that is there below shows with the owner and mode of this one: they are taken from it. */
+  /** Makes a directory. It hides the owner and mode of one that exists below, so it copies them. */
   async makeDirectory(
     path: string,
     fallback: { mode: number; uid: number; gid: number },
@@ -108,7 +108,7 @@ class TopLayer {
     this.entries.push({ kind: "directory", path, mode: stats.mode & 0o7777, uid: stats.uid, gid: stats.gid });
   }
 
-  /** Empty when the file is not there. */
+  /** Returns an empty text when the file does not exist. */
   async readText(path: string): Promise<string> {
     const stats = await this.#inspect(path);
     if (stats === undefined) return "";

@@ -10,17 +10,17 @@ interface Owned {
   gid: number;
 }
 
-/** One thing in a tree that we write ourselves. `path` is relative to the tree. */
+/** One entry in a tree that we write ourselves. `path` is relative to the tree. */
 export type SkeletonEntry =
   | ({ kind: "directory"; path: string } & Owned)
   | ({ kind: "file"; path: string; content: Uint8Array | string } & Owned)
   | { kind: "link"; path: string; target: string }
-  /** Hides what a lower layer has at this path: to overlayfs, a character device 0/0. */
+  /** Hides the file of a lower layer at this path. To overlayfs, a whiteout is a character device 0/0. */
   | { kind: "whiteout"; path: string };
 
 const mknodTimeoutMs = 10_000;
 
-/** The same for the same tree: what it is named by. */
+/** Returns the same text for the same tree; trees are named by it. */
 export function fingerprint(entries: readonly SkeletonEntry[]): string {
   const hash = createHash("sha256");
   for (const entry of entries) {
@@ -32,7 +32,7 @@ export function fingerprint(entries: readonly SkeletonEntry[]): string {
   return hash.digest("hex");
 }
 
-/** Writes the entries below `root`, which is there and empty. A directory stands before its contents. */
+/** Writes the entries below `root`, which exists and is empty. A directory comes before its contents. */
 export async function writeSkeleton(
   root: string,
   entries: readonly SkeletonEntry[],
@@ -58,7 +58,7 @@ async function writeEntry(path: string, entry: SkeletonEntry, signal: AbortSigna
     case "whiteout":
       return makeWhiteout(path, signal);
   }
-  // In this order: a change of owner takes setuid and setgid away, and the mode of creation is subject to our umask.
+  // The order matters: a change of owner clears setuid and setgid, and our umask applies to the mode of a new file.
   await chown(path, entry.uid, entry.gid);
   await chmod(path, entry.mode);
 }

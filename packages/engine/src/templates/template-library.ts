@@ -8,7 +8,7 @@ import { importRootfs, type ImportOptions, type RootfsSource } from "./rootfs-te
 import { readTemplate } from "./template-manifest.ts";
 import type { Template } from "./template.ts";
 
-/** Stands for the newest template made of this machine's own files. */
+/** This name means the newest template made of this machine's own files. */
 const hostName = "host";
 
 export interface TemplateLibraryOptions {
@@ -17,8 +17,8 @@ export interface TemplateLibraryOptions {
 }
 
 /**
- * The templates of one data directory. Each is complete from the moment it has its name, and never changes: whoever has
- * got one can use it for as long as it is not removed. What a crash leaves half done is removed by `sweep`.
+ * The templates of one data directory. Each is complete from the moment it has its name, and never changes: a caller
+ * can use it for as long as it is not removed. `sweep` removes the leftovers of a crash.
  */
 export class TemplateLibrary {
   readonly #directory: string;
@@ -31,8 +31,8 @@ export class TemplateLibrary {
   }
 
   /**
-   * `host` is made when it is first asked for, and stays the same until the next start of the engine. The template that
-   * comes back says in `name` which one it is exactly; asking for that name gives the same files again.
+   * `host` is made when it is first requested, and stays the same until the next start of the engine. The `name` of the
+   * returned template says which one it is exactly; a request for that name gives the same files again.
    */
   async get(name: TemplateName): Promise<Template> {
     if (name === hostName) return this.#getHost();
@@ -44,7 +44,7 @@ export class TemplateLibrary {
     });
   }
 
-  /** Everything that is stored, in alphabetical order. */
+  /** Returns all stored templates, in alphabetical order. */
   async list(): Promise<TemplateName[]> {
     const names = await this.#entries();
     const parsed = names.flatMap((name) => TemplateName.safeParse(name).data ?? []);
@@ -55,8 +55,7 @@ export class TemplateLibrary {
   }
 
   /**
-   * Rejects with `already_exists` when the name is taken and with `invalid_argument` when the source is not what it
-   * should be.
+   * Rejects with `already_exists` when the name is taken and with `invalid_argument` when the source cannot be used.
    */
   async importRootfs(name: TemplateName, source: RootfsSource, options: ImportOptions): Promise<Template> {
     if (name === hostName || isHostTemplateName(name)) {
@@ -68,11 +67,14 @@ export class TemplateLibrary {
     return importRootfs(this.#directory, name, source, options);
   }
 
-  /** Idempotent. Sandboxes that are made of it lose their files; whether there are any is for the caller to know. */
+  /**
+   * Removes a template. Sandboxes that are made of it lose their files; the caller has to know whether there are any.
+   * Idempotent.
+   */
   async remove(name: TemplateName): Promise<void> {
     if (name === hostName)
-      throw new SandboxError("invalid_argument", "Cannot remove the template host: it is made when it is asked for");
-    // Under the other name nobody finds it half removed.
+      throw new SandboxError("invalid_argument", "Cannot remove the template host: it is made when it is requested");
+    // A half-removed template has another name, under which it is not used.
     const leaving = join(this.#directory, `${unfinishedPrefix}removed-${name}-${process.pid}-${performance.now()}`);
     try {
       await rename(join(this.#directory, name), leaving);
@@ -86,8 +88,7 @@ export class TemplateLibrary {
   }
 
   /**
-   * Removes what a crash has left half done. Only for the one engine that holds the data directory's lock, at its
-   * start.
+   * Removes the leftovers of a crash. Only the engine that holds the data directory's lock may call it, at its start.
    */
   async sweep(): Promise<void> {
     const left = (await this.#entries()).filter((name) => name.startsWith(unfinishedPrefix));
@@ -97,7 +98,7 @@ export class TemplateLibrary {
   #getHost(): Promise<Template> {
     this.#host ??= makeHostTemplate({ templatesDir: this.#directory, hostRoot: this.#hostRoot }).catch(
       (error: unknown) => {
-        // The next who asks tries again.
+        // The next request tries again.
         this.#host = undefined;
         throw error;
       },

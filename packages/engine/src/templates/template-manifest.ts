@@ -5,7 +5,7 @@ import { SandboxError, type TemplateName } from "@atoll/protocol";
 import { z } from "zod";
 import type { Template } from "./template.ts";
 
-/** What a template's directory says about itself. */
+/** The description in a template's directory. */
 export const TemplateManifest = z.strictObject({
   version: z.literal(1),
   trees: z
@@ -26,7 +26,7 @@ export async function writeManifest(directory: string, manifest: TemplateManifes
   await writeFile(join(directory, fileName), `${JSON.stringify(manifest, null, 2)}\n`);
 }
 
-/** Undefined when there is no template in the directory. */
+/** Returns undefined when there is no template in the directory. */
 export async function readTemplate(directory: string, name: TemplateName): Promise<Template | undefined> {
   const path = join(directory, fileName);
   let text: string;

@@ -4,11 +4,11 @@ import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLayout } from "../store/layout.ts";
 
-/** Where the parts of one checkpoint are on this machine. They do not change while the checkpoint exists. */
+/** The paths of the parts of one checkpoint on this machine. The files do not change while the checkpoint exists. */
 export interface CheckpointFiles {
   manifest: CheckpointManifest;
   memory: { name: string; path: string }[];
-  /** An archive; undefined: nothing was kept. */
+  /** The path of an archive; undefined if nothing was saved. */
   owner: string | undefined;
 }
 
@@ -23,7 +23,7 @@ export async function findCheckpointFiles(sandbox: SandboxLayout, n: number): Pr
   };
 }
 
-/** False: nothing was kept. */
+/** Returns false if nothing was saved. */
 export async function unpackOwner(
   { packer }: Pick<EngineContext, "packer">,
   { manifest, owner }: Pick<CheckpointFiles, "manifest" | "owner">,

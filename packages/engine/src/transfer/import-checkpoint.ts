@@ -11,9 +11,9 @@ import { settleAll } from "../support/settle-all.ts";
 import { assertBelongs, bringInLayer, type CheckpointImport } from "./import-sandbox.ts";
 
 /**
- * Adds a checkpoint that was made of this very sandbox, here or elsewhere, to those that it has here. The sandbox is as
- * it was, and runs on if it ran. Everything is verified; when it rejects, nothing is left of it. One that a crash cuts
- * off is swept later.
+ * Adds a checkpoint that was made of this very sandbox, here or on another machine, to its checkpoints here. The
+ * sandbox does not change, and runs on if it was running. Everything is verified; when this rejects, nothing is left of
+ * the import. The leftovers of a crash are removed later.
  */
 export function importCheckpoint(
   context: EngineContext,
@@ -37,8 +37,8 @@ export function importCheckpoint(
     await assertMachineFits(context, driver, manifest, ofCheckpoint(n));
     using stop = firstToAbort(signal, killed);
     const step = (name: string): Promise<void> => context.atStep(`import checkpoint: ${name}`, record.id);
-    const at = layout.arrivingCheckpoint(n);
-    const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
+    const at = layout.importingCheckpoint(n);
+    const unpin = context.layers.pin(manifest.layers.map((layer) => layer.id));
     let isHere = false;
     try {
       await store.sweep();
@@ -56,7 +56,7 @@ export function importCheckpoint(
       isHere = true;
       await step("placed");
     } finally {
-      letGo();
+      unpin();
       if (!isHere) {
         await removeTree(at.dir);
         await context.layers.collect();
@@ -65,11 +65,11 @@ export function importCheckpoint(
   });
 }
 
-/** Unpacked when it is gone back to. */
+/** The archive is unpacked by a rollback. */
 async function adoptOwner(
   store: CheckpointStore,
   { manifest, owner }: CheckpointImport,
-  at: ReturnType<SandboxLife["parts"]["layout"]["arrivingCheckpoint"]>,
+  at: ReturnType<SandboxLife["parts"]["layout"]["importingCheckpoint"]>,
 ): Promise<void> {
   if (manifest.owner === undefined) return;
   if (owner !== undefined) await copyFile(owner, at.ownerFile, constants.COPYFILE_FICLONE);

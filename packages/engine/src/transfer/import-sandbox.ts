@@ -13,28 +13,28 @@ import type { Template } from "../templates/template.ts";
 import { unpackOwner } from "./checkpoint-files.ts";
 import { findTemplate } from "./machine-needs.ts";
 
-/** A checkpoint from elsewhere, and the files that belong to it. */
+/** A checkpoint from another machine, and the files that belong to it. */
 export interface CheckpointImport {
   manifest: CheckpointManifest;
   /**
-   * With the files of the memory image, named as in the manifest. On the same filesystem as the data directory; it is
-   * moved from there.
+   * A directory with the files of the memory image, named as in the manifest. It must be on the filesystem of the data
+   * directory, and is moved from there.
    */
   memoryDir: string;
-  /** The archive that the manifest names, if it does. */
+  /** The archive of the owner's files, if the manifest names it. */
   owner?: string | undefined;
-  /** Archives of those layers that are not here. */
+  /** The archives of those layers that are not here. */
   layers: { part: LayerPart; archive: string }[];
 }
 
-/** A sandbox from elsewhere. */
+/** A sandbox from another machine. */
 export interface SandboxImport extends CheckpointImport {
   record: ImportedRecord;
 }
 
 export interface ImportOptions {
   signal?: AbortSignal;
-  /** As for `create`. */
+  /** The handler as for `create`. */
   onEgress?: EgressHandler | undefined;
 }
 
@@ -46,9 +46,9 @@ interface PendingAcquisition<From extends CheckpointImport = SandboxImport> {
 }
 
 /**
- * Makes a paused sandbox of what comes from another machine. Everything is verified; when it rejects, nothing is left
- * of it here. The record is written last, so that one that is cut off has no owner, and goes when the data directory is
- * opened again.
+ * Makes a paused sandbox of what comes from another machine. Everything is verified; when this rejects, nothing is left
+ * of it here. The record is written last, so that after a crash the files have no owner, and are removed when the data
+ * directory is opened again.
  */
 export async function importSandbox(
   context: EngineContext,
@@ -61,13 +61,13 @@ export async function importSandbox(
   const { id } = record;
   assertBelongs(from);
   signal.throwIfAborted();
-  if (context.lives.has(id) || context.arriving.has(id)) {
+  if (context.lives.has(id) || context.importing.has(id)) {
     throw new SandboxError("already_exists", `Cannot import sandbox ${id}: it is here already`, {
       details: { sandboxId: id },
     });
   }
-  context.arriving.add(id);
-  const letGo = context.layers.hold(manifest.layers.map((layer) => layer.id));
+  context.importing.add(id);
+  const unpin = context.layers.pin(manifest.layers.map((layer) => layer.id));
   try {
     const driver = context.driver(record.driver);
     const template = await findTemplate(context, manifest.template, ofCheckpoint(manifest.n));
@@ -81,16 +81,16 @@ export async function importSandbox(
     return new Sandbox(life);
   } catch (error) {
     await context.store.remove(id);
-    letGo();
+    unpin();
     await context.layers.collect();
     throw error;
   } finally {
-    context.arriving.delete(id);
-    letGo();
+    context.importing.delete(id);
+    unpin();
   }
 }
 
-/** The parts have to be those of one sandbox, and all that are not here have to be given. */
+/** Checks that the parts are those of one sandbox, and that all layers that are not here are given. */
 export function assertBelongs({
   record,
   manifest,
@@ -100,7 +100,7 @@ export function assertBelongs({
 }): void {
   const refuse = (because: string): SandboxError =>
     new SandboxError("invalid_argument", `Cannot import sandbox ${record.id}: ${because}`);
-  if (manifest.sandboxId !== record.id) throw refuse(`the manifest is that of sandbox ${manifest.sandboxId}`);
+  if (manifest.sandboxId !== record.id) throw refuse(`the manifest belongs to sandbox ${manifest.sandboxId}`);
   if (manifest.driver !== record.driver) throw refuse(`it was saved by driver ${manifest.driver}`);
   if (manifest.template !== record.template) throw refuse(`it was saved on template ${manifest.template}`);
   const known = new Map(manifest.layers.map((part) => [part.id, part.sha256]));
@@ -108,7 +108,7 @@ export function assertBelongs({
   if (foreign !== undefined) throw refuse(`layer ${foreign.part.id} is not in its manifest`);
 }
 
-/** Everything but the record. */
+/** Imports everything but the record. */
 async function bringIn({ context, from, template, signal }: PendingAcquisition): Promise<void> {
   const { sandboxId: id, n } = from.manifest;
   const layout = context.layout.sandbox(id);
@@ -127,7 +127,7 @@ async function bringIn({ context, from, template, signal }: PendingAcquisition):
   await context.atStep("import: manifest", id);
 }
 
-/** Unpacked, as the sandbox's own from now on, and as it was at the checkpoint. */
+/** Unpacks the owner's files into the sandbox's own directory, and keeps the archive with the checkpoint. */
 async function bringInOwner(
   context: EngineContext,
   { manifest, owner }: SandboxImport,

@@ -8,27 +8,27 @@ import {
 } from "@atoll/protocol";
 import { CheckpointStore } from "../checkpoints/checkpoint-store.ts";
 import { needsOf } from "../checkpoints/launch-source.ts";
-import { assertMachineFits, type Asked } from "../checkpoints/verify-checkpoint.ts";
+import { assertMachineFits, type RestoreAction } from "../checkpoints/verify-checkpoint.ts";
 import type { EngineContext } from "../engine-context.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { isHostTemplateName } from "../templates/host-template.ts";
 import type { Template } from "../templates/template.ts";
 
 export interface NeedsOptions {
-  /** What it goes on from; if not given, what it stands on. */
+  /** The checkpoint to restore; by default the one that the sandbox depends on. */
   checkpoint?: number | undefined;
-  /** False: from the files alone. */
+  /** With false, the sandbox is started from its files alone. */
   memory?: boolean | undefined;
 }
 
 /**
- * What a machine will have to have to go on with the memory of a sandbox that runs here, or is about to. Undefined: its
- * memory cannot be saved.
+ * Returns what another machine must have to restore the memory of a sandbox that runs here, or is about to. Returns
+ * undefined if its memory cannot be saved.
  */
 export async function findMachineNeeds(
   context: EngineContext,
   { parts: { driver, layout }, record }: Pick<SandboxLife, "parts" | "record">,
-  { checkpoint = standsOn(record), memory = true }: NeedsOptions,
+  { checkpoint = currentCheckpoint(record), memory = true }: NeedsOptions,
 ): Promise<MachineNeeds | undefined> {
   const { freezer } = driver;
   if (freezer === undefined) return undefined;
@@ -38,8 +38,8 @@ export async function findMachineNeeds(
 }
 
 /**
- * Rejects with `unrestorable`, naming what is lacking, unless this machine could go on with such a sandbox, or go back
- * to that checkpoint of it.
+ * Rejects with `unrestorable`, naming what is missing, unless this machine could run such a sandbox, or restore that
+ * checkpoint of it.
  */
 export async function assertCouldRun(
   context: EngineContext,
@@ -47,9 +47,9 @@ export async function assertCouldRun(
   needs: MachineNeeds,
   { checkpoint }: { checkpoint?: number } = {},
 ): Promise<void> {
-  const asked: Asked =
+  const asked: RestoreAction =
     checkpoint === undefined
-      ? { action: `go on with sandbox ${id}`, details: { sandboxId: id } }
+      ? { action: `run sandbox ${id}`, details: { sandboxId: id } }
       : {
           action: `roll back sandbox ${id} to checkpoint ${checkpoint}`,
           details: { sandboxId: id, checkpoint },
@@ -59,15 +59,19 @@ export async function assertCouldRun(
   await assertMachineFits(context, context.driver(driver), needs, asked);
 }
 
-export async function findTemplate(context: EngineContext, name: TemplateName, asked: Asked): Promise<Template> {
+export async function findTemplate(
+  context: EngineContext,
+  name: TemplateName,
+  asked: RestoreAction,
+): Promise<Template> {
   try {
     return await context.templates.get(name);
   } catch (cause) {
     if (!isSandboxError(cause, "not_found")) throw cause;
-    // That of this machine's own files is made when it is first asked for.
+    // The template of this machine's own files is made when it is first requested.
     const own = isHostTemplateName(name) ? await context.templates.get(TemplateName.parse("host")) : undefined;
     if (own?.name === name) return own;
-    const because = `template ${name} is not there`;
+    const because = `it has no template ${name}`;
     const here = own === undefined ? "" : `, since the files of this machine are ${own.name}`;
     throw new SandboxError("unrestorable", `Cannot ${asked.action} on this machine: ${because}${here}`, {
       suggestion:
@@ -78,7 +82,7 @@ export async function findTemplate(context: EngineContext, name: TemplateName, a
   }
 }
 
-function standsOn(record: SandboxRecord): number | undefined {
+function currentCheckpoint(record: SandboxRecord): number | undefined {
   if ("checkpoint" in record) return record.checkpoint;
   return "base" in record ? record.base : undefined;
 }

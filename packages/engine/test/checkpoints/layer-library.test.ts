@@ -16,15 +16,15 @@ test("a layer that cannot be removed does not keep the others, and is told", asy
   onTestFinished(() => directory[Symbol.dispose]());
   const layout = new DataLayout(directory.path);
   for (const name of ["a", "b", "c"]) {
-    mkdirSync(join(layout.frozenDir, name, "trees"), { recursive: true });
-    writeFileSync(join(layout.frozenDir, name, "trees", "file"), name);
+    mkdirSync(join(layout.sealedDir, name, "trees"), { recursive: true });
+    writeFileSync(join(layout.sealedDir, name, "trees", "file"), name);
   }
-  const busy = join(layout.frozenDir, "a", "trees");
+  const busy = join(layout.sealedDir, "a", "trees");
   await run("mount", ["-t", "tmpfs", "tmpfs", busy]);
   const library = new LayerLibrary(layout, { mergerPath: "/none", packer: new TreePacker("/none") });
   try {
     expect(await caught(library.collect())).toMatchObject({ code: "EBUSY" });
-    expect(readdirSync(layout.frozenDir)).toEqual(["a"]);
+    expect(readdirSync(layout.sealedDir)).toEqual(["a"]);
   } finally {
     await run("umount", [busy]);
   }

@@ -36,7 +36,7 @@ describe("what runsc says of itself", () => {
 
   test.for([
     { what: "an old release", said: { version: "runsc version 0.0~20221219.0\n" }, reason: "20221219" },
-    { what: "another program", said: { version: "runc version 1.1\n" }, reason: "something else" },
+    { what: "another program", said: { version: "runc version 1.1\n" }, reason: "is not runsc" },
     {
       what: "one without the overlay flag",
       said: { flags: flags.replace("-overlay2", "-overlay") },

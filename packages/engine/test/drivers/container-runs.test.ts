@@ -62,7 +62,7 @@ test("what was made for a container is handed to its launcher", async () => {
       `launch --dir ${run.dir} --cgroup /u/atoll/ns/${containerId}/run --freezer /u/atoll/ns/${containerId}/run`,
       `--overlay ${run.rootfs} ${overlay("/guest-layer:/tpl/root", 0)}`,
       `--overlay ${run.rootfs}/usr ${overlay("/tpl/usr:/usr", 1)}`,
-      "--held -- /bin/init",
+      "--wait -- /bin/init",
     ].join(" "),
   );
   expect(words.flatMap((word) => /(?:upper|work)dir=([^,]+)/g.exec(word)?.[1] ?? []).every(existsSync)).toBe(true);

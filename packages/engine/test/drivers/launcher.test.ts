@@ -21,7 +21,7 @@ describe("its arguments", () => {
       "launch",
       "--dir",
       "/data/run",
-      "--held",
+      "--wait",
       "--",
       "/bin/runsc",
       "--debug",
@@ -42,7 +42,7 @@ describe("its arguments", () => {
       noAttributes: true,
     });
     expect(args.join(" ")).toBe(
-      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --batch --no-attributes --held -- /bin/runsc --debug run",
+      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --batch --no-attributes --wait -- /bin/runsc --debug run",
     );
   });
 

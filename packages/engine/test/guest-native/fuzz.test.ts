@@ -61,7 +61,7 @@ const honest: Make[] = [
   tool((random) => ["remove", `dir-${random.below(5)}`, "recursive"]),
   tool(() => ["watch", ".", "recursive"]),
   tool((random) => ["nodes", ".", random.oneOf(["in", "synced", "below"])]),
-  tool((random) => ["mknodes", ".", random.oneOf(["anew", "missing"])]),
+  tool((random) => ["mknodes", ".", random.oneOf(["replace", "missing"])]),
   (random) => encodeFrame(toGuest.STDIN, anyId(random), u64(anyPosition(random)), random.bytes(random.below(3000))),
   (random) => encodeFrame(toGuest.STDIN_EOF, anyId(random), u64(anyPosition(random))),
   (random) => encodeFrame(toGuest.ACK, anyId(random), u64(anyPosition(random))),
@@ -171,7 +171,7 @@ async function fuzz(build: GuestBuild): Promise<void> {
         killChildren(guest.pid);
         return guest.ask("COUNT");
       })
-      .toMatchObject({ processes: 0, streams: 0, heldBytes: 0 });
+      .toMatchObject({ processes: 0, streams: 0, bufferedBytes: 0 });
     // Its stdio, the pipe of its signals, /proc, /dev/null, itself, and perhaps the proxy.
     expect(guest.descriptorCount).toBeLessThanOrEqual(9);
   } finally {

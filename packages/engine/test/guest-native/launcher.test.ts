@@ -131,7 +131,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
 
   test("held back, it mounts and starts nothing before the word has come", async () => {
     using reports = new SanitizerReports();
-    const { child, steps, exitCode } = launch(["--held", "--", "/bin/sh", "-c", "exit 7"], reports, "pipe");
+    const { child, steps, exitCode } = launch(["--wait", "--", "/bin/sh", "-c", "exit 7"], reports, "pipe");
     const report = child.stdio[3];
     if (report === null || report === undefined) throw new Error("Descriptor 3 is no pipe");
     await once(report, "data");
@@ -143,9 +143,9 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
   });
 
   test("held back by somebody who has gone, it starts nothing", async () => {
-    const { steps, exitCode } = await launchToEnd("--held", "--", "/bin/sh", "-c", "exit 7");
+    const { steps, exitCode } = await launchToEnd("--wait", "--", "/bin/sh", "-c", "exit 7");
     expect(steps.slice(0, 2)).toEqual(["fifos", "cgroup"]);
-    expect(steps[2]).toMatch(/^error hold /);
+    expect(steps[2]).toMatch(/^error wait /);
     expect(exitCode).toBe(125);
   });
 

@@ -32,7 +32,7 @@ describe("memory", { timeout: testTimeoutMs }, () => {
       guest.signal(id, 9);
       guest.send("RELEASE", id);
     }
-    await expect.poll(() => guest.ask("COUNT")).toMatchObject({ streams: 0, heldBytes: 0 });
+    await expect.poll(() => guest.ask("COUNT")).toMatchObject({ streams: 0, bufferedBytes: 0 });
     expect(guest.memoryBytes).toBeLessThan(24 * mebibyte);
   });
 
@@ -41,7 +41,7 @@ describe("memory", { timeout: testTimeoutMs }, () => {
     for (let round = 0; round < 20; round += 1) {
       await Promise.all(Array.from({ length: 100 }, () => guest.run(["/bin/echo", "x"])));
     }
-    expect(await guest.ask("COUNT")).toMatchObject({ streams: 0, heldBytes: 0 });
+    expect(await guest.ask("COUNT")).toMatchObject({ streams: 0, bufferedBytes: 0 });
     expect(guest.memoryBytes).toBeLessThan(8 * mebibyte);
   });
 });

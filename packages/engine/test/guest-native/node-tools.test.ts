@@ -98,7 +98,7 @@ describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
     expect(await outcome(guest, ["mknodes", dir, "missing"], node("d/pipe", { mode: 0o600 }))).toBe(0);
     expect(lstatSync(`${dir}/d/pipe`, { bigint: true }).ino).toBe(before);
     chmodSync(`${dir}/d/pipe`, 0o644);
-    expect(await outcome(guest, ["mknodes", dir, "anew"], node("d/pipe", { mode: 0o600 }))).toBe(0);
+    expect(await outcome(guest, ["mknodes", dir, "replace"], node("d/pipe", { mode: 0o600 }))).toBe(0);
     const anew = lstatSync(`${dir}/d/pipe`, { bigint: true });
     expect([anew.isFIFO(), anew.mode & 0o7777n, anew.mtimeNs]).toEqual([true, 0o644n, ns]);
     expect(statSync(`${dir}/d`).mtimeMs).toBe(2_000_000);
@@ -118,7 +118,7 @@ describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
     writeFileSync(`${dir}/in/file`, "kept");
     symlinkSync("d", `${dir}/in/link`);
     symlinkSync("..", `${dir}/in/up`);
-    for (const where of ["missing", "anew"])
+    for (const where of ["missing", "replace"])
       expect(await outcome(guest, ["mknodes", `${dir}/in`, where], node(name))).toBe(0);
     expect(readdirSync(dir)).toEqual(["in"]);
     expect(readdirSync(`${dir}/in`)).toEqual(["d", "file", "link", "up"]);

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import { protocolConstants } from "../../src/guest/frames.ts";
 import type { GuestSpawn } from "../../src/guest/requests.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
-import { withRoomToStart } from "../support/disk-space.ts";
+import { withTimeToStart } from "../support/time-to-start.ts";
 import { buildTimeoutMs, guestProgram, testTimeoutMs } from "./guest-program.ts";
 import type { StreamLog } from "./guest-stream-log.ts";
 import { NativeGuest, ownUser } from "./native-guest.ts";
@@ -215,7 +215,7 @@ describe("signals and limits", { timeout: testTimeoutMs }, () => {
   test("with a grace there is a SIGTERM first", async () => {
     await using guest = await NativeGuest.start();
     const endOf = (script: string, graceMs: number): Promise<StreamLog> =>
-      withRoomToStart(
+      withTimeToStart(
         (timeoutMs) => guest.shell(script, { timeoutMs, graceMs }),
         ({ stdout }) => stdout.includes("up"),
       );

@@ -49,7 +49,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     await guest.until(() => guest.stream(id).at === 262_144);
     const counted = await guest.ask("COUNT");
     expect(counted).toMatchObject({ processes: 2, streams: 1 });
-    expect(counted.type === "counted" && counted.heldBytes).toBeGreaterThanOrEqual(262_144);
+    expect(counted.type === "counted" && counted.bufferedBytes).toBeGreaterThanOrEqual(262_144);
   });
 
   test("COUNT passes over the processes of streams that it is given, and what these left behind", async () => {

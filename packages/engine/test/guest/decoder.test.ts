@@ -65,9 +65,9 @@ describe("frames", () => {
     const long = guestFrame.output(5, 0, 0, 1, Buffer.alloc(65_536, 1));
     const decoder = greeted();
     expect(decode(decoder, long.subarray(0, 20_000), long.subarray(20_000, 40_000))).toEqual([]);
-    expect(decoder.heldBytes).toBe(40_000);
+    expect(decoder.bufferedBytes).toBe(40_000);
     expect(decode(decoder, long.subarray(40_000))).toHaveLength(1);
-    expect(decoder.heldBytes).toBe(0);
+    expect(decoder.bufferedBytes).toBe(0);
   });
 
   test("the longest payload is taken", () => {
@@ -144,15 +144,15 @@ describe("the hunt for the welcome", () => {
   test("nothing is told before it, and hardly anything is held", () => {
     const decoder = new FrameDecoder(nonce);
     for (let round = 0; round < 100; round += 1) expect(decode(decoder, torn, guestFrame.done(1))).toEqual([]);
-    expect(decoder.heldBytes).toBeLessThan(headerBytes + 4 + nonce.byteLength);
+    expect(decoder.bufferedBytes).toBeLessThan(headerBytes + 4 + nonce.byteLength);
   });
 
   test("a new one drops what was held for the old stream", () => {
     const decoder = greeted();
     decode(decoder, torn.subarray(0, 500));
-    expect(decoder.heldBytes).toBe(500);
+    expect(decoder.bufferedBytes).toBe(500);
     decoder.expectWelcome(otherNonce);
-    expect(decoder.heldBytes).toBe(0);
+    expect(decoder.bufferedBytes).toBe(0);
     const frames = decode(decoder, torn.subarray(500), guestFrame.welcome(nonce), guestFrame.welcome(otherNonce));
     expect(frames.map(({ payload }) => payload)).toEqual([welcomePayload(otherNonce)]);
   });
@@ -198,6 +198,6 @@ test("no more than one frame is ever held", () => {
   const bytes = Buffer.concat([frame, frame, frame]);
   for (let start = 0; start < bytes.byteLength; start += 1000) {
     decode(decoder, bytes.subarray(start, start + 1000));
-    expect(decoder.heldBytes).toBeLessThan(longestFrame);
+    expect(decoder.bufferedBytes).toBeLessThan(longestFrame);
   }
 });

@@ -3,7 +3,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { Duplex } from "node:stream";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { GuestChannel } from "../../src/guest/channel.ts";
-import type { EgressAnswer, EgressAsk, EgressHandler } from "../../src/guest/egress-relay.ts";
+import type { EgressAnswer, EgressRequest, EgressHandler } from "../../src/guest/egress-relay.ts";
 import { protocolConstants } from "../../src/guest/frames.ts";
 import { PayloadReader } from "../../src/guest/wire.ts";
 import { FakeGuest, openChannel, type HostFrame } from "../support/fake-guest.ts";
@@ -59,7 +59,7 @@ async function readFrom(socket: Socket): Promise<string> {
 
 describe("what may go out", () => {
   test("the handler is asked by name, port and protocol", async () => {
-    const asks: EgressAsk[] = [];
+    const asks: EgressRequest[] = [];
     const onEgress: EgressHandler = async (ask) => {
       asks.push(ask);
       return { verdict: "refused", reason: "not today" };

@@ -62,13 +62,13 @@ describe("well-formed", () => {
     { what: "DONE", frame: guestFrame.done(7), message: { type: "done", id: 7 } },
     {
       what: "COUNTED",
-      frame: guestFrame.counted(7, 3, { streams: 2, heldBytes: 4096, ofOneUser: 1 }),
-      message: { type: "counted", id: 7, processes: 3, ofOneUser: 1, streams: 2, heldBytes: 4096 },
+      frame: guestFrame.counted(7, 3, { streams: 2, bufferedBytes: 4096, ofOneUser: 1 }),
+      message: { type: "counted", id: 7, processes: 3, ofOneUser: 1, streams: 2, bufferedBytes: 4096 },
     },
     {
       what: "COUNTED by an older guest",
       frame: rawFrame(toHost.COUNTED, 7, payload().u32(3).u32(2).u64(4096).finish()),
-      message: { type: "counted", id: 7, processes: 3, ofOneUser: 3, streams: 2, heldBytes: 4096 },
+      message: { type: "counted", id: 7, processes: 3, ofOneUser: 3, streams: 2, bufferedBytes: 4096 },
     },
     {
       what: "HELD_BY",

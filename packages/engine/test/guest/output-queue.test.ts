@@ -35,7 +35,7 @@ function makeGate(): { opened: Promise<void>; open: () => void } {
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe("reading", () => {
-  test("events come in the order of their acquisition, whatever the stream", async () => {
+  test("events come in the order of their arrival, whatever the stream", async () => {
     const { queue, push } = makeQueue();
     push("a");
     push("b", "stderr");
@@ -172,7 +172,7 @@ describe("acknowledging", () => {
 });
 
 describe("consuming", () => {
-  test("every piece comes once, in the order of its acquisition, until the end", async () => {
+  test("every piece comes once, in the order of its arrival, until the end", async () => {
     const { queue, push } = makeQueue();
     const seen: [string, string, number, number][] = [];
     push("a");
@@ -316,10 +316,10 @@ describe("memory", () => {
     const consumed = queue.consume(() => undefined).catch(() => undefined);
     push(Buffer.alloc(8000));
     await settled();
-    expect(queue.heldBytes).toBe(8192);
+    expect(queue.bufferedBytes).toBe(8192);
     settle(queue);
     await consumed;
-    expect(queue.heldBytes).toBe(0);
+    expect(queue.bufferedBytes).toBe(0);
   });
 
   test("small pieces of one stream are joined, and read as they were written", async () => {

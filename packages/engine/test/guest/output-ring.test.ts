@@ -64,9 +64,9 @@ describe("memory", () => {
   test("a ring that was cleared keeps none", () => {
     const ring = new OutputRing();
     ring.push(event(Buffer.alloc(60_000), 0));
-    expect(ring.heldBytes).toBe(65_536);
+    expect(ring.bufferedBytes).toBe(65_536);
     ring.clear();
-    expect(ring.heldBytes).toBe(0);
+    expect(ring.bufferedBytes).toBe(0);
   });
 
   test("what is lent is untouched while more comes, also when the ring grows", () => {

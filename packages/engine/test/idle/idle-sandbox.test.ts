@@ -144,7 +144,7 @@ test("routine questions neither remove it nor keep it away, whatever the guest d
 
 test("it has none while it is held, nor right after", async () => {
   await sandbox.pass(3);
-  const hold = sandbox.idle.hold();
+  const hold = sandbox.idle.preventSlack();
   expect(sandbox.slackMs).toBe(ordinary);
   await sandbox.pass(10);
   expect(sandbox.slackMs).toBe(ordinary);

@@ -193,7 +193,7 @@ describe("what is left on the host", () => {
 
   test("layers that cannot be collected are reported", async () => {
     Object.assign(context.layers, { collect: () => Promise.reject(new Error("a bad disk")) });
-    expect(await reconcile(context)).toEqual([{ what: layout.frozenDir, done: "reported", because: "a bad disk" }]);
+    expect(await reconcile(context)).toEqual([{ what: layout.sealedDir, done: "reported", because: "a bad disk" }]);
   });
 
   test("when the host cannot be looked over, sandboxes that were taken over are let go", async () => {

@@ -40,7 +40,7 @@ class WatchedSandbox implements Disposable {
     this.#monitor = new UsageMonitor({
       sandboxId: "sb_test" as SandboxId,
       limits,
-      frozenBytes: 0,
+      layerBytes: 0,
       upperDirs: ["/upper"],
       cgroup: {
         usage: async () => {

@@ -93,11 +93,11 @@ export const guestFrame = {
   connect: (id: number, host: string, port: number, protocol = 1) =>
     rawFrame(toHost.CONNECT, id, new PayloadWriter().u8(protocol).u16(port).str(host).finish()),
   done: (id: number) => rawFrame(toHost.DONE, id),
-  counted: (id: number, processes: number, { streams = 0, heldBytes = 0, ofOneUser = processes } = {}) =>
+  counted: (id: number, processes: number, { streams = 0, bufferedBytes = 0, ofOneUser = processes } = {}) =>
     rawFrame(
       toHost.COUNTED,
       id,
-      new PayloadWriter().u32(processes).u32(streams).u64(heldBytes).u32(ofOneUser).finish(),
+      new PayloadWriter().u32(processes).u32(streams).u64(bufferedBytes).u32(ofOneUser).finish(),
     ),
   heldBy: (id: number, holders: readonly { pid: number; streamId: number; command: string }[]) => {
     const payload = new PayloadWriter().u32(holders.length);
@@ -130,7 +130,7 @@ export function everyGuestFrame(nonce: Buffer): Buffer[] {
     guestFrame.end(5, 65_542),
     guestFrame.connect(0x8000_0001, "example.org", 443),
     guestFrame.done(7),
-    guestFrame.counted(8, 3, { streams: 2, heldBytes: 4096, ofOneUser: 1 }),
+    guestFrame.counted(8, 3, { streams: 2, bufferedBytes: 4096, ofOneUser: 1 }),
     guestFrame.heldBy(9, [{ pid: 10, streamId: 5, command: "sleep 1" }]),
     guestFrame.nodesAre(12, [Buffer.from("entry"), Buffer.alloc(300, 1)]),
     guestFrame.ready(10),

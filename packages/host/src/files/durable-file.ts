@@ -5,7 +5,7 @@ import { run } from "../process/run.ts";
 
 const syncTimeoutMs = 10 * 60_000;
 
-/** Replaces a file so that a crash at any moment, also of the machine, leaves the old content or the new one. */
+/** Replaces a file so that after a crash at any moment, also of the machine, it has the old content or the new one. */
 export async function writeDurably(path: string, content: string): Promise<void> {
   const temporary = `${path}.new`;
   const file = await open(temporary, "w", 0o600);
@@ -19,13 +19,13 @@ export async function writeDurably(path: string, content: string): Promise<void>
   await syncDirectory(dirname(path));
 }
 
-/** Everything that was written to the filesystem of this directory survives a crash of the machine. */
+/** Makes everything that was written to the filesystem of this directory survive a crash of the machine. */
 export async function syncFilesystem(path: string, signal: AbortSignal): Promise<void> {
   const { exitCode, stderr } = await run("sync", ["--file-system", path], { signal, timeoutMs: syncTimeoutMs });
   if (exitCode !== 0) throw new SandboxError("storage_failed", `Cannot make files durable: ${stderr.trim()}`);
 }
 
-/** From here on the names in it survive a crash of the machine. */
+/** Makes the names in this directory survive a crash of the machine. */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, "r");
   try {

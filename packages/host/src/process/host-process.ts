@@ -8,42 +8,47 @@ import { groupMembers } from "./proc-table.ts";
 import { killGroup, signalGroup, waitForGroupEnd } from "./process-group.ts";
 import type { OutputEvent, Process } from "./process.ts";
 
-/** All that a host program sees of our environment: secrets of the server stay in the server. */
+/** A host program inherits only these variables, so that secrets of the server stay in the server. */
 export const defaultEnvironment = {
   PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
   LANG: "C.UTF-8",
 };
 
-/** After SIGKILL. Only a process that hangs in the kernel needs longer, and waiting does not help it. */
+/**
+ * How long to wait after SIGKILL. Only a process that hangs in the kernel needs longer, and waiting does not help then.
+ */
 const killDeadlineMs = 10_000;
 
 export interface HostProcessOptions {
-  /** Ends the process when it aborts. With `detachedFromServer` it covers the start only. */
+  /** The process ends when this aborts. With `detachedFromServer` the signal covers the start only. */
   signal: AbortSignal;
-  /** The whole process group is ended after this. */
+  /** The whole process group is ended after this time. */
   timeoutMs?: number;
-  /** Between SIGTERM and SIGKILL, after the time limit or an abort. 0: SIGKILL at once. */
+  /** The time between SIGTERM and SIGKILL, after the time limit or an abort. 0 means SIGKILL at once. */
   graceMs?: number;
   cwd?: string;
-  /** Added to `PATH` and `LANG`; nothing else is inherited. */
+  /** These variables are added to `PATH` and `LANG`; no others are inherited. */
   env?: Readonly<Record<string, string>>;
-  /** A number is one of our descriptors that becomes the program's. */
+  /** A number is one of our descriptors that the program gets as its stdin. */
   stdin?: "pipe" | "ignore" | number;
   stdout?: "pipe" | "ignore" | number;
   stderr?: "pipe" | "ignore" | number;
   /** Descriptors 3, 4 …; a "pipe" is read with `readable(3)`. */
   extraFds?: readonly ("pipe" | number)[];
-  /** The program lives on when we die, and does not keep us alive. Its stdout and stderr must not be pipes of ours. */
+  /**
+   * The program continues when this process dies, and does not keep it alive. Its stdout and stderr must not be pipes
+   * to this process.
+   */
   detachedFromServer?: boolean;
-  /** Bytes of output that may wait for the reader before the program is made to wait. */
+  /** The number of bytes of output that may wait for the reader before the program has to wait. */
   windowBytes?: number;
 }
 
 type EndReason = "timeout" | "abort";
 
 /**
- * Starts a program of the host: no shell, a session and a process group of its own. Rejects with `spawn_failed` when it
- * cannot be started and with the signal's reason when that has aborted already.
+ * Starts a program of the host without a shell, in a session and a process group of its own. Rejects with
+ * `spawn_failed` when it cannot be started, and with the signal's reason when that has aborted already.
  */
 export async function startHostProcess(
   file: string,
@@ -76,7 +81,7 @@ export async function startHostProcess(
   } catch (cause) {
     throw new SandboxError("spawn_failed", `Cannot start ${file}: ${describe(cause)}`, {
       cause,
-      suggestion: "See that the program is installed and that the working directory exists.",
+      suggestion: "Check that the program is installed and that the working directory exists.",
       details: { file, cwd: options.cwd ?? null },
     });
   }
@@ -88,20 +93,20 @@ function describe(error: unknown): string {
 }
 
 /**
- * A program of the host; `startHostProcess` makes one. CPU time and memory are not known and told as 0. A death by a
- * real-time signal cannot be seen: Node tells it as exit code 0.
+ * A program of the host; `startHostProcess` makes one. CPU time and memory are not known and are 0. A death by a
+ * real-time signal cannot be seen: Node reports it as exit code 0.
  */
 export class HostProcess implements Process {
   readonly #child: ChildProcess;
   readonly #output: OutputQueue;
   readonly #graceMs: number;
   readonly #exit: Promise<ProcessExit>;
-  /** Aborts when the process itself is gone: its listeners and timers go with it. */
+  /** Aborts when the process itself is gone, which removes its listeners and timers. */
   readonly #gone = new AbortController();
   #endReason: EndReason | undefined;
   /**
-   * When patience with the process group ends, on the clock of `performance.now()`. Set: the group has to go with the
-   * process.
+   * The time when the process group is killed, on the clock of `performance.now()`. Once it is set, `wait` does not
+   * settle before the group is gone.
    */
   #killAtMs: number | undefined;
   #isOver = false;
@@ -112,16 +117,16 @@ export class HostProcess implements Process {
     this.#output = new OutputQueue(options.windowBytes ?? 256 * 1024);
     if (child.stdout) this.#output.addSource("stdout", child.stdout);
     if (child.stderr) this.#output.addSource("stderr", child.stderr);
-    // A reader that goes away makes the write in hand reject; there is no one else to tell.
+    // A reader that goes away makes the pending write reject, so this event needs no handler.
     child.stdin?.on("error", () => {});
-    // The caller of `startHostProcess` is told.
+    // The caller of `startHostProcess` gets this error.
     child.on("error", () => this.#gone.abort());
     this.#exit = new Promise((resolve, reject) => {
       child.once("exit", (exitCode, signal) => {
         this.#finish(exitCode, signal).then(resolve, reject);
       });
     });
-    // The end of a process that nobody waits for is not to become an unhandled rejection.
+    // The end of a process whose `wait` was never called must not become an unhandled rejection.
     this.#exit.catch(() => {});
     if (options.detachedFromServer === true) child.unref();
     else this.#listen(options.signal);
@@ -138,10 +143,13 @@ export class HostProcess implements Process {
     return this.#endReason;
   }
 
-  /** The pipe that was asked for with `extraFds`. Whoever asked for it reads it to its end or destroys it. */
+  /**
+   * Returns the pipe that was requested with `extraFds`. The caller that requested it reads it to its end or destroys
+   * it.
+   */
   readable(fd: number): Readable {
     const stream = this.#child.stdio[fd];
-    if (fd < 3 || !stream || !("read" in stream)) throw new Error(`Descriptor ${fd} was not asked for as a pipe`);
+    if (fd < 3 || !stream || !("read" in stream)) throw new Error(`Descriptor ${fd} was not requested as a pipe`);
     return stream;
   }
 
@@ -151,7 +159,7 @@ export class HostProcess implements Process {
     try {
       await new Promise<void>((resolve, reject) => {
         stdin.write(data, (error) => {
-          // A write that is cut off by our own destroy is reported without an error.
+          // A write that our own destroy interrupts is reported without an error.
           if (error || stdin.destroyed) reject(error ?? new Error("The process ended before it had read this"));
           else resolve();
         });
@@ -170,7 +178,7 @@ export class HostProcess implements Process {
   }
 
   async kill(signal: SignalName = "SIGTERM"): Promise<void> {
-    // Once the group is gone its number may become another's.
+    // Once the group is gone, another group may get its number.
     if (this.#isOver) return;
     if (signal === "SIGKILL") this.#killAtMs = 0;
     signalGroup(this.pid, signal);
@@ -189,7 +197,7 @@ export class HostProcess implements Process {
   }
 
   #listen(signal: AbortSignal): void {
-    // One signal may stand over any number of processes; each takes its listener away when it ends.
+    // One signal may cover any number of processes; each removes its listener when it ends.
     setMaxListeners(0, signal);
     signal.addEventListener("abort", () => this.#end("abort"), { signal: this.#gone.signal });
   }
@@ -207,7 +215,7 @@ export class HostProcess implements Process {
     this.#whileAlive(() => signalGroup(this.pid, "SIGKILL"), this.#graceMs);
   }
 
-  /** The process itself is gone. Others of its group may not be. */
+  /** Runs when the process itself is gone. Other processes of its group may still run. */
   async #finish(exitCode: number | null, signal: NodeJS.Signals | null): Promise<ProcessExit> {
     this.#gone.abort();
     this.#child.stdin?.destroy();
@@ -233,9 +241,8 @@ export class HostProcess implements Process {
     if (graceMs > 0 && (await waitForGroupEnd(this.pid, graceMs))) return;
     if (await killGroup(this.pid, killDeadlineMs)) return;
     const pids = await groupMembers(this.pid);
-    throw new SandboxError("timed_out", `Cannot end ${this.#child.spawnfile}: it lives on after SIGKILL`, {
-      suggestion:
-        "A process that survives SIGKILL hangs in the kernel, on a disk or a network file system: look there.",
+    throw new SandboxError("timed_out", `Cannot end ${this.#child.spawnfile}: it is still alive after SIGKILL`, {
+      suggestion: "A process that survives SIGKILL hangs in the kernel: check the disks and file systems that it uses.",
       details: { pids },
     });
   }

@@ -3,13 +3,14 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { OutputEvent } from "./process.ts";
 
 /**
- * More than a pipe or a socket of the default size can hold: who has read this much after an exit has read all from
- * before it.
+ * A pipe or a socket of the default size holds less than this. A reader that has read this much after the exit has read
+ * all that was written before it.
  */
 const mostLeftBehindBytes = 1024 * 1024;
 
 /**
- * Turns of the event loop; in each of them every readable descriptor is read. The first may only switch the reading on.
+ * The number of turns of the event loop without output after which the pipes count as empty. Each turn reads every
+ * readable descriptor, and the first may only start the reading.
  */
 const quietTurns = 2;
 
@@ -42,13 +43,13 @@ export class OutputQueue implements AsyncIterableIterator<OutputEvent> {
       this.#push({ stream, data, offset, at: this.#at });
       offset += data.length;
     });
-    // A broken pipe ends the output; how the process ended is told by its exit.
+    // A broken pipe ends the output; the exit says how the process ended.
     source.on("error", () => source.destroy());
   }
 
   /**
-   * Reads what is left after the process has ended, then lets go of the pipes. Something that the process has started
-   * may hold them open for ever and even write to them: its output is not waited for.
+   * Reads what is left after the process has ended, then closes the pipes. A child of the process may keep them open
+   * for ever and even write to them: its output is not waited for.
    */
   async drain(): Promise<void> {
     const endAt = this.#at + mostLeftBehindBytes;
@@ -71,7 +72,7 @@ export class OutputQueue implements AsyncIterableIterator<OutputEvent> {
   }
 
   [Symbol.asyncIterator](): this {
-    if (this.#hasReader) throw new Error("The output of a process has one reader, and this one came second");
+    if (this.#hasReader) throw new Error("The output of a process has one reader, and another reader has it already");
     this.#hasReader = true;
     return this;
   }

@@ -1,7 +1,10 @@
 import { readdir, readFile } from "node:fs/promises";
 import { hasErrno } from "../support/errno.ts";
 
-/** What a process id means only together with: ids are reused, and start times begin anew at every boot. */
+/**
+ * A process id identifies a process only together with these: ids are reused, and start times begin again at every
+ * boot.
+ */
 export interface ProcessIdentity {
   pid: number;
   startTicks: number;
@@ -14,13 +17,13 @@ export interface ProcessStat {
   state: string;
   parentPid: number;
   groupId: number;
-  /** Clock ticks since boot, field 22. */
+  /** Clock ticks between the boot and the start of the process (field 22). */
   startTicks: number;
 }
 
 /**
- * One line of /proc/<pid>/stat. The command stands in parentheses and may hold spaces, parentheses and newlines of its
- * own, so the fields are counted from the last closing parenthesis.
+ * Parses one line of /proc/<pid>/stat. The command is in parentheses and may contain spaces, parentheses and newlines,
+ * so the fields are counted from the last closing parenthesis.
  */
 export function parseProcessStat(line: string): ProcessStat | undefined {
   const open = line.indexOf("(");
@@ -39,38 +42,38 @@ export function parseProcessStat(line: string): ProcessStat | undefined {
   return isComplete && stat.state !== "" ? stat : undefined;
 }
 
-/** Undefined when there is no such process. */
+/** Returns undefined when there is no such process. */
 export async function readProcessStat(pid: number): Promise<ProcessStat | undefined> {
   try {
     return parseProcessStat(await readFile(`/proc/${pid}/stat`, "latin1"));
   } catch (error) {
-    // ESRCH: it was reaped between open and read.
+    // ESRCH: the process was reaped between open and read.
     if (hasErrno(error, "ENOENT", "ESRCH")) return undefined;
     throw error;
   }
 }
 
-/** Undefined when there is no such process. */
+/** Returns undefined when there is no such process. */
 export async function readStartTicks(pid: number): Promise<number | undefined> {
   return (await readProcessStat(pid))?.startTicks;
 }
 
 let knownBootId: string | undefined;
 
-/** The same until the machine starts again. */
+/** The id stays the same until the machine starts again. */
 export async function bootId(): Promise<string> {
   knownBootId ??= (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
   return knownBootId;
 }
 
-/** Whether this very process runs. One that has ended and waits to be reaped does not. */
+/** Says whether exactly this process runs. A process that has ended and waits to be reaped does not run. */
 export async function isAlive(identity: ProcessIdentity): Promise<boolean> {
   if (identity.bootId !== (await bootId())) return false;
   const stat = await readProcessStat(identity.pid);
   return stat !== undefined && stat.startTicks === identity.startTicks && isRunning(stat);
 }
 
-/** The living processes of a process group, by a walk over the whole table. */
+/** Returns the living processes of a process group. It reads the whole process table. */
 export async function groupMembers(groupId: number): Promise<number[]> {
   const names = await readdir("/proc");
   const pids = names.filter((name) => /^\d+$/.test(name)).map(Number);

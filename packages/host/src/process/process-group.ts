@@ -3,13 +3,13 @@ import { hasErrno } from "../support/errno.ts";
 import { pollUntil } from "../support/poll-until.ts";
 import { groupMembers } from "./proc-table.ts";
 
-/** False when nobody is left in the group. */
+/** Returns false when the group has no process left. */
 export function signalGroup(groupId: number, signal: SignalName): boolean {
   try {
     return process.kill(-groupId, signalNumbers[signal]);
   } catch (error) {
     if (hasErrno(error, "ESRCH")) return false;
-    // EPERM: there is somebody, who has become another user and cannot be signalled.
+    // EPERM: the group has a process that changed its user and cannot be signalled.
     if (hasErrno(error, "EPERM")) return true;
     throw error;
   }
@@ -21,8 +21,8 @@ export function waitForGroupEnd(groupId: number, deadlineMs: number): Promise<bo
 }
 
 /**
- * Kills the group and resolves to whether it is gone within the deadline. A process that hangs in the kernel can
- * outlive its SIGKILL; it is the only thing that can.
+ * Kills the group and resolves to whether it is gone within the deadline. Only a process that hangs in the kernel can
+ * survive SIGKILL.
  */
 export function killGroup(groupId: number, deadlineMs: number): Promise<boolean> {
   return pollUntil(async () => !signalGroup(groupId, "SIGKILL") || (await isGroupGone(groupId)), {
@@ -37,7 +37,7 @@ async function isGroupGone(groupId: number): Promise<boolean> {
     if (hasErrno(error, "ESRCH")) return true;
     if (!hasErrno(error, "EPERM")) throw error;
   }
-  // The signal also reaches those that have ended and that their parent, perhaps an init that does not care, has not
+  // A signal can also be sent to processes that have ended and that their parent, perhaps a container's init, has not
   // reaped.
   return (await groupMembers(groupId)).length === 0;
 }

@@ -4,14 +4,14 @@ import { type HostProcess, startHostProcess } from "./host-process.ts";
 export interface RunOptions {
   signal: AbortSignal;
   timeoutMs: number;
-  /** Between SIGTERM and SIGKILL, after the time limit or an abort. */
+  /** The time between SIGTERM and SIGKILL, after the time limit or an abort. */
   graceMs?: number;
-  /** Written to stdin, which is then closed. */
+  /** These bytes are written to stdin, which is then closed. */
   input?: Uint8Array | string;
-  /** Of stdout and of stderr; the rest is read and thrown away. */
+  /** The limit of stdout, and of stderr; the rest is read and thrown away. */
   maxOutputBytes?: number;
   cwd?: string;
-  /** Added to `PATH` and `LANG`; nothing else is inherited. */
+  /** These variables are added to `PATH` and `LANG`; no others are inherited. */
   env?: Readonly<Record<string, string>>;
 }
 
@@ -20,7 +20,7 @@ export interface RunResult {
   signal: ProcessExit["signal"];
   stdout: string;
   stderr: string;
-  /** Something was thrown away because of `maxOutputBytes`. */
+  /** Output was thrown away because of `maxOutputBytes`. */
   truncated: boolean;
 }
 
@@ -42,7 +42,7 @@ export async function run(file: string, args: readonly string[], options: RunOpt
   ]);
   if (child.endReason === "abort") throw options.signal.reason;
   if (child.endReason === "timeout") {
-    throw new SandboxError("timed_out", `Cannot run ${file}: it takes more than ${options.timeoutMs} ms`, {
+    throw new SandboxError("timed_out", `Cannot run ${file}: it took more than ${options.timeoutMs} ms`, {
       details: { file, stderr: output.stderr.slice(-4096) },
     });
   }
@@ -68,7 +68,7 @@ async function feed(child: HostProcess, input: Uint8Array | string): Promise<voi
   try {
     await child.writeStdin(input);
   } catch (error) {
-    // A program may end, or close its stdin, without having read it all.
+    // A program may end, or close its stdin, before it has read everything.
     if (!isSandboxError(error, "invalid_state")) throw error;
   }
   await child.closeStdin();

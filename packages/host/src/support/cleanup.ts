@@ -9,7 +9,7 @@ export class Cleanup implements AsyncDisposable {
     this.#steps.push(step);
   }
 
-  /** What was acquired stays: nothing is undone any more. */
+  /** Keeps what was acquired: no step is run any more. */
   release(): void {
     this.#steps = [];
   }
@@ -24,7 +24,7 @@ export class Cleanup implements AsyncDisposable {
       }
     }
     if (errors.length === 1) throw errors[0];
-    if (errors.length > 1) throw new AggregateError(errors, "Several clean-up steps did not succeed");
+    if (errors.length > 1) throw new AggregateError(errors, "Several clean-up steps failed");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

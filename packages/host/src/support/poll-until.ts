@@ -4,18 +4,19 @@ const firstIntervalMs = 1;
 const longestIntervalMs = 50;
 
 export interface PollUntilOptions {
-  /** How long to go on looking, from now. */
+  /** How long to poll, from now. */
   deadlineMs: number;
-  /** Absent in clean-up, which must go on after the caller has left. */
+  /** Clean-up passes no signal, because it must continue after the caller has left. */
   signal?: AbortSignal;
 }
 
 /**
- * Looks again and again until `check` is true: resolves to true then, to false when the deadline has passed. `check`
- * runs at least once, and once more at the deadline.
+ * Calls `check` again and again: resolves to true when `check` returns true, and to false when the deadline has passed.
+ * `check` runs at least once, and once more at the deadline.
  *
- * For what the kernel does not announce: cgroup v1 has no event for "empty", and a process group that is not made of
- * our own children has none either. Whatever has an event, a promise or a file descriptor waits for that and not here.
+ * This is for changes that the kernel does not announce: cgroup v1 has no event for "empty", and neither has a process
+ * group that is not made of our own children. A caller that has an event, a promise or a file descriptor waits for that
+ * instead.
  */
 export async function pollUntil(
   check: () => boolean | Promise<boolean>,

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { writeDurably } from "../../src/files/durable-file.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
-test("a file is made, readable by its owner alone, and nothing else is left", async () => {
+test("the file is readable by its owner alone, and no other file is left", async () => {
   using directory = new TemporaryDirectory();
   await writeDurably(directory.join("record.json"), "one");
   expect(readFileSync(directory.join("record.json"), "utf8")).toBe("one");
@@ -11,7 +11,7 @@ test("a file is made, readable by its owner alone, and nothing else is left", as
   expect(readdirSync(directory.path)).toEqual(["record.json"]);
 });
 
-test("whoever looks while it is replaced sees the old content or the new, whole", async () => {
+test("a reader sees the complete old or new content while a file is replaced", async () => {
   using directory = new TemporaryDirectory();
   const path = directory.join("record.json");
   const contents = ["a", "b"].map((letter) => letter.repeat(1_000_000));
@@ -30,7 +30,7 @@ test("whoever looks while it is replaced sees the old content or the new, whole"
   expect([...seen].every((content) => contents.includes(content))).toBe(true);
 });
 
-test("what a crash left behind is replaced, also when it was longer", async () => {
+test("the leftover of a crash is replaced, also when it is longer", async () => {
   using directory = new TemporaryDirectory();
   writeFileSync(directory.join("record.json.new"), "half of something long");
   await writeDurably(directory.join("record.json"), "two");
@@ -38,7 +38,7 @@ test("what a crash left behind is replaced, also when it was longer", async () =
   expect(readdirSync(directory.path)).toEqual(["record.json"]);
 });
 
-test("a directory that is not there is an error, and the file is not there either", async () => {
+test("a missing directory is an error, and no file is made", async () => {
   using directory = new TemporaryDirectory();
   await expect(writeDurably(directory.join("none", "record.json"), "x")).rejects.toMatchObject({ code: "ENOENT" });
 });

@@ -7,7 +7,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type HostProcess, type HostProcessOptions, startHostProcess } from "../../src/process/host-process.ts";
 import { groupMembers, readProcessStat } from "../../src/process/proc-table.ts";
 import type { OutputEvent } from "../../src/process/process.ts";
-import { withRoomToStart } from "../support/disk-space.ts";
+import { withTimeToStart } from "../support/time-to-start.ts";
 
 const started: HostProcess[] = [];
 afterEach(async () => {
@@ -49,7 +49,7 @@ describe("the end", () => {
     { script: "exit 42", exitCode: 42, signal: null },
     { script: "kill -SEGV $$", exitCode: null, signal: "SIGSEGV" },
     { script: "kill -IO $$", exitCode: null, signal: "SIGIO" },
-  ])("$script is told as it was", async ({ script, exitCode, signal }) => {
+  ])("$script is reported as it happened", async ({ script, exitCode, signal }) => {
     const process = await shell(script);
     expect(await process.wait()).toMatchObject({ exitCode, signal, timedOut: false });
     expect(process.endReason).toBeUndefined();
@@ -119,7 +119,7 @@ describe("being ended", () => {
   });
 
   test("the first reason wins", async () => {
-    const { exit, reason } = await withRoomToStart(
+    const { exit, reason } = await withTimeToStart(
       async (timeoutMs) => {
         const controller = new AbortController();
         const process = await shell('trap "" TERM; echo up; while :; do sleep 0.01; done', {
@@ -138,8 +138,8 @@ describe("being ended", () => {
     expect(reason).toBe("timeout");
   });
 
-  test("a process that cleans up on SIGTERM within its grace ends in its own way", async () => {
-    const { stdout, exit } = await withRoomToStart(
+  test("a process that cleans up on SIGTERM within its grace exits with its own code", async () => {
+    const { stdout, exit } = await withTimeToStart(
       async (timeoutMs) => {
         const process = await shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done", {
           timeoutMs,
@@ -160,7 +160,7 @@ describe("being ended", () => {
       script: '(trap "" TERM; exec sleep 1000) & echo $!; wait',
     },
     {
-      child: "that ignores SIGTERM and has let go of its pipes",
+      child: "that ignores SIGTERM and has closed its pipes",
       script: '(trap "" TERM; exec sleep 1000 </dev/null >/dev/null 2>&1) & echo $!; wait',
     },
   ])("a grandchild $child is gone before the wait is over", async ({ script }) => {
@@ -222,7 +222,7 @@ describe("output", () => {
     expect(expectedOffset).toBe(20_000_000);
   });
 
-  test("output that nobody reads does not grow in memory", async () => {
+  test("output without a reader does not grow in memory", async () => {
     const process = await start("head", ["-c", "20000000", "/dev/zero"], { windowBytes: 65_536 });
     expect(await bytesWrittenUntilBlocked(process.pid)).toBeLessThan(2_000_000);
     process.discardOutput();
@@ -252,7 +252,7 @@ async function bytesWritten(pid: number): Promise<number> {
   return Number(/^wchar: (\d+)$/m.exec(await readFile(`/proc/${pid}/io`, "utf8"))?.[1]);
 }
 
-/** Blocked: it sleeps, and from one look to the next nothing more was written. */
+/** Resolves when the process is blocked: it sleeps, and has written nothing more since the last look. */
 async function bytesWrittenUntilBlocked(pid: number): Promise<number> {
   let seen = 0;
   const isBlocked = async (): Promise<boolean> => {
@@ -295,7 +295,7 @@ describe("stdin", () => {
 });
 
 describe("what the process is given", () => {
-  test("of our environment it sees nothing but the allow-list", async () => {
+  test("the process inherits only the allowed variables of our environment", async () => {
     globalThis.process.env["ATOLL_TEST_SECRET"] = "s3cret";
     const process = await start("/usr/bin/env", [], { env: { GIVEN: "1" }, cwd: tmpdir() });
     const names = (await textOf(process)).stdout
@@ -306,7 +306,7 @@ describe("what the process is given", () => {
     expect(new Set(names)).toEqual(new Set(["GIVEN", "LANG", "PATH"]));
   });
 
-  test("it leads a process group and a session of its own", async () => {
+  test("the process leads a process group and a session of its own", async () => {
     const process = await shell("read x", { stdin: "pipe" });
     const stat = await readFile(`/proc/${process.pid}/stat`, "utf8");
     const [, , groupId, sessionId] = stat
@@ -320,7 +320,7 @@ describe("what the process is given", () => {
     const process = await shell("echo out; echo status >&3", { extraFds: ["pipe"] });
     expect(await text(process.readable(3))).toBe("status\n");
     expect((await textOf(process)).stdout).toBe("out\n");
-    expect(() => process.readable(4)).toThrow("was not asked for");
+    expect(() => process.readable(4)).toThrow("was not requested");
   });
 
   test("a program that is to outlive the server gets no pipe for its output", async () => {

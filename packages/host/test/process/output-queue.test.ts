@@ -42,7 +42,7 @@ test("the end waits for a reader that is slow", async () => {
   await drained;
 });
 
-test("a reader that waits is let go by discard", async () => {
+test("discard ends the wait of a reader", async () => {
   const queue = new OutputQueue(10);
   queue.addSource("stdout", new Readable({ read() {} }));
   const read = bytesOf(queue);

@@ -9,7 +9,7 @@ import {
   readStartTicks,
 } from "../../src/process/proc-table.ts";
 
-/** Fields 3 to 22 of a real line. */
+/** These are fields 3 to 22 of a real line. */
 const rest = "S 7 4242 4242 0 -1 4194560 135 0 0 0 1 2 3 4 20 0 1 0 98765 2420736 200 18446744073709551615";
 
 describe("a line of stat", () => {

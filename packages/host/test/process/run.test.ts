@@ -55,7 +55,7 @@ describe("run", () => {
     expect(isSandboxError(error, "timed_out") && error.details).toMatchObject({ stderr: "late\n" });
   });
 
-  test("an abort is the caller's own reason, and leaves nobody behind", async () => {
+  test("an abort is the caller's own reason, and leaves no process behind", async () => {
     const controller = new AbortController();
     const mark = `1000.${process.pid}`;
     const result = shell(`trap "" TERM; sleep ${mark} & wait`, { signal: controller.signal, graceMs: 20 });

@@ -15,7 +15,7 @@ test("steps run in reverse at the end of the block", async () => {
   expect(ran).toEqual([2, 1]);
 });
 
-test("they run when the block is left by an error", async () => {
+test("steps run when the block is left by an error", async () => {
   const ran: number[] = [];
   const work = async (): Promise<void> => {
     await using undo = new Cleanup();
@@ -26,7 +26,7 @@ test("they run when the block is left by an error", async () => {
   expect(ran).toEqual([1]);
 });
 
-test("what was released stays", async () => {
+test("released steps do not run", async () => {
   const ran: number[] = [];
   {
     await using undo = new Cleanup();
@@ -36,7 +36,7 @@ test("what was released stays", async () => {
   expect(ran).toEqual([]);
 });
 
-test("a step that fails keeps no other from running, and its error is told", async () => {
+test("a step that fails keeps no other from running, and its error is thrown", async () => {
   const ran: number[] = [];
   const undo = new Cleanup();
   undo.defer(() => ran.push(1));
@@ -48,7 +48,7 @@ test("a step that fails keeps no other from running, and its error is told", asy
   expect(ran).toEqual([3, 1]);
 });
 
-test("several errors are told together", async () => {
+test("several errors are thrown together", async () => {
   const undo = new Cleanup();
   for (const message of ["first", "second"]) {
     undo.defer(() => {
@@ -59,7 +59,7 @@ test("several errors are told together", async () => {
   expect(error instanceof AggregateError && error.errors).toEqual([new Error("second"), new Error("first")]);
 });
 
-test("nothing runs twice", async () => {
+test("no step runs twice", async () => {
   let runs = 0;
   const undo = new Cleanup();
   undo.defer(() => {

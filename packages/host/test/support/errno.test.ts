@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { hasErrno } from "../../src/support/errno.ts";
 import { caught } from "./caught.ts";
 
-test("an error of the system is known by its name", async () => {
+test("an error of the system is recognized by its code", async () => {
   const error = await caught(readFile("/no/such/file"));
   expect(hasErrno(error, "ENOENT")).toBe(true);
   expect(hasErrno(error, "EACCES", "ENOENT")).toBe(true);

@@ -7,12 +7,12 @@ test("a check that is true at once is asked once", async () => {
   expect(asked).toBe(1);
 });
 
-test("it looks until the check is true", async () => {
+test("the check is repeated until it is true", async () => {
   let asked = 0;
   expect(await pollUntil(async () => ++asked === 4, { deadlineMs: 60_000 })).toBe(true);
 });
 
-test("it gives up at the deadline, after a last look", async () => {
+test("polling ends at the deadline, after a last check", async () => {
   let lastMs = 0;
   const startMs = performance.now();
   const check = (): boolean => {
@@ -23,14 +23,14 @@ test("it gives up at the deadline, after a last look", async () => {
   expect(lastMs - startMs).toBeGreaterThanOrEqual(20);
 });
 
-test("an abort is thrown with its own reason", async () => {
+test("an abort throws the reason of the signal", async () => {
   const controller = new AbortController();
   const polled = pollUntil(() => false, { deadlineMs: 60_000, signal: controller.signal });
   controller.abort(new Error("enough"));
   await expect(polled).rejects.toThrow("enough");
 });
 
-test("an error of the check is the caller's", async () => {
+test("an error of the check is thrown to the caller", async () => {
   const check = (): boolean => {
     throw new Error("broken");
   };

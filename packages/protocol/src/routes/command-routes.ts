@@ -22,7 +22,8 @@ export const commandRoutes = {
     method: "POST",
     path: "/sandboxes/:id/commands",
     summary:
-      "Run a command; answers with its end, or at its start with `background`, or as a stream with `Accept: application/x-ndjson`",
+      "Run a command; answers with its end, or at its start with `background`, or as a stream with " +
+      "`Accept: application/x-ndjson`",
     verb: "commands",
     params: Id,
     body: RunCommand,
@@ -40,7 +41,7 @@ export const commandRoutes = {
   getCommand: {
     method: "GET",
     path: "/sandboxes/:id/commands/:commandId",
-    summary: "Tell about one command",
+    summary: "Describe one command",
     verb: "read",
     params: Command,
     reply: CommandInfo,
@@ -48,7 +49,7 @@ export const commandRoutes = {
   waitCommand: {
     method: "GET",
     path: "/sandboxes/:id/commands/:commandId/wait",
-    summary: "Wait for its end, at most so long",
+    summary: "Wait for its end, for a limited time",
     verb: "read",
     params: Command,
     query: z.strictObject({ timeoutMs: z.coerce.number().int().min(0).max(60_000).default(30_000) }),
@@ -104,7 +105,8 @@ export const commandRoutes = {
     method: "POST",
     path: "/run",
     summary:
-      "Run code in a sandbox that lives for this run only; answers with the result, or as a stream with `Accept: application/x-ndjson`",
+      "Run code in a sandbox that lives for this run only; answers with the result, or as a stream with " +
+      "`Accept: application/x-ndjson`",
     verb: "commands",
     body: RunOnce,
     reply: CommandResult,
@@ -113,7 +115,7 @@ export const commandRoutes = {
   endRun: {
     method: "DELETE",
     path: "/run",
-    summary: "Let go of the run with this `Idempotency-Key`: its result is not asked for again, and its sandbox goes",
+    summary: "Remove the run with this `Idempotency-Key`: its result is no longer kept, and its sandbox is killed",
     verb: "commands",
     reply: "empty",
     status: 204,

@@ -49,7 +49,7 @@ export const fileRoutes = {
   statFile: {
     method: "GET",
     path: "/sandboxes/:id/files/stat",
-    summary: "Tell about one file",
+    summary: "Describe one file",
     verb: "files",
     params: Id,
     query: FileQuery,

@@ -4,12 +4,12 @@ import type { KeyVerb } from "../auth.ts";
 /** One endpoint. Handlers, SDK calls and the OpenAPI document are derived from it. */
 export interface Route {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** `:name` is a parameter. */
+  /** The path, with `:name` for a parameter. */
   path: string;
   summary: string;
   /**
    * The verb that a key needs; a sandbox's own token has `read`, `commands`, `files` and `ports` on that sandbox.
-   * `public`: nobody is asked. `server`: no key, but the proof that another server with the same metadata store asks.
+   * `public` routes need no key. `server` routes need the proof that another server with the same metadata store asks.
    */
   verb: KeyVerb | "public" | "server";
   params?: z.ZodObject;
@@ -19,16 +19,17 @@ export interface Route {
   /** A schema for JSON; the others are streams. */
   reply: z.ZodType | "bytes" | "tar" | "ndjson" | "sse" | "text" | "empty";
   status?: 200 | 201 | 202 | 204;
-  /**
-   * For those that would otherwise bring a paused sandbox back first, because they are about commands, files or ports.
-   */
+  /** Set on routes that leave a paused sandbox paused, although they are about commands, files or ports. */
   leavesAsleep?: true;
-  /** Honours `Idempotency-Key`: the same key and body give the same answer and happen once. */
+  /**
+   * Whether the route accepts `Idempotency-Key`: requests with the same key and body happen once and get the same
+   * answer.
+   */
   isIdempotent?: true;
 }
 
 /**
- * Whether a paused sandbox is brought back before the request: what is about its commands, files or ports wants it
+ * Returns whether a paused sandbox is resumed before the request: routes about commands, files and ports need it
  * running.
  */
 export function wakesSandbox({ method, verb, leavesAsleep }: Route): boolean {

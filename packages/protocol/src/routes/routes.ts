@@ -4,7 +4,7 @@ import { sandboxRoutes } from "./sandbox-routes.ts";
 import { serverRoutes } from "./server-routes.ts";
 import { snapshotRoutes } from "./snapshot-routes.ts";
 
-/** The whole HTTP interface. */
+/** All routes of the HTTP interface. */
 export const routes = {
   ...sandboxRoutes,
   ...commandRoutes,

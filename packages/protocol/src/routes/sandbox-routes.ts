@@ -43,7 +43,7 @@ export const sandboxRoutes = {
   getSandbox: {
     method: "GET",
     path: "/sandboxes/:id",
-    summary: "Tell about one sandbox",
+    summary: "Describe one sandbox",
     verb: "read",
     params: Id,
     reply: SandboxInfo,
@@ -129,7 +129,7 @@ export const sandboxRoutes = {
   holdSandbox: {
     method: "POST",
     path: "/sandboxes/:id/hold",
-    summary: "Have a sandbox exclusively",
+    summary: "Hold a sandbox for exclusive use",
     verb: "commands",
     leavesAsleep: true,
     params: Id,
@@ -142,7 +142,7 @@ export const sandboxRoutes = {
   unholdSandbox: {
     method: "DELETE",
     path: "/sandboxes/:id/hold",
-    summary: "Share it again",
+    summary: "Release it for all clients",
     verb: "commands",
     leavesAsleep: true,
     params: Id,
@@ -152,7 +152,7 @@ export const sandboxRoutes = {
   getEgress: {
     method: "GET",
     path: "/sandboxes/:id/egress",
-    summary: "Tell what it may reach",
+    summary: "Show what it may reach",
     verb: "read",
     params: Id,
     reply: EgressPolicy,

@@ -9,7 +9,7 @@ export const serverRoutes = {
   getPort: {
     method: "GET",
     path: "/sandboxes/:id/ports/:port",
-    summary: "The URL of a port inside",
+    summary: "Get the URL of a port of the sandbox",
     verb: "ports",
     leavesAsleep: true,
     params: Port,
@@ -18,7 +18,7 @@ export const serverRoutes = {
   setPort: {
     method: "PUT",
     path: "/sandboxes/:id/ports/:port",
-    summary: "Make a port public, or guarded again",
+    summary: "Make a port public, or private again",
     verb: "ports",
     leavesAsleep: true,
     params: Port,
@@ -28,7 +28,7 @@ export const serverRoutes = {
   waitForPort: {
     method: "POST",
     path: "/sandboxes/:id/ports/:port/wait",
-    summary: "Wait until something listens",
+    summary: "Wait until a program listens on a port",
     verb: "ports",
     params: Port,
     body: z.strictObject({ timeoutMs: z.int().min(1).max(60_000).default(30_000) }),
@@ -96,7 +96,7 @@ export const serverRoutes = {
   notifyLease: {
     method: "POST",
     path: "/leases/:id/notify",
-    summary: "Between servers that share a metadata store: look at the lease of a sandbox now; it tells nothing",
+    summary: "Between servers that share a metadata store: read the lease of a sandbox now; the answer is empty",
     verb: "server",
     params: Id,
     reply: "empty",
@@ -105,21 +105,21 @@ export const serverRoutes = {
   showConfig: {
     method: "GET",
     path: "/config",
-    summary: "What is in force, and from where",
+    summary: "Show the settings in force, and where each comes from",
     verb: "admin",
     reply: z.looseObject({}),
   },
   healthz: {
     method: "GET",
     path: "/healthz",
-    summary: "The process lives",
+    summary: "Check that the process lives",
     verb: "public",
     reply: z.strictObject({ status: z.literal("ok") }),
   },
   readyz: {
     method: "GET",
     path: "/readyz",
-    summary: "The server takes work",
+    summary: "Check that the server accepts work",
     verb: "public",
     reply: z.strictObject({ status: z.enum(["ready", "starting", "stopping"]) }),
   },

@@ -11,7 +11,7 @@ export const snapshotRoutes = {
   takeSnapshot: {
     method: "POST",
     path: "/sandboxes/:id/snapshots",
-    summary: "Save its files under a name; it goes on",
+    summary: "Save its files under a name while it goes on",
     verb: "sandboxes",
     params: Id,
     body: TakeSnapshot,
@@ -28,7 +28,7 @@ export const snapshotRoutes = {
   getSnapshot: {
     method: "GET",
     path: "/snapshots/:name",
-    summary: "Tell about one snapshot",
+    summary: "Describe one snapshot",
     verb: "read",
     params: Ref,
     reply: SnapshotInfo,
@@ -36,7 +36,7 @@ export const snapshotRoutes = {
   updateSnapshot: {
     method: "PATCH",
     path: "/snapshots/:name",
-    summary: "Share a snapshot with every key, or keep it to oneself again",
+    summary: "Share a snapshot with every key, or with none again",
     verb: "sandboxes",
     params: Ref,
     body: UpdateSnapshot,
@@ -62,7 +62,7 @@ export const snapshotRoutes = {
   importSnapshot: {
     method: "PUT",
     path: "/snapshots/:name/file",
-    summary: "Make a snapshot of an exported file; it is there when all of it was checked",
+    summary: "Make a snapshot from an exported file, once all of the file was checked",
     verb: "sandboxes",
     params: Name,
     body: "bytes",

@@ -5,7 +5,7 @@ export function readDocument(name: string): string {
   return readFileSync(fileURLToPath(new URL(`../../../../docs/${name}`, import.meta.url)), "utf8");
 }
 
-/** The cells of the table under a heading, without its head; backquotes are taken off. */
+/** Returns the cells of the table under a heading, without its head and without backquotes. */
 export function tableUnder(document: string, heading: string): string[][] {
   const start = document.indexOf(`\n## ${heading}\n`);
   if (start === -1) throw new Error(`No heading ${heading}`);

@@ -38,7 +38,9 @@ export function chooseFixes(
   return [];
 }
 
-/** Fixes that a configuration or an earlier run names, in the order of the catalogue. Unknown names are returned too. */
+/**
+ * Fixes that a configuration or an earlier run names, in the order of the catalogue. Unknown names are returned too.
+ */
 export function requestFixes(
   catalogue: readonly CompatFix[],
   ids: readonly string[],

@@ -64,7 +64,7 @@ export const AttemptResult = z.object({
   seed: z.int().nullable(),
   command: CommandResult.nullable(),
   parser: z.string(),
-  /** By test id. */
+  /** By test id, without the canary. */
   tests: z.record(z.string(), TestStatus),
   /** `false` when no sign of a finished test run was found in the output. */
   suiteRan: z.boolean(),

@@ -1,7 +1,8 @@
 import type { OutputEvent } from "./output-event.ts";
 
 /**
- * Output for a result: both streams, each up to a limit, a quarter of it from the beginning and the rest from the end.
+ * Collects output for a result: both streams, each up to a limit, a quarter of it from the beginning and the rest from
+ * the end.
  */
 export class CollectedOutput {
   readonly #streams: { stdout: BoundedBytes; stderr: BoundedBytes };
@@ -24,7 +25,7 @@ export class CollectedOutput {
     return this.#streams.stderr.text();
   }
 
-  /** Missing from the middle, whoever left them out. */
+  /** The bytes that are missing from the middle, because the server or this collection left them out. */
   get droppedBytes(): number {
     return this.#droppedBytes + this.#streams.stdout.droppedBytes + this.#streams.stderr.droppedBytes;
   }

@@ -13,7 +13,7 @@ import { OutputCursor } from "./output-cursor.ts";
 import type { OutputEvent } from "./output-event.ts";
 import type { StdinSender } from "./stdin-sender.ts";
 
-/** Read bytes are acknowledged in steps of this, well below what the server lets wait. */
+/** Bytes that were read are acknowledged in steps of this size, well below what the server lets wait. */
 const ackStepBytes = websocketProtocol.windowBytes / 4;
 
 /** Follows one command over the shared socket: its output for one reader, and its input if there is any. */
@@ -28,7 +28,7 @@ export class CommandChannel implements Channel {
   #link: ChannelLink;
   #ackedAt: number;
 
-  /** `from`: a position, or the cursor of a reader that carries on here. */
+  /** `from` is a position, or the cursor of a reader that continues here. */
   constructor(socket: Socket, command: CommandInfo, from: number | OutputCursor, stdin?: StdinSender) {
     this.#socket = socket;
     this.#sandboxId = command.sandboxId;
@@ -40,19 +40,19 @@ export class CommandChannel implements Channel {
     this.#link = socket.open(this);
   }
 
-  /** `undefined` after the end. */
+  /** Resolves with `undefined` after the end. */
   async next(signal?: AbortSignal): Promise<OutputEvent | undefined> {
     const event = await this.#queue.next(signal);
     if (event !== undefined && event.type !== "ended") this.#acknowledge(event);
     return event;
   }
 
-  /** Bytes of the common order that have come. */
+  /** How many bytes have arrived, in their common order. */
   get at(): number {
     return this.#cursor.at;
   }
 
-  /** Whoever still reads gets the error, or the end. */
+  /** Ends the channel: its reader gets the error, or the end. */
   close(error?: SandboxError): void {
     this.#link.close();
     this.#stdin?.detach(this.#link);
@@ -91,7 +91,7 @@ export class CommandChannel implements Channel {
       this.#queue.end(error);
       return;
     }
-    // The refusal may be of the input, say of a command that reads no more: its output is still to be had.
+    // The server may have refused the input only, say of a command that reads no more: the output goes on.
     this.#stdin = undefined;
     stdin.fail(error);
     this.#link = this.#socket.open(this);

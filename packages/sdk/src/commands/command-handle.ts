@@ -10,25 +10,28 @@ import { OutputCursor } from "./output-cursor.ts";
 import type { OutputData, OutputDropped, OutputEvent } from "./output-event.ts";
 import { StdinSender } from "./stdin-sender.ts";
 
-/** Of each stream, so much goes into a result unless asked otherwise. */
+/** How many bytes of each stream a result has unless the caller asks for another number. */
 export const defaultMaxOutputBytes = 16 * 1024 * 1024;
 
 export interface FollowOptions {
   onStdout?: ((text: string) => void | Promise<void>) | undefined;
   onStderr?: ((text: string) => void | Promise<void>) | undefined;
-  /** Both streams in their common order, as bytes, and what of them is missing. */
+  /** Called with both streams in their common order, as bytes, and with the gaps in them. */
   onOutput?: ((event: OutputData | OutputDropped) => void | Promise<void>) | undefined;
-  /** Of each stream, so much goes into the result. */
+  /** How many bytes of each stream the result has. */
   maxOutputBytes?: number | undefined;
 }
 
 export interface WaitOptions {
   signal?: AbortSignal | undefined;
-  /** Throw `CommandExitError` unless it exits with 0. */
+  /** Whether an exit code other than 0 throws `CommandExitError`. */
   check?: boolean | undefined;
 }
 
-/** One reading of the output for a result, shared by all who want it. It ends when the last of them has left. */
+/**
+ * One reading of the output for a result, shared by all callers that wait for it. It ends when the last of them has
+ * left.
+ */
 interface Collection {
   result: Promise<CommandResult>;
   isSettled: boolean;
@@ -61,7 +64,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   #info: CommandInfo;
   #collection: Collection | undefined;
   readonly #channels = new Set<CommandChannel>();
-  /** Carries input where nobody reads the output, and so lets the output pass. */
+  /** Carries input while there is no reader, and discards the output. */
   #drain: CommandChannel | undefined;
   #drainedTo: number;
   #closed: SandboxError | undefined;
@@ -85,7 +88,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     if (isFollowed && signal?.aborted !== true) this.#hold(this.#collect(options, signal), signal);
   }
 
-  /** What was known when this handle last heard of the command. */
+  /** What this handle last learned about the command. */
   get command(): CommandInfo {
     return this.#info;
   }
@@ -94,13 +97,15 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     return this.#info.pid;
   }
 
-  /** Its output from where the handle begins, and its end as the last event. Each loop reads it anew. */
+  /**
+   * Yields the output from where the handle begins, and the end as the last event. Each loop reads it from the start.
+   */
   [Symbol.asyncIterator](): AsyncGenerator<OutputEvent, void, undefined> {
     return this.events();
   }
 
   /**
-   * The same as iterating, with a signal that ends the reading; the command goes on.
+   * Works like iterating, with a signal that ends the reading; the command goes on.
    *
    * @example
    * const command = await sandbox.commands.run(["echo", "hi"], { background: true });
@@ -125,7 +130,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Waits for its end. An abort ends the waiting, not the command.
+   * Waits for the end of the command. An abort ends the waiting, not the command.
    *
    * @example
    * const command = await sandbox.commands.run("echo done; exit 3", { background: true });
@@ -147,7 +152,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Sends a signal to the command and all that it started in its process group.
+   * Sends a signal to the command and to all processes in its process group.
    *
    * @example
    * const command = await sandbox.commands.run("sleep 60", { background: true });
@@ -164,7 +169,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Sends input; resolves when the server has it for good. Input goes in once and in order, whatever happens to the
+   * Sends input; resolves when the server has accepted it. Input arrives once and in order, whatever happens to the
    * connection.
    *
    * @example
@@ -181,7 +186,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Ends its input, so that it reads an end of file.
+   * Ends the input, so that the command reads an end of file.
    *
    * @example
    * const sort = await sandbox.commands.run("sort | tr '\\n' ' '", { background: true, stdin: true });
@@ -197,7 +202,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Resizes its terminal.
+   * Resizes the terminal.
    *
    * @example
    * const terminal = await sandbox.pty.create({ argv: ["sh", "-c", "read go; stty size"] });
@@ -218,7 +223,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Lets go of the command, which goes on. Whoever still reads, waits or writes through this handle gets an error.
+   * Closes the handle; the command goes on. Callers that still read, wait or write through this handle get an error.
    *
    * @example
    * const server = await sandbox.commands.run("sleep 60", { background: true, onStdout: console.log });
@@ -251,7 +256,8 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 
   /**
-   * Input that waits has a channel; one that is there for input alone goes with the wait, so that the program can end.
+   * Opens a channel for waiting input. A channel that is there for input alone is closed after it, so that the program
+   * can end.
    */
   #serveStdin(): void {
     const drain = this.#drain;
@@ -269,14 +275,14 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     try {
       while ((await channel.next()) !== undefined);
     } catch {
-      // The writers are told by the sender.
+      // The sender reports this error to the writers.
     } finally {
       if (this.#drain === channel) this.#drain = undefined;
       this.#close(channel);
     }
   }
 
-  /** Until the function that this returns is called, or the signal aborts. */
+  /** Keeps the collection going until the returned function is called, or the signal aborts. */
   #hold(collection: Collection, signal: AbortSignal | undefined): () => void {
     collection.holders += 1;
     let isHeld = true;
@@ -290,7 +296,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
       if (this.#collection === collection) this.#collection = undefined;
     };
     signal?.addEventListener("abort", leave, { once: true });
-    // Whoever waits gets the error; nobody has to wait.
+    // Callers that wait get the error; without this handler an error that no caller waits for would end the program.
     collection.result.then(leave, leave);
     return leave;
   }
@@ -315,7 +321,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
     try {
       for (;;) {
         const event = await channel.next(stop);
-        if (event === undefined) throw new Error("a command's events end with its end");
+        if (event === undefined) throw new Error("the events of a command stopped before its end");
         output.add(event);
         if (event.type === "ended") {
           await emitOutput(callbacks(), "stdout", cursor.flush("stdout"));
@@ -332,7 +338,7 @@ export class CommandHandle implements AsyncIterable<OutputEvent> {
   }
 }
 
-/** Hands text to the callback of its stream. */
+/** Passes text to the callback of its stream. */
 export async function emitOutput(options: FollowOptions, type: "stdout" | "stderr", text: string): Promise<void> {
   if (text !== "") await (type === "stdout" ? options.onStdout : options.onStderr)?.(text);
 }

@@ -1,23 +1,23 @@
 import type { CommandId, CommandInfo } from "@atoll/protocol";
 import type { CollectedOutput } from "./collected-output.ts";
 
-/** How a command ended, and what it said. A code other than 0 is a result like any other. */
+/** How a command ended, and its output. An exit code other than 0 is a result like any other. */
 export interface CommandResult {
   id: CommandId;
-  /** `null` when a signal ended it, or when its end is not known. */
+  /** `null` when a signal ended the command, or when its end is not known. */
   exitCode: number | null;
   signal: string | null;
   timedOut: boolean;
-  /** It did not end well, and meanwhile the sandbox's memory was used up. */
+  /** The command failed, and the sandbox ran out of memory while it ran. */
   outOfMemory: boolean;
   stdout: string;
   stderr: string;
-  /** Bytes that are missing from the middle of the output, because there were more than are kept. */
+  /** How many bytes are missing from the middle of the output, because there were more than are kept. */
   droppedBytes: number;
-  /** Set when how it ended cannot be known: why. */
+  /** The reason, when the end of the command cannot be known. */
   lostBecause?: string;
   durationMs: number | undefined;
-  /** Everything the server knows of it. */
+  /** Everything the server knows about the command. */
   command: CommandInfo;
 }
 

@@ -15,13 +15,13 @@ export interface RunOptions extends Given, FollowOptions {
   envs?: Record<string, string> | undefined;
   /** All of the input; or `true`, with `background`, to send it through the handle. */
   stdin?: boolean | ByteSource | AsyncIterable<Uint8Array | string> | undefined;
-  /** Give a handle as soon as it has started. */
+  /** Whether to resolve with a handle as soon as the command has started. */
   background?: boolean | undefined;
-  /** Throw `CommandExitError` unless it exits with 0. */
+  /** Whether an exit code other than 0 throws `CommandExitError`. */
   check?: boolean | undefined;
   /**
-   * Ends the call and those of the callbacks. The command is killed, but for one in the background whose handle is
-   * there: that goes on.
+   * Ends the call and those of the callbacks. The command is killed, except for one in the background whose handle was
+   * returned already.
    */
   signal?: AbortSignal | undefined;
 }
@@ -63,7 +63,7 @@ export class Commands {
   }
 
   /**
-   * Every command of the sandbox that the server knows, also those that have ended.
+   * Lists every command of the sandbox that the server knows, also those that have ended.
    *
    * @example
    * await sandbox.commands.run("sleep 60", { background: true, name: "sleeper" });
@@ -76,7 +76,7 @@ export class Commands {
   }
 
   /**
-   * What the server knows of one command.
+   * Returns what the server knows about one command.
    *
    * @example
    * const { id } = await sandbox.commands.run("exit 4");
@@ -87,8 +87,8 @@ export class Commands {
   }
 
   /**
-   * A handle on a command that somebody started, now or days ago. Its output is replayed from byte `from` of the common
-   * order and then followed; the signal ends that too.
+   * Returns a handle on a command that any client has started, now or days ago. Its output is replayed from byte `from`
+   * of the common order and then followed; the signal ends that too.
    *
    * @example
    * const { id } = await sandbox.commands.run("printf 0123456789");
@@ -104,7 +104,7 @@ export class Commands {
   }
 
   /**
-   * Sends a signal to a command and all that it started in its process group.
+   * Sends a signal to a command and to all processes in its process group.
    *
    * @example
    * const sleeper = await sandbox.commands.run("sleep 60", { background: true });
@@ -118,7 +118,7 @@ export class Commands {
   }
 
   /**
-   * Sends input to a command by its id. It comes once and in one piece, whoever else writes.
+   * Sends input to a command by its id. It arrives once and in one piece, also if other clients write.
    *
    * @example
    * const reader = await sandbox.commands.run("read line; echo got $line", { background: true, stdin: true });
@@ -127,7 +127,7 @@ export class Commands {
    */
   async sendStdin(commandId: string, input: string | Uint8Array, options: SignalOption = {}): Promise<void> {
     const params = { id: this.#sandboxId, commandId };
-    // By the writer and the offset the server knows what it has, so that this may be asked twice.
+    // The server knows by the writer and the offset what it has, so this request can be repeated.
     const call = {
       params,
       query: { offset: 0, writer: randomKey() },
@@ -159,7 +159,7 @@ export class Commands {
     const command = await startCommand(this.#wire.http, this.#sandboxId, body, options.signal);
     const handle = new CommandHandle(this.#wire, command, 0, options);
     if (options.stdin !== undefined && typeof options.stdin !== "boolean") {
-      // Who waits for the command sees what came of its input.
+      // A caller that waits for the command sees what came of its input.
       feed(handle, options.stdin).catch(() => undefined);
     }
     return handle;
@@ -167,7 +167,7 @@ export class Commands {
 
   async #runWithInput(body: RunCommandInput, options: RunOptions): Promise<CommandResult> {
     const handle = await this.#start(body, options);
-    // Nobody has the handle, so nobody else could ever end the input.
+    // No client has the handle, so no other call could ever end the input.
     if (options.stdin === true) handle.closeStdin().catch(() => undefined);
     try {
       return await handle.wait({ signal: options.signal });

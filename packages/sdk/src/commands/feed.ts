@@ -1,7 +1,7 @@
 import type { ByteSource } from "../http/exchange.ts";
 import type { CommandHandle } from "./command-handle.ts";
 
-/** Sends everything of a source as input, as fast as the server takes it, and then its end. */
+/** Sends everything of a source as input, as fast as the server accepts it, and then its end. */
 export async function feed(
   handle: CommandHandle,
   source: ByteSource | AsyncIterable<Uint8Array | string>,

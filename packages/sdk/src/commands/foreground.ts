@@ -14,23 +14,23 @@ import { OutputCursor } from "./output-cursor.ts";
 import type { OutputEvent } from "./output-event.ts";
 
 /**
- * A server sends heartbeats, at the most 30 seconds apart; silence for longer than this means that the connection is
- * dead.
+ * A server sends heartbeats at most 30 seconds apart; silence for longer than this means that the connection is dead.
  */
 const silenceMs = 3 * websocketProtocol.heartbeatMs;
 
-/** So many answers in a row may break without having brought anything. */
-const mostBrokenAnswers = 20;
+/** How many answers in a row may break off without any new output. */
+const maxBrokenAnswers = 20;
 
-/** How long a run whose caller has left is followed to learn what must be ended. */
+/** How long a run whose caller has left is followed, to learn what must be ended. */
 const orphanMs = 30_000;
 
 type StreamingRoute = Extract<RouteName, "runCommand" | "runOnce">;
 
 /**
- * Runs to the end over one request that streams. When the stream breaks, a command that has started is followed over
- * the socket from the very byte; one that may or may not have started is asked for again under the same key, which
- * starts it once. A caller that aborts leaves at once, and the command is killed.
+ * Runs a command to its end over one request that streams. When the stream breaks, a command that has started is
+ * followed over the socket from the byte that it had reached; a request for one that may or may not have started is
+ * repeated under the same key, so that the command starts once. A caller that aborts leaves at once, and the command is
+ * killed.
  */
 export class ForegroundRun<Name extends StreamingRoute> {
   readonly #wire: Wire;
@@ -67,7 +67,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
     });
     try {
       const result = await Promise.race([work, aborted]);
-      // All of it is here: a sandbox that was made for this run is kept for nobody.
+      // The result is complete, so the server need not keep the sandbox that was made for this run.
       if (this.#name === "runOnce") void this.#endRun().catch(() => undefined);
       return result;
     } catch (error) {
@@ -84,14 +84,14 @@ export class ForegroundRun<Name extends StreamingRoute> {
       const end = await this.#readOnce(signal);
       if (end !== undefined) return commandResult(end, this.#output);
       if (this.#cursor.at > at) attempt = 0;
-      if (attempt >= mostBrokenAnswers)
-        throw new SandboxError("unavailable", "Cannot run: every answer of the server breaks");
+      if (attempt >= maxBrokenAnswers)
+        throw new SandboxError("unavailable", "Cannot run: every answer of the server breaks off");
       if (this.#command !== undefined && this.#name === "runCommand") return this.#carryOn(this.#command, signal);
       await pause(backoffMs(attempt), signal);
     }
   }
 
-  /** `undefined`: the stream broke. */
+  /** Resolves with `undefined` if the stream broke. */
   async #readOnce(signal: AbortSignal): Promise<CommandInfo | undefined> {
     const body = await this.#wire.http.body(this.#name, { ...this.#input, signal });
     const lines = readLines(body, silenceMs);
@@ -125,7 +125,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
     try {
       for (;;) {
         const event = await channel.next(signal);
-        if (event === undefined) throw new Error("a command's events end with its end");
+        if (event === undefined) throw new Error("the events of a command stopped before its end");
         if (event.type === "ended") {
           await this.#flush();
           return commandResult(event.command, this.#output);
@@ -149,13 +149,13 @@ export class ForegroundRun<Name extends StreamingRoute> {
     if (event.type !== "dropped") await emitOutput(this.#options, event.type, event.text);
   }
 
-  /** Nobody asks for the result again, and the sandbox goes. The key is this run's alone. */
+  /** Removes the run, whose result is not asked for again, with its sandbox. No other run has this key. */
   async #endRun(): Promise<void> {
     const { idempotencyKey = "" } = this.#input;
     await this.#wire.http.call("endRun", { idempotencyKey });
   }
 
-  /** Nobody else has this command's id, so it would run on unseen: it is ended as soon as it is known. */
+  /** Ends the command as soon as its id is known: no other client has the id, so the command would run on unseen. */
   async #abandon(work: Promise<CommandResult>, left: AbortController): Promise<void> {
     const giveUp = later(orphanMs, () => left.abort(new Error("the caller has left")));
     try {
@@ -166,7 +166,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
       const command = await Promise.race([this.#started, over]);
       if (command === undefined) return;
       const { sandboxId, id: commandId } = command;
-      // A sandbox that was made for this run goes with it.
+      // A sandbox that was made for this run is removed with it.
       if (this.#name === "runOnce") await this.#endRun();
       else {
         await this.#wire.http.call("signalCommand", {
@@ -175,7 +175,7 @@ export class ForegroundRun<Name extends StreamingRoute> {
         });
       }
     } catch {
-      // The caller has left, so there is nobody to tell; the sandbox's own limits end what is left.
+      // The caller has left, so the error has no receiver; the sandbox's own limits end what is left.
     } finally {
       giveUp();
       left.abort(new Error("the caller has left"));
@@ -184,14 +184,14 @@ export class ForegroundRun<Name extends StreamingRoute> {
 }
 
 /**
- * Reads what is left of an answer that has said everything, so that its connection can serve the next request. Nobody
+ * Reads the rest of an answer whose result is complete, so that its connection can serve the next request. No caller
  * waits for it.
  */
 async function finish(lines: AsyncGenerator<unknown, void, undefined>): Promise<void> {
   try {
     while ((await lines.next()).done !== true);
   } catch {
-    // Everything was said before it broke.
+    // The answer was complete before it broke off.
   }
 }
 

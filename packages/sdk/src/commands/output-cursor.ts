@@ -2,8 +2,8 @@ import { SandboxError, type CommandInfo } from "@atoll/protocol";
 import type { OutputEvent } from "./output-event.ts";
 
 /**
- * Where a reader of a command's output stands. Whatever the connection delivers goes through it, so that every byte is
- * taken exactly once: bytes from before the position are cut off, and a gap that nobody announced is an error.
+ * The position of a reader in a command's output. All output that a connection delivers goes through it, so that every
+ * byte is taken exactly once: bytes before the position are cut off, and a gap that was not announced is an error.
  */
 export class OutputCursor {
   #at: number;
@@ -16,12 +16,12 @@ export class OutputCursor {
     this.#at = from;
   }
 
-  /** Bytes of the common order that have been taken. */
+  /** How many bytes of the common order have been taken. */
   get at(): number {
     return this.#at;
   }
 
-  /** `undefined`: all of it has been taken before. */
+  /** Returns `undefined` if all of it has been taken before. */
   take(type: "stdout" | "stderr", at: number, offset: number, bytes: Uint8Array): OutputEvent | undefined {
     if (at > this.#at) {
       throw new SandboxError("internal", `Cannot follow the command: its output jumps from ${this.#at} to ${at}`);
@@ -52,7 +52,7 @@ export class OutputCursor {
     return { type: "ended", command };
   }
 
-  /** What is left of a character that never became whole. */
+  /** Returns the bytes of a character that was never completed. */
   flush(type: "stdout" | "stderr"): string {
     return this.#decoders[type].decode();
   }

@@ -1,6 +1,6 @@
 import type { CommandInfo } from "@atoll/protocol";
 
-/** What a command says, in the order in which it said it. */
+/** An event of a command's output, in the order in which the command wrote it. */
 export type OutputEvent = OutputData | OutputDropped | OutputEnded;
 
 export interface OutputData {

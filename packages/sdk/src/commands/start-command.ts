@@ -2,8 +2,8 @@ import type { CommandInfo, RunCommandInput, SandboxId } from "@atoll/protocol";
 import type { Http } from "../http/http.ts";
 
 /**
- * Starts a command that goes on by itself. One whose caller aborts, or has no more time, before its id is here is
- * killed.
+ * Starts a command in the background. If the caller aborts, or its time is over, before the command's id arrives, the
+ * command is killed.
  */
 export async function startCommand(
   http: Http,

@@ -5,27 +5,27 @@ import type { ChannelLink } from "../socket/channel.ts";
 const pieceBytes = 64 * 1024;
 
 interface Waiter {
-  /** Resolved when input up to here is accepted. */
+  /** The write resolves when input up to this offset is accepted. */
   offset: number;
   resolve: () => void;
   reject: (error: Error) => void;
 }
 
 /**
- * Input of one command, in order and once. It is kept until the server says that it has it for good, and sent again
+ * Sends the input of one command, in order and once. Input is kept until the server has accepted it, and sent again
  * from the accepted offset on each new connection; the server cuts off what it has. Offsets count the bytes of this
  * sender only: others may write to the same command.
  */
 export class StdinSender {
-  /** What the server knows this sender by, over all its connections. */
+  /** The name by which the server knows this sender, over all its connections. */
   readonly writer = randomKey();
-  /** Not accepted yet: begins at `#base`. */
+  /** The input that is not accepted yet; it begins at `#base`. */
   #pieces: Uint8Array[] = [];
   #base = 0;
   #end = 0;
-  /** How far the current connection has been sent. */
+  /** How far input was sent over the current connection. */
   #sentTo = 0;
-  /** Channels of the command that stand; input travels on one of them. */
+  /** The open channels of the command; input travels on one of them. */
   readonly #links = new Set<ChannelLink>();
   #link: ChannelLink | undefined;
   #waiters: Waiter[] = [];
@@ -35,12 +35,12 @@ export class StdinSender {
   #failure: SandboxError | undefined;
   readonly #onChange: () => void;
 
-  /** `onChange` is called after `isPending` may have changed by what the server said. */
+  /** `onChange` is called after a message of the server may have changed `isPending`. */
   constructor(onChange: () => void) {
     this.#onChange = onChange;
   }
 
-  /** Resolves when the server has it for good. */
+  /** Resolves when the server has accepted the input. */
   async write(bytes: Uint8Array): Promise<void> {
     this.#assertOpen();
     for (let start = 0; start < bytes.length; start += pieceBytes) {
@@ -50,7 +50,7 @@ export class StdinSender {
     await this.#untilAccepted();
   }
 
-  /** No more input; resolves when all of it has been accepted. */
+  /** Ends the input; resolves when all of it has been accepted. */
   async close(): Promise<void> {
     if (this.#endsAt !== undefined) return;
     this.#assertOpen();
@@ -58,7 +58,7 @@ export class StdinSender {
     await this.#untilAccepted();
   }
 
-  /** Something waits for a channel or for the server. */
+  /** Whether input waits for a channel or for the server. */
   get isPending(): boolean {
     return (
       this.#failure === undefined && (this.#waiters.length > 0 || (this.#endsAt !== undefined && !this.#isEndAccepted))
@@ -66,8 +66,8 @@ export class StdinSender {
   }
 
   /**
-   * A channel stands, and the server has input of this sender up to `acceptedOffset`: at least what it said, if it does
-   * not say it now.
+   * A channel is open, and the server has input of this sender up to `acceptedOffset`; if the server does not report
+   * the offset now, at least up to what it reported before.
    */
   attach(link: ChannelLink, acceptedOffset = this.#base): void {
     this.#links.add(link);
@@ -97,7 +97,7 @@ export class StdinSender {
     this.#pump();
   }
 
-  /** `isEnd`: the end of the input too. */
+  /** `isEnd`: whether the end of the input was accepted too. */
   accepted(offset: number, isEnd = false): void {
     if (offset > this.#end) {
       this.fail(
@@ -113,17 +113,17 @@ export class StdinSender {
     });
     if (isEnd) this.#isEndAccepted = true;
     this.#pump();
-    // The link is not left in the middle of what called here.
+    // The link is not removed in the middle of its own call.
     queueMicrotask(this.#onChange);
   }
 
-  /** The command is over: what it has not taken, nobody will. */
+  /** The command has ended: input that it has not accepted is never accepted. */
   ended(): void {
     this.#links.clear();
     this.#link = undefined;
     this.fail(
       new SandboxError("invalid_state", "Cannot write to the command: it has ended", {
-        suggestion: "Look at its result",
+        suggestion: "Read its result",
       }),
     );
   }

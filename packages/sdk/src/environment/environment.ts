@@ -9,7 +9,7 @@ export interface WebSocketLike {
   addEventListener(type: "message", listener: (event: { data: unknown }) => void): void;
   addEventListener(type: "close", listener: (event: { code: number; reason: string }) => void): void;
   addEventListener(type: "error", listener: (event: unknown) => void): void;
-  /** Where the runtime can: whether the open socket keeps the program alive. */
+  /** Sets, where the runtime can, whether the open socket keeps the program alive. */
   keepAlive?(isNeeded: boolean): void;
 }
 
@@ -18,6 +18,6 @@ export interface Environment {
   readVariable(name: "ATOLL_API_KEY" | "ATOLL_API_URL"): string | undefined;
   exchange: Exchange;
   openWebSocket(url: string): Promise<WebSocketLike>;
-  /** A timer that does not keep the program alive, where the runtime knows such. */
+  /** Makes a timer not keep the program alive, in runtimes that have this. */
   detachTimer(timer: unknown): void;
 }

@@ -11,15 +11,15 @@ import { pipeline } from "node:stream/promises";
 import { SandboxError } from "@atoll/protocol";
 import type { Answer, ByteReader, ByteSource, HttpRequest } from "../http/exchange.ts";
 
-/** Node's servers close a connection that was idle for five seconds: a request that meets its end is lost. */
+/** Node's servers close a connection that was idle for five seconds, and a request sent at that moment is lost. */
 const keepConnectionMs = 4_000;
 const agentOptions = { keepAlive: true, timeout: keepConnectionMs } as const;
 const plain = { send: requestPlain, agent: new PlainAgent(agentOptions) };
 const secure = { send: requestSecurely, agent: new SecureAgent(agentOptions) };
 
 /**
- * Over Node's own HTTP client, which takes half as long for a small request as its `fetch`, and a tenth to load. It
- * follows no redirects: the server makes none.
+ * Sends a request with Node's own HTTP client, which takes half as long for a small request as its `fetch`, and a tenth
+ * to load. It follows no redirects, because the server sends none.
  */
 export async function exchange(url: string, { method, headers, body, signal }: HttpRequest): Promise<Answer> {
   signal?.throwIfAborted();
@@ -31,21 +31,22 @@ export async function exchange(url: string, { method, headers, body, signal }: H
   const message = await new Promise<IncomingMessage>((resolve, reject) => {
     const fail = (cause: Error): void => reject(new TypeError("the request failed", { cause }));
     request.once("response", resolve);
-    // It stays: a connection that breaks later is told to whoever reads the answer.
+    // This listener stays: the reader of the answer gets the error of a connection that breaks later.
     request.on("error", fail);
     const source = body instanceof Blob ? body.stream() : body;
     if (source instanceof ReadableStream) {
       const pieces = Readable.fromWeb(source).on("error", fail);
-      // A source may take its time for its first piece, and the server may have something to say before.
+      // A source may be slow with its first piece, and the server may answer before that.
       request.flushHeaders();
-      // A server that has heard enough answers and hangs up; what counts is its answer, or that there is none.
+      // A server that needs no more of the body may answer and close the connection. Then its answer counts, or the
+      // lack of one.
       pipeline(pieces, request).catch(fail);
     } else {
       request.end(source instanceof ArrayBuffer ? new Uint8Array(source) : source);
     }
   });
   message.once("end", () => {
-    // Who has answered in full reads no more of the question: the rest of it would be sent for nothing.
+    // A server that has sent its whole answer reads no more of the request, so the rest is not sent.
     if (!request.writableFinished) request.destroy();
   });
   return {
@@ -61,12 +62,12 @@ function open(url: string, options: RequestOptions): ClientRequest {
   try {
     return send(url, { ...options, agent });
   } catch (cause) {
-    // Nothing was sent: an address or a header is none.
+    // Nothing was sent: an address or a header is invalid.
     throw new SandboxError("invalid_argument", `Cannot send this request: ${(cause as Error).message}`, { cause });
   }
 }
 
-/** A request with a body that is known beforehand says how long it is; others come in chunks. */
+/** A request whose body is known in advance declares its length; others are sent in chunks. */
 function lengthOf(body: ByteSource | undefined): Record<string, string> {
   if (body === undefined || body instanceof ReadableStream) return {};
   const length =
@@ -86,7 +87,7 @@ class MessageReader implements ByteReader {
 
   constructor(message: IncomingMessage) {
     this.#message = message;
-    // One error may follow another.
+    // A second error may follow the first.
     message.on("error", (error) => {
       this.#error ??= error;
       this.#wake();
@@ -108,7 +109,7 @@ class MessageReader implements ByteReader {
   }
 
   async cancel(): Promise<void> {
-    // One that was read to its end is left alone: its connection serves the next request.
+    // A connection whose answer was read to its end is kept: it serves the next request.
     if (!this.#message.readableEnded) this.#message.destroy();
   }
 }

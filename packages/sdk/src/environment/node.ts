@@ -1,7 +1,10 @@
 import type { Environment, WebSocketLike } from "./environment.ts";
 import { exchange } from "./node-exchange.ts";
 
-/** Node: Node 20 has no global WebSocket, and `ws` can let go of the event loop in every version. */
+/**
+ * The environment of Node. Node 20 has no global WebSocket, and a `ws` socket can stop keeping the program alive in
+ * every version.
+ */
 export const environment: Environment = {
   // oxlint-disable-next-line node/no-process-env -- the one place of the SDK that reads the environment
   readVariable: (name) => process.env[name],

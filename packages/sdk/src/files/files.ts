@@ -5,7 +5,7 @@ import type { ByteSource } from "../http/exchange.ts";
 import { watchFiles } from "./watch.ts";
 
 interface FileOptions {
-  /** Whose permissions count, and whose home relative paths start at; `user` when absent. */
+  /** The user whose permissions apply, and at whose home relative paths start; `user` when absent. */
   user?: string | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -17,9 +17,9 @@ export interface ReadOptions extends FileOptions {
 }
 
 export interface WriteOptions extends FileOptions {
-  /** Octal, for a file that is new. */
+  /** The mode of a new file, in octal. */
   mode?: string | undefined;
-  /** `create` refuses to replace. */
+  /** `create` refuses to replace a file. */
   how?: "replace" | "append" | "create" | undefined;
 }
 
@@ -74,7 +74,7 @@ export class Files {
       params: this.#params,
       query,
       bytes: content,
-      // The same bytes in the same place; an appended piece would be there twice.
+      // A repeated write puts the same bytes in the same place; a repeated append would add them twice.
       ...(how === undefined || how === "replace" ? { isRepeatable: true } : {}),
       timeoutMs: undefined,
       signal,
@@ -90,13 +90,13 @@ export class Files {
    */
   async writeFiles(files: Record<string, ByteSource>, options: WriteOptions = {}): Promise<FileInfo[]> {
     const written: FileInfo[] = [];
-    // One after the other: parallel writes of many files would be many processes in the sandbox at once.
+    // Files are written one after the other: parallel writes would be many processes in the sandbox at once.
     for (const [path, content] of Object.entries(files)) written.push(await this.write(path, content, options));
     return written;
   }
 
   /**
-   * Lists a directory by name; with `depth` also what is below.
+   * Lists a directory by name; with `depth` also the directories below.
    *
    * @example
    * await sandbox.files.write("listed/one.txt", "1");
@@ -110,7 +110,7 @@ export class Files {
   }
 
   /**
-   * Tells about a file or directory.
+   * Describes a file or directory.
    *
    * @example
    * await sandbox.files.write("some.txt", "12345");
@@ -123,7 +123,7 @@ export class Files {
   }
 
   /**
-   * Whether there is something at the path.
+   * Returns whether the path exists.
    *
    * @example
    * console.log(await sandbox.files.exists("nothing-here")); // false
@@ -133,14 +133,14 @@ export class Files {
       await this.stat(path, options);
       return true;
     } catch (error) {
-      // A sandbox that is gone is not found either, and that is no answer to the question.
+      // `not_found` may also mean that the sandbox is gone, which does not answer the question.
       if (isSandboxError(error, "not_found") && (await this.#sandboxExists(options.signal))) return false;
       throw error;
     }
   }
 
   /**
-   * Makes a directory, with those above it unless `parents` is false.
+   * Makes a directory, with its parents unless `parents` is false.
    *
    * @example
    * await sandbox.files.mkdir("deep/down");
@@ -186,8 +186,9 @@ export class Files {
   }
 
   /**
-   * Follows changes under a path. The first message has the kind `watching`: what changes from there on is told. A
-   * connection that breaks is made up for; `lost` says that more happened than was kept, so that one must look again.
+   * Follows changes under a path. The first message has the kind `watching`: every change after it is reported. After a
+   * broken connection the watch continues without a gap; `lost` means that more changes happened than were kept, so the
+   * caller must read the directory again.
    *
    * @example
    * await sandbox.files.mkdir("watched");
@@ -221,7 +222,7 @@ export class Files {
   }
 
   /**
-   * A directory as a tar archive.
+   * Returns a directory as a tar archive.
    *
    * @example
    * await sandbox.files.write("folder/file.txt", "some text");
@@ -234,7 +235,8 @@ export class Files {
   }
 
   /**
-   * A URL for one file that works without a key until it expires: to read it, or with `method: "PUT"` to write it.
+   * Returns a URL for one file that works without a key until it expires: to read it, or with `method: "PUT"` to write
+   * it.
    *
    * @example
    * await sandbox.files.write("report.txt", "for you");

@@ -12,7 +12,8 @@ interface WatchRequest {
 }
 
 /**
- * Changes in order and once: after a broken connection the watch is carried on behind the last change that was told.
+ * Yields changes in order and once: after a broken connection the watch continues behind the last change that was
+ * yielded.
  */
 export async function* watchFiles(
   socket: Socket,
@@ -26,7 +27,7 @@ export async function* watchFiles(
       const change = await channel.queue.next(request.signal);
       if (change === undefined) return;
       yield change;
-      // The path itself is gone: nothing can follow.
+      // The path itself is gone, so no change can follow.
       if (change.kind === "gone") return;
     }
   } finally {
@@ -51,7 +52,7 @@ class WatchChannel implements Channel {
 
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void {
     if (message.type === "watching") {
-      // Another watch counts anew.
+      // The cursors of another watch start again.
       if (this.#watch !== message.watch) this.#cursor = undefined;
       this.#watch = message.watch;
     } else if (message.type === "changed") {

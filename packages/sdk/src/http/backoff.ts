@@ -3,13 +3,13 @@ import { environment } from "#environment";
 const firstMs = 50;
 const longestMs = 5_000;
 
-/** Exponential, with half of it at random, so that clients of a server that comes back do not all come at once. */
+/** Grows exponentially, half of it at random, so that the clients of a restarted server do not all come at once. */
 export function backoffMs(attempt: number): number {
   const full = Math.min(longestMs, firstMs * 2 ** Math.min(attempt, 20));
   return full / 2 + (Math.random() * full) / 2;
 }
 
-/** Resolves after the time, rejects with the signal's reason at its abort. */
+/** Resolves after the time; rejects with the signal's reason if that aborts. */
 export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
   await new Promise<void>((resolve, reject) => {

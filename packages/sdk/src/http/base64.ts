@@ -1,4 +1,4 @@
-/** So many bytes at once: a call takes only so many arguments. */
+/** How many bytes are converted at once: a call accepts only so many arguments. */
 const pieceBytes = 0x8000;
 
 export function toBase64(bytes: Uint8Array): string {

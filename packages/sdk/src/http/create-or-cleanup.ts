@@ -1,8 +1,8 @@
 import { untilAborted } from "./until-aborted.ts";
 
 /**
- * For what goes on living on the server and is known by the answer only. A caller that aborts, or whose time is over,
- * leaves at once; what is made all the same is undone, for nobody would ever know of it.
+ * Creates something that lives on the server and is known by the answer only. A caller that aborts, or whose time is
+ * over, leaves at once; if the server has created it all the same, it is removed, because no client would know of it.
  */
 export async function createOrCleanup<Value>(
   make: () => Promise<Value>,
@@ -14,7 +14,7 @@ export async function createOrCleanup<Value>(
   try {
     return await untilAborted(making, signal);
   } catch (error) {
-    // There is nobody left to tell what comes of it; the sandbox's own limits end what is left.
+    // The caller has left, so the error has no receiver; the sandbox's own limits end what is left.
     making.then(undo).catch(() => undefined);
     throw error;
   }

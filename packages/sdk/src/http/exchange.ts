@@ -1,4 +1,4 @@
-/** What a request's body may be. */
+/** The body of a request. */
 export type ByteSource = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array>;
 
 export interface HttpRequest {
@@ -8,26 +8,28 @@ export interface HttpRequest {
   signal?: AbortSignal;
 }
 
-/** A body as it comes, no faster than it is asked for: what is held here is a piece or two. */
+/** Reads a body no faster than the caller asks: a piece or two are in memory. */
 export interface ByteReader {
-  /** The next piece, or `undefined` at the end. Rejects when the body breaks off. */
+  /** Resolves with the next piece, or with `undefined` at the end. Rejects when the body breaks off. */
   read(): Promise<Uint8Array | undefined>;
-  /** Leaves, with the connection if there is more to come. */
+  /** Stops reading, and closes the connection if there is more to come. */
   cancel(reason?: unknown): Promise<void>;
 }
 
 export interface Answer {
   status: number;
   url: string;
-  /** The value of a header, whatever its case. */
+  /** Returns the value of a header, whatever its case. */
   header: (name: string) => string | undefined;
   body: ByteReader;
 }
 
-/** One request and its answer. Rejects with an error whose `cause` tells what is wrong with the connection. */
+/**
+ * Sends one request and resolves with its answer. Rejects with an error whose `cause` is the failure of the connection.
+ */
 export type Exchange = (url: string, request: HttpRequest) => Promise<Answer>;
 
-/** Over a `fetch`: that of browsers, or one that a user brings. */
+/** Uses a `fetch`: that of browsers, or one that a user provides. */
 export function exchangeOver(fetch: typeof globalThis.fetch): Exchange {
   return async (url, { body, ...request }) => {
     const init: RequestInit & { duplex?: "half" } = {
@@ -58,7 +60,7 @@ function readerOf(body: ReadableStream<Uint8Array>): ByteReader {
   };
 }
 
-/** All that is left of a body. */
+/** Reads the rest of a body. */
 export async function readWhole(body: ByteReader): Promise<Uint8Array> {
   const pieces: Uint8Array[] = [];
   let length = 0;

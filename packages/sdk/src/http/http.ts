@@ -18,13 +18,16 @@ export interface CallInput<Name extends RouteName> {
   body?: Part<Name, "body">;
   /** The body of a route that takes bytes. */
   bytes?: ByteSource;
-  /** What the answer may be, where a route has several forms. */
+  /** The form of the answer, where a route has several. */
   accept?: string;
-  /** Makes a route that is idempotent so; one is made up when absent. */
+  /** The key that makes a request idempotent; a random one when absent. */
   idempotencyKey?: string;
-  /** Asking twice does the same as asking once, though the route does not say so. */
+  /** Repeating the request has no further effect, although the route does not declare that. */
   isRepeatable?: true;
-  /** Instead of the connection's; `undefined` is no limit. Of a stream it limits the time until the answer begins. */
+  /**
+   * Replaces the time limit of the connection; `undefined` is no limit. For a stream it limits the time until the
+   * answer begins.
+   */
   timeoutMs?: number | undefined;
   signal?: AbortSignal | undefined;
 }
@@ -33,19 +36,19 @@ export type Reply<Name extends RouteName> = (typeof routes)[Name]["reply"] exten
   ? z.output<Schema>
   : undefined;
 
-/** A server that never answered is likely not there: so often, and at once, is it asked again. */
+/** A server that never answered is probably not there, so it is tried only this often, without a pause. */
 const triesBeforeFirstContact = 3;
 
 /**
- * How long a server that says nothing is asked to begin what happens once, however often it is asked: a sandbox may
- * have to wake for it.
+ * How long a request that can be repeated is repeated while the server does not begin to answer: it may have to resume
+ * a sandbox first.
  */
 const patienceMs = 10 * 60_000;
 
-/** How much longer than its caller a request is waited for whose answer has to be undone. */
+/** How much longer than its caller waits we wait for an answer that has to be undone. */
 const lateMs = 2 * 60_000;
 
-/** Requests by the name of their route. */
+/** Sends requests by the name of their route. */
 export class Http {
   readonly #connection: Connection;
   #hasAnswered = false;
@@ -54,7 +57,7 @@ export class Http {
     this.#connection = connection;
   }
 
-  /** A request whose answer is JSON, or nothing. */
+  /** Sends a request whose answer is JSON, or empty. */
   async call<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Reply<Name>> {
     const route: Route = routes[name];
     const timeoutMs = this.#timeoutMs(input);
@@ -76,8 +79,8 @@ export class Http {
   }
 
   /**
-   * A request for what lives on at the server. Its time limit is the caller's: what an answer after it tells of is
-   * undone.
+   * Sends a request that creates something on the server. The time limit is the caller's: what a later answer reports
+   * is removed.
    */
   async make<Name extends RouteName>(
     name: Name,
@@ -100,18 +103,18 @@ export class Http {
     }
   }
 
-  /** A request whose answer is bytes, all of them. One that stops coming is asked for again. */
+  /** Sends a request whose answer is bytes, and reads all of them. If they stop coming, the request is repeated. */
   async bytes<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<Uint8Array> {
     const silenceMs = this.#timeoutMs(input);
     return this.#begin(name, input, (body) => readWhole(silenceMs === undefined ? body : idleTimeout(body, silenceMs)));
   }
 
-  /** A request whose answer is a stream; errors of the connection in it are explained. */
+  /** Sends a request whose answer is a stream; errors of the connection in it are explained. */
   async stream<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<ReadableStream<Uint8Array>> {
     return this.#explainedStream(await this.body(name, input), input.signal);
   }
 
-  /** A request whose answer is read by the caller, piece by piece. */
+  /** Sends a request whose answer the caller reads, piece by piece. */
   async body<Name extends RouteName>(name: Name, input: CallInput<Name> = {}): Promise<ByteReader> {
     return this.#begin(name, input, async (body) => body);
   }
@@ -146,8 +149,8 @@ export class Http {
     };
     const canRepeat = !(body instanceof ReadableStream);
     if (body instanceof ReadableStream && body.locked) {
-      throw new SandboxError("invalid_argument", "Cannot send this stream: somebody else reads it", {
-        suggestion: "Give a stream that nobody has begun to read",
+      throw new SandboxError("invalid_argument", "Cannot send this stream: it has another reader", {
+        suggestion: "Give a stream that has not been read yet",
       });
     }
     const isSafe = canRepeat && (route.method === "GET" || route.isIdempotent === true || input.isRepeatable === true);
@@ -157,7 +160,7 @@ export class Http {
       if ("value" in answer) return answer.value;
       if ("error" in answer) {
         signal?.throwIfAborted();
-        // What is wrong with the request itself, no other attempt can mend.
+        // If the request itself is invalid, another attempt would fail too.
         if (answer.error instanceof SandboxError) throw answer.error;
         const isLate = answer.error === tooLate;
         const isOver = this.#isTooLate(attempt, startedAtMs, isLate && route.isIdempotent === true);
@@ -234,7 +237,7 @@ export class Http {
     });
   }
 
-  /** Errors of the server and aborts as they are; everything else is the connection's. */
+  /** Returns errors of the server and aborts unchanged; everything else is an error of the connection. */
   #explained(error: unknown, signal: AbortSignal | undefined): unknown {
     if (error instanceof SandboxError) return error;
     if (signal?.aborted === true) return signal.reason;
@@ -246,7 +249,7 @@ interface Way<Value> {
   signal: AbortSignal | undefined;
   /** How long an attempt may wait for the beginning of its answer. */
   headMs?: number | undefined;
-  /** Part of an attempt: an answer that breaks in its middle is no answer. */
+  /** Reads the answer as a part of the attempt: an answer that breaks off counts as none. */
   read: (body: ByteReader) => Promise<Value>;
 }
 
@@ -284,7 +287,7 @@ function retryAfterMs({ status, header }: Answer): number | undefined {
   return Number.isFinite(ms) ? Math.max(0, ms) : undefined;
 }
 
-/** Something between client and server answered for it, say a proxy while the server restarts. */
+/** Whether something between client and server gave the answer, say a proxy while the server restarts. */
 function isFromBetween({ status, header }: Answer): boolean {
   const isOurs = header("content-type")?.includes("json") === true;
   return !isOurs && [502, 503, 504].includes(status);
@@ -298,7 +301,7 @@ async function errorOf({ status, url, body }: Answer): Promise<SandboxError> {
   } catch {
     const code = status >= 502 && status <= 504 ? "unavailable" : "internal";
     return new SandboxError(code, `Cannot use the answer of ${url}: status ${status} without an error of Atoll`, {
-      suggestion: "Check that baseUrl leads to an Atoll server",
+      suggestion: "Check that baseUrl is the address of an Atoll server",
       details: { status, body: text.slice(0, 500) },
     });
   }
@@ -310,7 +313,7 @@ function parseJson(text: string, url: string): unknown {
     return JSON.parse(text);
   } catch (cause) {
     throw new SandboxError("internal", `Cannot use the answer of ${url}: it is not JSON`, {
-      suggestion: "Check that baseUrl leads to an Atoll server",
+      suggestion: "Check that baseUrl is the address of an Atoll server",
       cause,
     });
   }

@@ -1,7 +1,7 @@
 import { later } from "./backoff.ts";
 import type { ByteReader } from "./exchange.ts";
 
-/** A body that breaks when nothing came for longer than `silenceMs`. */
+/** Returns a body that breaks off when nothing comes for longer than `silenceMs`. */
 export function idleTimeout(body: ByteReader, silenceMs: number): ByteReader {
   let silence: Error | undefined;
   return {
@@ -12,7 +12,7 @@ export function idleTimeout(body: ByteReader, silenceMs: number): ByteReader {
       });
       try {
         const piece = await body.read();
-        // A body that is cancelled may end as one does that is whole.
+        // A cancelled body may end like a complete one.
         if (silence !== undefined) throw silence;
         return piece;
       } finally {

@@ -2,8 +2,8 @@ import { SandboxError } from "@atoll/protocol";
 import type { z } from "zod";
 
 /**
- * Reads what a server said. The contract is strict; a newer server may say more than this version knows, so fields that
- * are unknown are left out. Anything else that does not fit is an error.
+ * Reads what a server sent. The schema is strict; a newer server may send more than this version knows, so unknown
+ * fields are left out. Anything else that does not fit is an error.
  */
 export function readReply<Schema extends z.ZodType>(schema: Schema, value: unknown, from: string): z.output<Schema> {
   const first = schema.safeParse(value);

@@ -2,8 +2,8 @@ import type { ByteReader } from "./exchange.ts";
 import { idleTimeout } from "./idle-timeout.ts";
 
 /**
- * The lines of a body as JSON. Throws when the body ends within a line, breaks, or is silent for longer than
- * `silenceMs`: whoever reads it carries on with another request.
+ * Yields the lines of a body as JSON. Throws when the body ends within a line, breaks off, or is silent for longer than
+ * `silenceMs`: the caller then continues with another request.
  */
 export async function* readLines(body: ByteReader, silenceMs: number): AsyncGenerator<unknown, void, undefined> {
   const decoder = new TextDecoder();
@@ -19,7 +19,7 @@ export async function* readLines(body: ByteReader, silenceMs: number): AsyncGene
     }
     if (rest !== "") throw new Error("the stream ended within a line");
   } finally {
-    // The connection of a reader that leaves early is of no use to anybody.
+    // The connection of a reader that leaves early cannot be used again.
     await body.cancel().catch(() => undefined);
   }
 }

@@ -1,6 +1,6 @@
-/** Stops waiting at an abort; what is waited for goes on. */
+/** Stops waiting at an abort; `work` goes on. */
 export async function untilAborted<Value>(work: Promise<Value>, signal: AbortSignal | undefined): Promise<Value> {
-  // Whoever has left is not told, and an error that nobody is told ends the program.
+  // The caller has left, and an error without a handler would end the program.
   work.catch(() => undefined);
   if (signal === undefined) return work;
   signal.throwIfAborted();

@@ -1,4 +1,4 @@
-/** Wakes everybody who waits for the next ring. */
+/** Wakes all callers that wait for the next ring. */
 export class Bell {
   #waiting: (() => void)[] = [];
 

@@ -12,7 +12,7 @@ const blockBytes = 512;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** As a tar archive; a name that has no room in its header goes into a pax header before it. */
+/** Makes a tar archive; a name that is too long for its header goes into a pax header before it. */
 export function packTar(entries: Iterable<ArchiveEntry>): Uint8Array {
   const parts: Uint8Array[] = [];
   for (const { path, content, mode, modifiedAtMs } of entries) {
@@ -28,7 +28,7 @@ export function packTar(entries: Iterable<ArchiveEntry>): Uint8Array {
   return joined(parts);
 }
 
-/** Files and directories of a tar archive; links and devices are left out, since the mock has none. */
+/** Returns the files and directories of a tar archive. Links and devices are left out, since the mock has none. */
 export function unpackTar(archive: Uint8Array): ArchiveEntry[] {
   const entries: ArchiveEntry[] = [];
   let longName: string | undefined;
@@ -58,7 +58,7 @@ function refusal(because: string): SandboxError {
   return new SandboxError("invalid_argument", `Cannot read the archive: ${because}`);
 }
 
-/** Nothing leads out of the directory that it is unpacked in. */
+/** Normalises a path, and refuses one that leads out of the directory that the archive is unpacked in. */
 function cleanPath(name: string): string {
   const parts = name.split("/").filter((part) => part !== "" && part !== ".");
   if (parts.includes("..") || name.startsWith("/")) throw refusal(`${JSON.stringify(name)} leads out of it`);
@@ -85,7 +85,7 @@ function header(name: string, type: string, sizeBytes: number, mode: number, mod
   return block;
 }
 
-/** Of all bytes, those of the checksum itself counted as spaces. */
+/** Sums all bytes of a header, where those of the checksum itself count as spaces. */
 function sumOf(block: Uint8Array): number {
   return block.reduce((sum, byte, at) => sum + (at >= 148 && at < 156 ? 32 : byte), 0);
 }

@@ -24,7 +24,7 @@ export interface MockProcess {
   signal: AbortSignal;
 }
 
-/** Resolves with the exit code; nothing is 0. */
+/** Resolves with the exit code, where undefined is 0. */
 export type MockProgram = (process: MockProcess) => number | void | Promise<number | void>;
 
 /** A command in memory: its log, its input by offsets, its end. */
@@ -96,18 +96,18 @@ export class MockCommand {
     this.#end({ signal });
   }
 
-  /** Where the input of this writer goes on, or everybody's. */
+  /** Returns the offset of this writer's next input, or without a writer that of all input. */
   nextOffset(writer: string | undefined): number {
     return writer === undefined ? this.info.stdinBytes : (this.#writerBytes.get(writer) ?? 0);
   }
 
-  /** Bytes that are there already are passed over. */
+  /** Ignores bytes that it has already. */
   writeStdin(bytes: Uint8Array, offset?: number, writer?: string): number {
     if (this.info.state !== "running")
       throw new SandboxError("invalid_state", "Cannot write to the command: it has ended");
     const wanted = this.nextOffset(writer);
     if (offset !== undefined && offset > wanted) {
-      throw new SandboxError("invalid_argument", `Cannot take input at offset ${offset}: a gap would be left`);
+      throw new SandboxError("invalid_argument", `Cannot accept input at offset ${offset}: it would leave a gap`);
     }
     const rest = bytes.slice(wanted - (offset ?? wanted));
     if (rest.length > 0 && this.#isInputClosed) {
@@ -136,13 +136,13 @@ export class MockCommand {
     return this.info;
   }
 
-  /** Whoever follows it is told. */
+  /** Ends the command after a rollback; its followers get the error. */
   rollBack(rollbacks: number): void {
     this.info.rollbacks = rollbacks;
     this.bell.ring();
   }
 
-  /** It belongs to a time that is no more: nobody hears of its end. */
+  /** Forgets the command, which a rollback has undone: its end is not reported. */
   vanish(): void {
     this.#onEnd = () => undefined;
     this.#end({ signal: "SIGKILL" });

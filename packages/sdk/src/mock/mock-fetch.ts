@@ -15,7 +15,7 @@ import type { MockCommand } from "./mock-command.ts";
 import { handlers, type MockReply, type MockRequest } from "./mock-handlers.ts";
 import type { MockWorld } from "./mock-world.ts";
 
-/** Answers like the server would: requests and replies are held against the contract, strictly. */
+/** Answers like the server: requests and replies are strictly checked against the schemas. */
 export async function answer(world: MockWorld, request: Request, stopping: AbortSignal): Promise<Response> {
   try {
     const signed = await world.signed.answer(request, (id) => world.sandbox(id).files);
@@ -99,7 +99,7 @@ function parse(schema: z.ZodType | undefined, value: unknown): unknown {
   if (schema === undefined) return undefined;
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  throw new SandboxError("invalid_argument", `Cannot take this request: ${z.prettifyError(result.error)}`);
+  throw new SandboxError("invalid_argument", `Cannot accept this request: ${z.prettifyError(result.error)}`);
 }
 
 function toResponse(route: Route, reply: MockReply, stopping: AbortSignal): Response {
@@ -107,7 +107,7 @@ function toResponse(route: Route, reply: MockReply, stopping: AbortSignal): Resp
   if (reply === "none") return new Response(null, { status: 204 });
   if ("bytes" in reply) return new Response(reply.bytes.slice(), { status });
   if ("json" in reply) {
-    // Strict, so that the mock cannot say what the contract does not.
+    // The check is strict, so that the mock cannot answer what the server could not.
     if (route.reply instanceof z.ZodType) route.reply.parse(reply.json);
     return Response.json(reply.json, { status });
   }

@@ -5,7 +5,7 @@ import type { ArchiveEntry } from "./mock-archive.ts";
 type Kind = WatchMessage["kind"];
 
 interface Entry {
-  /** Absent: a directory. */
+  /** The bytes of a file; absent for a directory. */
   content?: Uint8Array;
   mode: number;
   modifiedAtMs: number;
@@ -18,7 +18,7 @@ export interface Change {
   path: string;
 }
 
-/** The files of one sandbox in memory. Paths are whole; there are no links and no permissions. */
+/** The files of one sandbox in memory. Paths are absolute; there are no links and no permissions. */
 export class MockFiles {
   readonly #entries = new Map<string, Entry>();
   readonly changes: Change[] = [];
@@ -28,7 +28,7 @@ export class MockFiles {
     for (const path of ["/", "/home", "/home/user", "/tmp"]) this.#entries.set(path, directory());
   }
 
-  /** As they were when `other` was copied from here. */
+  /** Replaces all files with a copy of those of `other`. */
   replaceWith(other: MockFiles): void {
     this.#entries.clear();
     this.copyFrom(other);
@@ -71,7 +71,7 @@ export class MockFiles {
 
   list(path: string, depth: number): FileInfo[] {
     const root = this.#get(path, "list");
-    if (root.content !== undefined) throw new SandboxError("file_error", `Cannot list ${path}: it is no directory`);
+    if (root.content !== undefined) throw new SandboxError("file_error", `Cannot list ${path}: it is not a directory`);
     return [...this.below(path)]
       .filter(([name]) => name.split("/").length <= depth)
       .map(([name, entry]) => infoOf(name, entry))
@@ -121,17 +121,17 @@ export class MockFiles {
     this.#changed("removed", wholePath(path), entry.content === undefined);
   }
 
-  /** What goes into an archive of a directory. */
+  /** Yields the entries of an archive of a directory. */
   *entriesBelow(path: string): Generator<ArchiveEntry> {
     if (this.#get(path, "pack").content !== undefined) {
-      throw new SandboxError("file_error", `Cannot pack ${path}: it is no directory`);
+      throw new SandboxError("file_error", `Cannot pack ${path}: it is not a directory`);
     }
     for (const [name, { content, mode, modifiedAtMs }] of this.below(path)) {
       yield { path: name, content, mode, modifiedAtMs };
     }
   }
 
-  /** Puts what was in an archive below a directory, which is made where it is missing. */
+  /** Writes the entries of an archive below a directory, which is made if it is missing. */
   put(path: string, entries: readonly ArchiveEntry[]): void {
     const root = wholePath(path);
     this.makeDirectory(root, { mode: "755", parents: true });
@@ -144,7 +144,7 @@ export class MockFiles {
     }
   }
 
-  /** What is below a directory, by relative paths. */
+  /** Yields everything below a directory, by relative paths. */
   *below(path: string): Generator<[string, Entry]> {
     const prefix = wholePath(path) === "/" ? "/" : `${wholePath(path)}/`;
     for (const [name, entry] of this.#entries) {

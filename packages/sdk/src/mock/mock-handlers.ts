@@ -26,7 +26,7 @@ export interface MockRequest<Name extends RouteName> {
   wantsLines: boolean;
 }
 
-/** A body that is no JSON: bytes, or the lines of a command. */
+/** A body that is not JSON: bytes, or the lines of a command. */
 export type MockReply =
   | { json: unknown }
   | { bytes: Uint8Array }
@@ -35,7 +35,7 @@ export type MockReply =
 
 type Handler<Name extends RouteName> = (world: MockWorld, request: MockRequest<Name>) => MockReply | Promise<MockReply>;
 
-/** Routes that the mock answers; the others are `unsupported`. */
+/** The routes that the mock answers; the others are `unsupported`. */
 export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   createSandbox: (world, { body }) => {
     const sandbox = world.create(CreateSandbox.parse(body));

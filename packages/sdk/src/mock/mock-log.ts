@@ -5,15 +5,15 @@ export interface LogPiece {
   bytes: Uint8Array;
 }
 
-/** Between the beginning and the end that were kept. */
+/** The gap between the beginning and the end that were kept. */
 interface LogGap {
   at: number;
   droppedBytes: number;
 }
 
 /**
- * The output of a command. Like the server's, it keeps a quarter of its size from the beginning and the rest from the
- * end.
+ * The output of a command. Like the server's log, it keeps a quarter of its size from the beginning and the rest from
+ * the end.
  */
 export class MockLog {
   readonly #headBytes: number;
@@ -46,14 +46,14 @@ export class MockLog {
     }
   }
 
-  /** What comes at this byte of both streams together: the rest of a piece, a gap, or nothing yet. */
+  /** Returns what comes at this byte of both streams together: the rest of a piece, a gap, or nothing yet. */
   next(at: number): LogPiece | LogGap | undefined {
     const piece = [...this.#head, ...this.#tail].find((candidate) => candidate.at + candidate.bytes.length > at);
     if (piece === undefined || piece.at <= at) return piece === undefined ? undefined : cutOff(piece, at - piece.at);
     return { at, droppedBytes: piece.at - at };
   }
 
-  /** All that is kept. */
+  /** Returns all output that is kept. */
   pieces(): LogPiece[] {
     return [...this.#head, ...this.#tail];
   }

@@ -67,7 +67,7 @@ export class MockSandbox {
       if (value !== undefined) Object.assign(this.#info, { [name]: value });
   }
 
-  /** Its commands go on meanwhile: there is nothing to freeze. */
+  /** Commands go on during a pause: the mock has nothing to freeze. */
   pause(): ListedCheckpoint {
     assertAccepts(this.#info, "pause");
     const n = this.#saved.size + 1;
@@ -91,7 +91,7 @@ export class MockSandbox {
     return checkpoint;
   }
 
-  /** Commands of that time go on from where they are: there is no memory to bring back. */
+  /** Commands of that time go on from where they are: the mock has no memory to restore. */
   rollBack(n: number): { left?: number } {
     assertAccepts(this.#info, "roll back");
     const saved = this.#saved.get(n);
@@ -114,7 +114,7 @@ export class MockSandbox {
 
   removeCheckpoint(n: number): boolean {
     if (n === this.#current)
-      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: the sandbox stands on it`);
+      throw new SandboxError("in_use", `Cannot remove checkpoint ${n}: it is the sandbox's current one`);
     const at = this.checkpoints.findIndex((checkpoint) => checkpoint.n === n);
     if (at < 0) return false;
     this.checkpoints.splice(at, 1);
@@ -132,7 +132,7 @@ export class MockSandbox {
   assertNotHeld(holder: string | undefined): void {
     const { heldBy } = this.#info;
     if (heldBy === undefined || heldBy === holder) return;
-    throw new SandboxError("in_use", `Cannot use the sandbox: ${heldBy} has it for itself`);
+    throw new SandboxError("in_use", `Cannot use the sandbox: ${heldBy} holds it`);
   }
 
   run(request: RunCommand, program: MockProgram, onEnd: (info: CommandInfo) => void): MockCommand {
@@ -151,7 +151,7 @@ export class MockSandbox {
     return command;
   }
 
-  /** Wakes whoever follows a command, to see that the server stops. */
+  /** Wakes the followers of all commands, so that they see that the server stops. */
   ring(): void {
     for (const { bell } of this.commands.values()) bell.ring();
   }

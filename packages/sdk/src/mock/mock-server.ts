@@ -12,8 +12,8 @@ export interface MockConnection {
 }
 
 /**
- * A server in memory, for tests of programs that use the SDK: the real SDK runs over it. Sandboxes, commands, files in
- * memory with archives, snapshots and signed URLs, templates by name, events and keys are there; commands do what you
+ * A server in memory, for tests of programs that use the SDK: the real SDK runs over it. It has sandboxes, commands,
+ * files in memory with archives, snapshots and signed URLs, templates by name, events and keys. Commands do what you
  * script; other routes answer `unsupported`.
  *
  * @example
@@ -30,7 +30,7 @@ export class MockServer {
   #stopping = new AbortController();
   #isDown = false;
 
-  /** Give this to `new Atoll`, `Sandbox.create` and their like. */
+  /** Pass this to `new Atoll`, `Sandbox.create` and similar functions. */
   readonly connection: MockConnection = {
     apiKey: this.#world.apiKey,
     baseUrl: "http://mock.invalid",
@@ -50,7 +50,7 @@ export class MockServer {
   };
 
   /**
-   * What a command line does. A string matches as a whole; of several that match the latest runs.
+   * Scripts a command line. A string matches as a whole; of several that match the latest runs.
    *
    * @example
    * const mock = new MockServer();
@@ -66,7 +66,7 @@ export class MockServer {
   }
 
   /**
-   * Breaks every connection, as a network does. Whoever follows something goes on where it was.
+   * Breaks every connection, as a network does. Clients that follow something continue where they were.
    *
    * @example
    * const mock = new MockServer();
@@ -86,7 +86,7 @@ export class MockServer {
   }
 
   /**
-   * Goes away as a server does that stops; sandboxes and commands go on.
+   * Stops answering, like a server that stops; sandboxes and commands go on.
    *
    * @example
    * const mock = new MockServer();
@@ -102,7 +102,7 @@ export class MockServer {
   }
 
   /**
-   * Comes back with everything that was there.
+   * Starts again with everything that was there.
    *
    * @example
    * const mock = new MockServer();

@@ -26,7 +26,7 @@ export class MockSignedFiles {
     return { url: `${prefix}${secret}/${encodeURIComponent(name)}`, expiresAtMs };
   }
 
-  /** `undefined`: the request is not for such a URL. */
+  /** Resolves with `undefined` if the request is not for such a URL. */
   async answer(request: Request, filesOf: (id: SandboxId) => MockFiles): Promise<Response | undefined> {
     const { pathname } = new URL(request.url);
     if (!pathname.startsWith(prefix)) return undefined;
@@ -45,6 +45,6 @@ export class MockSignedFiles {
     const grant = this.#grants.get(secret);
     const isAllowed = grant !== undefined && (method === grant.method || (method === "HEAD" && grant.method === "GET"));
     if (isAllowed && grant.expiresAtMs > Date.now()) return grant;
-    throw new SandboxError("permission_denied", "Cannot use this URL: it is not valid, or no longer");
+    throw new SandboxError("permission_denied", "Cannot use this URL: it is invalid or has expired");
   }
 }

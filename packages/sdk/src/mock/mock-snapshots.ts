@@ -7,11 +7,11 @@ interface Snapshot {
   archive: Uint8Array;
 }
 
-/** Of the one key that the mock begins with. */
+/** The namespace of the one key that the mock starts with. */
 const namespace = "admin/";
 const mark = "atoll-snapshot mock ";
 
-/** Snapshots in memory. Their files are of use to this mock only. */
+/** Snapshots in memory. Only this mock can read their files. */
 export class MockSnapshots {
   readonly #snapshots = new Map<string, Snapshot>();
 
@@ -36,7 +36,7 @@ export class MockSnapshots {
     return this.#find(name).info;
   }
 
-  /** What a sandbox that is made of it begins with. */
+  /** Returns the files that a sandbox from this snapshot starts with. */
   files(name: string): MockFiles {
     const files = new MockFiles();
     files.put("/", unpackTar(this.#find(name).archive));
@@ -62,7 +62,7 @@ export class MockSnapshots {
     const end = file.indexOf(0x0a);
     const head = new TextDecoder().decode(file.subarray(0, Math.max(0, end)));
     if (!head.startsWith(mark)) {
-      throw new SandboxError("invalid_argument", "Cannot import this as a snapshot: it does not begin like one");
+      throw new SandboxError("invalid_argument", "Cannot import this as a snapshot: it does not start like one");
     }
     const { template, sandboxId } = JSON.parse(head.slice(mark.length)) as SnapshotInfo;
     const archive = file.slice(end + 1);
@@ -72,7 +72,7 @@ export class MockSnapshots {
 
   #add(name: SnapshotName, archive: Uint8Array, of: { template: string; sandboxId: string }): SnapshotInfo {
     if (this.#snapshots.has(name)) {
-      throw new SandboxError("already_exists", `Cannot make snapshot ${name}: there is one of this name`);
+      throw new SandboxError("already_exists", `Cannot make snapshot ${name}: one with this name exists`);
     }
     const { template, sandboxId } = of as Pick<SnapshotInfo, "template" | "sandboxId">;
     const sizes = { sizeBytes: archive.length, storedBytes: archive.length };

@@ -7,7 +7,7 @@ import { isKnownKey } from "./mock-fetch.ts";
 import { wholePath } from "./mock-files.ts";
 import type { MockWorld } from "./mock-world.ts";
 
-/** As the server: a follower is told its place after so many events that are not for it. */
+/** Like on the server, a follower gets its cursor after this many events that are not for it. */
 const passedStep = 100;
 
 interface OpenChannel {
@@ -30,7 +30,7 @@ export class MockSocket implements WebSocketLike {
 
   constructor(world: MockWorld) {
     this.#world = world;
-    // As a real one does: after whoever made it has had the time to listen.
+    // Like a real socket, it opens after its creator has had time to add listeners.
     setTimeout(() => {
       if (this.#isClosed) return;
       this.#isOpen = true;
@@ -75,7 +75,8 @@ export class MockSocket implements WebSocketLike {
 
   #onBytes(data: Uint8Array): void {
     const frame = decodeFrame(data);
-    if (frame?.kind !== "stdin") throw new SandboxError("invalid_argument", "Cannot take this message: it is no input");
+    if (frame?.kind !== "stdin")
+      throw new SandboxError("invalid_argument", "Cannot accept this message: it is not input");
     this.#input(frame.channel, (command, writer) => command.writeStdin(frame.bytes, frame.offset, writer));
   }
 
@@ -95,7 +96,8 @@ export class MockSocket implements WebSocketLike {
 
   #onMessage(message: ClientMessage): void {
     if (message.type === "hello") return this.#hello(message);
-    if (!this.#isGreeted) throw new SandboxError("invalid_argument", "Cannot take this message: hello comes first");
+    if (!this.#isGreeted)
+      throw new SandboxError("invalid_argument", "Cannot accept this message: hello must be the first");
     switch (message.type) {
       case "ping":
         return this.#say({ type: "pong", id: message.id });
@@ -237,16 +239,16 @@ export class MockSocket implements WebSocketLike {
       const lost = { type: "events.lost", cursor: first, atMs: Date.now(), before: first + 1 };
       this.#say({ type: "event", channel: number, event: lost });
     }
-    let told = first;
+    let lastSent = first;
     for (let next = first; ;) {
       for (; next < events.length; next += 1) {
         const event = events[next];
         if (event === undefined) continue;
         const isWanted = sandboxId === undefined || ("sandboxId" in event && event.sandboxId === sandboxId);
-        if (!isWanted && event.cursor - told < passedStep) continue;
-        told = event.cursor;
+        if (!isWanted && event.cursor - lastSent < passedStep) continue;
+        lastSent = event.cursor;
         if (isWanted) this.#say({ type: "event", channel: number, event });
-        else this.#say({ type: "passed", channel: number, cursor: told });
+        else this.#say({ type: "passed", channel: number, cursor: lastSent });
       }
       await bell.next();
       if (channel.stop.signal.aborted) return;

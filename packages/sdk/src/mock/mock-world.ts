@@ -34,7 +34,7 @@ export class MockWorld {
   readonly #ended = new Set<string>();
   readonly #programs: { matches: (line: string) => boolean; program: MockProgram }[] = [];
 
-  /** The latest that matches is the one that runs. */
+  /** The latest script that matches runs. */
   script(pattern: string | RegExp, program: MockProgram): void {
     const matches =
       typeof pattern === "string" ? (line: string) => line === pattern : (line: string) => pattern.test(line);
@@ -69,7 +69,7 @@ export class MockWorld {
     this.emit({ type: "snapshot.removed", name, owner });
   }
 
-  /** Its files are copied; commands that run are not. */
+  /** Copies the files; commands that run are not copied. */
   fork(parent: MockSandbox): MockSandbox {
     const copy = this.create(parent.request);
     copy.files.copyFrom(parent.files);
@@ -96,7 +96,7 @@ export class MockWorld {
 
   importTemplate(name: string, entries: readonly ArchiveEntry[]): TemplateInfo {
     if (this.templates.has(name)) {
-      throw new SandboxError("already_exists", `Cannot import template ${name}: there is one of this name`);
+      throw new SandboxError("already_exists", `Cannot import template ${name}: one with this name exists`);
     }
     if (entries.length === 0) {
       throw new SandboxError("invalid_argument", "Cannot use this as a root filesystem: it is empty");
@@ -112,7 +112,7 @@ export class MockWorld {
     }
     const user = [...this.sandboxes.values()].find((sandbox) => sandbox.info().template === name);
     if (user !== undefined) {
-      throw new SandboxError("in_use", `Cannot remove template ${name}: sandbox ${user.info().id} is made of it`);
+      throw new SandboxError("in_use", `Cannot remove template ${name}: sandbox ${user.info().id} uses it`);
     }
     this.templates.delete(name);
   }

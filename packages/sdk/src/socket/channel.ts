@@ -3,24 +3,27 @@ import type { Frame } from "./frame.ts";
 
 type WithoutChannel<Message> = Message extends { channel: number } ? Omit<Message, "channel"> : never;
 
-/** What a channel may say to the server; the socket puts the number on it. */
+/** A message of a channel to the server; the socket adds the channel's number. */
 export type ChannelRequest = WithoutChannel<ClientMessageInput>;
-/** What the server says on a channel. */
+/** A message of the server on a channel. */
 export type ChannelMessage = Extract<ServerMessage, { channel?: unknown }>;
 
-/** One stream over the shared socket. It outlives connections: on each new one it says where it carries on. */
+/** One stream over the shared socket. It outlives connections: on each new one it subscribes from where it was. */
 export interface Channel {
-  /** The first message on a connection, with the position that has been reached. */
+  /** Returns the first message on a connection, with the position that has been reached. */
   subscribe(): ChannelRequest;
   onMessage(message: Exclude<ChannelMessage, { type: "error" }>): void;
   onFrame?(frame: Frame): void;
-  /** The connection is gone; `subscribe` follows when there is a new one. */
+  /** The connection is gone; `subscribe` is called when there is a new one. */
   onDisconnect?(): void;
-  /** No more will come: the server refused, or it stayed away for too long. */
+  /** The stream has ended: the server refused it, or stayed away for too long. */
   onError(error: SandboxError): void;
 }
 
-/** A channel's way to the server. What is sent while there is no connection is dropped: `subscribe` makes up for it. */
+/**
+ * Sends messages of a channel to the server. Without a connection they are dropped, and the next `subscribe` makes up
+ * for them.
+ */
 export interface ChannelLink {
   send(request: ChannelRequest): void;
   sendFrame(frame: Omit<Frame, "channel">): void;

@@ -1,4 +1,4 @@
-/** Events between a channel that pushes and one reader that pulls. */
+/** Passes events from a channel that pushes to one reader that pulls. */
 export class EventQueue<Event> {
   readonly #events: Event[] = [];
   #wake: (() => void) | undefined;
@@ -10,13 +10,13 @@ export class EventQueue<Event> {
     this.#wake?.();
   }
 
-  /** After the events that are there, the reader gets this. */
+  /** Ends the queue: after the events that are there, the reader gets the error or the end. */
   end(error?: Error): void {
     this.#end ??= error === undefined ? {} : { error };
     this.#wake?.();
   }
 
-  /** `undefined`: there will be no more. Rejects with the error of the end, or with the signal's reason. */
+  /** Resolves with `undefined` at the end. Rejects with the error of the end, or with the signal's reason. */
   async next(signal?: AbortSignal): Promise<Event | undefined> {
     signal?.throwIfAborted();
     const onAbort = () => this.#wake?.();

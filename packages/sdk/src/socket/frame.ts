@@ -26,7 +26,7 @@ export function encodeFrame({ kind, channel, at, offset, bytes }: Frame): Uint8A
   return message;
 }
 
-/** `undefined`: too short, or a kind that this version does not know. */
+/** Returns `undefined` for a message that is too short, or of a kind that this version does not know. */
 export function decodeFrame(message: Uint8Array): Frame | undefined {
   if (message.length < binaryHeader.bytes) return undefined;
   const view = new DataView(message.buffer, message.byteOffset, message.byteLength);

@@ -12,8 +12,8 @@ import { RetryLater } from "./retry-later.ts";
 const lingerMs = 10_000;
 
 /**
- * The one WebSocket of a client. It is opened by the first channel, opened again whenever it breaks while there are
- * channels, and closed some time after the last one.
+ * The one WebSocket of a client. The first channel opens it; while there are channels it is opened again whenever it
+ * breaks, and it is closed some time after the last one.
  */
 export class Socket {
   readonly #connection: Connection;
@@ -25,7 +25,7 @@ export class Socket {
   #attempt = 0;
   #downSinceMs: number | undefined;
   #stopTimer: (() => void) | undefined;
-  /** Set while channels are told of the end: one that would go on under a new number must not connect again. */
+  /** Set while channels get their end: one that would continue under a new number must not connect again. */
   #closing: SandboxError | undefined;
 
   constructor(connection: Connection) {
@@ -96,7 +96,7 @@ export class Socket {
 
   #onMessage(message: ServerMessage): void {
     if (message.type === "shutdown") {
-      this.#live?.end(new Error("the server goes away"));
+      this.#live?.end(new Error("the server is shutting down"));
     } else if (message.type === "error") {
       const error = errorFromWire(message.error, this.#connection.baseUrl);
       if (message.channel === undefined) {
@@ -141,7 +141,7 @@ export class Socket {
       this.#fail(isPutOff ? refusal : connectionError(this.#connection.baseUrl, cause));
       return;
     }
-    // Somebody waits for a channel, so this timer keeps the program alive.
+    // A reader waits for a channel, so this timer keeps the program alive.
     const timer = setTimeout(() => this.#connect(), askedMs ?? backoffMs(this.#attempt));
     this.#attempt += 1;
     this.#setTimer(() => clearTimeout(timer));
@@ -230,7 +230,7 @@ class LiveConnection {
 
   #use(socket: WebSocketLike): void {
     this.#socket = socket;
-    // After the end too: an error without a listener would end the program in Node.
+    // The listener is needed after the end too: an error without one would end the program in Node.
     socket.addEventListener("error", (event) => this.end(errorIn(event)));
     if (this.#isOver) {
       socket.close();
@@ -264,7 +264,7 @@ class LiveConnection {
     }
   }
 
-  /** The other end answers pings: a whole interval in which nothing came means that it is gone. */
+  /** Ends the connection if nothing came for a whole interval: the other end answers pings. */
   #beat(): void {
     if (!this.#hasHeard) return this.end(new Error("the server is silent"));
     this.#hasHeard = false;
@@ -285,8 +285,8 @@ class LiveConnection {
 const knownTypes = new Set<unknown>(ServerMessage.options.map(({ shape }) => shape.type.value));
 
 /**
- * `undefined`: a type that this version does not know, of a newer server. One that it knows and cannot read is an
- * error.
+ * Returns `undefined` for a message of a type that this version does not know, from a newer server. A message that it
+ * knows and cannot read is an error.
  */
 function readMessage(data: unknown, from: string): ServerMessage | undefined {
   let json: { type?: unknown; channel?: unknown };
@@ -294,7 +294,7 @@ function readMessage(data: unknown, from: string): ServerMessage | undefined {
     json = Object(JSON.parse(String(data))) as typeof json;
   } catch {
     const message = `Cannot understand what ${from} sends: it is not JSON`;
-    const suggestion = "Check that baseUrl leads to an Atoll server";
+    const suggestion = "Check that baseUrl is the address of an Atoll server";
     return { type: "error", error: { code: "internal", message, suggestion } };
   }
   if (!knownTypes.has(json.type)) return undefined;

@@ -7,20 +7,20 @@ type Open = (url: string) => WebSocketLike | Promise<WebSocketLike>;
 /** Decides over one connection at a time. `cut` breaks the connection there, `swallow` loses the message. */
 export interface Faults {
   /**
-   * Of a message to the client; `cutAfterBytes`: how many of its output bytes still arrive before the connection
+   * Decides over a message to the client. `cutAfterBytes` is how many of its output bytes arrive before the connection
    * breaks.
    */
   onReceive?(
     message: string | Uint8Array,
   ): "pass" | "cut" | "swallow" | { cutAfterBytes: number } | { instead: string[] };
   /**
-   * Of a message to the server; `answer`: it does not arrive, and the client gets these instead of what the server
-   * would say.
+   * Decides over a message to the server. With `answer` it does not arrive, and the client gets these messages instead
+   * of the server's.
    */
   onSend?(message: string | Uint8Array): "pass" | "cut" | { answer: string[] };
 }
 
-/** A WebSocket between client and server that breaks where it is told to, also in the middle of output. */
+/** A WebSocket between client and server that breaks where `faultsOf` says, also in the middle of output. */
 export function faulty(open: Open, faultsOf: () => Faults): Open {
   return async (url) => new FaultySocket(await open(url), faultsOf());
 }
@@ -96,7 +96,7 @@ class FaultySocket implements WebSocketLike {
   }
 }
 
-/** Lets so many bytes of output through and then breaks. */
+/** Lets this many bytes of output through and then breaks the connection. */
 export function cutAfterOutput(bytes: number): Faults {
   let left = bytes;
   return {
@@ -110,7 +110,7 @@ export function cutAfterOutput(bytes: number): Faults {
   };
 }
 
-/** `fetch` whose body breaks after so many bytes, the first time that a body has the type. */
+/** A `fetch` whose body breaks off after `afterBytes`, the first time that a body has the type. */
 export function cutBody(inner: typeof fetch, type: string, afterBytes: number): typeof fetch {
   let isCut = false;
   return async (input, init) => {

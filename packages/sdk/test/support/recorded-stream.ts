@@ -14,7 +14,7 @@ export function textOf(stream: "stdout" | "stderr"): string {
   return recorded.flatMap((piece) => (piece.stream === stream ? [piece.text] : [])).join("");
 }
 
-/** Every byte once and in order, and one end. */
+/** Throws unless every byte comes once and in order, with one end. */
 export function assertWhole(events: readonly OutputEvent[]): { stdout: string; stderr: string } {
   let at = 0;
   const offsets = { stdout: 0, stderr: 0 };

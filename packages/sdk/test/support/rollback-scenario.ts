@@ -2,9 +2,9 @@ import { Atoll, isSandboxError, Sandbox } from "@atoll/sdk";
 import { expect, test } from "vitest";
 import type { ScenarioServer } from "./scenario.ts";
 
-/** Over the mock and over a real server that can pause. */
+/** Runs the same tests over the mock and over a real server that can pause. */
 export function rollbackScenario(name: string, start: () => Promise<ScenarioServer>): void {
-  test(`SDK over ${name}: a rollback brings files and commands of then back, and tells whoever follows`, async () => {
+  test(`SDK over ${name}: a rollback restores files and commands, and followers of commands get an error`, async () => {
     const server = await start();
     const client = new Atoll(server.connection);
     try {

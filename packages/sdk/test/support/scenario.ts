@@ -9,7 +9,7 @@ export interface ScenarioServer {
   stop(): Promise<void>;
 }
 
-/** What the lines of the scenario do where there is no shell. */
+/** What the command lines of the scenario do where there is no shell. */
 export const programs: Record<string, MockProgram> = {
   "echo out; echo err >&2; exit 3": ({ stdout, stderr }) => {
     stdout("out\n");
@@ -39,7 +39,7 @@ async function collect<Value>(values: AsyncIterable<Value>): Promise<Value[]> {
   return all;
 }
 
-/** The same over the mock and over a real server, so that neither drifts from the other. */
+/** Runs the same tests over the mock and over a real server, so that both behave alike. */
 export function sdkScenario(name: string, start: () => Promise<ScenarioServer>): void {
   describe(`SDK over ${name}`, () => {
     let server: ScenarioServer;
@@ -63,7 +63,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       await server?.stop();
     });
 
-    test("a command's output and exit code come as they are", async () => {
+    test("a command's output and exit code arrive unchanged", async () => {
       const result = await sandbox.commands.run("echo out; echo err >&2; exit 3");
       expect(result).toMatchObject({ exitCode: 3, signal: null, timedOut: false, stdout: "out\n", stderr: "err\n" });
       expect(result.command.state).toBe("exited");
@@ -83,7 +83,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect((await sandbox.commands.run("pwd", { cwd: "/tmp" })).stdout).toBe("/tmp\n");
     });
 
-    test("bytes that are no text are told as such, and text callbacks get whole characters", async () => {
+    test("bytes that are not text are marked as such, and text callbacks get whole characters", async () => {
       const texts: string[] = [];
       const result = await sandbox.commands.run("printf '\\303\\244\\377'", {
         onStdout: (text) => void texts.push(text),
@@ -92,7 +92,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect(result.stdout).toBe("ä\uFFFD");
     });
 
-    test("a time limit ends the command and says so", async () => {
+    test("a time limit ends the command, and its result says so", async () => {
       const result = await sandbox.commands.run("sleep 60", { timeoutMs: 100 });
       expect(result).toMatchObject({ timedOut: true, exitCode: null });
     });
@@ -113,7 +113,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect((await sandbox.commands.list()).map((command) => command.id)).toContain(id);
     });
 
-    test("two clients on one command both get all of it", async () => {
+    test("two clients on one command both get all of its output", async () => {
       const handle = await sandbox.commands.run("cat", { background: true, stdin: true });
       const other = new Atoll(server.connection);
       const seen = { one: "", other: "" };
@@ -122,7 +122,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       const first = await sandbox.commands.connect(handle.id, { onStdout: (text) => void (seen.one += text) });
       const expected: string[] = [];
       for (let round = 0; round < 5; round += 1) {
-        // Each has seen what the other wrote, and writes behind it.
+        // Each client has seen what the other wrote, and writes behind it.
         await first.sendStdin(`${round} from one\n`);
         expected.push(`${round} from one\n`);
         await expect.poll(() => seen.other).toBe(expected.join(""));
@@ -146,14 +146,14 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect((await handle.wait()).stdout).toBe("by id");
     });
 
-    test("more input than fits on the way arrives whole", async () => {
+    test("more input than fits into the buffers arrives whole", async () => {
       const input = new Uint8Array(3_000_000).map((_, index) => 97 + (index % 23));
       const result = await sandbox.commands.run("cat", { stdin: input });
       expect(result.exitCode).toBe(0);
       expect(result.stdout === new TextDecoder().decode(input)).toBe(true);
     });
 
-    test("more output than fits on the way arrives whole, to a slow reader too", async () => {
+    test("more output than fits into the buffers arrives whole, also at a slow reader", async () => {
       const handle = await sandbox.commands.run("yes 0123456789abcde | head -c 8000000", { background: true });
       let bytes = 0;
       let isRight = true;
@@ -170,7 +170,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect({ bytes, isRight }).toEqual({ bytes: 8_000_000, isRight: true });
     });
 
-    test("of more output than its log may hold, beginning and end are kept and the gap is told", async () => {
+    test("of more output than fits into the log, beginning and end are kept and the gap is reported", async () => {
       const handle = await sandbox.commands.run("yes 0123456789abcde | head -c 8000000", {
         background: true,
         logBytes: 1_000_000,
@@ -179,14 +179,14 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       const { droppedBytes } = await sandbox.commands.get(handle.id);
       expect(droppedBytes).toBeGreaterThan(7_000_000 - 1);
       const again = await sandbox.commands.connect(handle.id);
-      const told = { before: 0, dropped: 0, after: 0 };
+      const kept = { before: 0, dropped: 0, after: 0 };
       for await (const event of again) {
-        if (event.type === "dropped") told.dropped += event.bytes;
-        else if (event.type === "stdout") told[told.dropped === 0 ? "before" : "after"] += event.data.length;
+        if (event.type === "dropped") kept.dropped += event.bytes;
+        else if (event.type === "stdout") kept[kept.dropped === 0 ? "before" : "after"] += event.data.length;
       }
-      expect(told.dropped).toBe(droppedBytes);
-      expect(told.before).toBe(250_000);
-      expect(told.before + told.dropped + told.after).toBe(8_000_000);
+      expect(kept.dropped).toBe(droppedBytes);
+      expect(kept.before).toBe(250_000);
+      expect(kept.before + kept.dropped + kept.after).toBe(8_000_000);
     });
 
     test("a command that leaves its input unread still gives its output", async () => {
@@ -300,7 +300,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       });
     });
 
-    test("a watch tells what changes after it says that it watches", async () => {
+    test("a watch reports every change after its first message", async () => {
       await sandbox.files.mkdir("seen");
       const seen: string[] = [];
       for await (const change of sandbox.files.watch("seen", { signal: AbortSignal.timeout(120_000) })) {
@@ -311,7 +311,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect(seen.at(-1)).toBe("new.txt");
     });
 
-    test("info, timeouts, labels and egress are told and changed", async () => {
+    test("info, timeouts, labels and egress can be read and changed", async () => {
       expect(await sandbox.getInfo()).toMatchObject({
         id: sandbox.id,
         state: "running",
@@ -330,7 +330,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect(listed.map(({ id }) => id)).toEqual([sandbox.id]);
     });
 
-    test("a sandbox says whether it lasts and which server has it; one that cannot last is refused", async () => {
+    test("info says whether a sandbox is persistent and which server has it", async () => {
       const { persistent, server: place, takenOver } = await sandbox.getInfo();
       expect({ persistent, takenOver }).toEqual({ persistent: false, takenOver: undefined });
       expect(place).toEqual({ id: expect.any(String), url: expect.stringMatching(/^http/) });
@@ -338,7 +338,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       await expect(unable).rejects.toMatchObject({ code: "unsupported" });
     });
 
-    test("who holds a sandbox has it alone", async () => {
+    test("only the holder can use a held sandbox", async () => {
       const holder = new Atoll({ ...server.connection, holder: "one" });
       const mine = await Sandbox.connect(sandbox.id, { client: holder });
       expect((await mine.hold({ ttlMs: 30_000 })).heldBy).toBe("one");
@@ -363,7 +363,7 @@ export function sdkScenario(name: string, start: () => Promise<ScenarioServer>):
       expect(types.slice(-2)).toEqual(["command.started", "command.ended"]);
     });
 
-    test("a sandbox's own token is enough for that sandbox", async () => {
+    test("a sandbox's own token works for that sandbox", async () => {
       const { token } = await Sandbox.create({ client, ...server.create }).then(async (short) => {
         await short.kill();
         return short;

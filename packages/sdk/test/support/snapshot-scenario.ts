@@ -4,7 +4,7 @@ import type { ScenarioServer } from "./scenario.ts";
 
 const code = (wanted: ErrorCode) => (error: unknown) => isSandboxError(error, wanted);
 
-/** What snapshots do, the same over the mock and over a real server. */
+/** Runs the same tests of snapshots over the mock and over a real server. */
 export function snapshotScenario(name: string, start: () => Promise<ScenarioServer>): void {
   describe(`snapshots over ${name}`, () => {
     let server: ScenarioServer;
@@ -24,7 +24,7 @@ export function snapshotScenario(name: string, start: () => Promise<ScenarioServ
       await server?.stop();
     });
 
-    test("a sandbox goes on after one was taken, and a new one begins with the files of that moment", async () => {
+    test("a sandbox goes on after its snapshot, and a new one starts with the files of that moment", async () => {
       const info = await sandbox.snapshot("moment");
       expect(info).toMatchObject({ name: "moment", sandboxId: sandbox.id });
       await sandbox.files.write("work/kept", "changed");
@@ -37,7 +37,7 @@ export function snapshotScenario(name: string, start: () => Promise<ScenarioServ
       expect((await copy.getInfo()).template).toBe((await sandbox.getInfo()).template);
     });
 
-    test("one is found by its name, in the list, and not when it was removed", async () => {
+    test("a snapshot is found by its name and in the list, until it is removed", async () => {
       const taken = await sandbox.snapshot("found");
       expect(await client.snapshots.get("found")).toEqual(taken);
       expect(await client.snapshots.list()).toContainEqual(taken);
@@ -50,7 +50,7 @@ export function snapshotScenario(name: string, start: () => Promise<ScenarioServ
       expect((await client.snapshots.list()).map((snapshot) => snapshot.name)).not.toContain("found");
     });
 
-    test("a name is taken once, and has to be one", async () => {
+    test("a name can be used once, and malformed names are refused", async () => {
       await sandbox.snapshot("taken");
       await expect(sandbox.snapshot("taken")).rejects.toSatisfy(code("already_exists"));
       await expect(sandbox.snapshot("Not a name")).rejects.toSatisfy(code("invalid_argument"));
@@ -62,7 +62,7 @@ export function snapshotScenario(name: string, start: () => Promise<ScenarioServ
       await expect(creating).rejects.toSatisfy(code("invalid_argument"));
     });
 
-    test("an exported one is imported under another name, and no file is that was not exported", async () => {
+    test("an exported snapshot can be imported under another name, and other files are refused", async () => {
       await sandbox.files.write("work/exported", "to go");
       const { template } = await sandbox.snapshot("going");
       const file = await new Response(await client.snapshots.export("going")).arrayBuffer();
@@ -76,12 +76,13 @@ export function snapshotScenario(name: string, start: () => Promise<ScenarioServ
       await expect(client.snapshots.import("going", new Uint8Array(file))).rejects.toSatisfy(code("already_exists"));
     });
 
-    test("events tell of those that come and go", async () => {
-      await sandbox.snapshot("told");
-      await client.snapshots.remove("told");
+    test("events report created and removed snapshots", async () => {
+      await sandbox.snapshot("reported");
+      await client.snapshots.remove("reported");
       const seen: string[] = [];
       for await (const event of client.events({ cursor: 0 })) {
-        if ((event.type !== "snapshot.created" && event.type !== "snapshot.removed") || event.name !== "told") continue;
+        if ((event.type !== "snapshot.created" && event.type !== "snapshot.removed") || event.name !== "reported")
+          continue;
         seen.push(event.type);
         if (event.type === "snapshot.removed") break;
       }

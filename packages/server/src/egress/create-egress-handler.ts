@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
-import type { EgressAnswer, EgressAsk, EgressHandler } from "@atoll/engine";
+import type { EgressAnswer, EgressRequest, EgressHandler } from "@atoll/engine";
 import { deadlineAfter } from "@atoll/protocol";
 import { parseAddress } from "./address.ts";
 import type { CompiledPolicy } from "./compile-policy.ts";
@@ -9,7 +9,7 @@ import { parseHost } from "./host.ts";
 import { Pace } from "./pace.ts";
 import { resolveName, type ResolveName } from "./resolve-name.ts";
 
-export interface EgressDecision extends EgressAsk {
+export interface EgressDecision extends EgressRequest {
   verdict: EgressAnswer["verdict"];
   because: string;
   /** The address that was connected to. */
@@ -35,7 +35,7 @@ export interface EgressGate {
 }
 
 interface Open {
-  ask: EgressAsk;
+  ask: EgressRequest;
   address: string;
 }
 
@@ -70,7 +70,7 @@ export function createEgressHandler(options: EgressGateOptions): EgressGate {
     socket.on("error", () => undefined);
   };
 
-  const attemptInTurn = async (ask: EgressAsk): Promise<Outcome> => {
+  const attemptInTurn = async (ask: EgressRequest): Promise<Outcome> => {
     if (pending >= mostPending)
       return { verdict: "refused", because: "too many connections are waiting for an answer" };
     pending += 1;
@@ -119,7 +119,7 @@ type Outcome =
   | { verdict: Exclude<EgressAnswer["verdict"], "allowed">; because: string };
 
 async function attempt(
-  ask: EgressAsk,
+  ask: EgressRequest,
   policy: CompiledPolicy,
   resolve: ResolveName,
   signal: AbortSignal,
@@ -174,6 +174,6 @@ function failureOf(error: unknown, signal: AbortSignal): Outcome {
   return { verdict: "unreachable", because: reasons[code] ?? "the connection could not be made" };
 }
 
-function isByAddress(ask: EgressAsk): boolean {
+function isByAddress(ask: EgressRequest): boolean {
   return parseHost(ask.host)?.kind === "address";
 }

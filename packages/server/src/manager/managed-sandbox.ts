@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { standsOn, type Sandbox } from "@atoll/engine";
+import { currentCheckpoint, type Sandbox } from "@atoll/engine";
 import {
   deadlineAfter,
   SandboxError,
@@ -111,7 +111,7 @@ export class ManagedSandbox {
   info(): SandboxInfo {
     const { record } = this.sandbox;
     const { heldBy: holder, rollbacks } = this;
-    const checkpoint = standsOn(record);
+    const checkpoint = currentCheckpoint(record);
     const { endsAtMs } = this.clock;
     return {
       id: record.id,

@@ -1,4 +1,4 @@
-import type { CreateOptions, EgressAnswer, EgressAsk, EgressHandler, Engine, Sandbox } from "@atoll/engine";
+import type { CreateOptions, EgressAnswer, EgressRequest, EgressHandler, Engine, Sandbox } from "@atoll/engine";
 import type { SandboxId } from "@atoll/protocol";
 import type { SandboxShape } from "./warm-pool.ts";
 
@@ -39,6 +39,6 @@ export async function launchSandbox(
   return sandbox;
 }
 
-export function refuseEgress({ host }: EgressAsk): EgressAnswer {
+export function refuseEgress({ host }: EgressRequest): EgressAnswer {
   return { verdict: "refused", reason: `no way out to ${host}` };
 }

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { addUp, standsOn, type Engine, type Sandbox } from "@atoll/engine";
+import { addUp, currentCheckpoint, type Engine, type Sandbox } from "@atoll/engine";
 import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/protocol";
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
@@ -134,7 +134,7 @@ export class SandboxRollbacks {
 /** Completes a rollback that a crash interrupted if the sandbox has switched, and undoes it otherwise. */
 export async function recoverRollback(sandbox: Sandbox): Promise<void> {
   const prepared = new PreparedCommands(sandbox.ownerDir);
-  const current = standsOn(sandbox.record);
+  const current = currentCheckpoint(sandbox.record);
   const found = await prepared.find();
   if (found === undefined) return;
   if (found.checkpoint === current) {

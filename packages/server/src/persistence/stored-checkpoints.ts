@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import { PhaseClock, standsOn, type Timed } from "@atoll/engine";
+import { PhaseClock, currentCheckpoint, type Timed } from "@atoll/engine";
 import {
   describeCheckpoint,
   firstToAbort,
@@ -162,7 +162,7 @@ export class StoredCheckpoints {
     const { wanted, facts: recorded } = handle.metadata;
     const rollbacks = Math.max(facts.rollbacks ?? 0, recorded.rollbacks ?? 0);
     if (wanted === undefined && rollbacks === (recorded.rollbacks ?? 0)) return;
-    const isThere = wanted !== undefined && standsOn(sandbox.record) === wanted;
+    const isThere = wanted !== undefined && currentCheckpoint(sandbox.record) === wanted;
     const stored = isThere ? await this.#options.archive?.find(handle.id, wanted) : undefined;
     await handle.write({ facts: { ...recorded, rollbacks }, wanted: undefined, ...placeOf(stored) });
   }

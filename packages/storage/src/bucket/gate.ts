@@ -1,4 +1,4 @@
-/** Lets so many in at a time, in the order in which they came. */
+/** Limits how many callers may be inside at a time; the others wait in the order in which they came. */
 export class Gate {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -7,7 +7,7 @@ export class Gate {
     this.#free = width;
   }
 
-  /** Resolves with the way out, to be called once. */
+  /** Resolves with the function that leaves again, to be called once. */
   async enter(signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     if (this.#free > 0) this.#free--;
@@ -30,7 +30,7 @@ export class Gate {
     });
   }
 
-  /** A place goes to the next who waits and is never free in between. */
+  /** A place goes to the next caller that waits, and is never free in between. */
   #leave(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#free++;

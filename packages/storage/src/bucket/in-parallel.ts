@@ -4,15 +4,13 @@ import type { Gate } from "./gate.ts";
 export interface ParallelOptions<T> {
   gate: Gate;
   signal: AbortSignal;
-  /** Called one after the other, each when there is room for it. */
+  /** Prepares one item. The calls follow one another, each when there is room for its item. */
   prepare: (index: number) => Promise<T>;
-  /** Called for each that is prepared, several at a time. */
+  /** Works on a prepared item, several at a time. */
   work: (item: T, signal: AbortSignal) => Promise<void>;
 }
 
-/**
- * Does `count` pieces of work. The first failure stops the others, and nothing is under way any more when this settles.
- */
+/** Does `count` pieces of work. The first failure stops the others, and no work is left running when this settles. */
 export async function inParallel<T>(count: number, options: ParallelOptions<T>): Promise<void> {
   const failure = new AbortController();
   using stop = firstToAbort(options.signal, failure.signal);

@@ -2,11 +2,14 @@ import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { CallOptions } from "../object-store.ts";
 import { storeFailure } from "./store-failure.ts";
 
-/** The caller's, or one of its own that is never aborted: one for all would collect the listeners of all. */
+/**
+ * Returns the caller's signal, or a new one that is never aborted. A shared one would collect the listeners of all
+ * calls.
+ */
 export const signalOf = (options: CallOptions | undefined): AbortSignal =>
   options?.signal ?? new AbortController().signal;
 
-/** What is not there is no error to whoever asked for it. */
+/** Resolves with undefined if what `ask` asks for does not exist. */
 export async function absentAsUndefined<T>(ask: () => Promise<T>): Promise<T | undefined> {
   try {
     return await ask();
@@ -16,7 +19,7 @@ export async function absentAsUndefined<T>(ask: () => Promise<T>): Promise<T | u
   }
 }
 
-/** A stream of bytes that broke off: what the store itself says comes as an error of ours. */
+/** Whether a stream of bytes broke off: what the store itself answers is a `SandboxError`. */
 export const isCut = (error: unknown): boolean => !isSandboxError(error);
 
 export function cutAsUnavailable(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
@@ -24,18 +27,18 @@ export function cutAsUnavailable(error: unknown, place: string, doing: string, s
   return isCut(error) ? storeFailure("unreachable", { place, doing, said: String(error), cause: error }) : error;
 }
 
-export function replacedMeanwhile(key: string, place: string): SandboxError {
-  return new SandboxError("unavailable", `Cannot read on in ${key}: it was replaced or removed meanwhile`, {
+export function replacedDuringRead(key: string, place: string): SandboxError {
+  return new SandboxError("unavailable", `Cannot read on in ${key}: it was replaced or removed while it was read`, {
     suggestion: "Read it again from the start.",
     details: { reason: "replaced", key, place },
   });
 }
 
-/** A whole object may be read when it is read once more from its start. */
+/** Whether the object was replaced while it was read. To get the whole object, read it once more from its start. */
 export const isReplaced = (error: unknown): boolean =>
   isSandboxError(error, "unavailable") && error.details["reason"] === "replaced";
 
-/** Waits no longer than its caller wants to; the work goes on for others. */
+/** Rejects when `signal` aborts; the work itself goes on for its other callers. */
 export function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const leave = () => reject(signal.reason as Error);
@@ -45,6 +48,6 @@ export function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> 
   });
 }
 
-/** An address may have a name and a password in it. */
+/** Returns the address without the name and the password that may be in it. */
 export const endpointForMessages = (endpoint: string | undefined): string =>
   endpoint === undefined ? "" : ` at ${new URL(endpoint).origin}`;

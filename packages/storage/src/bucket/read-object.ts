@@ -2,7 +2,7 @@ import { assertByteRange, assertChecksum, assertSameSize, notFound } from "../ca
 import type { ByteRange, Checksum, ObjectInfo } from "../object-store.ts";
 import { receiveFile, type ReceiveOptions } from "./receive-file.ts";
 
-/** What reading needs of a store: the version that is there now, and bytes of just that version. */
+/** What `readObject` needs of a store: the present version of an object, and bytes of exactly that version. */
 export interface ObjectSource {
   key: string;
   place: string;
@@ -22,7 +22,7 @@ export async function downloadObject(
   await receiveFile(path, expected, transfer, (range, stop) => source.bytes(info, range, stop));
 }
 
-/** What the object has of the range, which may be less. */
+/** Reads what the object has of the range, which may be less than the range. */
 export async function readObject(
   source: ObjectSource,
   range: ByteRange,

@@ -15,8 +15,8 @@ export interface ReceiveOptions {
 }
 
 /**
- * Writes an object to a file, several ranges at a time. The file appears under its name when it is whole, on disk and
- * has the right checksum; until then it has another name beside it, which a failure removes.
+ * Writes an object to a file, several ranges at a time. The file appears under its name when it is complete, on disk
+ * and has the right checksum; until then it has another name in the same directory, and a failure removes it.
  */
 export async function receiveFile(
   path: string,
@@ -30,7 +30,7 @@ export async function receiveFile(
     await fill(draft, expected.sizeBytes, options, read);
     const { hash, sizeBytes } = await hashFile(draft, options.signal);
     assertSameBytes(path, expected, { sizeBytes, sha256: hash.digest("hex") });
-    // Unlike a rename, a link never takes the place of a file that came in the meantime.
+    // Unlike a rename, a link does not replace a file that has appeared at the path by now.
     await link(draft, path).catch((cause: unknown) => refuseTaken(path, cause));
   } finally {
     await rm(draft, { force: true });

@@ -6,8 +6,8 @@ import { pauseBeforeRetry } from "./retry.ts";
 const fruitlessLimit = 4;
 
 /**
- * The bytes of a range, all of them: when a stream ends early the next one begins where it stopped. `open` resolves
- * with what is there of a range that does not go past the end.
+ * Reads all bytes of a range: when a stream ends early, the next one begins where it stopped. `open` resolves with a
+ * stream of the part of a range that the object has.
  */
 export async function* resumedRead(
   range: ByteRange,
@@ -37,7 +37,7 @@ export async function* resumedRead(
   }
 }
 
-/** What the store refuses it would refuse again; a version that is gone does not come back. */
+/** A request that the store refuses, or that asks for a version that is gone, would fail again. */
 function canGoOn(error: unknown): boolean {
   if (isSandboxError(error, "unavailable")) return error.details["reason"] !== "replaced";
   return !isSandboxError(error);

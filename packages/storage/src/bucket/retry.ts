@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 const firstPauseMs = 50;
 const longestPauseMs = 5_000;
 
-/** Twice as long each time, and at random within that, so that many clients do not come back together. */
+/** Waits a random part of a time that doubles with each attempt, so that many clients do not retry at the same time. */
 export async function pauseBeforeRetry(attempt: number, signal: AbortSignal): Promise<void> {
   const ceilingMs = Math.min(longestPauseMs, firstPauseMs * 2 ** attempt);
   try {
@@ -13,7 +13,7 @@ export async function pauseBeforeRetry(attempt: number, signal: AbortSignal): Pr
   }
 }
 
-/** Tries again what failed for a reason that may pass. The last failure is the one that is told. */
+/** Retries what failed for a reason that may pass, and throws the last failure. */
 export async function retried<T>(
   attempts: number,
   signal: AbortSignal,

@@ -20,9 +20,9 @@ interface SendOptions {
 }
 
 /**
- * Reads a file once, from front to back, and has its pieces sent several at a time: memory holds as many pieces as the
- * gate lets in. Rejects when the file is not what it must be, and then the pieces are worth nothing. An empty file is
- * one empty piece.
+ * Reads a file once, from front to back, and sends its pieces several at a time; the gate limits how many pieces are in
+ * memory. Rejects when the file does not have the expected bytes, and then the pieces must not be used. An empty file
+ * is one empty piece.
  */
 export async function sendFile(
   path: string,
@@ -32,7 +32,7 @@ export async function sendFile(
 ): Promise<void> {
   await using file = await openSource(path);
   const { sizeBytes } = file;
-  if (sizeBytes !== expected.sizeBytes) assertSameBytes(path, expected, { sha256: "not looked at", sizeBytes });
+  if (sizeBytes !== expected.sizeBytes) assertSameBytes(path, expected, { sha256: "not read", sizeBytes });
   const hash = createHash("sha256");
   const count = Math.max(1, Math.ceil(sizeBytes / options.pieceBytes));
   await inParallel<Piece>(count, {
@@ -48,7 +48,7 @@ export async function sendFile(
   assertSameBytes(path, expected, { sizeBytes, sha256: hash.digest("hex") });
 }
 
-/** A small file, when it is what it must be. */
+/** Reads a small file, and rejects unless it has the expected bytes. */
 export async function readWhole(path: string, expected: Checksum, signal: AbortSignal): Promise<Buffer> {
   const pieces: Buffer[] = [];
   const alone = { pieceBytes: Math.max(1, expected.sizeBytes), gate: new Gate(1), signal };
@@ -56,7 +56,7 @@ export async function readWhole(path: string, expected: Checksum, signal: AbortS
   return Buffer.concat(pieces);
 }
 
-/** The hash of a file, read in small pieces; whoever asks may add to it. */
+/** Hashes a file, reading small pieces. The caller may add to the hash. */
 export async function hashFile(path: string, signal: AbortSignal): Promise<{ hash: Hash; sizeBytes: number }> {
   await using file = await openSource(path);
   const hash = createHash("sha256");
@@ -69,12 +69,12 @@ export async function hashFile(path: string, signal: AbortSignal): Promise<{ has
   return { hash, sizeBytes };
 }
 
-/** A file to be read; anything that is not a file, or not there, is the caller's mistake. */
+/** Opens a file for reading. A path that is no file is the caller's mistake. */
 export async function openSource(path: string): Promise<{ handle: FileHandle; sizeBytes: number } & AsyncDisposable> {
   const refuse = (cause: unknown): never => {
     throw new SandboxError("invalid_argument", `Cannot read ${path}: it is not a file that can be read`, { cause });
   };
-  // A FIFO that nobody writes to must not hold the call up.
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
   const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch(refuse);
   const stats = await handle.stat();
   if (!stats.isFile()) {
@@ -84,7 +84,7 @@ export async function openSource(path: string): Promise<{ handle: FileHandle; si
   return { handle, sizeBytes: stats.size, [Symbol.asyncDispose]: () => handle.close() };
 }
 
-/** What is there of a range: less when the file has become shorter, which its checksum then shows. */
+/** Reads what the file has of a range. That is less when the file has become shorter, which its checksum then shows. */
 async function readFully(handle: FileHandle, offset: number, length: number): Promise<Buffer> {
   const data = Buffer.allocUnsafe(length);
   let filled = 0;

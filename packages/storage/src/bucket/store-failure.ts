@@ -1,6 +1,6 @@
 import { type ErrorCode, SandboxError } from "@atoll/protocol";
 
-/** Why a bucket did not do what was asked. `details.reason` of the error, for programs. */
+/** Why a bucket did not do what was asked: `details.reason` of the error, for programs. */
 export type FailureReason =
   | "credentials"
   | "bucket_missing"
@@ -44,9 +44,9 @@ const failures: Readonly<Record<FailureReason, Failure>> = {
 
 export interface FailureContext {
   place: string;
-  /** What was asked, to follow "Cannot". */
+  /** What was asked, as the words that follow "Cannot". */
   doing: string;
-  /** What the store called it. */
+  /** The store's own name for the failure. */
   said?: string;
   cause?: unknown;
 }
@@ -61,11 +61,11 @@ export function storeFailure(reason: FailureReason, context: FailureContext): Sa
   });
 }
 
-/** What the status of an answer means where the answer says no more. */
+/** Returns what an HTTP status means when the answer has no other reason. */
 export function reasonByStatus(status: number | undefined): FailureReason {
   switch (status) {
     case undefined:
-      // No answer at all: name resolution, a refused or broken connection, a time limit.
+      // There was no answer: name resolution failed, the connection was refused or broken, or a time limit passed.
       return "unreachable";
     case 401:
     case 403:
@@ -80,7 +80,7 @@ export function reasonByStatus(status: number | undefined): FailureReason {
     case 507:
       return "full";
     default:
-      // Below 400 it says that all is well, and yet is no answer that the client can read.
+      // A status below 400 reports success, but the client could not read the answer.
       return status >= 500 || status < 400 ? "unreachable" : "refused";
   }
 }

@@ -1,7 +1,7 @@
-/** One manifest as far as keeping and collecting care. */
+/** What the collector needs to know of a manifest. */
 export interface Manifest {
   key: string;
-  /** Keys of all objects without which it is worth nothing: parts, and manifests that it builds on. */
+  /** The keys of all objects that the manifest cannot be used without: parts, and manifests that it builds on. */
   needs: readonly string[];
 }
 
@@ -9,18 +9,21 @@ export interface DatedManifest extends Manifest {
   /** Manifests of one line follow each other, as the checkpoints of a sandbox do. */
   line: string;
   createdAtMs: number;
-  /** Kept whatever the policy says: it has a name, or somebody is at it. */
+  /** Whether the manifest is kept whatever the policy says, because it has a name or is in use. */
   isPinned?: boolean;
 }
 
 export interface RetentionPolicy {
-  /** So many of each line, the newest. At least 1. */
+  /** How many of the newest manifests of each line are kept. At least 1. */
   keepLast: number;
-  /** And all that are not older than this. */
+  /** Manifests that are not older than this are kept too. */
   keepForMs?: number;
 }
 
-/** Manifests that may go. Never the newest of a line, and never one that something kept needs, directly or not. */
+/**
+ * Returns the manifests that may be removed: never the newest of a line, and never one that a kept manifest needs,
+ * directly or not.
+ */
 export function chooseExpired<T extends DatedManifest>(
   manifests: readonly T[],
   policy: RetentionPolicy,
@@ -38,17 +41,18 @@ export function chooseExpired<T extends DatedManifest>(
   return manifests.filter(({ key }) => !needed.has(key));
 }
 
-/** What these keys need, directly or not, and themselves. */
+/** Returns these keys and all keys that they need, directly or not. */
 export function allNeeded(manifests: readonly Manifest[], keys: Iterable<string>): Set<string> {
   const needsOf = new Map(manifests.map(({ key, needs }) => [key, needs]));
   const needed = new Set(keys);
-  // A set gives also what is added to it during the walk.
+  // A loop over a set also visits what is added to the set during the loop.
   for (const key of needed) for (const need of needsOf.get(key) ?? []) needed.add(need);
   return needed;
 }
 
 /**
- * The newest of each line first; of the same moment the one with the greater key, so that every server chooses alike.
+ * Sorts each line newest first. Of manifests with the same time the one with the greater key comes first, so that every
+ * server chooses the same.
  */
 function byLine<T extends DatedManifest>(manifests: readonly T[]): T[][] {
   const lines = new Map<string, T[]>();

@@ -5,42 +5,43 @@ import { readCondemned, writeCondemned } from "./condemned-file.ts";
 import { planCollection } from "./plan-collection.ts";
 import { readRetired } from "./retired-manifests.ts";
 
-/** These objects; or, of a manifest that cannot tell, everything below these prefixes. */
+/**
+ * The keys that a manifest needs. If the manifest cannot be read for its size, these are all keys below some prefixes.
+ */
 type Needs = readonly string[] | { below: readonly string[] };
 
 export interface CollectOptions extends CallOptions {
-  /** Where objects and all manifests that may need them are. */
+  /** The prefixes of the objects, and of all manifests that may need them. */
   prefixes: readonly string[];
   isManifest: (key: string) => boolean;
   /**
-   * Of the form that keys of parts have, to the last character. Whatever else is below the prefixes is not ours and
-   * stays.
+   * Whether a key has exactly the form of a part's key. Everything else below the prefixes belongs to others and stays.
    */
   isPart: (key: string) => boolean;
   /**
-   * What a manifest needs. Throws when it cannot be read; then nothing is removed. One that is too large to be read
-   * whole is given without a byte.
+   * Returns what a manifest needs. If it throws because the manifest cannot be read, nothing is removed. For a manifest
+   * that is too large to be read whole, `data` is empty.
    */
   readNeeds: (key: string, data: Buffer) => Needs;
-  /** Where the collector keeps its notes, below none of the prefixes. */
+  /** Where the collector keeps its notes. It must not be below one of the prefixes. */
   retiredPrefix: string;
   condemnedKey: string;
   nowMs: number;
-  /** Longer than anybody takes from reading a manifest until its own is published, by anybody's clock. */
+  /** More time than any writer takes from reading a manifest until its own is published, by any server's clock. */
   graceMs: number;
 }
 
 /**
- * Removes objects that no manifest has needed for a while, and tells which. May run anywhere at any time, also twice at
- * once, and may die at any moment: it removes only what two looks with the grace between them have shown to be needed
- * by nobody, and only in the version that it looked at.
+ * Removes objects that no manifest has needed for the grace, and returns their keys. It may run anywhere at any time,
+ * also twice at once, and may be killed at any moment. It removes an object only if two passes with the grace between
+ * them found that no manifest needs it, and only the version that it saw.
  */
 export async function collectGarbage(store: ObjectStore, options: CollectOptions): Promise<string[]> {
   const { signal, condemnedKey, nowMs, graceMs, retiredPrefix } = options;
   const call = signal === undefined ? {} : { signal };
   const condemned = await readCondemned(store, condemnedKey, call);
-  // In this order: a manifest that appears in between needs nothing that is not seen to be needed, and one that goes
-  // has left a note.
+  // This order is safe: a manifest that appears between the two reads needs only objects that another manifest is seen
+  // to need, and a manifest that is removed between them has left a note.
   const versions = await listObjects(store, options, call);
   const manifests = await readManifests(store, { ...options, objects: [...versions.keys()] }, call);
   const retired = await readRetired(store, { ...call, retiredPrefix, nowMs, graceMs });
@@ -104,7 +105,7 @@ function named(needs: Needs, objects: readonly string[]): readonly string[] {
   return objects.filter((key) => needs.below.some((prefix) => key.startsWith(prefix)));
 }
 
-/** False when somebody has removed it or written it anew meanwhile: then it is theirs to decide. */
+/** Returns false if the object was removed or written again since it was read: the new version is not garbage. */
 async function removeVersion(
   store: ObjectStore,
   key: string,

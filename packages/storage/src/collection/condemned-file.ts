@@ -4,13 +4,13 @@ import { maxSmallObjectBytes, type CallOptions, type ObjectStore, type ObjectVer
 
 const CondemnedFile = z.strictObject({
   version: z.literal(1),
-  /** Since when each key has been known to be needed by nobody. */
+  /** By key, the time since when no manifest is known to need the object. */
   condemned: z.record(z.string(), z.number()),
 });
 
-/** So that it stays a small object, whatever the length of keys. What is beyond waits for the next time. */
-const mostBytes = maxSmallObjectBytes / 2;
-/** Of an entry, beside its key: quotes, a colon, a time, a comma. */
+/** Keeps the file a small object, whatever the length of its keys. Keys beyond this wait for the next time. */
+const maxBytes = maxSmallObjectBytes / 2;
+/** The bytes of an entry besides its key: quotes, a colon, a time and a comma. */
 const entryBytes = 24;
 
 export interface Condemned {
@@ -26,7 +26,7 @@ export async function readCondemned(store: ObjectStore, key: string, call: CallO
     return { sinceMs: new Map(Object.entries(condemned)), version: got.info.version };
   } catch (cause) {
     throw new SandboxError("storage_failed", `Cannot collect garbage in ${store.place}: ${key} cannot be read`, {
-      suggestion: `Remove ${key}; collecting then begins anew.`,
+      suggestion: `Remove ${key}; the collection then starts from the beginning.`,
       cause,
     });
   }
@@ -42,7 +42,7 @@ export async function writeCondemned(
   try {
     await store.put(key, Buffer.from(JSON.stringify(file)), { ...call, if: next.version ?? "absent" });
   } catch (error) {
-    // Another collector has written what it saw, which is as good.
+    // Another collector has written what it saw, which serves as well.
     if (!isSandboxError(error, "conflict")) throw error;
   }
 }
@@ -51,6 +51,6 @@ function fitting(sinceMs: ReadonlyMap<string, number>): [string, number][] {
   let bytes = 0;
   return [...sinceMs].filter(([key]) => {
     bytes += key.length + entryBytes;
-    return bytes <= mostBytes;
+    return bytes <= maxBytes;
   });
 }

@@ -1,16 +1,14 @@
 import { allNeeded, type Manifest } from "./choose-expired.ts";
 
 export interface CollectionState {
-  /**
-   * Every manifest that there is. One that cannot be read may need anything: with one of those no plan must be made.
-   */
+  /** All manifests. A manifest that cannot be read may need any object, so no plan must be made with one. */
   manifests: readonly Manifest[];
   /** The keys of all objects that may be collected, read before the manifests. */
   objects: readonly string[];
-  /** Since when an object has been known to be needed by nobody. */
+  /** By key, the time since when no manifest is known to need the object. */
   condemned: ReadonlyMap<string, number>;
   nowMs: number;
-  /** Longer than anybody takes from deciding to use an object until a manifest says so. */
+  /** More time than any writer takes from deciding to use an object until a manifest lists it. */
   graceMs: number;
 }
 
@@ -20,9 +18,9 @@ export interface CollectionPlan {
 }
 
 /**
- * What may be removed, and what is on its way to that. An object goes only when it has been needed by nobody at two
- * looks with the grace between them: somebody who was about to need it when it was first looked at has said so by the
- * second look.
+ * Returns the objects to remove, and those to remove later. An object is removed only when two passes with the grace
+ * between them found that no manifest needs it: a writer that was about to use it during the first pass has published
+ * its manifest by the second.
  */
 export function planCollection(state: CollectionState): CollectionPlan {
   const manifestKeys = new Set(state.manifests.map(({ key }) => key));
@@ -32,7 +30,7 @@ export function planCollection(state: CollectionState): CollectionPlan {
     if (needed.has(key)) continue;
     const sinceMs = state.condemned.get(key);
     if (sinceMs !== undefined && state.nowMs - sinceMs >= state.graceMs) plan.remove.push(key);
-    // A time in the future is of a clock that was wrong: the grace begins anew.
+    // A time in the future comes from a wrong clock, so the grace starts again.
     plan.condemned.set(key, Math.min(sinceMs ?? state.nowMs, state.nowMs));
   }
   return plan;

@@ -10,12 +10,12 @@ const RetiredManifest = z.strictObject({
   needs: z.array(z.string()),
   retiredAtMs: z.number(),
 });
-/** Of a note, behind the prefix. What is called otherwise is not ours. */
+/** The form of a note's name, behind the prefix. Other names belong to others. */
 const noteNameForm = /^[0-9a-f]{32}$/;
 
 type RetiredManifest = z.output<typeof RetiredManifest>;
 
-/** What is about to be retired, as it was before anybody was asked whether it may go. */
+/** A manifest that is about to be retired, as it was before `mayGo` was asked. */
 export interface RetirableManifest extends Manifest {
   version: ObjectVersion;
 }
@@ -23,15 +23,15 @@ export interface RetirableManifest extends Manifest {
 interface RetireOptions extends CallOptions {
   retiredPrefix: string;
   nowMs: number;
-  /** Has the last word, after the note: false leaves the manifest as it is. */
+  /** Decides at the end, when the note is written; false leaves the manifest as it is. */
   mayGo?: (() => Promise<boolean>) | undefined;
 }
 
 /**
- * Removes a manifest so that what it needs stays for a while: somebody may have read it a moment ago and be about to
- * need the same. Every removal of a manifest goes this way. False: it is to stay, or was renewed since its version was
- * read. However long it takes from the answer of `mayGo` to the removal, one that somebody has laid claim to meanwhile
- * stays: see `renewManifest`.
+ * Removes a manifest in such a way that what it needs stays for a while: a writer may have read it a moment ago and be
+ * about to need the same. Every removal of a manifest uses this function. Returns false if the manifest stays, or was
+ * renewed since its version was read. A manifest that was claimed with `renewManifest` stays, however long it takes
+ * from the answer of `mayGo` to the removal.
  */
 export async function retireManifest(
   store: ObjectStore,
@@ -40,7 +40,7 @@ export async function retireManifest(
 ): Promise<boolean> {
   const retired: RetiredManifest = { version: 1, key, needs: [...needs], retiredAtMs: nowMs };
   const name = createHash("sha256").update(key).digest("hex").slice(0, 32);
-  // First the note, then the removal: whoever no longer sees the manifest sees the note.
+  // The note is written before the removal: a reader that no longer finds the manifest finds the note.
   await store.put(`${retiredPrefix}${name}`, Buffer.from(JSON.stringify(retired)), call);
   if ((await mayGo?.()) === false) return false;
   try {
@@ -48,15 +48,15 @@ export async function retireManifest(
     return true;
   } catch (error) {
     if (!isSandboxError(error, "conflict")) throw error;
-    // Another collector was as fast, or it is somebody's again.
+    // Another collector removed it first, or it was renewed.
     return (await store.stat(key, call)) === undefined;
   }
 }
 
 /**
- * Writes a manifest once more, as it is. For whoever has just written down, where `mayGo` looks, that it is to stay:
- * those who had looked before that have the version before, and remove nothing with it; those who look from now on are
- * told. False: it was gone already.
+ * Writes a manifest once more, unchanged, for a caller that has just recorded, where `mayGo` looks, that the manifest
+ * stays. A collector that looked before that has the earlier version and removes nothing with it; one that looks later
+ * finds the record. Returns false if the manifest was removed already.
  */
 export async function renewManifest(store: ObjectStore, key: string, call: CallOptions = {}): Promise<boolean> {
   for (;;) {
@@ -72,7 +72,7 @@ export async function renewManifest(store: ObjectStore, key: string, call: CallO
   }
 }
 
-/** What retired manifests still hold on to, and the notes of those that do no longer. */
+/** Reads what retired manifests still protect, and which notes no longer protect anything. */
 export async function readRetired(
   store: ObjectStore,
   options: CallOptions & { retiredPrefix: string; nowMs: number; graceMs: number },
@@ -94,6 +94,6 @@ function parseRetired(key: string, data: Buffer): RetiredManifest {
   try {
     return RetiredManifest.parse(JSON.parse(data.toString()));
   } catch (cause) {
-    throw new SandboxError("storage_failed", `Cannot tell what is still needed: ${key} cannot be read`, { cause });
+    throw new SandboxError("storage_failed", `Cannot find out what is still needed: ${key} cannot be read`, { cause });
   }
 }

@@ -7,21 +7,21 @@ const chunkBytes = 1 << 20;
 const zeros = Buffer.alloc(chunkBytes);
 
 export interface CopyOptions extends CallOptions {
-  /** So many bytes from the start of the source, or as many as there are. */
+  /** How many bytes are copied from the start of the source, if it has that many. */
   sizeBytes: number;
   onProgress?: (copiedBytes: number) => void;
 }
 
 /**
- * Copies an open file to one that does not exist yet, and tells what has been copied. Where the file system can share
- * blocks nothing is written at all. Not durable yet.
+ * Copies an open file to one that does not exist yet, and returns the checksum of what was copied. Where the file
+ * system can share blocks no bytes are written. The copy is not durable yet.
  */
 export async function copyBytes(source: FileHandle, target: string, options: CopyOptions): Promise<Checksum> {
   if (await cloneFile(source, target)) return sumClone(target, options);
   const file = await open(target, "wx", 0o600);
   try {
     const sum = await pump(source, options, (chunk, offset) => writeChunk(file, chunk, offset));
-    // Zeros at the end were not written.
+    // Zeros at the end were skipped.
     await file.truncate(sum.sizeBytes);
     return sum;
   } finally {
@@ -40,7 +40,7 @@ async function sumClone(path: string, options: CopyOptions): Promise<Checksum> {
   }
 }
 
-/** By way of the descriptor: the file may have lost its name meanwhile. */
+/** Clones the file through its descriptor, because it may have lost its name by now. */
 async function cloneFile(source: FileHandle, target: string): Promise<boolean> {
   try {
     await copyFile(`/proc/self/fd/${source.fd}`, target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE);
@@ -52,7 +52,7 @@ async function cloneFile(source: FileHandle, target: string): Promise<boolean> {
   }
 }
 
-/** Reads ahead by one chunk while the one before is summed up and written. */
+/** Reads ahead by one chunk while the chunk before it is hashed and written. */
 async function pump(
   source: FileHandle,
   options: CopyOptions,
@@ -88,7 +88,7 @@ async function sumAndWrite(
   await written;
 }
 
-/** Neither is left alone when the other fails: the file they use is about to be closed. */
+/** Waits for both even if one fails, because the file that they use is closed next. */
 async function bothSettled<A, B>(one: Promise<A>, two: Promise<B>): Promise<[A, B]> {
   await Promise.allSettled([one, two]);
   return Promise.all([one, two]);
@@ -104,7 +104,7 @@ async function readChunk(file: FileHandle, buffer: Buffer, offset: number): Prom
   return buffer.subarray(0, filled);
 }
 
-/** Zeros stay holes: images of memory and disks are full of them. */
+/** Leaves zeros as holes: images of memory and disks are full of them. */
 async function writeChunk(file: FileHandle, chunk: Buffer, offset: number): Promise<void> {
   if (chunk.equals(zeros.subarray(0, chunk.length))) return;
   let written = 0;

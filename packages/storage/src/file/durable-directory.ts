@@ -2,7 +2,7 @@ import { mkdir, open, rmdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { hasErrno } from "./file-failure.ts";
 
-/** Everything that was named in this directory so far is still named there after a loss of power. */
+/** Makes the present names in the directory survive a loss of power. */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, "r");
   try {
@@ -13,8 +13,8 @@ export async function syncDirectory(path: string): Promise<void> {
 }
 
 /**
- * Runs a change in a directory and makes it last. The directory is held from before the change on: after it somebody
- * else may have removed it, and the change must last all the same.
+ * Runs a change in a directory and makes it durable. The directory is opened before the change, because another process
+ * may remove its name right after it, and the change must be durable all the same.
  */
 export async function changeDirectory(path: string, change: () => Promise<void>): Promise<void> {
   const directory = await open(path, "r");
@@ -26,20 +26,20 @@ export async function changeDirectory(path: string, change: () => Promise<void>)
   }
 }
 
-/** Makes a directory and what is above it, so that they are still there after a loss of power. */
+/** Makes a directory and its parents so that they survive a loss of power. */
 export async function makeDirectory(path: string): Promise<void> {
   const first = await mkdir(path, { recursive: true, mode: 0o700 });
   if (first === undefined) return;
   for (let made = path; made.length >= first.length; made = dirname(made)) await syncDirectory(dirname(made));
 }
 
-/** Removes a directory and those above it as far as they are empty, up to but without `root`. */
+/** Removes a directory and its parents as far as they are empty, up to but without `root`. */
 export async function removeEmptyDirectories(path: string, root: string): Promise<void> {
   for (let empty = path; empty.length > root.length; empty = dirname(empty)) {
     try {
       await rmdir(empty);
     } catch (error) {
-      // Somebody else was faster: what is above may still be empty.
+      // Another process has removed it already; its parents may still be empty.
       if (hasErrno(error, "ENOENT")) continue;
       if (hasErrno(error, "ENOTEMPTY", "EEXIST", "EBUSY")) return;
       throw error;

@@ -8,7 +8,8 @@ const full = ["ENOSPC", "EDQUOT", "EFBIG"];
 const passing = ["EMFILE", "ENFILE", "EAGAIN", "EBUSY", "EINTR", "ENOMEM"];
 
 /**
- * Puts what the system says into the words of stores. What is no error of the system passes: an abort, a bug, our own.
+ * Turns an error of the system into one of a store. Other errors are returned unchanged: an abort, a bug, a
+ * `SandboxError`.
  */
 export function fileFailure(what: string, error: unknown): unknown {
   if (isSandboxError(error) || !(error instanceof Error) || !("syscall" in error)) return error;

@@ -31,8 +31,9 @@ import { Writer } from "./writer.ts";
 type Write = CallOptions & WriteCondition;
 
 /**
- * Objects on a local disk, which any number of processes of one machine may use at once. Nothing is locked: each change
- * is one system call that one of many can win, so that a process that dies or is stopped at any moment holds nobody up.
+ * Objects on a local disk, which any number of processes of one machine may use at once. There are no locks: each
+ * change is one system call that exactly one of many callers can succeed with, so a process that dies or is stopped
+ * never blocks another.
  */
 export class FileObjectStore implements ObjectStore {
   readonly place: string;
@@ -185,8 +186,8 @@ export class FileObjectStore implements ObjectStore {
     options: Write,
     fill: (path: string) => Promise<void>,
   ): Promise<ObjectInfo> {
-    // Big bytes are not copied for a condition that does not hold; whether it holds is decided later, at once with the
-    // change.
+    // A big file is not copied if its condition fails now. Whether the condition holds is decided later, together with
+    // the change.
     if (options.if !== undefined && options.if !== ((await directory.current()) ?? "absent"))
       throw checks.conflict(key);
     const writer = await this.#self();
@@ -198,7 +199,7 @@ export class FileObjectStore implements ObjectStore {
       if (!(await commit(directory, version, options))) throw checks.conflict(key);
       return info;
     } catch (error) {
-      // What cannot be removed now waits for a sweep.
+      // What cannot be removed now is removed by a sweep.
       await directory
         .sweep(version)
         .then(() => directory.removeIfEmpty())
@@ -209,7 +210,7 @@ export class FileObjectStore implements ObjectStore {
     }
   }
 
-  /** Who this store is when it writes. Begun with the first write, because readers need to be nobody. */
+  /** This process as a writer of the store. It starts with the first write, because readers need none. */
   #self(): Promise<Writer> {
     this.#writer ??= Writer.start(this.#writersDir).catch((error: unknown) => {
       this.#writer = undefined;
@@ -234,7 +235,7 @@ export class FileObjectStore implements ObjectStore {
   }
 }
 
-/** Makes a version the object. False when the condition does not hold at that moment. */
+/** Makes a version the object's present one. Returns false if the condition does not hold at that moment. */
 async function commit(directory: ObjectDirectory, version: ObjectVersion, options: Write): Promise<boolean> {
   if (options.if === "absent") return directory.create(version);
   if (options.if !== undefined) return isVersion(options.if) && directory.replace(options.if, version);

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 import { hasErrno } from "./file-failure.ts";
 
-/** Lets a file appear under its name when it is complete, and never in place of another. */
+/** Makes a file appear under its name when it is complete, and never replaces another file. */
 export async function land(path: string, fill: (temporary: string) => Promise<void>): Promise<void> {
   const temporary = join(dirname(path), `.${basename(path).slice(0, 100)}.${randomBytes(6).toString("hex")}.part`);
   try {

@@ -5,15 +5,15 @@ import { SandboxError } from "@atoll/protocol";
 import { syncDirectory } from "./durable-directory.ts";
 import { hasErrno } from "./file-failure.ts";
 
-/** Grows when a store of before could not be read, or could be harmed, by what is written now. */
+/** The number grows when a server could not read, or could damage, a store that an older version wrote. */
 const layout = "atoll objects 1\n";
 
-/** Marks a new store with the form in which it is kept, and refuses one that is kept in another. */
+/** Marks a new store with its layout, and refuses a store with another layout. */
 export async function assertLayout(path: string): Promise<void> {
   const mark = join(path, "layout");
   const found = (await read(mark)) ?? (await write(mark));
   if (found === layout) return;
-  throw new SandboxError("unsupported", `Cannot keep objects in ${path}: they are kept in another form there`, {
+  throw new SandboxError("unsupported", `Cannot keep objects in ${path}: that directory has another layout`, {
     suggestion: "Use the version of Atoll that made this directory, or another directory.",
     details: { path, found: found.slice(0, 100), expected: layout },
   });
@@ -28,7 +28,7 @@ async function read(mark: string): Promise<string | undefined> {
   }
 }
 
-/** Several may open a new store at once: one mark appears, whole. */
+/** Several processes may open a new store at once; exactly one mark appears, complete. */
 async function write(mark: string): Promise<string> {
   const temporary = `${mark}.${randomBytes(6).toString("hex")}`;
   try {

@@ -13,7 +13,8 @@ export interface OpenBytes {
 }
 
 /**
- * The bytes of the object as it is now. They stay readable for whoever has them open, whatever becomes of the object.
+ * Opens the bytes of the object as it is now. They stay readable while they are open, even if the object is replaced or
+ * removed.
  */
 export async function openBytes(key: string, directory: ObjectDirectory): Promise<OpenBytes | undefined> {
   return withCurrent(key, directory, async (version) => {
@@ -31,7 +32,7 @@ export async function statBytes(key: string, directory: ObjectDirectory): Promis
   return withCurrent(key, directory, async (version) => infoOf(key, version, await stat(directory.bytes(version))));
 }
 
-/** A piece of open bytes, which are closed at its end. */
+/** Reads a piece of open bytes and closes them at its end. */
 export function readRange(bytes: OpenBytes, range: ByteRange, options: CallOptions): AsyncIterable<Buffer> {
   return stream(bytes.file, range.offset, Math.min(range.offset + range.length, bytes.info.sizeBytes), options);
 }
@@ -60,11 +61,11 @@ async function withCurrent<T>(
   for (;;) {
     const version = await directory.current();
     if (version === undefined) return undefined;
-    // Bytes go only after their version has ceased to be the object, and no version is the object twice.
+    // Bytes are removed only after their version has ceased to be the object, and a version never becomes the object
+    // again.
     if (version === missing) {
       throw new SandboxError("storage_failed", `Cannot read ${key}: its bytes are not on the disk`, {
-        suggestion:
-          "Somebody has changed the store's directory by hand. Remove the object, or restore it from a backup.",
+        suggestion: "The store's directory was changed by hand. Remove the object, or restore it from a backup.",
         details: { key, version },
       });
     }

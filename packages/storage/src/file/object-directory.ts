@@ -8,25 +8,25 @@ import { isVersion } from "./version.ts";
 
 const headName = "head";
 const headBeingMade = ".head";
-const mostReadings = 100;
+const maxReadings = 100;
 
 /**
  * One object on disk:
  *
- *     head/<version>     an empty file whose name says which version is the object; never more than one
- *     <version>          the bytes of a version
- *     <version>.head/    a head that is being made for an object that is not there
+ * head/<version>     an empty file whose name says which version is the object; never more than one
+ * <version>          the bytes of a version
+ * <version>.head/    a head that is being made for an object that does not exist
  *
- * Names of versions are never used twice, so each change of the head is one system call that only one of many can win:
- * replacing renames `head/<old>` to `head/<new>` and removing unlinks `head/<old>`, both of which fail when the old
- * name is gone; creating renames a whole head over the place of an absent or empty one, which fails when there is a
- * name in it. So no lock exists that somebody could die with or be stopped with.
+ * Names of versions are never used twice, so each change of the head is one system call that exactly one of many
+ * callers can succeed with: replacing renames `head/<old>` to `head/<new>` and removing unlinks `head/<old>`, both of
+ * which fail when the old name is gone; creating renames a whole head over the place of an absent or empty one, which
+ * fails when there is a name in it. So there is no lock that a process could hold when it dies or is stopped.
  */
 export class ObjectDirectory {
   readonly path: string;
   readonly #root: string;
 
-  /** `root` is where the removal of empty directories ends. */
+  /** `root` is the directory at which the removal of empty directories stops. */
   constructor(path: string, root: string) {
     this.path = path;
     this.#root = root;
@@ -40,27 +40,27 @@ export class ObjectDirectory {
     return join(this.path, version);
   }
 
-  /** The version that is the object, if there is one. */
+  /** The present version of the object, if there is one. */
   async current(): Promise<ObjectVersion | undefined> {
     for (let attempt = 1; ; attempt += 1) {
       const names = await namesIn(this.#head);
       const [name] = names;
       if (name === undefined) return undefined;
       if (names.length === 1 && isVersion(name)) return name;
-      // A change of the head during the reading can show its old name and its new one; more than that nobody of us
-      // leaves.
-      if (attempt === mostReadings) throw foreign(this.#head, names);
+      // A change of the head while it is read can show both the old name and the new one. A store never leaves more
+      // than that.
+      if (attempt === maxReadings) throw foreign(this.#head, names);
     }
   }
 
-  /** Gives way to nobody: false when there is an object already. The bytes of the version must be durable. */
+  /** Returns false if there is an object already. The bytes of the version must be durable. */
   async create(version: ObjectVersion): Promise<boolean> {
     const made = join(this.path, version + headBeingMade);
     await mkdir(made, { mode: 0o700 });
     const name = await open(join(made, version), "wx", 0o600);
     await name.close();
     await syncDirectory(made);
-    // The bytes have their name before the head can have the name of the bytes, whatever the file system writes first.
+    // The bytes get their name before the head can refer to them, whatever order the file system writes in.
     await syncDirectory(this.path);
     try {
       await changeDirectory(this.path, () => rename(made, this.#head));
@@ -73,7 +73,7 @@ export class ObjectDirectory {
     }
   }
 
-  /** False when the object is no longer this version. The bytes of the next one must be durable. */
+  /** Returns false if this is no longer the object's version. The bytes of the next one must be durable. */
   async replace(version: ObjectVersion, next: ObjectVersion): Promise<boolean> {
     await syncDirectory(this.path);
     const won = await this.#changeHead(() => rename(join(this.#head, version), join(this.#head, next)));
@@ -81,7 +81,7 @@ export class ObjectDirectory {
     return won;
   }
 
-  /** False when the object is no longer this version. */
+  /** Returns false if this is no longer the object's version. */
   async remove(version: ObjectVersion): Promise<boolean> {
     const won = await this.#changeHead(() => unlink(join(this.#head, version)));
     if (!won) return false;
@@ -90,7 +90,7 @@ export class ObjectDirectory {
     return true;
   }
 
-  /** For a version that never was the object, or no longer is: it can never be again. */
+  /** Removes the bytes of a version that never was the object, or no longer is: it can never become it again. */
   async dropBytes(version: ObjectVersion): Promise<void> {
     try {
       await unlink(this.bytes(version));
@@ -103,13 +103,13 @@ export class ObjectDirectory {
     await removeEmptyDirectories(this.#head, this.#root);
   }
 
-  /** Versions of which there is something here, the current one and those of writers at work among them. */
+  /** All versions of which there are files here, also the current one and those that are being written. */
   async versions(): Promise<ObjectVersion[]> {
     const names = (await namesIn(this.path)).map((name) => name.replace(/\.head$/, ""));
     return [...new Set(names)].filter(isVersion);
   }
 
-  /** Removes all there is of a version whose writer is gone, unless it is the object. True when there was something. */
+  /** Removes all files of a version whose writer is gone, unless it is the object. Returns whether there were any. */
   async sweep(version: ObjectVersion): Promise<boolean> {
     if ((await this.current()) === version) return false;
     const made = join(this.path, version + headBeingMade);
@@ -133,13 +133,13 @@ export class ObjectDirectory {
 }
 
 function foreign(path: string, names: readonly string[]): SandboxError {
-  return new SandboxError("storage_failed", `Cannot read ${path}: there are files that no store makes`, {
-    suggestion: "Somebody has changed the store's directory by hand. Remove the files that do not belong there.",
+  return new SandboxError("storage_failed", `Cannot read ${path}: it has files that no store makes`, {
+    suggestion: "The store's directory was changed by hand. Remove the files that do not belong there.",
     details: { path, names: names.slice(0, 10) },
   });
 }
 
-/** The change has taken place: what cannot be tidied up after it does not undo it. */
+/** Ignores a failure to clean up after a change: the change has taken place. */
 function leaveToSweep(): void {}
 
 async function namesIn(path: string): Promise<string[]> {

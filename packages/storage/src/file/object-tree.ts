@@ -5,7 +5,7 @@ import { removeEmptyDirectories } from "./durable-directory.ts";
 import { hasErrno } from "./file-failure.ts";
 import { ObjectDirectory } from "./object-directory.ts";
 
-/** No key has it: so the object `a` and the objects below `a/` do not meet. */
+/** No key contains this, so the object `a` and the objects below `a/` never share a path. */
 const objectMark = "~";
 
 export interface TreeEntry {
@@ -13,7 +13,7 @@ export interface TreeEntry {
   directory: ObjectDirectory;
 }
 
-/** Where the objects of a store lie: a directory per slash of a key, and one per object. */
+/** The files of a store: a directory per slash of a key, and one per object. */
 export class ObjectTree {
   readonly root: string;
 
@@ -26,8 +26,8 @@ export class ObjectTree {
   }
 
   /**
-   * Everything that has, had or is about to have an object whose key starts so, in order of keys. With `prune`
-   * directories without anything in them are removed on the way.
+   * Yields every object that exists, has existed or is being created and whose key starts with `prefix`, in the order
+   * of keys. With `prune`, empty directories are removed during the walk.
    */
   async *walk(prefix: string, options: { prune?: boolean } = {}): AsyncIterable<TreeEntry> {
     const slash = prefix.lastIndexOf("/") + 1;
@@ -48,8 +48,8 @@ export class ObjectTree {
   }
 
   /**
-   * Names of objects, and those of directories with a slash: in this order the keys below them are in order, too. What
-   * a store does not make, files and names that no key has, is passed over.
+   * The names of objects, and those of directories with a slash: in this order the keys below them are in order, too.
+   * Files that no store makes, and names that no key can have, are ignored.
    */
   async #namesBelow(parent: string): Promise<string[]> {
     try {
@@ -68,5 +68,5 @@ export class ObjectTree {
   }
 }
 
-/** Keys have no characters beyond ASCII, so units of strings are bytes. */
+/** Keys are ASCII, so comparing strings compares their bytes. */
 const inByteOrder = (one: string, two: string): number => (one < two ? -1 : 1);

@@ -2,8 +2,8 @@ import { constants, open, type FileHandle } from "node:fs/promises";
 import { SandboxError } from "@atoll/protocol";
 
 /**
- * Opens a file to be uploaded. Without waiting: a pipe that nobody writes to is refused like everything that is no
- * file.
+ * Opens a file to be uploaded. Opening does not wait: a pipe without a writer is refused, like everything else that is
+ * not a file.
  */
 export async function openSource(path: string): Promise<{ file: FileHandle; sizeBytes: number }> {
   let file: FileHandle;

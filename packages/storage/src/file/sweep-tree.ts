@@ -9,7 +9,7 @@ export interface SweepOptions extends CallOptions {
   self: Writer;
 }
 
-/** Removes bytes that are no object and that nobody is about to make one. */
+/** Removes bytes that are not an object and that no living writer is about to make one. */
 export async function sweepTree(tree: ObjectTree, options: SweepOptions): Promise<number> {
   let removed = 0;
   for await (const { directory } of tree.walk("", { prune: true })) {
@@ -17,7 +17,7 @@ export async function sweepTree(tree: ObjectTree, options: SweepOptions): Promis
     const current = await directory.current();
     const suspects = (await directory.versions()).filter((version) => version !== current && !isOwnWork(version));
     if (suspects.length > 0) {
-      // Asked after the names were read: a writer that began in between is not among those names.
+      // The writers are read after the names, so the names contain no version of a writer that started in between.
       const living = await findLivingWriters(options.writersDir);
       const left = suspects.filter((version) => isOwn(version) || !living.has(writerOf(version)));
       for (const version of left) if (await directory.sweep(version)) removed += 1;

@@ -2,12 +2,12 @@ import type { ObjectVersion } from "../object-store.ts";
 
 const form = /^(?<writer>[0-9a-f]{24})-[0-9a-z]{1,11}$/;
 
-/** Versions name their writer: what a dead one left can be told from what a living one is at. */
+/** A version names its writer, which distinguishes what a dead writer left from what a living one is writing. */
 export function nameVersion(writer: string, count: number): ObjectVersion {
   return `${writer}-${count.toString(36)}` as ObjectVersion;
 }
 
-/** Also keeps a version that somebody made up from being used as a path. */
+/** Also prevents a made-up version from being used as a path. */
 export function isVersion(name: string): name is ObjectVersion {
   return form.test(name);
 }

@@ -4,10 +4,10 @@ import { makeDirectory } from "./durable-directory.ts";
 import { hasErrno } from "./file-failure.ts";
 import type { ObjectDirectory } from "./object-directory.ts";
 
-/** Each loss means that somebody removed an object below the same directories in between. */
-const mostAttempts = 100;
+/** Each failed attempt means that another process removed an object below the same directories in between. */
+const maxAttempts = 100;
 
-/** Writes the bytes of a version, so that they are still there after a loss of power; `fill` makes the file. */
+/** Writes the bytes of a version durably; `fill` makes the file. */
 export async function writeBytes(
   directory: ObjectDirectory,
   version: ObjectVersion,
@@ -20,8 +20,8 @@ export async function writeBytes(
       await fill(path);
       break;
     } catch (error) {
-      // Whoever removes the last object below a directory removes the directory, too.
-      if (!hasErrno(error, "ENOENT") || attempt === mostAttempts) throw error;
+      // A process that removes the last object below a directory removes the directory, too.
+      if (!hasErrno(error, "ENOENT") || attempt === maxAttempts) throw error;
     }
   }
   const file = await open(path, "r");

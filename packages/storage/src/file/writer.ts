@@ -7,14 +7,14 @@ import type { ObjectVersion } from "../object-store.ts";
 import { hasErrno } from "./file-failure.ts";
 import { thisMachine } from "./machine.ts";
 import { nameVersion } from "./version.ts";
-import { newbornMark } from "./writers.ts";
+import { notListeningMark } from "./writers.ts";
 
-const mostAttempts = 5;
+const maxAttempts = 5;
 
 /**
- * Somebody who writes into a store, with a socket in its directory that listens for as long as the process lives,
- * however it ends: so others can tell what a dead writer left from what a living one is at. Sockets of files are found
- * from all namespaces of a machine, unlike process numbers.
+ * A process that writes into a store. It has a socket in the store's directory that listens for exactly as long as the
+ * process lives, so others can distinguish what a dead writer left from what a living one is writing. Unlike process
+ * ids, sockets in a directory are found from all namespaces of a machine.
  */
 export class Writer {
   readonly id: string;
@@ -36,8 +36,8 @@ export class Writer {
       try {
         return await Writer.#start(writersDir);
       } catch (error) {
-        // Between its birth and its first breath a socket looks dead, and somebody may have removed it.
-        if (!hasErrno(error, "ENOENT") || attempt === mostAttempts) throw error;
+        // Between bind and listen the socket looks dead, and another process may have removed it.
+        if (!hasErrno(error, "ENOENT") || attempt === maxAttempts) throw error;
       }
     }
   }
@@ -50,13 +50,15 @@ export class Writer {
       socket.destroy();
     });
     try {
-      // Through the descriptor, because addresses of sockets are short and paths of stores need not be.
-      const newborn = `/proc/self/fd/${directory.fd}/${name}${newbornMark}`;
-      server.listen(newborn);
+      // The address goes through the descriptor, because addresses of sockets are short and paths of stores may be
+      // long.
+      const temporary = `/proc/self/fd/${directory.fd}/${name}${notListeningMark}`;
+      server.listen(temporary);
       await once(server, "listening");
-      // Only now it has the name that counts: a writer at work is never found with a socket that does not listen yet.
+      // The socket gets its final name only now, so a living writer is never found with a socket that does not listen
+      // yet.
       const socket = join(writersDir, name);
-      await rename(newborn, socket);
+      await rename(temporary, socket);
       server.unref();
       return new Writer(id, server, directory, socket);
     } catch (error) {
@@ -66,7 +68,7 @@ export class Writer {
     }
   }
 
-  /** A version that nobody sweeps until `done`, unless this process dies. */
+  /** Starts a version that no sweep removes before `done`, unless this process dies. */
   begin(): ObjectVersion {
     this.#count += 1;
     const version = nameVersion(this.id, this.#count);

@@ -10,15 +10,15 @@ import type { ByteRange } from "../object-store.ts";
 import { uuidForm } from "../uuid-form.ts";
 import { statusOf, toGcsFailure } from "./gcs-failure.ts";
 
-/** A generation, `0` for "no object", or nothing for no condition. */
+/** A generation, `0` for "no object", or undefined for no condition. */
 export interface GcsCondition {
   ifGenerationMatch?: string;
 }
 
-/** What a writer puts beside its bytes. `write` tells it later whether an object is its own. */
+/** Metadata that a writer stores with its bytes. By `write` it recognises its own object later. */
 export interface GcsMark {
   write: string;
-  /** The object stands for one that is removed, until it is deleted itself. */
+  /** The object stands for a removed one, until it is deleted itself. */
   removed?: "yes";
 }
 
@@ -46,13 +46,13 @@ interface GcsPage {
 
 const writeIdForm = new RegExp(`^${uuidForm}$`);
 const contentType = "application/octet-stream";
-/** For one request with all its bytes; the client can wait for the rest of an answer for ever. */
+/** The limit for one request with all its bytes; without it the client can wait for the rest of an answer for ever. */
 const answerWithinMs = 120_000;
 const canPass = (error: unknown): boolean => isSandboxError(error, "unavailable");
 
 /**
- * The requests that an object store makes of one bucket, with errors of ours. They are tried again here and not by the
- * client: its own attempts cannot be aborted.
+ * The requests that an object store makes of one bucket, with failures as `SandboxError`. They are retried here and not
+ * by the client, whose own retries cannot be aborted.
  */
 export class GcsBucket {
   readonly place: string;
@@ -67,7 +67,7 @@ export class GcsBucket {
     this.#silentWithinMs = options.silentWithinMs;
   }
 
-  /** The store compares what arrives with the checksum that goes along. */
+  /** The store compares what arrives with the checksum in the request. */
   put(name: string, data: Uint8Array, condition: GcsCondition, mark: GcsMark, signal: AbortSignal): Promise<GcsEntry> {
     const md5Hash = md5(data);
     return this.#ask(`write ${name}`, signal, async () => {
@@ -83,7 +83,7 @@ export class GcsBucket {
     });
   }
 
-  /** One resumable upload: an attempt that breaks off is carried on at the byte the store has. */
+  /** One resumable upload: an attempt that breaks off continues at the byte that the store has reached. */
   async putPiece(name: string, data: Buffer, signal: AbortSignal): Promise<void> {
     const md5Hash = md5(data);
     let session: string | undefined;
@@ -99,14 +99,14 @@ export class GcsBucket {
       });
       await pipeline(Readable.from(data), stream, { signal }).catch((error: unknown) => {
         if (session === undefined || !isOver(error)) throw error;
-        // The session is over, perhaps because an attempt whose answer was lost ended it: the piece is sent anew.
+        // The session is over, perhaps because an attempt whose answer was lost ended it: the piece is sent again.
         session = undefined;
         throw storeFailure("unreachable", { place: this.place, doing: `upload ${name}`, said: "session is over" });
       });
     });
   }
 
-  /** Makes one object of up to 32, on the side of the store. */
+  /** Makes one object of up to 32 others, inside the store. */
   compose(
     sources: readonly string[],
     name: string,
@@ -154,7 +154,10 @@ export class GcsBucket {
     } while (pageToken !== undefined);
   }
 
-  /** One attempt. What the store refuses comes as an error of ours, a stream that breaks off as it is. */
+  /**
+   * Makes one attempt. A refusal of the store comes as a `SandboxError`; the error of a stream that breaks off is
+   * passed on unchanged.
+   */
   async *read(
     name: string,
     generation: string,
@@ -182,8 +185,8 @@ export class GcsBucket {
   }
 
   /**
-   * Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is
-   * none.
+   * A proxy on the way may answer with status 200, for example with a page to log in: an answer without the fields that
+   * every answer has is refused.
    */
   #entry(name: string, metadata: unknown): GcsEntry {
     const { generation, size } = (metadata ?? {}) as GcsMetadata;
@@ -193,8 +196,8 @@ export class GcsBucket {
 
   #page(answer: unknown): { entries: GcsEntry[]; next: string | undefined } {
     const { kind, items, nextPageToken } = (answer ?? {}) as GcsPage;
-    // An empty list may leave its items out.
-    if (!Array.isArray(items) && kind !== "storage#objects") throw this.#strange("a list that is none");
+    // An empty list may have no items.
+    if (!Array.isArray(items) && kind !== "storage#objects") throw this.#strange("a malformed list");
     const entries = (items ?? []).map((item) => this.#entry(item.name, item));
     return { entries, next: nextPageToken };
   }
@@ -215,7 +218,7 @@ export class GcsBucket {
   }
 }
 
-/** The client does not notice a connection that ends in the middle of a body: only silence tells. */
+/** The client does not notice when a connection ends in the middle of a body, so silence counts as the end. */
 async function* unlessSilent(stream: Readable, silentWithinMs: number, signal: AbortSignal): AsyncGenerator<Buffer> {
   const chunks = stream[Symbol.asyncIterator]();
   for (;;) {
@@ -235,7 +238,7 @@ const isNumber = (value: unknown): boolean => /^\d{1,19}$/.test(String(value));
 
 const md5 = (data: Uint8Array): string => createHash("md5").update(data).digest("base64");
 
-/** As we write it, in all of its parts: others may call their own objects removed. */
+/** Whether all parts are as `GcsObjectStore` writes them: other programs may mark their own objects as removed. */
 function isMarkOfRemoval({ size, metadata }: GcsMetadata): boolean {
   return metadata?.["removed"] === "yes" && writeIdForm.test(String(metadata["write"])) && Number(size ?? 0) === 0;
 }

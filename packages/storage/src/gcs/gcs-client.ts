@@ -4,22 +4,22 @@ import { GcsBucket } from "./gcs-bucket.ts";
 
 export interface GcsStoreOptions {
   bucket: string;
-  /** Of another server that speaks the JSON API; it is asked without credentials. */
+  /** The address of another server with the JSON API; requests to it have no credentials. */
   endpoint?: string;
   projectId?: string;
   /** The file of a service account's key. Without it the client looks where its documentation says. */
   keyFile?: string;
-  /** Goes before every key, with a slash at its end. */
+  /** The prefix of every key, with a slash at its end. */
   prefix?: string;
-  /** Files are sent and fetched in pieces of so many bytes. */
+  /** The size of the pieces in which files are sent and fetched. */
   pieceBytes?: number;
-  /** So many pieces are under way and in memory at once, in all calls together. */
+  /** How many pieces are in flight and in memory at once, in all calls together. */
   parallel?: number;
-  /** How often a request is made before its failure is told, with growing pauses. */
+  /** How often a request is made before its failure is reported, with growing pauses. */
   maxAttempts?: number;
-  /** A download from which no byte comes for so long is carried on over another connection. */
+  /** A download that gets no byte for this long continues over another connection. */
   silentWithinMs?: number;
-  /** Pieces of uploads that began longer ago than this are taken for dead by a sweep. */
+  /** A sweep takes pieces of uploads that began longer ago than this for abandoned. */
   sweepAfterMs?: number;
 }
 

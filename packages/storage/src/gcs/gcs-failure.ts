@@ -9,7 +9,7 @@ interface GcsError extends Error {
   errors?: { reason?: string }[];
 }
 
-/** The HTTP status of an answer; nothing when there was no answer. */
+/** The HTTP status of the answer, or undefined when there was no answer. */
 export function statusOf(error: unknown): number | undefined {
   const { code, status, response } = error as GcsError;
   const candidates = [code, status, response?.status].map(Number);
@@ -29,14 +29,14 @@ function reasonOf(error: GcsError): FailureReason {
   return reasonByStatus(status);
 }
 
-/** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */
+/** Turns what the client threw into a `SandboxError`; after an abort, into the reason of the signal. */
 export function toGcsFailure(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (isSandboxError(error)) return error;
-  // At times it throws the error of an answer as it came.
+  // The client sometimes throws an answer's error as a plain object.
   if (!(error instanceof Error)) return toGcsFailure(Object.assign(new Error("unknown"), error), place, doing, signal);
   const said = statusOf(error) ?? (error as GcsError).code ?? error.message.slice(0, 200);
-  // Not the error itself as the cause: it has the whole request, and with it the token.
+  // The error itself must not become the cause: it contains the whole request, and with it the token.
   const cause = new Error(error.message.slice(0, 1_000));
   return storeFailure(reasonOf(error), { place, doing, said: String(said), cause });
 }

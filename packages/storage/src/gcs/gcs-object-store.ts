@@ -1,6 +1,6 @@
 import { isSandboxError } from "@atoll/protocol";
 import { Gate } from "../bucket/gate.ts";
-import { absentAsUndefined, cutAsUnavailable, isReplaced, replacedMeanwhile, signalOf } from "../bucket/outcomes.ts";
+import { absentAsUndefined, cutAsUnavailable, isReplaced, replacedDuringRead, signalOf } from "../bucket/outcomes.ts";
 import { downloadObject, type ObjectSource, readObject } from "../bucket/read-object.ts";
 import { resumedRead } from "../bucket/resumed-read.ts";
 import { retried } from "../bucket/retry.ts";
@@ -31,9 +31,12 @@ interface Target {
   signal: AbortSignal;
 }
 
-/** Among many writers a version may be gone before it is read, time and again; each time one of them has got on. */
+/**
+ * With many writers a version may be replaced before it is read, again and again; each time one of them has made
+ * progress.
+ */
 const wholeReadAttempts = 100;
-/** No key has a tilde. */
+/** No key contains a tilde. */
 const partsFolder = "~parts/";
 const pieceForm = new RegExp(`^${partsFolder}${uuidForm}/\\d+$`);
 
@@ -72,7 +75,8 @@ export class GcsObjectStore implements ObjectStore {
     const target = this.#call(key, options);
     assertSmallObject(key, data.length);
     const { name, signal } = target;
-    // The bytes are the caller's to change once this has returned, and may be sent more than once.
+    // The bytes are copied, because the caller may change them once this has returned and they may be sent more than
+    // once.
     const body = Buffer.from(data);
     const mark = newMark();
     const entry = await writeIf(target, options?.if, mark, (condition) =>
@@ -129,9 +133,7 @@ export class GcsObjectStore implements ObjectStore {
     await probeConditions(this, options);
   }
 
-  /**
-   * Pieces of uploads that nobody ends, and what stood for removed objects: both say of themselves that they are ours.
-   */
+  /** Removes pieces of abandoned uploads, and what stood for removed objects. Both are marked as Atoll's. */
   async sweep(options?: SweepOptions): Promise<number> {
     const signal = signalOf(options);
     const before = Date.now() - this.#sweepAfterMs;
@@ -139,18 +141,18 @@ export class GcsObjectStore implements ObjectStore {
     for await (const entry of this.#bucket.list(this.#prefix, signal)) {
       const key = this.#keyOf(entry);
       const isLeft = (entry.isRemoved && isObjectKey(key)) || pieceForm.test(key);
-      if (isLeft && entry.modifiedAtMs < before && (await this.#bury(entry, signal))) swept++;
+      if (isLeft && entry.modifiedAtMs < before && (await this.#deleteTombstone(entry, signal))) swept++;
     }
     return swept;
   }
 
   async close(): Promise<void> {
-    // The client keeps connections of the whole process, which end by themselves.
+    // The client's connections belong to the whole process and end by themselves.
   }
 
   /**
-   * A deletion whose answer is lost looks like somebody else's. So the version is first replaced by a mark of our own,
-   * which decides; what is deleted then is the mark.
+   * A deletion whose answer is lost cannot be distinguished from another client's. So the version is first replaced by
+   * a mark of our own, which decides who removed it; then the mark is deleted.
    */
   async #removeIf(target: Target, version: ObjectVersion): Promise<boolean> {
     const { name, signal } = target;
@@ -158,12 +160,12 @@ export class GcsObjectStore implements ObjectStore {
     const entry = await writeIf(target, version, mark, (condition) =>
       this.#bucket.put(name, Buffer.alloc(0), condition, mark, signal),
     );
-    // It is removed already; a mark that stays is found by a sweep.
-    await this.#bury(entry, signal).catch(() => undefined);
+    // The object is removed already; a sweep finds a mark that stays.
+    await this.#deleteTombstone(entry, signal).catch(() => undefined);
     return true;
   }
 
-  async #bury(entry: GcsEntry, signal: AbortSignal): Promise<boolean> {
+  async #deleteTombstone(entry: GcsEntry, signal: AbortSignal): Promise<boolean> {
     try {
       await this.#bucket.remove(entry.name, { ifGenerationMatch: entry.generation }, signal);
       return true;
@@ -188,7 +190,7 @@ export class GcsObjectStore implements ObjectStore {
       yield* resumedRead(range, signal, async (rest) => this.#bucket.read(name, info.version, rest, signal));
     } catch (error) {
       // A generation that was replaced is gone.
-      if (isSandboxError(error, "not_found")) throw replacedMeanwhile(info.key, this.place);
+      if (isSandboxError(error, "not_found")) throw replacedDuringRead(info.key, this.place);
       throw cutAsUnavailable(error, this.place, `read ${name}`, signal);
     }
   }

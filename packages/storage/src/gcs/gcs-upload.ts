@@ -12,21 +12,21 @@ interface UploadCall {
   pieceBytes: number;
   key: string;
   name: string;
-  /** Where pieces are until they are put together. */
+  /** Where the pieces are until they are composed. */
   partsPrefix: string;
   signal: AbortSignal;
 }
 
-/** As many as the store puts together at once. */
-const mostSources = 32;
-/** For what has to be removed after the caller has gone. */
+/** The most objects that the store composes at once. */
+const maxSources = 32;
+/** The limit for a removal after the caller has gone. */
 const removeWithinMs = 30_000;
 
 export async function uploadToGcs(call: UploadCall, path: string, options: UploadOptions): Promise<GcsEntry> {
   return options.sizeBytes <= call.pieceBytes ? uploadWhole(call, path, options) : uploadPieces(call, path, options);
 }
 
-/** A file that is one piece: nothing of it is sent before it was the right one. */
+/** Uploads a file that is one piece. No byte is sent before the file has the expected bytes. */
 async function uploadWhole(call: UploadCall, path: string, options: UploadOptions): Promise<GcsEntry> {
   const { bucket, name, signal } = call;
   const leave = await call.gate.enter(signal);
@@ -42,7 +42,8 @@ async function uploadWhole(call: UploadCall, path: string, options: UploadOption
 }
 
 /**
- * Each piece is an object of its own until all are there and the file was the right one; then they become one at once.
+ * Uploads each piece as an object of its own. When all are there and the file had the expected bytes, they become one
+ * object at once.
  */
 async function uploadPieces(call: UploadCall, path: string, options: UploadOptions): Promise<GcsEntry> {
   const { bucket, name, signal } = call;
@@ -65,9 +66,9 @@ async function uploadPieces(call: UploadCall, path: string, options: UploadOptio
     });
     signal.throwIfAborted();
     let sources = pieces;
-    while (sources.length > mostSources) {
+    while (sources.length > maxSources) {
       sources = await Promise.all(
-        inGroups(sources, mostSources).map(async (group) => {
+        inGroups(sources, maxSources).map(async (group) => {
           const joined = nextName();
           await bucket.compose(group, joined, {}, newMark(), signal);
           return joined;

@@ -5,14 +5,15 @@ import { conflict } from "../call-checks.ts";
 import type { WriteCondition } from "../object-store.ts";
 import type { GcsBucket, GcsCondition, GcsEntry, GcsMark } from "./gcs-bucket.ts";
 
-/** Generations are numbers; `0`, which means "no object" to the store, is none. */
+/** Generations are numbers. The store reads `0` as "no object", so it is not a generation. */
 const generationShape = /^[1-9]\d{0,18}$/;
 
 export const newMark = (): GcsMark => ({ write: randomUUID() });
 
 /**
- * Writes under a condition, or rejects with `conflict`. A write whose answer is lost is made again, and then the store
- * refuses because of the one that went through: so whatever is refused is compared with what is there.
+ * Writes under a condition, or rejects with `conflict`. A write whose answer is lost is retried, and the store then
+ * refuses the retry because the first attempt succeeded: so after a refusal, what is stored is compared with what was
+ * written.
  */
 export async function writeIf(
   target: { bucket: GcsBucket; key: string; name: string; signal: AbortSignal },
@@ -30,10 +31,10 @@ export async function writeIf(
   }
   const created = await sendOnce("0");
   if (created.isDone) return created.entry;
-  // What stands for a removed object is there for the server, and for nobody else.
+  // What stands for a removed object exists for the store only, and for no reader.
   if (created.found?.isRemoved !== true) throw conflict(key);
-  const buried = await sendOnce(created.found.generation);
-  if (buried.isDone) return buried.entry;
+  const overTombstone = await sendOnce(created.found.generation);
+  if (overTombstone.isDone) return overTombstone.entry;
   throw conflict(key);
 
   async function sendOnce(

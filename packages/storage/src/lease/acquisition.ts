@@ -9,20 +9,20 @@ import { Notify } from "./notify.ts";
 import type { Observations } from "./observations.ts";
 import { judge, waiterAfter, type Judge, type Verdict } from "./verdict.ts";
 
-/** What happens while somebody waits for a lease; each is told when it begins to be so. */
+/** What happens while a server waits for a lease. Each phase is reported when it begins. */
 export type HandoverProgress =
   /**
-   * Registered as the one who waits. The owner is asked to give it back; if he is gone, he will be known to be in
+   * This server is registered as the waiter. The owner is asked to release the lease; if it is gone, that is certain in
    * `expiresInMs`.
    */
   | { phase: "waiting"; owner: LeaseParty; epoch: number; expiresInMs: number }
-  /** The store does not answer; it is asked again. */
+  /** The store does not answer; the call is retried. */
   | { phase: "unreachable"; error: unknown }
   | { phase: "acquired"; origin: LeaseOrigin; epoch: number };
 
 export interface AcquisitionOptions {
   file: LeaseFile;
-  /** The lock that its session is to tell of. */
+  /** The lock that the new session names. */
   lock: string | undefined;
   clock: Clock;
   timing: LeaseTiming;
@@ -32,9 +32,9 @@ export interface AcquisitionOptions {
   epochAbove: number;
   callbacks: LeaseCallbacks;
   onEnd: (lease: Lease) => void;
-  /** Whether to wait, as the one who waits, while the lease has an owner. */
+  /** Whether to register as the waiter and wait while the lease has an owner. */
   isPatient: boolean;
-  /** For how long to try, by the clock; a store that fails is asked again until then. */
+  /** For how long to try, by the clock. Failing calls of the store are retried until then. */
   limitMs: number;
   onProgress?: ((progress: HandoverProgress) => void) | undefined;
   signal?: AbortSignal | undefined;
@@ -64,7 +64,7 @@ export class Acquisition {
     };
   }
 
-  /** Looks now, because somebody said that the lease was given back. */
+  /** Looks at the lease now, because another server reported that it was released. */
   notify(): void {
     this.#notify.give();
   }
@@ -102,8 +102,8 @@ export class Acquisition {
   }
 
   /**
-   * Reads, and does the one thing that can be done. Without a lease to show for it, says in how many milliseconds to do
-   * so again.
+   * Reads the lease and takes the one possible step. Returns the lease, or in how many milliseconds to take the next
+   * step.
    */
   async #step(): Promise<Lease | number> {
     const { file, observations, isPatient, epochAbove, signal } = this.#options;
@@ -141,7 +141,7 @@ export class Acquisition {
     return Math.min(timing.pollMs, Math.max(1, expiresInMs));
   }
 
-  /** What came of it is found out by reading again, at once: if it was refused, somebody else got further. */
+  /** The next read shows at once what came of the write: if it was refused, another server was faster. */
   async #write(
     instead: "absent" | ObjectVersion,
     document: Pick<LeaseSight["document"], "epoch" | "owner" | "waiter">,
@@ -190,8 +190,7 @@ export class Acquisition {
   }
 
   /**
-   * Takes back what this attempt may have written; what cannot be taken back runs out. The caller's signal does not
-   * count here.
+   * Undoes what this attempt may have written; what cannot be undone expires. The caller's signal does not count here.
    */
   async #withdraw(): Promise<void> {
     const { file } = this.#options;
@@ -238,12 +237,12 @@ export class Acquisition {
   }
 }
 
-/** Whether this session was begun by a holder of that lock. */
+/** Whether a holder of that lock began this session. */
 export function isUnderLock(session: string, lock: string): boolean {
   return session.startsWith(`${lock}-`);
 }
 
-/** What another try may find changed. */
+/** Whether another attempt may succeed. */
 function mayPass(error: unknown): boolean {
   return isSandboxError(error) && ["unavailable", "storage_failed", "timed_out"].includes(error.code);
 }

@@ -3,7 +3,7 @@ import type { Clock } from "./clock.ts";
 
 export interface CallBounds {
   clock: Clock;
-  /** After so long the call counts as unanswered. */
+  /** The time after which the call counts as unanswered. */
   limitMs: number;
   signal?: AbortSignal | undefined;
   /** What is called, for the message. */
@@ -12,8 +12,7 @@ export interface CallBounds {
 }
 
 /**
- * Settles in time even if the call ignores that it was told to stop. What was asked for may have happened, or may still
- * happen.
+ * Settles in time even if the call ignores its signal. What the call asked for may have happened, or may still happen.
  */
 export function boundedCall<T>(bounds: CallBounds, call: (stop: AbortSignal) => Promise<T>): Promise<T> {
   const { clock, limitMs, signal, place, key } = bounds;

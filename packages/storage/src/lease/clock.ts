@@ -1,30 +1,30 @@
 import { uptime } from "node:os";
 import { performance } from "node:perf_hooks";
 
-/** The only source of time for leases. Says nothing about the time of day: no two servers agree on that. */
+/** The only source of time for leases. It does not know the time of day, on which no two servers agree. */
 export interface Clock {
-  /** Milliseconds since some moment. Never goes back, and goes on while the process or the machine is stopped. */
+  /** Milliseconds since some moment. It never goes back, and continues while the process or the machine is stopped. */
   now(): number;
-  /** Calls back once, not before `delayMs` have passed. The result takes it back. */
+  /** Calls back once, not before `delayMs` have passed. The returned function cancels it. */
   after(delayMs: number, callback: () => void): () => void;
 }
 
-/** Node cannot wait longer than this at once. */
+/** The longest time that one timer of Node can wait. */
 const longestTimerMs = 2 ** 31 - 1;
 
-/** The uptime comes in hundredths of a second; a smaller difference is no sleep of the machine. */
+/** The uptime comes in hundredths of a second; a smaller difference does not mean that the machine slept. */
 const noticeableSleepMs = 100;
 
 export interface TimeSources {
   /** Stands still while the machine is suspended. */
   monotonicMs: () => number;
-  /** Does not, and is coarse. */
+  /** Continues while the machine is suspended, and is coarse. */
   uptimeMs: () => number;
 }
 
 /**
- * An owner that woke up with the monotonic clock alone would go on for as long as it had left when the machine fell
- * asleep.
+ * Returns a clock that includes the time that the machine was suspended. An owner with the monotonic clock alone would
+ * go on after a wake-up for as long as it had left before.
  */
 export function awakeTime({ monotonicMs, uptimeMs }: TimeSources): () => number {
   const apartMs = (): number => uptimeMs() - monotonicMs();

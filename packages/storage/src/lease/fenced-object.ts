@@ -8,12 +8,12 @@ import { leaseLost } from "./lease-lost.ts";
 import type { Fence } from "./lease.ts";
 
 /** How often a write is tried whose answer was lost, or that found another version than expected. */
-const mostAttempts = 4;
+const maxAttempts = 4;
 
 const Envelope = z.strictObject({
-  /** Of the lease under which this was written. */
+  /** The epoch of the lease under which this was written. */
   epoch: z.int().min(1),
-  /** New with every write: tells our own write from others, and no two versions have the same bytes. */
+  /** New with every write: distinguishes our own write from others, and makes the bytes of every version different. */
   write: z.string().max(64),
   content: z.unknown(),
 });
@@ -21,7 +21,7 @@ const Envelope = z.strictObject({
 export interface FencedObjectOptions<T> {
   store: ObjectStore;
   key: string;
-  /** Throws for what cannot be the content, as every zod schema does. */
+  /** Throws for an invalid content, as every zod schema does. */
   schema: { parse(content: unknown): T };
   /** How long one call of the store may take before it counts as unanswered. 30 s if not given. */
   callMs?: number;
@@ -40,8 +40,8 @@ interface Stored<T> extends FencedContent<T> {
 
 /**
  * A small JSON object that only the owner of a lease writes. Each version carries the epoch of its writer and replaces
- * exactly the one before, and nobody replaces a version of a larger epoch: so a write of a former owner, however late
- * it arrives, never comes after one of his successor.
+ * exactly the version before it, and no server replaces a version of a larger epoch: so a write of a former owner,
+ * however late it arrives, never comes after a write of its successor.
  */
 export class FencedObject<T> {
   readonly #options: FencedObjectOptions<T>;
@@ -54,16 +54,16 @@ export class FencedObject<T> {
     this.#fence = fence;
   }
 
-  /** For anybody, also without a lease. What it says can be outdated when it arrives. */
+  /** Reads the object, also without a lease. The content may be outdated when it arrives. */
   static async read<T>(options: FencedObjectOptions<T>, call: CallOptions = {}): Promise<FencedContent<T> | undefined> {
     const stored = await readStored(options, call);
     return stored === undefined ? undefined : { epoch: stored.epoch, content: stored.content };
   }
 
   /**
-   * To be done first under a new lease: puts the new epoch on what is there, after which no former owner can change it
-   * any more. What was read before must not be relied on. An object that is not there cannot be claimed; its first
-   * write is refused if a former owner's comes first.
+   * Must be the first call under a new lease. It puts the new epoch on the stored object, after which no former owner
+   * can change the object any more. What was read before must not be relied on. An object that does not exist cannot be
+   * claimed; its first write is refused if a former owner's comes first.
    */
   static async claim<T>(
     options: FencedObjectOptions<T>,
@@ -75,20 +75,20 @@ export class FencedObject<T> {
     return object;
   }
 
-  /** As last claimed or written. */
+  /** The content that was last claimed or written. */
   get content(): T | undefined {
     return this.#stored?.content;
   }
 
-  /** Puts this in place of whatever is there. See `update`. */
+  /** Replaces the content, whatever is stored. See `update`. */
   write(content: T, call: CallOptions = {}): Promise<void> {
     return this.update(() => content, call);
   }
 
   /**
-   * Writes what `change` makes of what is stored by then. Rejects with `lease_lost` when this server may not write any
-   * more. One write at a time; the others wait for their turn, and change what those before them left. A write whose
-   * answer was lost is changed once more: doing so twice must be the same as once.
+   * Replaces the content with what `change` makes of the one stored at that time. Rejects with `lease_lost` when this
+   * server may not write any more. Writes happen one at a time and in order, each on the result of the one before. A
+   * write whose answer was lost is repeated: `change` must give the same when it is applied twice.
    */
   update(change: (stored: T | undefined) => T, call: CallOptions = {}): Promise<void> {
     const turn = this.#turn.then(() => this.#write(change, call));
@@ -98,13 +98,14 @@ export class FencedObject<T> {
 
   async #claim(call: CallOptions): Promise<void> {
     let failure: unknown;
-    for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
+    for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
       this.#stored = await this.#read(call);
       if (this.#stored === undefined || this.#stored.epoch === this.#fence.epoch) return;
       try {
         return await this.#replace(this.#stored.version, this.#stored.content, newToken(), call);
       } catch (error) {
-        // The last write of a former owner came first, or our answer was lost: what is there now is to be claimed.
+        // Either the last write of a former owner came first, or our answer was lost: the stored version is claimed
+        // next.
         failure = error;
         call.signal?.throwIfAborted();
       }
@@ -114,7 +115,7 @@ export class FencedObject<T> {
 
   async #write(change: (stored: T | undefined) => T, call: CallOptions): Promise<void> {
     let failure: unknown;
-    for (let attempt = 0; attempt < mostAttempts; attempt += 1) {
+    for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
       const write = newToken();
       try {
         return await this.#replace(this.#stored?.version ?? "absent", change(this.#stored?.content), write, call);
@@ -130,7 +131,7 @@ export class FencedObject<T> {
     throw failure;
   }
 
-  /** What somebody else made of the object in between is nothing to write over. */
+  /** Refuses to overwrite an object that another program has changed or removed in between. */
   #assertSame(found: Stored<T> | undefined): void {
     const { key } = this.#options;
     if (this.#stored !== undefined && found === undefined) {
@@ -174,8 +175,8 @@ async function readStored<T>(options: FencedObjectOptions<T>, call: CallOptions)
     const { epoch, write, content } = Envelope.parse(JSON.parse(found.data.toString("utf8")));
     return { epoch, write, content: schema.parse(content), version: found.info.version };
   } catch (cause) {
-    throw new SandboxError("storage_failed", `Cannot read ${key}: it is not what this version writes there`, {
-      suggestion: "Look whether a newer server uses the same store.",
+    throw new SandboxError("storage_failed", `Cannot read ${key}: it has another format than this version writes`, {
+      suggestion: "Check whether a newer server uses the same store.",
       details: { key },
       cause,
     });

@@ -4,7 +4,7 @@ import { boundedCall, type CallBounds } from "./bounded-call.ts";
 import type { Clock } from "./clock.ts";
 import { encodeLeaseDocument, parseLeaseDocument, type LeaseDocument } from "./lease-document.ts";
 
-/** A lease as it was at some moment: what stood in it, and what its store called that. */
+/** A lease as it was when it was read: its document, and the version that the store gave it. */
 export interface LeaseSight {
   document: LeaseDocument;
   version: ObjectVersion;
@@ -14,7 +14,7 @@ export interface LeaseFileOptions {
   store: ObjectStore;
   key: string;
   clock: Clock;
-  /** After so long a call counts as unanswered, whether or not the store gives up by itself. */
+  /** The time after which a call counts as unanswered, whether or not the store gives up by itself. */
   callMs: number;
 }
 
@@ -44,7 +44,7 @@ export class LeaseFile {
     });
   }
 
-  /** Only in place of the version given, or where none is. */
+  /** Writes only in place of `version`, or only if there is no document. */
   write(
     document: Omit<LeaseDocument, "version" | "write">,
     instead: "absent" | ObjectVersion,

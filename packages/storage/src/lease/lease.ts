@@ -7,14 +7,17 @@ import type { LeaseTiming } from "./lease-timing.ts";
 import { Notify } from "./notify.ts";
 import type { Observations } from "./observations.ts";
 
-/** What is due within this is due: a clock need not be able to wait for less, and no look is answered within it. */
+/**
+ * A renewal that is due within this time is due now: a clock need not be able to wait for less, and no look is answered
+ * within it.
+ */
 const soonMs = 1;
 
 type LeaseEvent = "release" | "confirm" | "lose" | "abandon";
 
 /**
- * Only `held` lets anything be done, and there is no way back to it: who wants the lease again acquires it, under a new
- * epoch.
+ * Operations are allowed in `held` only, and no transition leads back to it: to get the lease again, acquire it under a
+ * new epoch.
  */
 export const leaseTransitions = {
   held: { release: "releasing", lose: "lost", abandon: "abandoned" },
@@ -26,29 +29,27 @@ export const leaseTransitions = {
 
 export type LeaseState = keyof typeof leaseTransitions;
 
-/** What stands between an operation and the store: every write under a lease asks it first, and carries its epoch. */
+/** The check before every write under a lease, and the epoch that the write carries. */
 export interface Fence {
   readonly epoch: number;
-  /** Aborted when the lease is lost or given back, with the reason. */
+  /** Aborted when the lease is lost or released, with the reason. */
   readonly signal: AbortSignal;
-  /** Throws `lease_lost` unless the lease is surely ours at this moment. */
+  /** Throws `lease_lost` unless the lease is certainly ours at this moment. */
   assertCurrent(): void;
 }
 
 export interface LeaseCallbacks {
-  /** It is surely ours for `remainingMs` from now, and longer than was known before. */
+  /** The lease is certainly ours for `remainingMs` from now, which is longer than was known before. */
   onRenewed?: (remainingMs: number) => void;
-  /** Somebody waits for this lease: checkpoint, stop, and call `release`. Once per waiter. */
+  /** A server waits for this lease: checkpoint, stop, and call `release`. Called once per waiter. */
   onReleaseRequested?: (waiter: LeaseParty) => void;
-  /**
-   * A renewal was not answered, or with an error. It is looked after and tried again; in `lostInMs` the lease is lost.
-   */
+  /** A renewal failed or was not answered. It is read back and retried; in `lostInMs` the lease is lost. */
   onRenewalFailed?: (error: unknown, lostInMs: number) => void;
-  /** Once. The sandbox has to stop within `stopMs`, after which another server may run it. */
+  /** Called once. The sandbox has to stop within `stopMs`, after which another server may run it. */
   onLost?: (loss: LeaseLoss) => void;
 }
 
-/** How the lease came to its owner. */
+/** How the owner got the lease. */
 export type LeaseOrigin = "created" | "released" | "expired" | "reclaimed";
 
 export interface HeldLease {
@@ -56,21 +57,21 @@ export interface HeldLease {
   clock: Clock;
   timing: LeaseTiming;
   origin: LeaseOrigin;
-  /** What the acquiring write made of the document. */
+  /** The document as the acquiring write left it. */
   sight: LeaseSight;
   me: Claimant;
-  /** When the renewals that may stand in the document were sent: their validity counts from there. */
+  /** When the renewals that may be in the document were sent: they are valid from then on. */
   sentAtMs: Map<number, number>;
   callbacks: LeaseCallbacks;
-  /** What this process has seen of others, the one who waits among them. */
+  /** What this process has seen of other servers, the waiter among them. */
   observations: Observations;
   onEnd: (lease: Lease) => void;
 }
 
 /**
- * A lease that this process has acquired, renewed in the background until it is given back or lost. It counts as ours
- * for `ttlMs - stopMs` from before the last renewal that surely happened was sent, by this process's own clock: others
- * wait longer than that from after they saw it.
+ * A lease that this process has acquired, renewed in the background until it is released or lost. It counts as ours for
+ * `ttlMs - stopMs`, by this process's own clock, from before the last successful renewal was sent. Other servers wait
+ * longer than that, from after they saw the renewal.
  */
 export class Lease implements Fence, AsyncDisposable {
   readonly key: string;
@@ -91,7 +92,7 @@ export class Lease implements Fence, AsyncDisposable {
   #cancelExpiry: () => void = () => undefined;
   #release: Promise<void> | undefined;
 
-  /** For `Leases` alone. */
+  /** Called by `Leases` only. */
   constructor(held: HeldLease) {
     this.#held = held;
     this.key = held.file.key;
@@ -113,7 +114,10 @@ export class Lease implements Fence, AsyncDisposable {
     return this.#ended.signal;
   }
 
-  /** Who waits for it, as far as this owner has seen; not one who has been silent for too long. */
+  /**
+   * The server that waits for the lease, as far as this owner has seen. A waiter that has not renewed its claim in time
+   * does not count.
+   */
   get waiter(): LeaseParty | undefined {
     const { waiter } = this.#sight.document;
     if (waiter === null || this.#held.observations.remainingMs(this.key, "waiter", waiter) === 0) return undefined;
@@ -124,7 +128,7 @@ export class Lease implements Fence, AsyncDisposable {
     return this.#state === "held" && this.#held.clock.now() < this.#lostAtMs;
   }
 
-  /** For how long it is surely ours without another renewal. */
+  /** For how long the lease is certainly ours without another renewal. */
   get remainingMs(): number {
     return this.isCurrent ? this.#lostAtMs - this.#held.clock.now() : 0;
   }
@@ -136,29 +140,30 @@ export class Lease implements Fence, AsyncDisposable {
     throw leaseLost(this.key, this.epoch, this.#loss);
   }
 
-  /** Who waits for it at this moment; as far as was seen if the store does not answer. */
+  /** The server that waits for the lease now, or was last seen to wait if the store does not answer. */
   async lookForWaiter(): Promise<LeaseParty | undefined> {
     if (this.#state === "held") await this.#look();
     return this.waiter;
   }
 
-  /** Looks for a waiter now, because somebody said that there is one. */
+  /** Looks for a waiter now, because another server reported one. */
   notify(): void {
     this.#notify.give();
   }
 
   /**
-   * Gives the lease back; from the call on it is no longer ours. Resolves when others can see that, or when it was lost
-   * before. Rejects with `unavailable` if the store could not be told: then the lease runs out by itself.
+   * Releases the lease, which is not ours any more once this is called. Resolves when others can see that, or when the
+   * lease was lost before. Rejects with `unavailable` if the store could not be written: then the lease expires by
+   * itself.
    */
   release(): Promise<void> {
-    this.#release ??= this.#giveBack();
+    this.#release ??= this.#releaseOnce();
     return this.#release;
   }
 
   /**
-   * Stops renewing and tells nobody, for a process that ends and leaves its sandboxes to the next one of the same
-   * server. Others get the lease when it has run out.
+   * Stops renewing without a write to the store, for a process that ends and leaves its sandboxes to the next process
+   * of the same server. Other servers get the lease when it has expired.
    */
   abandon(): void {
     if (this.#state === "held") this.#end("abandon", { reason: "abandoned" });
@@ -180,7 +185,7 @@ export class Lease implements Fence, AsyncDisposable {
       if (this.#state !== "held") return;
       if (!this.isCurrent) return this.#lose({ reason: "expired" });
       const renewInMs = this.#renewAtMs - clock.now();
-      // A look that is not answered must not keep a renewal waiting.
+      // A look that is not answered must not delay a renewal.
       await (renewInMs < soonMs ? this.#renew() : this.#look(renewInMs));
       this.#lookAtMs = clock.now() + this.#held.timing.watchMs;
     }
@@ -198,14 +203,15 @@ export class Lease implements Fence, AsyncDisposable {
       if (!isRefused && this.#state === "held") {
         this.#report(() => callbacks.onRenewalFailed?.(error, this.remainingMs));
       }
-      // Refused or unanswered: it may have happened all the same, or a waiter's write came first. Only reading tells.
+      // The write was refused or not answered. It may have happened all the same, or a waiter's write came first; only
+      // a read shows which.
       const isKnown = await this.#look();
       const isDone = this.#state !== "held" || clock.now() < this.#renewAtMs;
       if (!isDone && !(isKnown && isRefused)) this.#renewAtMs = clock.now() + timing.retryMs;
     }
   }
 
-  /** False when the document could not be read, which by itself is no loss: the renewals will tell. */
+  /** Returns false when the document could not be read. That does not lose the lease yet: a failing renewal would. */
   async #look(limitMs?: number): Promise<boolean> {
     let sight: LeaseSight | undefined;
     try {
@@ -238,7 +244,7 @@ export class Lease implements Fence, AsyncDisposable {
     if (sentMs !== undefined && sentMs > this.#validFromMs) {
       this.#validFromMs = sentMs;
       this.#renewAtMs = sentMs + timing.renewMs;
-      // What was sent before stood on a version that is gone: it cannot happen any more.
+      // Renewals sent before that one were conditional on a version that is gone, so they cannot succeed any more.
       for (const renewal of sentAtMs.keys()) if (renewal < (owner?.renewal ?? 0)) sentAtMs.delete(renewal);
       this.#report(() => {
         if (this.isCurrent) callbacks.onRenewed?.(this.remainingMs);
@@ -278,7 +284,7 @@ export class Lease implements Fence, AsyncDisposable {
     this.#held.onEnd(this);
   }
 
-  async #giveBack(): Promise<void> {
+  async #releaseOnce(): Promise<void> {
     if (this.#state !== "held") return;
     if (!this.isCurrent) return this.#lose({ reason: "expired" });
     this.#end("release", { reason: "released" });
@@ -287,7 +293,7 @@ export class Lease implements Fence, AsyncDisposable {
     const pointlessAtMs = this.#validFromMs + timing.ttlMs;
     let cause: unknown;
     while (clock.now() < pointlessAtMs) {
-      const failure = await this.#tryToGiveBack();
+      const failure = await this.#tryToRelease();
       if (failure === undefined) {
         this.#move("confirm");
         return;
@@ -296,15 +302,15 @@ export class Lease implements Fence, AsyncDisposable {
       if (!isSandboxError(failure, "conflict")) await pause(clock, timing.retryMs);
     }
     this.#move("lose");
-    throw new SandboxError("unavailable", `Cannot give the lease ${this.key} back: the store did not take it`, {
-      suggestion: "Nothing needs to be done: it runs out by itself.",
+    throw new SandboxError("unavailable", `Cannot release the lease ${this.key}: the store did not accept the write`, {
+      suggestion: "Nothing needs to be done: the lease expires by itself.",
       details: { key: this.key, epoch: this.epoch },
       cause,
     });
   }
 
-  /** Why the document still says that the lease is ours, as far as known. */
-  async #tryToGiveBack(): Promise<unknown> {
+  /** Resolves with the reason why the document may still name us as the owner, or with undefined. */
+  async #tryToRelease(): Promise<unknown> {
     const { file } = this.#held;
     try {
       await file.write(this.#documentWith(null), this.#sight.version);
@@ -325,7 +331,9 @@ export class Lease implements Fence, AsyncDisposable {
     }
   }
 
-  /** After this turn, so that a callback finds a lease that has settled and cannot break one that has not. */
+  /**
+   * Calls back after this turn, so that the callback finds the lease in its new state and cannot interrupt the change.
+   */
   #report(call: () => void): void {
     queueMicrotask(call);
   }

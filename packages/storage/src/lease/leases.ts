@@ -9,26 +9,26 @@ import { Observations } from "./observations.ts";
 
 export interface LeasesOptions {
   store: ObjectStore;
-  /** Who this server is to others. */
+  /** This server, as other servers see it. */
   self: LeaseParty;
   timing?: Partial<LeaseTiming>;
   clock?: Clock;
   /**
-   * Whether the process that wrote this owner is known to be dead, because this one holds the lock of its data
+   * Whether the process that wrote this owner is known to be dead, because this process holds the lock of its data
    * directory. Its leases are taken over at once.
    */
   isPredecessor?: (owner: LeaseParty) => boolean;
   /**
    * Names that lock, in letters and digits. A lock proves nothing about a copy of the data directory or of the whole
-   * machine, which may have the same name and has another lock: with it, only those who wrote under the same one can be
-   * predecessors.
+   * machine, which may have the same name but has another lock: with it, only sessions that were begun under the same
+   * lock can be predecessors.
    */
   readonly lock?: string;
 }
 
 export interface AcquireOptions extends LeaseCallbacks {
   /**
-   * An epoch that is known from what was written under the lease: the new one is larger even if the lease's document
+   * An epoch that is known from what was written under the lease. The new epoch is larger, even if the lease's document
    * was removed.
    */
   epochAbove?: number;
@@ -37,8 +37,8 @@ export interface AcquireOptions extends LeaseCallbacks {
 
 export interface HandoverOptions extends AcquireOptions {
   /**
-   * For how long to wait; without it, until `signal` is aborted. Then it rejects with `timed_out`, and nobody waits any
-   * more.
+   * For how long to wait; without it, until `signal` is aborted. After this time the call rejects with `timed_out`, and
+   * this server does not wait any more.
    */
   timeoutMs?: number;
   onProgress?: (progress: HandoverProgress) => void;
@@ -51,21 +51,21 @@ export interface LeaseView {
 }
 
 /**
- * The leases of one server in one store. Whatever it has seen of others' leases it remembers, so that they expire for
- * it also between calls.
+ * The leases of one server in one store. It remembers what it has seen of other servers' leases, so that they also
+ * expire between calls.
  */
 export class Leases {
   readonly #options: LeasesOptions;
   readonly #clock: Clock;
   readonly #timing: LeaseTiming;
   readonly #observations: Observations;
-  /** Of this process, and alive: nobody's predecessors. */
+  /** The sessions of this process, which is alive: none of them is a predecessor. */
   readonly #sessions = new Set<string>();
   readonly #listeners = new Map<string, Set<{ notify(): void }>>();
 
   /**
-   * Proves first that conditions hold in this store, and rejects with `unsupported` where they do not: leases would be
-   * worth nothing there.
+   * First proves that conditional writes work in this store, and rejects with `unsupported` where they do not: leases
+   * would not be safe there.
    */
   static async open(options: LeasesOptions, call: CallOptions = {}): Promise<Leases> {
     await options.store.probe(call);
@@ -81,22 +81,22 @@ export class Leases {
   }
 
   /**
-   * Takes a lease that is free, was given back, or whose owner this server has seen silent for long enough. Otherwise
-   * rejects with `in_use`, naming owner and waiter.
+   * Acquires a lease that is free, was released, or whose owner this server has seen without a renewal for long enough.
+   * Otherwise rejects with `in_use`, naming owner and waiter.
    */
   acquire(key: string, options: AcquireOptions = {}): Promise<Lease> {
     return this.#run(key, options, { isPatient: false, limitMs: 3 * this.#timing.callMs });
   }
 
   /**
-   * Becomes the one who waits for a lease, waits until its owner gives it back or has been silent for long enough, and
-   * takes it. Rejects with `in_use` when somebody else waits already.
+   * Registers as the waiter for a lease, waits until its owner releases it or has not renewed it for long enough, and
+   * acquires it. Rejects with `in_use` when another server waits already.
    */
   waitForHandover(key: string, options: HandoverOptions = {}): Promise<Lease> {
     return this.#run(key, options, { isPatient: true, limitMs: options.timeoutMs ?? Infinity });
   }
 
-  /** Who has it and who waits, without any claim. */
+  /** Reads who has the lease and who waits for it, without any claim. */
   async look(key: string, options: CallOptions = {}): Promise<LeaseView | undefined> {
     const sight = await this.#file(key).read(options.signal);
     if (sight === undefined) return undefined;
@@ -108,8 +108,8 @@ export class Leases {
   }
 
   /**
-   * Another server says that it has written to this lease: whoever holds it or waits for it here looks at once. Never
-   * needed, only faster.
+   * Another server reports that it has written to this lease: its owner or waiter in this process looks at once. This
+   * is never needed, only faster.
    */
   notify(key: string): void {
     for (const listener of this.#listeners.get(key) ?? []) listener.notify();

@@ -1,6 +1,6 @@
 import { pause, type Clock } from "./clock.ts";
 
-/** Wakes one who pauses. A notify that comes while he does not is kept, and ends his next pause at once. */
+/** Ends a pause early. A notification that comes while there is no pause is kept, and ends the next pause at once. */
 export class Notify {
   #isPending = false;
   #wake = new AbortController();
@@ -10,7 +10,7 @@ export class Notify {
     this.#wake.abort();
   }
 
-  /** Ends with a notify, with the signal, or when the time has passed. */
+  /** Ends with a notification, with the signal, or when the time has passed. */
   async pause(clock: Clock, delayMs: number, signal: AbortSignal | undefined): Promise<void> {
     if (!this.#isPending) {
       this.#wake = new AbortController();

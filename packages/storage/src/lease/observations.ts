@@ -2,8 +2,8 @@ import type { Clock } from "./clock.ts";
 import type { Claimant, LeaseDocument } from "./lease-document.ts";
 import { silenceMs } from "./lease-timing.ts";
 
-/** Forgetting is safe: whoever is forgotten has to be seen for the whole time again. */
-const mostKeys = 10_000;
+/** Forgetting is safe: a server that is forgotten has to be observed for the whole time again. */
+const maxKeys = 10_000;
 
 interface Seen {
   stamp: string;
@@ -16,8 +16,8 @@ interface SeenLease {
 }
 
 /**
- * Since when this process has seen the same renewal of each lease's owner and waiter, by its own clock. This is the
- * only way in which anybody is ever held to be gone: no time written by another server counts.
+ * Since when this process has seen the same renewal of each lease's owner and waiter, by its own clock. Only this
+ * decides whether another server is gone: no time that another server wrote counts.
  */
 export class Observations {
   readonly #clock: Clock;
@@ -28,8 +28,8 @@ export class Observations {
   }
 
   /**
-   * To be called with every answer of the store, after it has arrived: what it tells was so at that moment at the
-   * latest.
+   * Must be called with every answer of the store, after it has arrived: what the answer says was so at that moment at
+   * the latest.
    */
   note(key: string, document: LeaseDocument): void {
     const before = this.#seen.get(key);
@@ -39,14 +39,14 @@ export class Observations {
       waiter: this.#since(before?.waiter, document.waiter),
     });
     const [oldest] = this.#seen.keys();
-    if (this.#seen.size > mostKeys && oldest !== undefined) this.#seen.delete(oldest);
+    if (this.#seen.size > maxKeys && oldest !== undefined) this.#seen.delete(oldest);
   }
 
   forget(key: string): void {
     this.#seen.delete(key);
   }
 
-  /** How long until this owner or waiter can be held to be gone if he gives no sign. 0: he is gone. */
+  /** Returns for how long this owner or waiter still counts as present without a renewal. 0: it is gone. */
   remainingMs(key: string, who: "owner" | "waiter", claimant: Claimant): number {
     const seen = this.#seen.get(key)?.[who];
     const silentMs = seen?.stamp === stampOf(claimant) ? this.#clock.now() - seen.sinceMs : 0;
@@ -60,7 +60,7 @@ export class Observations {
   }
 }
 
-/** The time to live is part of it: a longer one has to be waited for in full. */
+/** The duration is part of it: a longer one has to be waited for in full. */
 function stampOf({ session, renewal, ttlMs }: Claimant): string {
   return `${session} ${renewal} ${ttlMs}`;
 }

@@ -1,24 +1,24 @@
 import type { Claimant, LeaseDocument } from "./lease-document.ts";
 import type { LeaseOrigin } from "./lease.ts";
 
-/** What somebody may do about a lease as it stands. */
+/** What a server may do about a lease in its present state. */
 export type Verdict =
   | { may: "take"; origin: LeaseOrigin }
-  /** Its owner is there: wait for him, as the one who waits. */
+  /** The owner is present: register as the waiter and wait for it. */
   | { may: "wait"; owner: Claimant }
-  /** Somebody else waits already. */
+  /** Another server waits already. */
   | { may: "leave"; waiter: Claimant };
 
 export interface Judge {
   session: string;
-  /** 0 when he can be held to be gone. */
+  /** Returns 0 when the claimant counts as gone. */
   remainingMs(who: "owner" | "waiter", claimant: Claimant): number;
-  /** Whether this owner is known to be dead, however fresh his renewal is. */
+  /** Whether this owner is known to be dead, however recent its renewal is. */
   isPredecessor(owner: Claimant): boolean;
 }
 
 export function judge({ owner, waiter }: LeaseDocument, by: Judge): Verdict {
-  // What runs here has to be saved here, also for him who waits: he stays in the document.
+  // What runs here has to be saved here, also on behalf of the waiter, which stays in the document.
   if (owner !== null && by.isPredecessor(owner)) return { may: "take", origin: "reclaimed" };
   if (waiter !== null && !isMineOrGone("waiter", waiter, by)) return { may: "leave", waiter };
   if (owner === null) return { may: "take", origin: "released" };
@@ -26,7 +26,7 @@ export function judge({ owner, waiter }: LeaseDocument, by: Judge): Verdict {
   return { may: "wait", owner };
 }
 
-/** Who waits on once somebody with this session has the lease. */
+/** Returns who still waits once the server with this session has the lease. */
 export function waiterAfter({ waiter }: LeaseDocument, by: Judge): Claimant | null {
   return waiter === null || isMineOrGone("waiter", waiter, by) ? null : waiter;
 }

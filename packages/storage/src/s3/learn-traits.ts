@@ -9,12 +9,12 @@ import { sendOnce } from "./s3-write.ts";
 const racers = 6;
 const trials = ["write", "race", "complete", "remove"] as const;
 const trialKeyForm = new RegExp(`^probe/${uuidForm}/complete$`);
-/** Well-formed, and the ETag of nothing that is ever written here. */
+/** A well-formed ETag of something that is never written here. */
 const foreignEtag = createHash("md5").update("never written").digest("hex");
 
 /**
- * Tries every condition the store relies on, under names that are removed again. Rejects with `unsupported` and what
- * was seen.
+ * Tries every condition that the store relies on, under names that are removed again. Rejects with `unsupported` and
+ * what was seen.
  */
 export async function learnTraits(bucket: S3Bucket, prefix: string, signal: AbortSignal): Promise<S3Traits> {
   const folder = `${prefix}probe/${randomUUID()}`;
@@ -29,12 +29,12 @@ export async function learnTraits(bucket: S3Bucket, prefix: string, signal: Abor
     ]);
     return { etagForm, canCompleteIf, canRemoveIf };
   } finally {
-    // What was seen matters more than what is left; and it must go also when the caller has gone.
+    // The result matters more than what is left behind, and the names are removed even if the caller has gone.
     await Promise.allSettled(names.map((name) => bucket.remove(name, {}, deadlineAfter(10_000))));
   }
 }
 
-/** Whether only a trial uploads to this key. */
+/** Whether only such a trial uploads to this key. */
 export const isTrialUpload = (key: string): boolean => trialKeyForm.test(key);
 
 async function learnEtagForm(bucket: S3Bucket, name: string, signal: AbortSignal): Promise<S3Traits["etagForm"]> {
@@ -57,7 +57,7 @@ async function learnEtagForm(bucket: S3Bucket, name: string, signal: AbortSignal
   throw dishonest(bucket, "refused to replace the very version that was there");
 }
 
-/** Of many that create one object, and of many that replace one version of it. */
+/** Throws unless exactly one of many creations of an object, or of many replacements of one version, succeeds. */
 async function assertOneWinner(
   bucket: S3Bucket,
   name: string,
@@ -118,8 +118,8 @@ async function tryWrite(
 }
 
 /**
- * Whether a condition that does not hold is refused. A header that a server does not know may be refused as such, and
- * an upload that is over is one that was completed by an attempt whose answer was lost: both are no.
+ * Whether a condition that does not hold is refused. Two failures do not count as a refusal: a server that refuses a
+ * header that it does not know, and an upload that is over because an attempt whose answer was lost has completed it.
  */
 async function isRefused(attempt: Promise<unknown>): Promise<boolean> {
   try {

@@ -17,27 +17,30 @@ import {
 import { storeFailure } from "../bucket/store-failure.ts";
 import { toS3Failure } from "./s3-failure.ts";
 
-/** `IfMatch` goes over the wire as it stands here. */
+/** `IfMatch` is sent exactly as given. */
 export interface S3Condition {
   IfNoneMatch?: "*";
   IfMatch?: string;
 }
 
-/** What the store holds under a name, as it holds it: sizes include what the envelope adds. */
+/** An entry of the bucket as the store reports it: sizes include what the envelope adds. */
 export interface StoredEntry {
   name: string;
   storedBytes: number;
-  /** Without quotes. */
+  /** The ETag, without quotes. */
   etag: string;
   modifiedAtMs: number;
 }
 
 interface Answered {
-  /** The store's `Date`: S3 does not tell the time of a write to its writer. */
+  /** The `Date` of the store's answer: S3 does not return the time of a write. */
   answeredAtMs: number;
 }
 
-/** The requests that an object store makes of one bucket, with errors of ours. Names are whole, nothing is added. */
+/**
+ * The requests that an object store makes of one bucket, with failures as `SandboxError`. Names are complete; no prefix
+ * is added.
+ */
 export class S3Bucket {
   readonly place: string;
   readonly #client: S3Client;
@@ -69,7 +72,9 @@ export class S3Bucket {
     return { name, storedBytes: data.length, etag: this.#etag(output.ETag), modifiedAtMs: output.answeredAtMs };
   }
 
-  /** One attempt: a stream cannot be sent twice. The store compares what arrives with the checksum that is signed. */
+  /**
+   * Makes one attempt, because a stream cannot be sent twice. The store compares what arrives with the signed checksum.
+   */
   async putStream(
     name: string,
     body: Readable,
@@ -98,7 +103,7 @@ export class S3Bucket {
     return this.#entry(name, output.ContentLength, output.ETag, output.LastModified);
   }
 
-  /** `range` as in the header of that name. What is told of the object is about all of it. */
+  /** `range` has the form of that header. The entry describes the whole object. */
   async get(
     name: string,
     range: string | undefined,
@@ -138,9 +143,9 @@ export class S3Bucket {
       const output = await this.#ask(`list ${prefix}`, signal, (options) =>
         this.#client.send(new ListObjectsV2Command(page), options),
       );
-      // Every list says whether it goes on, and where.
+      // Every list says whether it continues, and where.
       const isWhole = output.IsTruncated === false || output.NextContinuationToken !== undefined;
-      if (!isWhole) throw this.#strange("a list that is none");
+      if (!isWhole) throw this.#strange("a malformed list");
       for (const { Key, Size, ETag, LastModified } of output.Contents ?? []) {
         if (Key !== undefined) yield this.#entry(Key, Size, ETag, LastModified);
       }
@@ -173,18 +178,18 @@ export class S3Bucket {
   ): Promise<StoredEntry> {
     const Parts = etags.map((etag, index) => ({ PartNumber: index + 1, ETag: `"${etag}"` }));
     const input = { Bucket: this.#bucket, Key: name, UploadId: uploadId, MultipartUpload: { Parts }, ...condition };
-    const output = await this.#ask(`finish to upload ${name}`, signal, (options) =>
+    const output = await this.#ask(`finish the upload of ${name}`, signal, (options) =>
       this.#client.send(new CompleteMultipartUploadCommand(input), options),
     );
-    if ((output.ETag ?? output.Key) === undefined) throw this.#strange("the end of an upload that is none");
-    // Ceph's gateway does not tell the ETag here. It is made of those of the parts, as Amazon's is.
+    if ((output.ETag ?? output.Key) === undefined) throw this.#strange("a malformed answer to the end of an upload");
+    // Ceph's gateway does not return the ETag here. It is made of those of the parts, like Amazon's.
     const etag = bare(output.ETag) === "" ? etagOfParts(etags) : bare(output.ETag);
     return { name, storedBytes: 0, etag, modifiedAtMs: output.answeredAtMs };
   }
 
   async abortUpload(name: string, uploadId: string, signal: AbortSignal): Promise<void> {
     const input = { Bucket: this.#bucket, Key: name, UploadId: uploadId };
-    await this.#ask(`give up to upload ${name}`, signal, (options) =>
+    await this.#ask(`abort the upload of ${name}`, signal, (options) =>
       this.#client.send(new AbortMultipartUploadCommand(input), options),
     );
   }
@@ -225,8 +230,8 @@ export class S3Bucket {
   }
 
   /**
-   * Somebody on the way may answer that all is well, as a page to log in does: what lacks what every answer has is
-   * none.
+   * A proxy on the way may answer with status 200, for example with a page to log in: an answer without the fields that
+   * every answer has is refused.
    */
   #entry(
     name: string,

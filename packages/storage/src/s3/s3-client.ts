@@ -4,20 +4,20 @@ import { S3Bucket } from "./s3-bucket.ts";
 
 export interface S3StoreOptions {
   bucket: string;
-  /** Of a server other than Amazon's. Its buckets are addressed by path. */
+  /** The address of a server other than Amazon's. Its buckets are addressed by path. */
   endpoint?: string;
   region?: string;
-  /** Goes before every key, with a slash at its end. */
+  /** The prefix of every key, with a slash at its end. */
   prefix?: string;
   /** Without them the client looks where its documentation says: environment, profile, role. */
   credentials?: { accessKeyId: string; secretAccessKey: string; sessionToken?: string };
-  /** Files are sent and fetched in pieces of so many bytes. S3 allows no smaller ones than 5 MiB. */
+  /** The size of the pieces in which files are sent and fetched. S3 allows no smaller ones than 5 MiB. */
   pieceBytes?: number;
-  /** So many pieces are under way and in memory at once, in all calls together. */
+  /** How many pieces are in flight and in memory at once, in all calls together. */
   parallel?: number;
-  /** How often the client tries before a failure is told, with growing pauses. */
+  /** How often the client tries before it reports a failure, with growing pauses. */
   maxAttempts?: number;
-  /** Uploads that began longer ago than this are taken for dead by a sweep. */
+  /** A sweep takes uploads that began longer ago than this for abandoned. */
   sweepAfterMs?: number;
 }
 
@@ -27,11 +27,11 @@ const defaultParallel = 4;
 const defaultMaxAttempts = 5;
 const defaultSweepAfterMs = 24 * 3_600_000;
 const connectWithinMs = 5_000;
-/** Without a byte in either direction; a server that has to think that long is taken for gone. */
+/** A server that sends and accepts no byte for this long counts as gone. */
 const silentWithinMs = 30_000;
 
 const nothing = (): void => undefined;
-/** What fails is told by errors; without this the client writes to the console at times. */
+/** Failures are reported as errors; without this the client sometimes writes to the console. */
 const quiet = { trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing };
 
 export function openS3Bucket(options: S3StoreOptions): {
@@ -50,7 +50,7 @@ export function openS3Bucket(options: S3StoreOptions): {
     maxAttempts: options.maxAttempts ?? defaultMaxAttempts,
     retryMode: "standard",
     logger: quiet,
-    // The signature covers the SHA-256 of every body; the newer checksums in trailers are not understood everywhere.
+    // The signature covers the SHA-256 of every body; many servers do not understand the newer checksums in trailers.
     requestChecksumCalculation: "WHEN_REQUIRED",
     responseChecksumValidation: "WHEN_REQUIRED",
     requestHandler: {

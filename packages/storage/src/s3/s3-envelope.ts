@@ -1,21 +1,21 @@
 import { randomBytes } from "node:crypto";
 
 /**
- * S3 names a version by a hash of its bytes, so that the same bytes written again would pass for the version of before.
- * Every object therefore ends in random bytes of its own, which readers do not see. They also tell a writer whose
- * answer was lost that the object is its own.
+ * S3 names a version by a hash of its bytes, so writing the same bytes again would look like the earlier version. Every
+ * object therefore ends in random bytes of its own, which readers do not see. By these bytes a writer whose answer was
+ * lost also recognises its own object.
  */
 export const sealBytes = 16;
 
 /**
- * What stands for a removed object until it can be deleted: shorter than any object, and not like anything that others
- * put into a bucket. A write under a condition is kept by every server that is worth using, a removal is not; so the
- * removal is decided by the write.
+ * Stands for a removed object until it can be deleted. It is shorter than any object, and unlike anything that other
+ * programs put into a bucket. Every usable server honours the condition of a write, but not that of a removal; so a
+ * write decides the removal.
  */
 const tombstoneMark = Buffer.from("\0atoll\0");
 const tombstoneRandomBytes = 8;
 const tombstoneBytes = tombstoneMark.length + tombstoneRandomBytes;
-/** Older ones are random bytes only. Of those one in two thousand reads like text. */
+/** Tombstones of earlier versions are random bytes only. One in two thousand of them reads like text. */
 const olderTombstoneBytes = 8;
 const textForm = /^[\t\n\r -~]*$/;
 
@@ -24,21 +24,21 @@ export const newSeal = (): Buffer => randomBytes(sealBytes);
 export const newTombstone = (): Buffer => Buffer.concat([tombstoneMark, randomBytes(tombstoneRandomBytes)]);
 
 /**
- * Too short for an object: a tombstone, or something of others. Nobody can read it, and that is all that its size
- * tells.
+ * Whether an entry is too short for an object: a tombstone, or something of another program. It has no content for
+ * readers, and its size shows no more than that.
  */
 export const isNoObject = (storedBytes: number): boolean => storedBytes < sealBytes;
 
-/** Worth reading, to see whether it is one. */
+/** Whether an entry may be a tombstone and has to be read. */
 export const mayBeTombstone = (storedBytes: number): boolean => storedBytes === tombstoneBytes;
 
-/** Only we write this. */
+/** Only Atoll writes this. */
 export const isTombstone = (stored: Buffer): boolean =>
   stored.length === tombstoneBytes && stored.subarray(0, tombstoneMark.length).equals(tombstoneMark);
 
 /**
- * Under a key of ours an object may take the place of older tombstones, too. Text is somebody's: all our keys under
- * conditions are those of JSON.
+ * Whether an object may replace this entry under a key of ours: tombstones, also those of earlier versions. Text
+ * belongs to another program: all our keys under conditions are those of JSON.
  */
 export const canBeReplaced = (stored: Buffer): boolean => isTombstone(stored) || isOlderTombstone(stored);
 

@@ -1,7 +1,7 @@
 import { isSandboxError } from "@atoll/protocol";
 import { type FailureReason, reasonByStatus, storeFailure } from "../bucket/store-failure.ts";
 
-/** Names of errors in the REST API; what is not here goes by its HTTP status. */
+/** The meaning of the error names of the REST API; for other names the HTTP status decides. */
 const reasons: Readonly<Record<string, FailureReason>> = {
   PreconditionFailed: "condition",
   ConditionalRequestConflict: "condition",
@@ -26,12 +26,12 @@ const reasons: Readonly<Record<string, FailureReason>> = {
   InsufficientStorage: "full",
 };
 
-/** What the client threw, as an error of ours; what was aborted throws the reason of its signal. */
+/** Turns what the client threw into a `SandboxError`; after an abort, into the reason of the signal. */
 export function toS3Failure(error: unknown, place: string, doing: string, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (isSandboxError(error) || !(error instanceof Error)) return error;
   const { $metadata } = error as { $metadata?: { httpStatusCode?: number } };
-  // It has the whole request, and with it the signature.
+  // The response refers to the whole request, and with it to the signature.
   Reflect.deleteProperty(error, "$response");
   const reason = reasons[error.name] ?? reasonByStatus($metadata?.httpStatusCode);
   const { code } = error as { code?: string };

@@ -5,7 +5,7 @@ import {
   cutAsUnavailable,
   isCut,
   orAborted,
-  replacedMeanwhile,
+  replacedDuringRead,
   signalOf,
 } from "../bucket/outcomes.ts";
 import { downloadObject, type ObjectSource, readObject } from "../bucket/read-object.ts";
@@ -34,10 +34,10 @@ import { uploadToS3 } from "./s3-upload.ts";
 import { writeIf } from "./s3-write.ts";
 
 const wholeReadAttempts = 4;
-/** What is learnt is for everybody, so that no caller's patience ends it. */
+/** The result of the trial is shared, so no single caller's signal ends it. */
 const learnWithinMs = 60_000;
 
-/** Objects in a bucket of S3 or of a server that speaks it. What it learns of the server by trying it learns once. */
+/** Objects in a bucket of S3 or of a compatible server. It tries once what the server supports. */
 export class S3ObjectStore implements ObjectStore {
   readonly place: string;
   readonly #bucket: S3Bucket;
@@ -128,7 +128,8 @@ export class S3ObjectStore implements ObjectStore {
   }
 
   /**
-   * What an upload left that nobody ends is invisible but paid for; where removals keep conditions, tombstones go too.
+   * Removes uploads that were abandoned, which are invisible but paid for. Where removals honour conditions, it removes
+   * tombstones too.
    */
   async sweep(options: SweepOptions = {}): Promise<number> {
     const signal = signalOf(options);
@@ -146,7 +147,7 @@ export class S3ObjectStore implements ObjectStore {
       if (!mayBeTombstone(entry.storedBytes) || entry.modifiedAtMs >= before) continue;
       if (!isObjectKey(this.#keyOf(entry))) continue;
       const found = await this.#readTombstone(entry.name, signal);
-      if (found !== undefined && (await this.#bury(found, traits, signal))) swept++;
+      if (found !== undefined && (await this.#deleteTombstone(found, traits, signal))) swept++;
     }
     return swept;
   }
@@ -155,7 +156,7 @@ export class S3ObjectStore implements ObjectStore {
     this.#bucket.close();
   }
 
-  /** A body that ends early cannot be carried on by the client; what is read so is small, so it is read anew. */
+  /** The client cannot continue a body that ends early. What is read in this way is small, so it is read again. */
   async #uncut<T>(name: string, signal: AbortSignal, read: () => Promise<T>): Promise<T | undefined> {
     try {
       return await absentAsUndefined(() => retried(wholeReadAttempts, signal, isCut, read));
@@ -175,19 +176,22 @@ export class S3ObjectStore implements ObjectStore {
   }
 
   /**
-   * Exactly one removal or write of a version wins: the one whose bytes, a tombstone's or an object's, take its place.
+   * Exactly one removal or write of a version succeeds: the one whose bytes, a tombstone's or an object's, replace it.
    */
   async #removeIf(key: string, name: string, version: ObjectVersion, signal: AbortSignal): Promise<boolean> {
     const tombstone = newTombstone();
     const write = { bucket: this.#bucket, traits: this.#learn, key, name, seal: tombstone, signal };
     const entry = await writeIf(write, version, (condition) => this.#bucket.put(name, tombstone, condition, signal));
     const traits = await this.#learn(signal);
-    // It is removed already; a tombstone that stays is found by a sweep.
-    if (traits.canRemoveIf) await this.#bury(entry, traits, signal).catch(() => undefined);
+    // The object is removed already; a sweep finds a tombstone that stays.
+    if (traits.canRemoveIf) await this.#deleteTombstone(entry, traits, signal).catch(() => undefined);
     return true;
   }
 
-  /** What is there now, if it is one. What the bucket does not let us read, as others may have it, is none. */
+  /**
+   * Returns the present entry if it is a tombstone. An entry that the bucket does not let us read belongs to another
+   * program, so it is not.
+   */
   async #readTombstone(name: string, signal: AbortSignal): Promise<StoredEntry | undefined> {
     try {
       return await this.#uncut(name, signal, async () => {
@@ -205,7 +209,7 @@ export class S3ObjectStore implements ObjectStore {
     }
   }
 
-  async #bury(tombstone: StoredEntry, traits: S3Traits, signal: AbortSignal): Promise<boolean> {
+  async #deleteTombstone(tombstone: StoredEntry, traits: S3Traits, signal: AbortSignal): Promise<boolean> {
     try {
       await this.#bucket.remove(tombstone.name, { IfMatch: matchHeader(tombstone.etag, traits.etagForm) }, signal);
       return true;
@@ -230,7 +234,7 @@ export class S3ObjectStore implements ObjectStore {
       const { entry, body } = await this.#bucket.get(name, `bytes=${offset}-${offset + length - 1}`, signal);
       if (entry.etag === info.version) return body as AsyncIterable<Buffer>;
       body.destroy();
-      throw replacedMeanwhile(info.key, this.place);
+      throw replacedDuringRead(info.key, this.place);
     });
     try {
       yield* bytes;
@@ -239,7 +243,7 @@ export class S3ObjectStore implements ObjectStore {
     }
   }
 
-  /** One at a time learns for all; what failed to be learnt is tried again by the next who asks. */
+  /** One trial at a time serves all callers; after a failure the next caller tries again. */
   readonly #learn = (signal: AbortSignal): Promise<S3Traits> => {
     const patience = deadlineAfter(learnWithinMs);
     this.#traits ??= learnTraits(this.#bucket, this.#prefix, patience).catch((error: unknown) => {

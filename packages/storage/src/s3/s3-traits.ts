@@ -1,10 +1,10 @@
-/** In what servers that speak S3 differ, found out by trying. All of them keep conditions on a plain write. */
+/** How servers that speak S3 differ, found out by trying. All of them honour conditions on a plain write. */
 export interface S3Traits {
-  /** How `If-Match` wants its ETag. */
+  /** The form in which `If-Match` expects its ETag. */
   etagForm: "quoted" | "bare";
-  /** Whether the end of a multi-part upload keeps conditions. */
+  /** Whether the end of a multi-part upload honours conditions. */
   canCompleteIf: boolean;
-  /** Whether a removal keeps conditions. */
+  /** Whether a removal honours conditions. */
   canRemoveIf: boolean;
 }
 

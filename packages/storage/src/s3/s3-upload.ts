@@ -20,11 +20,11 @@ interface UploadCall {
   signal: AbortSignal;
 }
 
-/** S3 takes no more parts than this, and no more bytes in one write. */
-const mostParts = 10_000;
-const mostBytesAtOnce = 5 * 1024 ** 3;
+/** The most parts that S3 accepts, and the most bytes in one write. */
+const maxParts = 10_000;
+const maxBytesAtOnce = 5 * 1024 ** 3;
 const streamAttempts = 5;
-/** For what has to be undone after the caller has gone. */
+/** The limit for an undo after the caller has gone. */
 const undoWithinMs = 10_000;
 
 export async function uploadToS3(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
@@ -33,7 +33,7 @@ export async function uploadToS3(call: UploadCall, path: string, options: Upload
   return isSafeInParts ? uploadParts(call, path, options) : uploadStream(call, path, options);
 }
 
-/** A file that is one piece: nothing of it is sent before it was the right one. */
+/** Uploads a file that is one piece. No byte is sent before the file has the expected bytes. */
 async function uploadWhole(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
   const { bucket, name, signal } = call;
   const write = newWrite(call);
@@ -49,12 +49,13 @@ async function uploadWhole(call: UploadCall, path: string, options: UploadOption
 }
 
 /**
- * In parts, several at a time; the parts become an object when all of them are there and the file was the right one.
+ * Uploads in parts, several at a time. The parts become an object when all of them are there and the file had the
+ * expected bytes.
  */
 async function uploadParts(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
   const { bucket, name, signal } = call;
   const write = newWrite(call);
-  const pieceBytes = Math.max(call.pieceBytes, Math.ceil(options.sizeBytes / mostParts));
+  const pieceBytes = Math.max(call.pieceBytes, Math.ceil(options.sizeBytes / maxParts));
   const uploadId = await bucket.createUpload(name, signal);
   try {
     const etags: string[] = [];
@@ -75,10 +76,7 @@ async function uploadParts(call: UploadCall, path: string, options: UploadOption
   }
 }
 
-/**
- * An upload that is not there any more when it is completed may have been completed by an attempt whose answer was
- * lost.
- */
+/** If the upload no longer exists when it is completed, an attempt whose answer was lost may have completed it. */
 async function completeOnce(write: Write, complete: () => Promise<StoredEntry>): Promise<StoredEntry> {
   try {
     return await complete();
@@ -91,16 +89,16 @@ async function completeOnce(write: Write, complete: () => Promise<StoredEntry>):
 }
 
 /**
- * In one write, because the server keeps conditions only there. The file is read twice: the signature of the write has
- * the checksum of its body, with which the server compares what arrives.
+ * Uploads in one write, because the server honours conditions only there. The file is read twice: the signature of the
+ * write contains the checksum of its body, with which the server compares what arrives.
  */
 async function uploadStream(call: UploadCall, path: string, options: UploadOptions): Promise<StoredEntry> {
   const { bucket, key, name, signal } = call;
   const write = newWrite(call);
   const sizeBytes = options.sizeBytes + sealBytes;
-  if (sizeBytes > mostBytesAtOnce) {
+  if (sizeBytes > maxBytesAtOnce) {
     throw new SandboxError("unsupported", `Cannot upload ${key} under a condition: it has ${options.sizeBytes} bytes`, {
-      suggestion: `${bucket.place} keeps conditions up to 5 GiB only; upload to a new key without a condition.`,
+      suggestion: `${bucket.place} honours conditions up to 5 GiB only; upload to a new key without a condition.`,
     });
   }
   const { hash, sizeBytes: foundBytes } = await hashFile(path, signal);

@@ -10,7 +10,7 @@ import { matchHeader, type S3Traits } from "./s3-traits.ts";
 export interface SealedWrite {
   bucket: S3Bucket;
   name: string;
-  /** The last bytes of what is written, and of nothing else. */
+  /** The last bytes of this write, which no other write has. */
   seal: Buffer;
   signal: AbortSignal;
 }
@@ -22,12 +22,13 @@ export interface Write extends SealedWrite {
 
 const raceAttempts = 5;
 
-/** An ETag as stores give them. `*` and lists, which mean more than one version to a server, are none. */
+/** An ETag as stores give them. `*` and lists, which a server reads as more than one version, are not accepted. */
 const etagShape = /^[\w.+/=-]{1,200}$/;
 
 /**
- * Writes under a condition, or rejects with `conflict`. The client tries again when an answer is lost, and then the
- * store refuses because of the write that went through: so whatever is refused is compared with what is there.
+ * Writes under a condition, or rejects with `conflict`. The client retries when an answer is lost, and the store then
+ * refuses the retry because the first attempt succeeded: so after a refusal, what is stored is compared with what was
+ * written.
  */
 export async function writeIf(
   write: Write,
@@ -39,7 +40,7 @@ export async function writeIf(
   if (condition === "absent") {
     const created = await sendOnce(write, () => send({ IfNoneMatch: "*" }));
     if (created.isDone) return created.entry;
-    // A tombstone is there for the server, and for nobody else.
+    // A tombstone exists for the store only, and for no reader.
     if (created.found === undefined || !canBeReplaced(created.found.seal)) throw conflict(write.key);
     return replace(created.found.entry.etag);
   }
@@ -55,24 +56,22 @@ export async function writeIf(
 
 interface Found {
   entry: StoredEntry;
-  /** Its last bytes; of what is no object, all. */
+  /** The last bytes of the entry, or all bytes if it is not an object. */
   seal: Buffer;
 }
 
 type Sent = { isDone: true; entry: StoredEntry } | { isDone: false; found: Found | undefined };
 
-/**
- * Amazon refuses a write like this that meets another one, and asks to try again: the condition may hold all the same.
- */
+/** Amazon refuses a write that meets another one like it and asks for a retry: the condition may still hold. */
 const isRace = (error: unknown): boolean =>
   isSandboxError(error, "conflict") && error.details["said"] === "ConditionalRequestConflict";
 
-/** Sends a write, and finds out whether it was the one that is refused now. */
+/** Sends a write. If it is refused, finds out whether an earlier attempt of the same write succeeded. */
 export async function sendOnce(write: SealedWrite, send: () => Promise<StoredEntry>): Promise<Sent> {
   try {
     return { isDone: true, entry: await retried(raceAttempts, write.signal, isRace, send) };
   } catch (error) {
-    // Not found: a version was to be replaced of which nothing is there, or an upload that is over already.
+    // `not_found` means that the version to replace no longer exists, or that the upload is over already.
     if (!isSandboxError(error, "conflict") && !isSandboxError(error, "not_found")) throw error;
   }
   const there = await readSeal(write);
@@ -86,7 +85,7 @@ async function readSeal({ bucket, name, signal }: SealedWrite): Promise<Found | 
       const { entry, body } = await bucket.get(name, `bytes=-${sealBytes}`, signal);
       return { entry, seal: Buffer.concat(await body.toArray()) };
     } catch (error) {
-      // Of nothing there are no last bytes. We write nothing that is empty; others do.
+      // An empty entry has no last bytes. We write nothing empty; other programs do.
       if (!isSandboxError(error) || error.details["said"] !== "InvalidRange") throw error;
       return { entry: await bucket.head(name, signal), seal: Buffer.alloc(0) };
     }

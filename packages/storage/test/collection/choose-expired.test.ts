@@ -11,7 +11,7 @@ const manifest = (key: string, createdAtMs: number, more: Partial<DatedManifest>
 });
 const keys = (manifests: readonly DatedManifest[]) => manifests.map(({ key }) => key);
 
-describe("of the manifests of a line", () => {
+describe("choosing among the manifests of a line", () => {
   const five = [1, 2, 3, 4, 5].map((n) => manifest(`m${n}`, n * 100));
 
   test("the newest are kept, as many as the policy says", () => {
@@ -22,28 +22,28 @@ describe("of the manifests of a line", () => {
     expect(keys(chooseExpired(five, { keepLast: 0 }, 1e12))).toEqual(["m1", "m2", "m3", "m4"]);
   });
 
-  test("those that are young are kept, however many", () => {
+  test("young ones are kept, however many there are", () => {
     expect(keys(chooseExpired(five, { keepLast: 1, keepForMs: 250 }, 550))).toEqual(["m1", "m2"]);
   });
 
-  test("those that are pinned are kept", () => {
+  test("pinned ones are kept", () => {
     const pinned = [manifest("m0", 0, { isPinned: true }), ...five];
     expect(keys(chooseExpired(pinned, { keepLast: 1 }, 1_000))).toEqual(["m1", "m2", "m3", "m4"]);
   });
 
-  test("those are kept that a kept one needs, directly or not, also of another line", () => {
+  test("a manifest that a kept one needs, directly or not, is kept, also of another line", () => {
     const fork = manifest("fork", 50, { line: "other", needs: ["m3"] });
     const chain = five.map((each) => (each.key === "m3" ? { ...each, needs: ["m1", "part"] } : each));
     expect(keys(chooseExpired([...chain, fork], { keepLast: 1 }, 1_000))).toEqual(["m2", "m4"]);
   });
 
-  test("manifests that need each other in a circle end with the line that keeps neither", () => {
+  test("manifests that need each other are removed with the line that keeps neither", () => {
     const circle = [manifest("a", 1, { needs: ["b"] }), manifest("b", 2, { needs: ["a"] }), manifest("c", 3)];
     expect(keys(chooseExpired(circle, { keepLast: 1 }, 10))).toEqual(["a", "b"]);
   });
 });
 
-test("nothing that remains ever needs something that goes, and no line ends", () => {
+test("no kept manifest needs a removed one, and each line keeps one", () => {
   const names = ["a", "b", "c", "d", "e", "f", "g", "h"];
   const anyManifests = fc.uniqueArray(
     fc.record({

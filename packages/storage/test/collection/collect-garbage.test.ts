@@ -8,7 +8,8 @@ import { CollectionWorld, graceMs, type Action } from "../support/collection-wor
 import { MemoryObjectStore } from "../support/memory-object-store.ts";
 
 /**
- * Printed with the test's name. Given again, it plays the same plans, and makes the one that fails as small as it can.
+ * The test's name contains the seed. If it is given again, the same plans are tried, and a failing plan is made as
+ * small as possible.
  */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
@@ -22,7 +23,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
       line: fc.nat(2),
       from: fc.nat(20),
       share: fc.nat(3),
-      // Steps of the clock are up to 30 long: whoever is due is published before the grace is over.
+      // The clock advances by up to 30 at a time: a manifest that is due is published before the grace is over.
       tookMs: fc.nat(graceMs - 35),
     }),
   },
@@ -35,7 +36,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
 );
 
 test(
-  `whatever goes on meanwhile, nothing that a manifest needs is ever collected (seed ${seed})`,
+  `whatever others do at the same time, nothing that a manifest needs is ever collected (seed ${seed})`,
   { timeout: 300_000 },
   async () => {
     const total = { published: 0, shared: 0, removed: 0, retired: 0, deaths: 0 };
@@ -48,7 +49,7 @@ test(
           await world.go();
           await world.collect(patience[round % patience.length] ?? 0);
         }
-        // In the end everything goes that nobody needs.
+        // In the end everything is removed that no manifest needs.
         for (let round = 0; round < 4; round += 1) {
           await world.go();
           await world.collect(Number.POSITIVE_INFINITY);
@@ -59,7 +60,7 @@ test(
       },
     );
     await fc.assert(property, { seed, numRuns: runs, endOnFailure: givenSeed === undefined });
-    // Worlds in which nothing happens would prove nothing.
+    // Runs in which too little happens prove nothing.
     expect(Object.entries(total).filter(([, count]) => count < 5)).toEqual([]);
   },
 );
@@ -77,7 +78,7 @@ describe("a collection", () => {
   });
   const bytes = (content: unknown) => Buffer.from(JSON.stringify(content));
 
-  test("takes an object that nobody needs at its second look, and not before the grace is over", async () => {
+  test("removes an unneeded object at the second pass, and not before the grace is over", async () => {
     const store = new MemoryObjectStore();
     await store.put("data/orphan", bytes(1));
     await store.put("data/part", bytes(1));
@@ -88,12 +89,12 @@ describe("a collection", () => {
     expect(await store.stat("data/part")).toBeDefined();
   });
 
-  test("passes over what is not a part, whatever its name, and notes that are not its own", async () => {
+  test("ignores objects that are not parts, whatever their names, and notes that are not its own", async () => {
     const store = new MemoryObjectStore();
     const foreign = ["collection/retired/foreign", "data/1/foreign", "data/foreign"];
     for (const key of foreign) await store.put(key, Buffer.from("not JSON"));
     await store.put("data/orphan", bytes(1));
-    // Noted by a collector that took them for its own.
+    // A collector that took them for its own has noted these keys.
     const noted = { version: 1, condemned: { "data/foreign": 1, "data/1/foreign": 1 } };
     await store.put("collection/condemned.json", bytes(noted));
     for (let look = 0; look < 3; look += 1) await collectGarbage(store, options(1_000 + look * graceMs));
@@ -103,7 +104,7 @@ describe("a collection", () => {
     expect((await store.get("collection/condemned.json"))?.data.toString()).not.toContain("foreign");
   });
 
-  test("spares an object that was written anew since it was last looked at", async () => {
+  test("keeps an object that was written again since the last pass", async () => {
     const store = new MemoryObjectStore();
     await store.put("data/orphan", bytes(1));
     await collectGarbage(store, options(1_000));
@@ -123,7 +124,7 @@ describe("a collection", () => {
     expect((await store.get("data/orphan"))?.data.toString()).toBe("2");
   });
 
-  test("takes nothing when a manifest cannot be read", async () => {
+  test("removes nothing when a manifest cannot be read", async () => {
     const store = new MemoryObjectStore();
     await store.put("data/orphan", bytes(1));
     await collectGarbage(store, options(1_000));
@@ -132,7 +133,7 @@ describe("a collection", () => {
     expect(await store.stat("data/orphan")).toBeDefined();
   });
 
-  test("keeps all below the prefixes that a manifest may need, and takes the rest", async () => {
+  test("keeps everything below the prefixes that a manifest may need, and removes the rest", async () => {
     const store = new MemoryObjectStore();
     for (const key of ["data/1/part", "data/2/part", "data/shared/part"]) await store.put(key, bytes(1));
     await store.put("data/1/manifest.json", Buffer.from("{ torn"));
@@ -144,7 +145,7 @@ describe("a collection", () => {
     expect(await collectGarbage(store, careful(1_000 + graceMs))).toEqual(["data/2/part"]);
   });
 
-  test("notes no more than fits in a small object, and comes to the rest later", async () => {
+  test("notes no more keys than fit in a small object, and the others later", async () => {
     const store = new MemoryObjectStore();
     const name = "n".repeat(190);
     const keys = Array.from({ length: 3_000 }, (_, index) => `data/${name}/${name}/${name}/${name}/${index}`);
@@ -156,7 +157,7 @@ describe("a collection", () => {
     expect(removed).toBe(keys.length);
   });
 
-  test("begins the grace anew after a clock that was ahead", async () => {
+  test("starts the grace again after a clock that was ahead", async () => {
     const store = new MemoryObjectStore();
     await store.put("data/orphan", bytes(1));
     await collectGarbage(store, options(1_000_000));
@@ -164,7 +165,7 @@ describe("a collection", () => {
     expect(await collectGarbage(store, options(1_000 + graceMs))).toEqual(["data/orphan"]);
   });
 
-  test("holds what a retired manifest needed for the grace, and forgets it after", async () => {
+  test("keeps what a retired manifest needed until the grace is over", async () => {
     const store = new MemoryObjectStore();
     await store.put("data/part", bytes(1));
     const manifest = { key: "data/1/manifest.json", needs: ["data/part"] };

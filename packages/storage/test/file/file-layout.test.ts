@@ -24,7 +24,7 @@ describe("a file store", () => {
     await rm(path, { recursive: true });
   });
 
-  test("says so when the bytes of an object were deleted by hand, and can replace and remove it", async () => {
+  test("reports that the bytes of an object were deleted by hand, and can replace and remove it", async () => {
     const store = await open();
     const info = await store.put("a", bytes("lost"));
     await rm(join(path, "objects", "a~", info.version));
@@ -36,7 +36,7 @@ describe("a file store", () => {
     expect(await store.remove("a")).toBe(true);
   });
 
-  test("says so when there are names in a head that no store makes, and does not wait for them to go", async () => {
+  test("reports names in a head that no store makes, at once", async () => {
     const store = await open();
     await store.put("a", bytes("x"));
     await writeFile(join(path, "objects", "a~", "head", "notes.txt"), "");
@@ -44,18 +44,18 @@ describe("a file store", () => {
     await expect(store.put("a", bytes("y"))).rejects.toMatchObject({ code: "storage_failed" });
   });
 
-  test("says so when a file is where a directory must be", async () => {
+  test("reports a file in the place of a directory", async () => {
     const store = await open();
     await writeFile(join(path, "objects", "a"), "");
     await expect(store.put("a/b", bytes("x"))).rejects.toMatchObject({ code: "storage_failed" });
   });
 
-  test("refuses a directory in which objects are kept in a form of the future", async () => {
+  test("refuses a directory with the layout of a later version", async () => {
     await writeFile(join(path, "layout"), "atoll objects 2\n");
     await expect(open()).rejects.toMatchObject({ code: "unsupported" });
   });
 
-  test("may be opened by many at once when it is new", async () => {
+  test("can be opened by many processes at once when it is new", async () => {
     const opened = await Promise.all(Array.from({ length: 10 }, () => open()));
     await Promise.all(opened.map((store, index) => store.put(`key-${index}`, bytes("x"))));
     expect((await readdir(path)).toSorted()).toEqual(["layout", "objects", "writers"]);
@@ -65,7 +65,7 @@ describe("a file store", () => {
     await expect(open(at)).rejects.toMatchObject({ code: "invalid_argument" });
   });
 
-  test("may lie at a path that is longer than the address of a socket", async () => {
+  test("works at a path that is longer than the address of a socket", async () => {
     const deep = join(path, "x".repeat(100), "y".repeat(100));
     const store = await open(deep);
     await store.put("a", bytes("deep"));
@@ -89,7 +89,7 @@ describe("a file store", () => {
     await store.download("holes", join(path, "copy"), checksum);
   });
 
-  test("leaves no directories of objects that are gone", async () => {
+  test("leaves no directories of removed objects", async () => {
     const store = await open();
     await store.put("a/b/c/d", bytes("x"));
     await store.put("a/e", bytes("x"));
@@ -104,7 +104,7 @@ describe("a file store", () => {
     expect(await readdir(join(path, "objects"))).toEqual([]);
   });
 
-  test("passes over what others put among its objects", async () => {
+  test("ignores files of others among its objects", async () => {
     const store = await open();
     await store.put("a/b", bytes("x"));
     const objects = join(path, "objects");
@@ -119,7 +119,7 @@ describe("a file store", () => {
     for (const name of foreign) expect((await stat(join(objects, name))).isFile()).toBe(true);
   });
 
-  test("has no name among the writers once it is closed", async () => {
+  test("has no socket among the writers once it is closed", async () => {
     const store = await open();
     await store.put("a", bytes("x"));
     expect(await readdir(join(path, "writers"))).toHaveLength(1);

@@ -28,11 +28,14 @@ describe("writers of a store", () => {
     expect(await readdir(directory)).toEqual([]);
   });
 
-  test.for(["", ".new"])("a name that nobody listens at is dead and goes, also with %j behind it", async (mark) => {
-    await writeFile(join(directory, `${id}.${thisMachine().id}.${thisMachine().boot}${mark}`), "");
-    expect([...(await findLivingWriters(directory))]).toEqual([]);
-    expect(await readdir(directory)).toEqual([]);
-  });
+  test.for(["", ".new"])(
+    "a socket without a listener counts as dead and is removed, also with the ending %j",
+    async (mark) => {
+      await writeFile(join(directory, `${id}.${thisMachine().id}.${thisMachine().boot}${mark}`), "");
+      expect([...(await findLivingWriters(directory))]).toEqual([]);
+      expect(await readdir(directory)).toEqual([]);
+    },
+  );
 
   test("a writer of another machine counts as alive, because it cannot be asked", async () => {
     const name = `${id}.${elsewhere}.${otherBoot}`;
@@ -41,13 +44,13 @@ describe("writers of a store", () => {
     expect(await readdir(directory)).toEqual([name]);
   });
 
-  test("files that are no names of writers are left alone", async () => {
+  test("files that are not writers' sockets are left alone", async () => {
     await writeFile(join(directory, "README"), "");
     expect([...(await findLivingWriters(directory))]).toEqual([]);
     expect(await readdir(directory)).toEqual(["README"]);
   });
 
-  test("bytes of a writer elsewhere are not swept, and those of one that is gone are", async () => {
+  test("a sweep keeps bytes of a writer elsewhere and removes those of a dead one", async () => {
     const store = await FileObjectStore.open(directory);
     const bytes = join(directory, "objects", "key~", `${id}-1`);
     const name = join(directory, "writers", `${id}.${elsewhere}.${otherBoot}`);
@@ -62,7 +65,7 @@ describe("writers of a store", () => {
   });
 });
 
-describe("a run of a machine", () => {
+describe("a boot of a machine", () => {
   const here = { id: "111111111111", boot: "222222222222" };
 
   test.for([
@@ -73,7 +76,7 @@ describe("a run of a machine", () => {
     expect(isEarlierRun(machine, here)).toBe(isEarlier);
   });
 
-  test("is not known to be earlier where machines have no names", () => {
+  test("does not count as earlier where machines have no names", () => {
     const nameless = "0".repeat(12);
     expect(isEarlierRun({ id: nameless, boot: otherBoot }, { id: nameless, boot: here.boot })).toBe(false);
   });

@@ -6,7 +6,7 @@ import { MemoryObjectStore } from "../support/memory-object-store.ts";
 const a = { id: "a", url: "http://a" };
 
 describe("a free lease", () => {
-  test("of ten that race for it exactly one gets it, and the others are told who", async () => {
+  test("of ten that race for it exactly one gets it, and the others learn which one", async () => {
     const lab = new LeaseLab();
     const servers = Array.from({ length: 10 }, (_, index) => lab.server(`s${index}`));
     const outcomes = await lab.of(Promise.allSettled(servers.map(({ leases }) => leases.acquire(leaseKey))));
@@ -20,7 +20,7 @@ describe("a free lease", () => {
     }
   });
 
-  test("the answer to its creation is lost, and the owner knows all the same", async () => {
+  test("an owner whose creation got no answer knows that it has the lease", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     server.fates.push({}, { kind: "answer_lost" });
@@ -29,18 +29,18 @@ describe("a free lease", () => {
     expect(await lab.document()).toMatchObject({ epoch: 1, owner: a });
   });
 
-  test("the time since a creation without answer counts from when it was sent", async () => {
+  test("a creation without an answer is valid from when it was sent", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     server.fates.push({}, { kind: "answer_lost" }, {});
     server.usual = { kind: "request_lost" };
     const lease = await lab.of(server.leases.acquire(leaseKey));
-    // It is good for 700 ms; the call was given up after 200.
+    // The lease is valid for 700 ms; the call was given up after 200.
     expect(lease.remainingMs).toBeGreaterThan(400);
     expect(lease.remainingMs).toBeLessThan(500);
   });
 
-  test("an acquisition whose answer comes when its time is over is made once more", async () => {
+  test("an acquisition whose answer comes after it has expired is repeated", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     server.fates.push({}, { kind: "answer_lost" });
@@ -52,7 +52,7 @@ describe("a free lease", () => {
     expect(await lab.of(asked)).toMatchObject({ epoch: 2, isCurrent: true });
   });
 
-  test("who leaves while the answer is outstanding leaves nothing behind", async () => {
+  test("a caller that aborts while the answer is outstanding leaves nothing behind", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     server.fates.push({}, { kind: "answer_lost" });
@@ -66,7 +66,7 @@ describe("a free lease", () => {
     expect(await lab.document()).toMatchObject({ epoch: 1, owner: null });
   });
 
-  test("a store that never answers is an error in bounded time", async () => {
+  test("a store that never answers causes an error in bounded time", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     server.usual = { kind: "request_lost" };
@@ -74,7 +74,7 @@ describe("a free lease", () => {
   });
 });
 
-describe("a lease that was given back", () => {
+describe("a released lease", () => {
   test("its document stays, and each owner has the next epoch, also the same one again", async () => {
     const lab = new LeaseLab();
     const [one, two] = [lab.server("a"), lab.server("b")];
@@ -86,15 +86,15 @@ describe("a lease that was given back", () => {
     }
   });
 
-  test("an epoch that is known from elsewhere is passed even if the document is gone", async () => {
+  test("the next epoch is larger than one known from elsewhere, even if the document is gone", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     expect(await lab.of(server.leases.acquire(leaseKey, { epochAbove: 41 }))).toMatchObject({ epoch: 42 });
   });
 });
 
-describe("a lease whose owner is silent", () => {
-  test("it is taken by who has seen that for its whole time, and by nobody sooner", async () => {
+describe("a lease whose owner does not renew it", () => {
+  test("a server that has seen that for the whole time takes it, and no server earlier", async () => {
     const lab = new LeaseLab();
     const [dead, watcher, newcomer] = [lab.server("a"), lab.server("b"), lab.server("c")];
     await lab.of(dead.leases.acquire(leaseKey));
@@ -107,7 +107,7 @@ describe("a lease whose owner is silent", () => {
     expect(await lab.of(watcher.leases.acquire(leaseKey))).toMatchObject({ epoch: 2, origin: "expired" });
   });
 
-  test("a sign of life begins the time anew", async () => {
+  test("a renewal starts the time again", async () => {
     const lab = new LeaseLab();
     const [owner, watcher] = [lab.server("a"), lab.server("b")];
     await lab.of(owner.leases.acquire(leaseKey));
@@ -119,7 +119,7 @@ describe("a lease whose owner is silent", () => {
     });
   });
 
-  test("a look counts as having seen it", async () => {
+  test("a look counts as an observation", async () => {
     const lab = new LeaseLab();
     const [dead, watcher] = [lab.server("a"), lab.server("b")];
     await lab.of(dead.leases.acquire(leaseKey));
@@ -133,7 +133,7 @@ describe("a lease whose owner is silent", () => {
 describe("the lease of a process that is known to be dead", () => {
   const isPredecessor = (owner: { id: string }): boolean => owner.id === "a";
 
-  test("is taken at once by the next one of the same server, and whoever waits stays", async () => {
+  test("is taken at once by the next one of the same server, and the waiter stays", async () => {
     const lab = new LeaseLab();
     const dead = lab.server("a");
     await lab.of(dead.leases.acquire(leaseKey));
@@ -150,7 +150,7 @@ describe("the lease of a process that is known to be dead", () => {
     expect(await lab.of(waiting)).toMatchObject({ epoch: 3 });
   });
 
-  test("is waited for when it was held under another lock: that may be a copy of this directory or machine, and alive", async () => {
+  test("is waited for when it was held under another lock: it may be alive, on a copy of the machine", async () => {
     const lab = new LeaseLab();
     const elsewhere = lab.server("a", { isPredecessor, lock: "lock1" });
     const held = await lab.of(elsewhere.leases.acquire(leaseKey));
@@ -165,7 +165,7 @@ describe("the lease of a process that is known to be dead", () => {
     expect(await lab.of(next.leases.acquire(leaseKey))).toMatchObject({ epoch: 3, origin: "reclaimed" });
   });
 
-  test("a lease that this very process holds is nobody's legacy", async () => {
+  test("a lease that this very process holds is not taken over", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a", { isPredecessor });
     const lease = await lab.of(server.leases.acquire(leaseKey));
@@ -179,10 +179,7 @@ const forAYear = { id: "a", url: "", session: "abcdefgh", renewal: 1, ttlMs: 31_
 test.for([
   ["no JSON", "{"],
   ["of a later version", JSON.stringify({ version: 2, epoch: 1, owner: null, waiter: null, write: "abcdefgh" })],
-  [
-    "to be believed for a year",
-    JSON.stringify({ version: 1, epoch: 1, owner: forAYear, waiter: null, write: "abcdefgh" }),
-  ],
+  ["valid for a year", JSON.stringify({ version: 1, epoch: 1, owner: forAYear, waiter: null, write: "abcdefgh" })],
   ["of epoch 0", JSON.stringify({ version: 1, epoch: 0, owner: null, waiter: null, write: "abcdefgh" })],
 ])("a document that is %s is not taken over", async ([, text = ""]) => {
   const lab = new LeaseLab();
@@ -193,7 +190,7 @@ test.for([
   expect((await lab.store.get(leaseKey))?.data.toString()).toBe(text);
 });
 
-test("there are no leases in a store that ignores conditions", async () => {
+test("a store that ignores conditions is refused", async () => {
   const store = new MemoryObjectStore();
   const put = store.put.bind(store);
   store.put = (key, data) => put(key, data);

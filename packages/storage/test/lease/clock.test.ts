@@ -3,18 +3,18 @@ import { systemClock } from "../../src/index.ts";
 import { awakeTime, pause } from "../../src/lease/clock.ts";
 import { Timeline, skewedClock } from "../support/lease/timeline.ts";
 
-describe("time that goes on while the machine sleeps", () => {
+describe("a clock that includes the time asleep", () => {
   const sources = { monotonic: 5000, uptime: 90_000 };
   const now = awakeTime({ monotonicMs: () => sources.monotonic, uptimeMs: () => sources.uptime });
 
-  test("passes with the monotonic clock while it is awake, however coarse the uptime is", () => {
+  test("follows the monotonic clock while the machine is awake, however coarse the uptime is", () => {
     const start = now();
     sources.monotonic += 1234.5;
     sources.uptime += 1230;
     expect(now() - start).toBe(1234.5);
   });
 
-  test("has passed when it wakes up, each time", () => {
+  test("includes each sleep after the machine wakes up", () => {
     for (const sleepMs of [3_600_000, 500]) {
       const before = now();
       sources.uptime += sleepMs + 10;
@@ -37,7 +37,7 @@ test("the system's clock agrees with itself about how long a timer took", async 
   expect(systemClock.now() - start).toBeGreaterThanOrEqual(19);
 });
 
-test("an alarm of a simulated clock never comes early by that clock, however its times are rounded", async () => {
+test("an alarm of a simulated clock never comes early by that clock, whatever the rounding", async () => {
   for (let round = 0; round < 2_000; round += 1) {
     const timeline = new Timeline();
     timeline.nowMs = Math.random() * 12_000;

@@ -8,7 +8,7 @@ const schema = z.strictObject({ n: z.int() });
 
 const at = ({ store, clock }: LabServer) => ({ store, clock, callMs: 200, key, schema });
 
-/** A lease that is never lost, of somebody who thinks so. */
+/** The fence of an owner that never notices the loss of its lease. */
 const fence = (epoch: number): Fence => ({
   epoch,
   signal: new AbortController().signal,
@@ -20,7 +20,7 @@ async function stored(lab: LeaseLab): Promise<unknown> {
   return found === undefined ? undefined : JSON.parse(found.data.toString());
 }
 
-/** The object as written by an owner of epoch 1, and a lab around it. */
+/** An object that an owner of epoch 1 has written, in a lab. */
 async function written(): Promise<{ lab: LeaseLab; former: LabServer; object: FencedObject<{ n: number }> }> {
   const lab = new LeaseLab();
   const former = lab.server("a");
@@ -30,13 +30,13 @@ async function written(): Promise<{ lab: LeaseLab; former: LabServer; object: Fe
 }
 
 describe("an object that only the owner of a lease writes", () => {
-  test("carries the epoch of its writer, and is read by anybody", async () => {
+  test("carries the epoch of its writer, and can be read without a lease", async () => {
     const { lab } = await written();
     expect(await stored(lab)).toMatchObject({ epoch: 1, content: { n: 1 } });
     expect(await lab.of(FencedObject.read(at(lab.server("z"))))).toEqual({ epoch: 1, content: { n: 1 } });
   });
 
-  test("is not there until it is written", async () => {
+  test("does not exist until it is written", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     expect(await lab.of(FencedObject.read(at(server)))).toBeUndefined();
@@ -60,7 +60,7 @@ describe("an object that only the owner of a lease writes", () => {
     expect(await stored(lab)).toMatchObject({ epoch: 2, content: { n: 1 } });
   });
 
-  test("a write that came before the claim is what is claimed", async () => {
+  test("a claim takes over a write that came before it", async () => {
     const { lab, former, object } = await written();
     const next = lab.server("b");
     former.fates.push({ requestMs: 10 });
@@ -92,14 +92,14 @@ describe("an object that only the owner of a lease writes", () => {
     },
   );
 
-  test("writes take place in the order in which they are asked for", async () => {
+  test("writes happen in the order of their calls", async () => {
     const { lab, former, object } = await written();
     former.fates.push({ requestMs: 100 }, { kind: "refused" }, {}, { requestMs: 50 });
     await lab.of(Promise.all([object.write({ n: 2 }), object.write({ n: 3 }), object.write({ n: 4 })]));
     expect(await stored(lab)).toMatchObject({ content: { n: 4 } });
   });
 
-  test("an update changes what the writes before it left, also when it is tried again", async () => {
+  test("an update works on the result of the write before it, also when it is retried", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     const pair = z.strictObject({ one: z.int(), two: z.int() });
@@ -113,7 +113,7 @@ describe("an object that only the owner of a lease writes", () => {
     expect(object.content).toEqual({ one: 3, two: 2 });
   });
 
-  test("a write that was given up and lands later does not stop the next one", async () => {
+  test("a write that was given up and arrives later does not stop the next one", async () => {
     const { lab, former, object } = await written();
     former.usual = { kind: "refused" };
     former.fates.push({ kind: "refused", againMs: 1 });
@@ -123,14 +123,14 @@ describe("an object that only the owner of a lease writes", () => {
     expect(await stored(lab)).toMatchObject({ epoch: 1, content: { n: 3 } });
   });
 
-  test("what was removed is not made again", async () => {
+  test("a removed object is not created again", async () => {
     const { lab, object } = await written();
     await lab.store.remove(key);
     expect(await lab.errorOf(object.write({ n: 2 }))).toMatchObject({ code: "not_found" });
     expect(await stored(lab)).toBeUndefined();
   });
 
-  test("what a former owner created first is not written over unseen", async () => {
+  test("an object that a former owner created is not overwritten without a claim", async () => {
     const lab = new LeaseLab();
     const [former, next] = [lab.server("a"), lab.server("b")];
     const object = await lab.of(FencedObject.claim(at(next), fence(2)));
@@ -139,7 +139,7 @@ describe("an object that only the owner of a lease writes", () => {
     expect(await stored(lab)).toMatchObject({ epoch: 1, content: { n: 1 } });
   });
 
-  test("nothing is sent once the lease is over", async () => {
+  test("nothing is sent once the lease is lost", async () => {
     const lab = new LeaseLab();
     const server = lab.server("a");
     const lease = await lab.of(server.leases.acquire(leaseKey));
@@ -150,7 +150,7 @@ describe("an object that only the owner of a lease writes", () => {
     expect(server.calls).toBe(calls);
   });
 
-  test("a caller that leaves does not wait for the answer", async () => {
+  test("a caller that aborts does not wait for the answer", async () => {
     const { lab, former, object } = await written();
     former.fates.push({ kind: "request_lost" });
     const controller = new AbortController();
@@ -162,7 +162,7 @@ describe("an object that only the owner of a lease writes", () => {
   });
 
   test.for(["{", '{"epoch":0,"write":"w","content":{"n":1}}', '{"epoch":1,"write":"w","content":{"n":"one"}}'])(
-    "%s is not understood, and not replaced",
+    "%s is refused and not replaced",
     async (text) => {
       const lab = new LeaseLab();
       await lab.store.put(key, Buffer.from(text));

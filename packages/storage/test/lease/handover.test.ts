@@ -6,7 +6,7 @@ interface Pair {
   lab: LeaseLab;
   owner: LabServer;
   lease: Lease;
-  /** Whoever asked the owner to give back. */
+  /** The servers that asked the owner to release the lease. */
   requests: string[];
   waiter: LabServer;
 }
@@ -22,7 +22,7 @@ async function pair(): Promise<Pair> {
 }
 
 describe("hand-over", () => {
-  test("the owner is asked once, gives back, and the waiter has it with the next epoch", async () => {
+  test("the owner is asked once and releases the lease, and the waiter gets it with the next epoch", async () => {
     const { lab, lease, requests, waiter } = await pair();
     const progress: HandoverProgress[] = [];
     const onProgress = (step: HandoverProgress): void => void progress.push(step);
@@ -41,7 +41,7 @@ describe("hand-over", () => {
     ]);
   });
 
-  test("the owner sees that nobody waits any more, whether the waiter has left or gives no sign", async () => {
+  test("the owner sees that the waiter has left, or has stopped renewing its claim", async () => {
     const { lab, lease, waiter } = await pair();
     const leaving = new AbortController();
     const left = waiter.leases.waitForHandover(leaseKey, { signal: leaving.signal });
@@ -63,7 +63,7 @@ describe("hand-over", () => {
     expect(lease.isCurrent).toBe(true);
   });
 
-  test("a lease that is free needs no waiting", async () => {
+  test("a free lease is acquired without waiting", async () => {
     const lab = new LeaseLab();
     expect(await lab.of(lab.server("a").leases.waitForHandover(leaseKey))).toMatchObject({
       epoch: 1,
@@ -71,7 +71,7 @@ describe("hand-over", () => {
     });
   });
 
-  test("an owner that died is waited for exactly as long as it may have believed", async () => {
+  test("a waiter waits for a dead owner exactly as long as it could have been the owner", async () => {
     const { lab, owner, waiter } = await pair();
     owner.stop();
     const startMs = lab.timeline.nowMs;
@@ -82,7 +82,7 @@ describe("hand-over", () => {
     expect(tookMs).toBeLessThan(labTiming.ttlMs * 1.1);
   });
 
-  test("a notify makes both look at once", async () => {
+  test("a notification makes both look at once", async () => {
     const lab = new LeaseLab();
     const slow = { ...labTiming, watchMs: 100_000, pollMs: 100_000, renewMs: 300 };
     const owner = lab.server("a", { timing: { ...slow, ttlMs: 100_000 } });
@@ -101,13 +101,13 @@ describe("hand-over", () => {
     expect(await lab.of(waiting, 20)).toMatchObject({ epoch: 2 });
   });
 
-  test("a notify that comes during a look is not lost", async () => {
+  test("a notification that comes during a look is not lost", async () => {
     const lab = new LeaseLab();
     const owner = lab.server("a", { timing: { ...labTiming, ttlMs: 100_000 } });
     const timing = { ...labTiming, pollMs: 100_000, waiterTtlMs: 300_000 };
     const waiter = lab.server("b", { timing });
     const lease = await lab.of(owner.leases.acquire(leaseKey));
-    // The look that finds it still owned is answered only after it was given back.
+    // The read that still finds an owner is answered only after the release.
     waiter.fates.push({}, {}, { answerMs: 100 });
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(20);
@@ -116,7 +116,7 @@ describe("hand-over", () => {
     expect(await lab.of(waiting, 200)).toMatchObject({ epoch: 2 });
   });
 
-  test("a waiter goes on through a store that fails, and says so", async () => {
+  test("a waiter continues while the store fails, and reports it", async () => {
     const { lab, lease, waiter } = await pair();
     const phases: string[] = [];
     const waiting = waiter.leases.waitForHandover(leaseKey, { onProgress: ({ phase }) => phases.push(phase) });
@@ -130,7 +130,7 @@ describe("hand-over", () => {
   });
 
   test.for(["answer_lost", "reset", "request_lost"] as const)(
-    "registers once though a call ends as %s",
+    "registers once although a call ends as %s",
     async (kind) => {
       const { lab, lease, requests, waiter } = await pair();
       waiter.fates.push({}, { kind });
@@ -143,8 +143,8 @@ describe("hand-over", () => {
   );
 });
 
-describe("the one who waits", () => {
-  test("a second one is told at once who has it and who waits", async () => {
+describe("the waiter", () => {
+  test("a second one is refused at once, with the owner and the waiter", async () => {
     const { lab, lease, waiter } = await pair();
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(100);
@@ -170,7 +170,7 @@ describe("the one who waits", () => {
     }
   });
 
-  test("a free lease is kept for him", async () => {
+  test("a free lease is kept for it", async () => {
     const { lab, lease, waiter } = await pair();
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(100);
@@ -184,7 +184,7 @@ describe("the one who waits", () => {
     expect(await lab.of(waiting)).toMatchObject({ epoch: 2 });
   });
 
-  test("who waits for long keeps his place, whoever asks and however often", async () => {
+  test("a long waiter keeps its place, however often others ask", async () => {
     const { lab, lease, requests, waiter } = await pair();
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(100);
@@ -198,7 +198,7 @@ describe("the one who waits", () => {
     expect(await lab.of(waiting)).toMatchObject({ epoch: 2 });
   });
 
-  test("who gives no sign for his time loses his place", async () => {
+  test("a waiter that does not renew its claim in time loses its place", async () => {
     const { lab, waiter } = await pair();
     const waiting = waiter.leases.waitForHandover(leaseKey);
     await lab.timeline.advance(100);
@@ -215,7 +215,7 @@ describe("the one who waits", () => {
     second.catch(() => undefined);
   });
 
-  test("who leaves makes room, and the owner keeps what it has", async () => {
+  test("a waiter that leaves makes room for another, and the owner keeps its lease", async () => {
     const { lab, lease, waiter } = await pair();
     const controller = new AbortController();
     const waiting = waiter.leases.waitForHandover(leaseKey, { signal: controller.signal });
@@ -228,7 +228,7 @@ describe("the one who waits", () => {
     expect(lease).toMatchObject({ isCurrent: true, waiter: undefined });
   });
 
-  test("does not wait longer than it was told to", async () => {
+  test("does not wait longer than its timeout", async () => {
     const { lab, lease, waiter } = await pair();
     expect(await lab.errorOf(waiter.leases.waitForHandover(leaseKey, { timeoutMs: 2000 }))).toMatchObject({
       code: "timed_out",
@@ -237,7 +237,7 @@ describe("the one who waits", () => {
     expect(lease.isCurrent).toBe(true);
   });
 
-  test("a signal that is aborted already asks nothing of the store", async () => {
+  test("no call is made if the signal is already aborted", async () => {
     const { lab, waiter } = await pair();
     const reason = new Error("too late");
     const signal = AbortSignal.abort(reason);

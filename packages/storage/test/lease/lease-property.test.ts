@@ -6,13 +6,14 @@ import { lawlessPlan, sharpPlan, troubleMs, wildPlan } from "../support/lease/pl
 import { Simulation, type SimulationPlan } from "../support/lease/simulation.ts";
 
 /**
- * Printed with each test's name. Given again, it plays the same plans, and makes the one that fails as small as it can.
+ * The test's name contains the seed. If it is given again, the same plans are tried, and a failing plan is made as
+ * small as possible.
  */
 const givenSeed = process.env["ATOLL_TEST_SEED"];
 const seed = Number(givenSeed ?? randomInt(2 ** 31));
 const runs = Number(process.env["ATOLL_TEST_RUNS"] ?? thorough(12, 300));
 
-/** Of everybody's time to live and rest, by clocks that run at a tenth of the speed. */
+/** The sum of all durations and pauses, by clocks that run at a tenth of the speed. */
 const longestWaitMs = 40_000;
 
 const seen = { takeovers: 0, handovers: 0, writes: 0 };
@@ -24,7 +25,7 @@ async function play(plan: SimulationPlan): Promise<void> {
   const before = world.acquisitions;
   const hasOwner = (): boolean => world.acquisitions > before || world.believers.length > 0;
   const goesOn = await world.timeline.until(hasOwner, longestWaitMs);
-  if (!goesOn) throw new Error("nobody gets it although nothing goes wrong any more");
+  if (!goesOn) throw new Error("no server gets the lease although nothing goes wrong any more");
   await world.timeline.advance(1000);
   seen.takeovers += world.history.takeovers;
   seen.handovers += world.history.handovers;
@@ -34,7 +35,7 @@ async function play(plan: SimulationPlan): Promise<void> {
 const plans = {
   "whatever happens to calls and servers, there is one owner and one waiter": wildPlan,
   "an owner that is cut off stops before the quickest waiter takes over": sharpPlan,
-  "even when clocks run wild, no write comes after one of a later epoch": lawlessPlan,
+  "even when clocks are arbitrarily wrong, no write comes after one of a later epoch": lawlessPlan,
 };
 
 for (const [name, plan] of Object.entries(plans)) {
@@ -42,7 +43,7 @@ for (const [name, plan] of Object.entries(plans)) {
     Object.assign(seen, { takeovers: 0, handovers: 0, writes: 0 });
     const property = fc.asyncProperty(plan, play);
     await fc.assert(property, { seed, numRuns: runs, endOnFailure: givenSeed === undefined });
-    // Plans under which nothing ever happens would prove nothing.
+    // Plans under which nothing happens prove nothing.
     expect(Object.values(seen).every((count) => count > 0)).toBe(true);
   });
 }

@@ -7,7 +7,7 @@ describe("the times of a lease", () => {
     expect(silenceMs(ttlMs) / fastest).toBeGreaterThan(ttlMs / slowest);
   });
 
-  test("whatever is not given follows from the time to live, and is sound for every one", () => {
+  test("every missing time is derived from the time to live and is valid, for every time to live", () => {
     for (const ttlMs of [300, 1000, 15_000, 600_000]) {
       const { stopMs, renewMs, callMs } = completeTiming({ ttlMs });
       expect(renewMs + 2 * callMs).toBeLessThanOrEqual(ttlMs - stopMs);

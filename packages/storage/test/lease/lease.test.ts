@@ -3,8 +3,8 @@ import { describe, expect, test } from "vitest";
 import { leaseTransitions, type Clock, type Lease, type LeaseCallbacks } from "../../src/index.ts";
 import { labTiming, LeaseLab, leaseKey, type LabServer } from "../support/lease/lab.ts";
 
-/** What an owner was told, in order. */
-class Told implements LeaseCallbacks {
+/** Records the callbacks to an owner, in order. */
+class CallbackLog implements LeaseCallbacks {
   readonly log: string[] = [];
   readonly lostInMs: number[] = [];
   onReleaseRequested = ({ id }: { id: string }): void => void this.log.push(`requested by ${id}`);
@@ -16,26 +16,26 @@ interface Held {
   lab: LeaseLab;
   server: LabServer;
   lease: Lease;
-  told: Told;
+  callbacks: CallbackLog;
 }
 
 async function hold(): Promise<Held> {
   const lab = new LeaseLab();
   const server = lab.server("a");
-  const told = new Told();
-  const lease = await lab.of(server.leases.acquire(leaseKey, told));
-  return { lab, server, lease, told };
+  const callbacks = new CallbackLog();
+  const lease = await lab.of(server.leases.acquire(leaseKey, callbacks));
+  return { lab, server, lease, callbacks };
 }
 
 describe("an owner", () => {
   test("keeps its lease for as long as the store answers", async () => {
-    const { lab, lease, told } = await hold();
+    const { lab, lease, callbacks } = await hold();
     await lab.timeline.advance(60_000);
     expect(lease).toMatchObject({ isCurrent: true, state: "held", epoch: 1 });
-    expect(told).toMatchObject({ log: [], lostInMs: [] });
+    expect(callbacks).toMatchObject({ log: [], lostInMs: [] });
   });
 
-  test("renews also by a clock whose alarms come a hair too early", async () => {
+  test("renews also by a clock whose alarms come slightly early", async () => {
     const lab = new LeaseLab();
     const { clock } = lab.server("model");
     const early: Clock = {
@@ -51,35 +51,35 @@ describe("an owner", () => {
     expect(lease.isCurrent).toBe(true);
   });
 
-  test("stops before its time is over when the store is gone, and is told so once", async () => {
-    const { lab, server, lease, told } = await hold();
+  test("stops before its time is over when the store is gone, and is called back once", async () => {
+    const { lab, server, lease, callbacks } = await hold();
     server.usual = { kind: "request_lost" };
     const { renewal } = (await lab.document())?.owner ?? {};
     await lab.timeline.advance(labTiming.ttlMs - labTiming.stopMs);
     expect((await lab.document())?.owner?.renewal).toBe(renewal);
     expect(lease).toMatchObject({ isCurrent: false, state: "lost", remainingMs: 0 });
-    expect(told.log).toEqual(["lost: expired"]);
-    expect(told.lostInMs).toEqual(told.lostInMs.toSorted((one, two) => two - one));
-    expect(told.lostInMs.length).toBeGreaterThan(0);
+    expect(callbacks.log).toEqual(["lost: expired"]);
+    expect(callbacks.lostInMs).toEqual(callbacks.lostInMs.toSorted((one, two) => two - one));
+    expect(callbacks.lostInMs.length).toBeGreaterThan(0);
     expect(() => lease.assertCurrent()).toThrow(expect.objectContaining({ code: "lease_lost" }));
     expect(lease.signal.reason).toMatchObject({ code: "lease_lost", details: { reason: "expired", epoch: 1 } });
   });
 
-  test("outlasts a store that is gone for less than its time", async () => {
-    const { lab, server, lease, told } = await hold();
+  test("survives an outage of the store that is shorter than its time", async () => {
+    const { lab, server, lease, callbacks } = await hold();
     server.usual = { kind: "refused" };
     await lab.timeline.advance(450);
     server.usual = {};
     await lab.timeline.advance(2000);
     expect(lease.isCurrent).toBe(true);
-    expect(told.log).toEqual([]);
-    expect(told.lostInMs.length).toBeGreaterThan(1);
+    expect(callbacks.log).toEqual([]);
+    expect(callbacks.lostInMs.length).toBeGreaterThan(1);
   });
 
-  test.for(["answer_lost", "reset"] as const)("knows its renewal again when it ends as %s", async (kind) => {
-    const { lab, server, lease, told } = await hold();
+  test.for(["answer_lost", "reset"] as const)("recognises its renewal when it ends as %s", async (kind) => {
+    const { lab, server, lease, callbacks } = await hold();
     await lab.timeline.until(() => server.calls % 2 === 0, 1000);
-    // From now on writes take place and say nothing, and reads work.
+    // From now on writes take effect without an answer, and reads work.
     const put = server.store.put.bind(server.store);
     server.store.put = (...args) => {
       server.fates.unshift({ kind });
@@ -87,48 +87,48 @@ describe("an owner", () => {
     };
     await lab.timeline.advance(5000);
     expect(lease.isCurrent).toBe(true);
-    expect(told.log).toEqual([]);
+    expect(callbacks.log).toEqual([]);
   });
 
-  test("counts a renewal from before it was sent, however late its answer is", async () => {
+  test("counts a renewal from when it was sent, however late its answer is", async () => {
     const { lab, server, lease } = await hold();
     server.usual = { answerMs: 190 };
     await lab.timeline.until(() => lease.remainingMs < 480, 2000);
     server.usual = { kind: "request_lost" };
     const before = lab.timeline.nowMs + lease.remainingMs;
     await lab.timeline.advance(195);
-    // The renewal that was on its way has been answered; it is good for 700 ms from when it was sent, 190 ms ago.
+    // The renewal that was in flight has been answered; it is valid for 700 ms from when it was sent, 190 ms ago.
     expect(lab.timeline.nowMs + lease.remainingMs).toBeGreaterThan(before);
     expect(lease.remainingMs).toBeLessThanOrEqual(labTiming.ttlMs - labTiming.stopMs - 190);
   });
 
-  test("who was stopped finds its lease over as soon as it asks, before any timer has run", async () => {
-    const { lab, server, lease, told } = await hold();
+  test("an owner that was stopped finds its lease lost as soon as it asks, before any timer has run", async () => {
+    const { lab, server, lease, callbacks } = await hold();
     server.stop();
     await lab.timeline.advance(1500);
     expect(lease.state).toBe("held");
     expect(() => lease.assertCurrent()).toThrow(expect.objectContaining({ code: "lease_lost" }));
     await lab.timeline.advance(0);
-    expect(told.log).toEqual(["lost: expired"]);
+    expect(callbacks.log).toEqual(["lost: expired"]);
     server.wake();
     await lab.timeline.advance(2000);
-    expect(told.log).toEqual(["lost: expired"]);
+    expect(callbacks.log).toEqual(["lost: expired"]);
   });
 
-  test("finds out who has taken its lease", async () => {
-    const { lab, lease, told } = await hold();
-    const stolen = { ...(await lab.document()), epoch: 2, write: "somebody", owner: other };
+  test("finds out which server has taken its lease", async () => {
+    const { lab, lease, callbacks } = await hold();
+    const stolen = { ...(await lab.document()), epoch: 2, write: "another1", owner: other };
     await lab.store.put(leaseKey, Buffer.from(JSON.stringify(stolen)));
     await lab.timeline.advance(300);
-    expect(told.log).toEqual(["lost: stolen"]);
+    expect(callbacks.log).toEqual(["lost: stolen"]);
     expect(lease.signal.reason).toMatchObject({ details: { reason: "stolen", owner: { id: "z" } } });
   });
 
-  test("does not go on when its document is gone", async () => {
-    const { lab, lease, told } = await hold();
+  test("loses the lease when its document is gone", async () => {
+    const { lab, lease, callbacks } = await hold();
     await lab.store.remove(leaseKey);
     await lab.timeline.advance(300);
-    expect(told.log).toEqual(["lost: removed"]);
+    expect(callbacks.log).toEqual(["lost: removed"]);
     expect(lease.isCurrent).toBe(false);
     expect(await lab.document()).toBeUndefined();
   });
@@ -138,17 +138,17 @@ const other = { id: "z", url: "", session: "zzzzzzzz", renewal: 1, ttlMs: 1000 }
 
 describe("giving back", () => {
   test("ends the right to write with the call, not with the answer", async () => {
-    const { lab, lease, told } = await hold();
+    const { lab, lease, callbacks } = await hold();
     const given = lease.release();
     expect(() => lease.assertCurrent()).toThrow(expect.objectContaining({ code: "lease_lost" }));
     expect(lease).toMatchObject({ state: "releasing", isCurrent: false });
     expect(lease.signal.aborted).toBe(true);
     await lab.of(given);
     expect(lease.state).toBe("released");
-    expect(told.log).toEqual([]);
+    expect(callbacks.log).toEqual([]);
   });
 
-  test("twice is once", async () => {
+  test("can be called twice", async () => {
     const { lab, lease } = await hold();
     await lab.of(Promise.all([lease.release(), lease.release()]));
     const document = await lab.document();
@@ -156,7 +156,7 @@ describe("giving back", () => {
     expect(await lab.document()).toEqual(document);
   });
 
-  test("in the middle of a renewal is seen by others all the same", async () => {
+  test("is seen by others even in the middle of a renewal", async () => {
     const { lab, server, lease } = await hold();
     server.usual = { requestMs: 50 };
     await lab.timeline.until(() => server.calls > 4, 2000);
@@ -166,7 +166,7 @@ describe("giving back", () => {
   });
 
   test.for(["answer_lost", "reset", "request_lost", "refused"] as const)(
-    "gets there when a call ends as %s",
+    "takes effect when a call ends as %s",
     async (kind) => {
       const { lab, server, lease } = await hold();
       server.fates.push({ kind });
@@ -176,7 +176,7 @@ describe("giving back", () => {
     },
   );
 
-  test("says so when the store cannot be told, and lets the lease run out", async () => {
+  test("rejects when the store does not answer, and the lease expires", async () => {
     const { lab, server, lease } = await hold();
     server.usual = { kind: "request_lost" };
     expect(await lab.errorOf(lease.release())).toMatchObject({ code: "unavailable" });
@@ -201,9 +201,9 @@ describe("giving back", () => {
   });
 });
 
-describe("leaving it to a successor", () => {
+describe("leaving the lease to a successor", () => {
   test("nothing is written any more, and the next process of the same server takes it at once", async () => {
-    const { lab, server, lease, told } = await hold();
+    const { lab, server, lease, callbacks } = await hold();
     lease.abandon();
     lease.abandon();
     expect(lease).toMatchObject({ state: "abandoned", isCurrent: false });
@@ -214,13 +214,13 @@ describe("leaving it to a successor", () => {
     await lab.timeline.advance(3000);
     expect(server.calls).toBe(calls);
     expect(await lab.document()).toEqual(document);
-    expect(told.log).toEqual([]);
+    expect(callbacks.log).toEqual([]);
     const next = lab.server("a", { isPredecessor: ({ id }) => id === "a" });
     expect(await lab.of(next.leases.acquire(leaseKey))).toMatchObject({ epoch: 2, origin: "reclaimed" });
   });
 });
 
-test("every state of a lease has its place on the page", async () => {
+test("the page has every state of a lease", async () => {
   const page = await readFile(new URL("../../../../docs/leases.md", import.meta.url), "utf8");
   const [, picture = ""] = /The states of a lease at its owner\n\n```\n([\s\S]*?)```/.exec(page) ?? [];
   for (const state of Object.keys(leaseTransitions)) expect(picture).toMatch(new RegExp(`\\b${state}\\b`));

@@ -6,12 +6,12 @@ import { skewedClock, Timeline } from "../support/lease/timeline.ts";
 const owner = { id: "a", url: "", session: "aaaaaaaa", renewal: 1, ttlMs: 1000 };
 const document: LeaseDocument = { version: 1, epoch: 1, owner, waiter: null, write: "wwwwwwww" };
 
-test("who has never been seen has his whole time left", () => {
+test("a server that was never seen has its whole time left", () => {
   const observations = new Observations(skewedClock(new Timeline()));
   expect(observations.remainingMs("key", "owner", owner)).toBeGreaterThan(1000);
 });
 
-test("a renewal, another session and a longer time to live each begin anew", async () => {
+test("a renewal, another session and a longer time to live each start the time again", async () => {
   const timeline = new Timeline();
   const observations = new Observations(skewedClock(timeline));
   for (const change of [{}, { renewal: 2 }, { session: "bbbbbbbb" }, { ttlMs: 2000 }]) {
@@ -24,7 +24,7 @@ test("a renewal, another session and a longer time to live each begin anew", asy
   }
 });
 
-test("what is remembered is bounded, and who is forgotten has his whole time again", async () => {
+test("memory is bounded, and a forgotten server has its whole time again", async () => {
   const timeline = new Timeline();
   const observations = new Observations(skewedClock(timeline));
   observations.note("first", document);

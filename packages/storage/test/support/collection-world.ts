@@ -6,7 +6,7 @@ import { MemoryObjectStore } from "./memory-object-store.ts";
 
 export const graceMs = 100;
 
-/** What somebody does next. Numbers choose among what there is at that moment. */
+/** One action of a server or a collector. Its numbers choose among what exists at that moment. */
 export type Action =
   | { kind: "begin"; line: number; from: number; share: number; tookMs: number }
   | { kind: "retire"; keepLast: number }
@@ -21,8 +21,8 @@ interface Publication {
 class CollectorDied extends Error {}
 
 /**
- * Servers that publish, share and retire manifests while collectors look and remove, on a clock of its own. Whenever a
- * collector calls the store, the others do something first.
+ * Servers that publish, share and retire manifests while collectors look and remove, on a simulated clock. Before each
+ * call of a collector to the store, another server acts.
  */
 export class CollectionWorld extends MemoryObjectStore {
   readonly seen = { published: 0, shared: 0, removed: 0, retired: 0, deaths: 0 };
@@ -43,10 +43,10 @@ export class CollectionWorld extends MemoryObjectStore {
     return this.#actions.length > 0 || this.#underWay.length > 0;
   }
 
-  /** Dies in the middle when there is more to remove than this. */
-  async collect(mostRemovals: number): Promise<void> {
+  /** The collector dies if it has to remove more objects than this. */
+  async collect(maxRemovals: number): Promise<void> {
     this.#isCollecting = true;
-    this.#removalsLeft = mostRemovals;
+    this.#removalsLeft = maxRemovals;
     try {
       const removed = await collectGarbage(this, {
         prefixes: ["data/"],
@@ -67,7 +67,7 @@ export class CollectionWorld extends MemoryObjectStore {
     }
   }
 
-  /** Somebody else does the next thing. */
+  /** Another server takes the next action. */
   async go(): Promise<void> {
     const action = this.#actions.shift() ?? { kind: "wait", ms: graceMs };
     switch (action.kind) {
@@ -95,7 +95,7 @@ export class CollectionWorld extends MemoryObjectStore {
     return all;
   }
 
-  /** Every object that is not a manifest and not a note of the collector. */
+  /** Every object that is neither a manifest nor a note of the collector. */
   async parts(): Promise<string[]> {
     const keys: string[] = [];
     for await (const { key } of super.list("data/")) if (!key.endsWith("/manifest.json")) keys.push(key);
@@ -126,14 +126,14 @@ export class CollectionWorld extends MemoryObjectStore {
   async #interrupt(): Promise<void> {
     if (!this.#isCollecting || !this.hasActions) return;
     this.#calls += 1;
-    // So that collections get to their end a few times while things go on.
+    // The others act only at every fourth call, so that collections sometimes reach their end.
     if (this.#calls % 4 !== 0) return;
     this.#isCollecting = false;
     await this.go();
     this.#isCollecting = true;
   }
 
-  /** Reads a manifest, decides to need some of what it needs, uploads something new, and publishes a while later. */
+  /** Reads a manifest, decides to need some of what it needs, uploads a new object, and publishes a while later. */
   async #begin({ line, from, share, tookMs }: Extract<Action, { kind: "begin" }>): Promise<void> {
     const there = await this.manifests();
     const shared = there[from % Math.max(1, there.length)]?.needs.slice(0, share) ?? [];

@@ -21,9 +21,7 @@ interface Stored {
   info: ObjectInfo;
 }
 
-/**
- * Objects in a map, for tests of what is built on stores. Writes take place in the order in which they are asked for.
- */
+/** Objects in a map, for tests of what is built on stores. Writes happen in the order of their calls. */
 export class MemoryObjectStore implements ObjectStore {
   readonly place = "memory";
   readonly #objects = new Map<string, Stored>();
@@ -81,7 +79,7 @@ export class MemoryObjectStore implements ObjectStore {
       await link(landing, path);
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      throw new SandboxError("already_exists", `Cannot download to ${path}: it is there`, { cause: error });
+      throw new SandboxError("already_exists", `Cannot download to ${path}: it exists`, { cause: error });
     } finally {
       await rm(landing, { force: true });
     }

@@ -2,10 +2,7 @@ import { access, constants, mkdtemp } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/**
- * A new directory for a store. In memory where the machine has such a place: what is tested here does not end with the
- * power.
- */
+/** Makes a new directory for a store, in memory where the machine has such a place: these tests need no durability. */
 export async function makeScratchDirectory(): Promise<string> {
   const memory = "/dev/shm";
   const isThere = await access(memory, constants.W_OK).then(

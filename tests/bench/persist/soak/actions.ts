@@ -2,46 +2,46 @@ import { rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import type { Fault } from "../../../support/object-servers/faults.ts";
 import { outputOf } from "../../host-command.ts";
-import type { Place, ServerPair } from "../server-pair.ts";
+import type { PairMember, ServerPair } from "../server-pair.ts";
 import type { Cycle } from "./plan.ts";
-import type { Subject } from "./subject.ts";
+import type { SoakSandbox } from "./soak-sandbox.ts";
 
 export interface Scene {
   pair: ServerPair;
-  subject: Subject;
-  /** The disk of both servers. */
+  sandbox: SoakSandbox;
+  /** The path of the disk that both servers use. */
   disk: string;
   until: <T>(promise: Promise<T>, what: string) => Promise<T>;
 }
 
-/** What a full disk still has. */
+/** The space that is left on a full disk. */
 const leftBytes = 64 * 1024;
 
 /**
- * Does it to a sandbox that runs on the server of the cycle. Resolves to the server to ask next, and to what was found
- * wrong.
+ * Applies the cycle's action to a sandbox that runs on the cycle's server. Resolves to the server that continues, and
+ * to the problems found.
  */
-export async function runAction(scene: Scene, cycle: Cycle): Promise<{ next: Place; problems: string[] }> {
-  const { pair, subject } = scene;
-  const here = pair.places[cycle.at];
-  const there = pair.places[cycle.at === 0 ? 1 : 0];
+export async function runAction(scene: Scene, cycle: Cycle): Promise<{ next: PairMember; problems: string[] }> {
+  const { pair, sandbox } = scene;
+  const here = pair.members[cycle.at];
+  const there = pair.members[cycle.at === 0 ? 1 : 0];
   switch (cycle.action) {
     case "pause":
-      await subject.pause(here);
+      await sandbox.pause(here);
       return { next: here, problems: [] };
     case "hand over":
       return { next: there, problems: [] };
     case "fork":
-      return { next: here, problems: await subject.fork(here) };
+      return { next: here, problems: await sandbox.fork(here) };
     case "kill the server":
       await here.server.kill();
       await here.server.restart();
       return { next: here, problems: [] };
-    case "kill the server of a stored one": {
-      await subject.pause(here);
-      await subject.wake(here);
+    case "kill the server of a stored sandbox": {
+      await sandbox.pause(here);
+      await sandbox.wake(here);
       await here.server.kill();
-      const problems = await subject.look(there);
+      const problems = await sandbox.check(there);
       await here.server.restart();
       return { next: there, problems };
     }
@@ -52,18 +52,18 @@ export async function runAction(scene: Scene, cycle: Cycle): Promise<{ next: Pla
       const fault: Fault = cycle.isCut ? { do: "cut" } : { do: "refuse", status: 503, code: "SlowDown" };
       let left = cycle.faults;
       pair.bucket.faults = ({ key }) => (key.includes("checkpoints/") && left-- > 0 ? fault : undefined);
-      await subject.tryToPause(here);
+      await sandbox.tryToPause(here);
       pair.bucket.calm();
       return { next: here, problems: [] };
     }
     case "fill the disk":
-      await whileFull(scene.disk, () => subject.tryToPause(here));
+      await whileFull(scene.disk, () => sandbox.tryToPause(here));
       return { next: here, problems: [] };
   }
 }
 
-/** Its server dies while the store has the first part of a checkpoint in its hands. */
-async function killUpload({ pair, subject, until }: Scene, here: Place): Promise<void> {
+/** Kills the server while the store holds back the first part of a checkpoint. */
+async function killUpload({ pair, sandbox, until }: Scene, here: PairMember): Promise<void> {
   let release = (): void => undefined;
   const held = new Promise<void>((resolve) => {
     const fault: Fault = { do: "hold", until: new Promise((done) => (release = done)) };
@@ -73,7 +73,7 @@ async function killUpload({ pair, subject, until }: Scene, here: Place): Promise
       return fault;
     };
   });
-  const pausing = subject.tryToPause(here);
+  const pausing = sandbox.tryToPause(here);
   try {
     await until(Promise.race([held, pausing]), "upload of a checkpoint");
     await here.server.kill();

@@ -2,20 +2,20 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isFrozen } from "../../../support/freezer.ts";
-import type { Place } from "../server-pair.ts";
+import type { PairMember } from "../server-pair.ts";
 
 const intervalMs = 20;
 
-/** Looks all the time whether a sandbox runs on both servers. */
+/** Checks in a loop whether a sandbox runs on both servers at the same time. */
 export class OwnerWatch implements AsyncDisposable {
-  /** How often it was seen to. */
+  /** The number of checks that saw it run on both. */
   doubles = 0;
   looks = 0;
   readonly #stop = new AbortController();
   readonly #watching: Promise<void>;
 
-  constructor(places: readonly [Place, Place], id: string) {
-    this.#watching = this.#watch(places, id);
+  constructor(members: readonly [PairMember, PairMember], id: string) {
+    this.#watching = this.#watch(members, id);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -23,9 +23,10 @@ export class OwnerWatch implements AsyncDisposable {
     await this.#watching;
   }
 
-  async #watch([a, b]: readonly [Place, Place], id: string): Promise<void> {
+  async #watch([a, b]: readonly [PairMember, PairMember], id: string): Promise<void> {
     while (!this.#stop.signal.aborted) {
-      // The first twice: it ran at the moment at which the second did only if it ran before and after.
+      // The first server is checked twice. Only if the sandbox ran there before and after did it run there while the
+      // second one was checked.
       const before = await runningContainer(a, id);
       const [other, after] = [await runningContainer(b, id), await runningContainer(a, id)];
       this.looks += 1;
@@ -35,8 +36,8 @@ export class OwnerWatch implements AsyncDisposable {
   }
 }
 
-/** The group of a container that is there and not frozen. */
-async function runningContainer({ server }: Place, id: string): Promise<string | undefined> {
+/** Returns the cgroup of the container if it exists and is not frozen. */
+async function runningContainer({ server }: PairMember, id: string): Promise<string | undefined> {
   try {
     const record = JSON.parse(await readFile(join(server.dataDir, "sandboxes", id, "record.json"), "utf8")) as {
       container?: { pid: number };
@@ -47,7 +48,7 @@ async function runningContainer({ server }: Place, id: string): Promise<string |
     const isThere = (await readFile(join(group, "cgroup.procs"), "utf8")).trim() !== "";
     return isThere && !isFrozen(group) ? group : undefined;
   } catch {
-    // What is gone between two looks does not run.
+    // A container that ended between two reads does not run.
     return undefined;
   }
 }

@@ -1,25 +1,25 @@
-import { Chance } from "../../server/durability/chance.ts";
+import { SeededRandom } from "../../server/durability/seeded-random.ts";
 
 export const actions = [
   "pause",
   "hand over",
   "fork",
   "kill the server",
-  "kill the server of a stored one",
+  "kill the server of a stored sandbox",
   "kill an upload",
   "refuse requests of the store",
   "fill the disk",
 ] as const;
 
-/** What happens to the sandbox between two pieces of work. All of it follows from its seed. */
+/** An action on the sandbox between two pieces of work. All of it follows from the seed. */
 export interface Cycle {
   seed: number;
   action: (typeof actions)[number];
-  /** Which of the two servers is asked for the work before. */
+  /** The index of the server on which the work before the action is done. */
   at: 0 | 1;
-  /** Of the file that the work writes. */
+  /** The size of the file that the work writes. */
   bytes: number;
-  /** How many requests to the store go wrong, where some do. */
+  /** The number of requests to the store that fail, for actions with such failures. */
   faults: number;
   isCut: boolean;
 }
@@ -27,13 +27,13 @@ export interface Cycle {
 const KiB = 1024;
 
 export function planCycle(seed: number): Cycle {
-  const chance = new Chance(seed);
+  const random = new SeededRandom(seed);
   return {
     seed,
-    action: chance.oneOf(actions),
-    at: chance.oneOf([0, 1]),
-    bytes: chance.oneOf([0, chance.between(1, 4 * KiB), chance.between(4 * KiB, 512 * KiB)]),
-    faults: chance.between(1, 12),
-    isCut: chance.next() < 0.5,
+    action: random.oneOf(actions),
+    at: random.oneOf([0, 1]),
+    bytes: random.oneOf([0, random.between(1, 4 * KiB), random.between(4 * KiB, 512 * KiB)]),
+    faults: random.between(1, 12),
+    isCut: random.next() < 0.5,
   };
 }

@@ -5,11 +5,11 @@ import type { ApiAnswer } from "../../../support/api-client.ts";
 const patienceMs = 180_000;
 const pauseMs = 50;
 
-/** It was asked again and again, and never got further. */
-export class Stuck extends Error {}
+/** A request was repeated for as long as patience lasts and never succeeded. */
+export class StuckError extends Error {}
 
-/** Asks again for as long as the answer says that this may help. */
-export async function insist<T>(what: string, signal: AbortSignal, ask: () => Promise<ApiAnswer<T>>): Promise<T> {
+/** Repeats a request for as long as the error says that a retry may help. */
+export async function retryUntilOk<T>(what: string, signal: AbortSignal, ask: () => Promise<ApiAnswer<T>>): Promise<T> {
   const endMs = performance.now() + patienceMs;
   for (;;) {
     const { answer, problem } = await ask().then(
@@ -21,7 +21,7 @@ export async function insist<T>(what: string, signal: AbortSignal, ask: () => Pr
     const because = answer?.body.error;
     const said = because === undefined ? String(problem) : `${because.code}: ${because.message}`;
     if (because !== undefined && !isRetryable(because.code)) throw new Error(`${what}: ${said}`);
-    if (performance.now() > endMs) throw new Stuck(`${what}: ${said}`);
+    if (performance.now() > endMs) throw new StuckError(`${what}: ${said}`);
     await sleep(pauseMs, undefined, { signal });
   }
 }

@@ -6,13 +6,16 @@ import { ServerPair } from "../server-pair.ts";
 import { runAction } from "./actions.ts";
 import { OwnerWatch } from "./owner-watch.ts";
 import { planCycle } from "./plan.ts";
-import { Stuck } from "./retry.ts";
-import { Subject } from "./subject.ts";
+import { StuckError } from "./retry.ts";
+import { SoakSandbox } from "./soak-sandbox.ts";
 
-/** Short, so that a dead server's sandboxes are soon free; what is shown does not depend on it. */
+/**
+ * The lease time is short, so that other servers soon get the sandboxes of a dead one. The result does not depend on
+ * it.
+ */
 const leaseTtlMs = "4000";
 
-/** One sandbox lives through everything that can happen to servers, disks and stores; nothing of it may be lost. */
+/** One sandbox lives through failures of servers, disks and stores, and must lose nothing. */
 export const soak: Trial = {
   name: "persist.soak",
   title: "a sandbox is paused, forked, handed over, and its servers, uploads, disk and store fail; time of one cycle",
@@ -23,8 +26,8 @@ export const soak: Trial = {
   async attempt(bench, rounds) {
     await using disk = await Disk.mount(join(bench.dir, "disk"));
     await using pair = await ServerPair.open(disk.path, "s3", ["--lease-ttl-ms", leaseTtlMs]);
-    const subject = await Subject.create(pair.places[0], bench.signal);
-    await using owners = new OwnerWatch(pair.places, subject.id);
+    const sandbox = await SoakSandbox.create(pair.members[0], bench.signal);
+    await using owners = new OwnerWatch(pair.members, sandbox.id);
     const ours: number[] = [];
     const wrong: string[] = [];
     const stuck: string[] = [];
@@ -36,21 +39,21 @@ export const soak: Trial = {
       bench.progress.report(`cycle ${round + 1} of ${rounds}: ${cycle.action}, seed ${cycle.seed}`);
       const startMs = performance.now();
       try {
-        await subject.work(pair.places[cycle.at], cycle);
-        const { next, problems } = await runAction({ pair, subject, disk: disk.path, until }, cycle);
-        problems.push(...(await subject.look(next)));
+        await sandbox.work(pair.members[cycle.at], cycle);
+        const { next, problems } = await runAction({ pair, sandbox, disk: disk.path, until }, cycle);
+        problems.push(...(await sandbox.check(next)));
         wrong.push(...problems.map((problem) => `${named}: ${problem}`));
       } catch (error) {
         bench.signal.throwIfAborted();
-        (error instanceof Stuck ? stuck : wrong).push(`${named}: ${String(error)}`);
+        (error instanceof StuckError ? stuck : wrong).push(`${named}: ${String(error)}`);
       }
       ours.push(performance.now() - startMs);
     }
-    if (wrong.length + stuck.length === 0) wrong.push(...(await subject.finish(pair.places[1])));
+    if (wrong.length + stuck.length === 0) wrong.push(...(await sandbox.finish(pair.members[1])));
     return {
       ours,
       checks: [
-        { text: `${ours.length} of ${rounds} cycles were played`, isMet: ours.length === rounds },
+        { text: `${ours.length} of ${rounds} cycles were run`, isMet: ours.length === rounds },
         { text: `${wrong.length} times something was lost, doubled or wrong`, isMet: wrong.length === 0 },
         { text: `${stuck.length} times it was stuck`, isMet: stuck.length === 0 },
         { text: `in ${owners.doubles} of ${owners.looks} looks it ran twice`, isMet: owners.doubles === 0 },
@@ -60,7 +63,7 @@ export const soak: Trial = {
   },
 };
 
-/** Of its own, so that it can be full. */
+/** A disk for both servers, so that a test can fill it. */
 class Disk implements AsyncDisposable {
   readonly path: string;
 
@@ -75,7 +78,7 @@ class Disk implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // A process that is just going may still be in it: it then goes with the last of them.
+    // A process that is about to exit may still use the mount, which then goes away with that process.
     if ((await exitCodeOf("umount", [this.path])) !== 0) await exitCodeOf("umount", ["--lazy", this.path]);
   }
 }

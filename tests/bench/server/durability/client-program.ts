@@ -1,7 +1,8 @@
 import { once } from "node:events";
 /**
- * A client to be killed: does the work of one round, and says on stdout what it comes to know, a JSON line each. Run as
- * `client-program.ts <url> <key> <sandbox id> <plan as JSON>`; it begins when it is told so on stdin.
+ * A client that the benchmark kills: it does the work of one round and prints the facts that it learns on stdout, one
+ * line of JSON each. Run as `client-program.ts <url> <key> <sandbox id> <plan as JSON>`; it starts at the first byte on
+ * stdin.
  */
 import { writeSync } from "node:fs";
 import { Atoll, Sandbox } from "@atoll/sdk";
@@ -19,6 +20,7 @@ const sandbox = await Sandbox.connect(sandboxId, { client });
 say({ isReady: true });
 await once(process.stdin, "data");
 const { exitCode, output } = await doWork({ client, sandbox, plan: JSON.parse(plan) as Plan, emit: say });
-// Every byte was compared as it came: their number says the rest, in a line that no pipe takes in halves.
+// Every byte was compared when it came, so the number of bytes says the rest, in a line short enough that a pipe never
+// splits it.
 say({ outcome: { exitCode, outputBytes: output?.byteLength } });
 process.exit(0);

@@ -12,8 +12,8 @@ const program = fileURLToPath(new URL("client-program.ts", import.meta.url));
 type Line = Fact & { isReady?: true; outcome?: { exitCode?: number | null; outputBytes?: number } };
 
 /**
- * A client in a process of its own, which knows what it knows only until it is killed; what it has said by then is kept
- * here.
+ * A client in a separate process. What the client knows is lost when it is killed; what it has printed until then is
+ * kept here.
  */
 export class CrashingClient {
   readonly known: Fact = {};
@@ -21,7 +21,7 @@ export class CrashingClient {
   #child: ChildProcessByStdio<Writable, Readable, Readable>;
   #lines: AsyncIterator<string>;
   #stderr = "";
-  #isDoomed = false;
+  #isKilled = false;
 
   constructor(server: { url: string; key: string }, sandboxId: string, plan: Plan) {
     this.#plan = plan;
@@ -43,7 +43,7 @@ export class CrashingClient {
     if (line?.isReady !== true) throw new Error(`A client did not start: ${this.#stderr}`);
   }
 
-  /** Undefined when it was killed before the end. */
+  /** Returns undefined if the client was killed before the end. */
   async work(): Promise<Outcome | undefined> {
     this.#child.stdin.write("go\n");
     for (let line = await this.#next(); line !== undefined; line = await this.#next()) {
@@ -57,14 +57,14 @@ export class CrashingClient {
       };
     }
     if (!this.#hasEnded()) await once(this.#child, "exit");
-    if (this.#isDoomed) return undefined;
+    if (this.#isKilled) return undefined;
     throw new Error(`A client ended with ${this.#child.exitCode}: ${this.#stderr}`);
   }
 
-  /** Resolves when it is gone. */
+  /** Resolves when the process has ended. */
   async kill(): Promise<void> {
     if (this.#hasEnded()) return;
-    this.#isDoomed = true;
+    this.#isKilled = true;
     const gone = once(this.#child, "exit");
     this.#child.kill("SIGKILL");
     await gone;
@@ -80,8 +80,8 @@ export class CrashingClient {
     try {
       return JSON.parse(value) as Line;
     } catch (error) {
-      // It was killed in the middle of a word.
-      if (this.#isDoomed) return undefined;
+      // The kill cut the last line.
+      if (this.#isKilled) return undefined;
       throw error;
     }
   }

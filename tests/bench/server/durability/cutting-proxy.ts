@@ -2,12 +2,13 @@ import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 
 /**
- * A way to the server that counts what passes and can be cut. While the server is away, whoever comes is turned away.
+ * A proxy to the server that counts the bytes that pass, and that can be cut. While the server is down, connections
+ * fail.
  */
 export class CuttingProxy implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** Bytes in both directions, since the last reset. */
+  /** Bytes in both directions since `arm` was called. */
   #passed = 0;
   #hits: { at: number; strike: () => void }[] = [];
 
@@ -26,14 +27,14 @@ export class CuttingProxy implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Counts from now on, and strikes once at each of the places. */
+  /** Starts to count, and calls `strike` once at each of the byte counts. */
   arm(places: readonly number[], strike: () => void): void {
     this.#passed = 0;
     this.#hits = places.map((at) => ({ at, strike }));
     this.#look();
   }
 
-  /** What has not struck by now does not any more. Tells how many those are. */
+  /** Cancels the strikes that have not happened, and returns their number. */
   disarm(): number {
     return this.#hits.splice(0).length;
   }
@@ -69,7 +70,7 @@ export class CuttingProxy implements AsyncDisposable {
         this.#look();
       });
       from.on("end", () => to.end());
-      // A cut is what this is for.
+      // This proxy cuts connections on purpose.
       from.on("error", () => undefined);
       from.on("close", () => {
         this.#sockets.delete(from);

@@ -8,10 +8,10 @@ import { CuttingProxy } from "./cutting-proxy.ts";
 import { planRound, type Plan } from "./plan.ts";
 import { playRound, type Problem, type RoundReport } from "./round.ts";
 
-/** After so many rounds with problems the rest would only repeat them. */
+/** After this number of rounds with problems, more rounds would only repeat them. */
 const mostBadRounds = 5;
 
-/** Clients, servers and connections die in the middle of work; nothing of the work may. */
+/** Clients, servers and connections die in the middle of work, and none of the work may be lost. */
 export const durability: Trial = {
   name: "server.durability",
   title: "work while the client, the server (SIGKILL) or the connection dies; time of one round",
@@ -28,7 +28,7 @@ export const durability: Trial = {
     let undisturbed = 0;
     for (let round = 0; round < rounds && bad.length < mostBadRounds; round += 1) {
       bench.signal.throwIfAborted();
-      // A round is made of its own seed: the first round of another run with that seed is the same.
+      // The seed decides a round completely: the first round of another run with that seed is the same.
       const plan = planRound(bench.seed + round);
       bench.progress.report(
         `round ${round + 1} of ${rounds}: ${plan.victim} dies during ${plan.work}, seed ${plan.seed}`,
@@ -55,22 +55,22 @@ export const durability: Trial = {
     return {
       ours,
       checks: [
-        { text: `${ours.length} of ${rounds} rounds were played`, isMet: ours.length === rounds },
+        { text: `${ours.length} of ${rounds} rounds were run`, isMet: ours.length === rounds },
         { text: `bytes lost or doubled in ${count("bytes")} places`, isMet: count("bytes") === 0 },
         { text: `${count("exit code")} wrong exit codes`, isMet: count("exit code") === 0 },
         { text: `${count("leak")} leaks`, isMet: count("leak") === 0 },
         { text: `${count("error")} calls that failed`, isMet: count("error") === 0 },
       ],
       notes: [
-        `seed ${bench.seed}, ${bench.driver}; in ${undisturbed} rounds the work was over before the blow came`,
-        ...bad.map(({ plan, problems }) => `--seed ${plan.seed} begins with ${describe(plan)}: ${tell(problems)}`),
-        ...kept.map((directory) => `what the server had then is in ${directory}`),
+        `seed ${bench.seed}, ${bench.driver}; in ${undisturbed} rounds the work ended before the failure`,
+        ...bad.map(({ plan, problems }) => `--seed ${plan.seed} begins with ${describe(plan)}: ${list(problems)}`),
+        ...kept.map((directory) => `the state of the server is in ${directory}`),
       ],
     };
   },
 };
 
-/** The log and what was stored of the sandbox, while it is there. */
+/** Copies the server's log and what the server stored about the sandbox, before the sandbox is removed. */
 async function keepEvidence(
   { driver }: Workbench,
   { dataDir, logFile }: ServerProcess,
@@ -90,6 +90,6 @@ function describe({ victim, work, bytes }: Plan): string {
   return `the death of the ${victim} during ${work} of ${bytes} bytes`;
 }
 
-function tell(problems: readonly Problem[]): string {
+function list(problems: readonly Problem[]): string {
   return problems.map(({ kind, text }) => `${kind}: ${text.split("\n")[0]}`).join("; ");
 }

@@ -1,44 +1,44 @@
-import { Chance } from "./chance.ts";
+import { SeededRandom } from "./seeded-random.ts";
 
-/** What one round does and what happens to it. Everything in it follows from its seed. */
+/** The work of one round, and the failure in it. All of it follows from the seed. */
 export interface Plan {
   seed: number;
   work: "exec" | "stdin" | "upload";
   victim: "client" | "server" | "connection";
-  /** Of output, of input or of the file. */
+  /** The size of the output, of the input or of the file. */
   bytes: number;
   exitCode: number;
-  /** The victim is hit when this many bytes have passed between client and server since the work began. */
+  /** The victim is hit when this many bytes have passed between client and server since the work started. */
   hitAt: number[];
-  /** Whether a connection that is cut says goodbye or is reset. */
+  /** Whether a cut connection is closed in order or reset. */
   isReset: boolean;
-  /** A run that the caller waits for, or one with a handle. */
+  /** Whether the caller waits for the run, or gets a handle for it. */
   isForeground: boolean;
 }
 
 const KiB = 1024;
 
 export function planRound(seed: number): Plan {
-  const chance = new Chance(seed);
-  const work = chance.oneOf(["exec", "stdin", "upload"]);
-  const victim = chance.oneOf(["client", "server", "connection"]);
-  const bytes = chance.oneOf([0, 1, chance.between(2, 4 * KiB), chance.between(4 * KiB, 256 * KiB), 1024 * KiB]);
-  const hits = victim === "connection" ? chance.between(1, 4) : 1;
-  // Around the whole exchange: in the request itself, in the payload, behind the last byte.
-  const hitAt = Array.from({ length: hits }, () => Math.floor(chance.next() * (bytes * 1.1 + 1500)));
+  const random = new SeededRandom(seed);
+  const work = random.oneOf(["exec", "stdin", "upload"]);
+  const victim = random.oneOf(["client", "server", "connection"]);
+  const bytes = random.oneOf([0, 1, random.between(2, 4 * KiB), random.between(4 * KiB, 256 * KiB), 1024 * KiB]);
+  const hits = victim === "connection" ? random.between(1, 4) : 1;
+  // The range covers the whole exchange: the request itself, the payload, and the time after the last byte.
+  const hitAt = Array.from({ length: hits }, () => Math.floor(random.next() * (bytes * 1.1 + 1500)));
   return {
     seed,
     work,
     victim,
     bytes,
-    exitCode: chance.between(0, 255),
+    exitCode: random.between(0, 255),
     hitAt: hitAt.toSorted((a, b) => a - b),
-    isReset: chance.next() < 0.5,
-    isForeground: chance.next() < 0.5,
+    isReset: random.next() < 0.5,
+    isForeground: random.next() < 0.5,
   };
 }
 
-/** The bytes of a round: numbered lines, so that one that is lost, doubled or moved shows where. */
+/** Returns the bytes of a round: numbered lines, so that a lost, doubled or moved one can be found. */
 export function payloadOf({ seed, bytes }: Plan): Buffer {
   const lines = Array.from({ length: Math.ceil(bytes / lineBytes) }, (_, index) => lineOf(seed, index));
   return Buffer.from(lines.join("")).subarray(0, bytes);

@@ -18,7 +18,7 @@ export interface Problem {
 export interface RoundReport {
   problems: Problem[];
   sandboxId: string;
-  /** The work was over before the victim was hit. */
+  /** The work ended before the victim was hit. */
   isUndisturbed: boolean;
 }
 
@@ -27,26 +27,26 @@ export interface Arena {
   proxy: CuttingProxy;
   driver: DriverName;
   signal: AbortSignal;
-  /** Called with what is there while it is still there. */
+  /** Called after a problem, while the sandbox still exists. */
   onProblem: (report: RoundReport) => Promise<void>;
 }
 
-/** One round: a sandbox, a piece of work, a blow in its middle, and a look at what is left. */
+/** Runs one round: creates a sandbox, starts work, hits the victim in the middle of it, and checks the result. */
 export async function playRound(arena: Arena, plan: Plan): Promise<RoundReport> {
   const { server, signal } = arena;
   await using direct = new Atoll({ baseUrl: server.url, apiKey: server.key });
   const sandbox = await Sandbox.create({ client: direct, driver: arena.driver, signal });
   const report: RoundReport = { problems: [], sandboxId: sandbox.id, isUndisturbed: false };
-  const blow = new Blow();
+  const failures = new Failures();
   try {
-    const outcome = await until(work(arena, plan, sandbox.id, blow), signal, "end of the work");
+    const outcome = await until(work(arena, plan, sandbox.id, failures), signal, "end of the work");
     report.problems.push(...(await judge(sandbox, plan, outcome)));
   } catch (error) {
     signal.throwIfAborted();
     report.problems.push({ kind: "error", text: error instanceof Error ? String(error.stack) : String(error) });
   } finally {
     report.isUndisturbed = arena.proxy.disarm() === plan.hitAt.length;
-    await blow.over;
+    await failures.settled;
   }
   if (report.problems.length > 0) await arena.onProblem(report);
   await sandbox.kill();
@@ -54,26 +54,26 @@ export async function playRound(arena: Arena, plan: Plan): Promise<RoundReport> 
   return report;
 }
 
-/** What happens to the victim; the round is not over before it is. */
-class Blow {
-  over: Promise<void> = Promise.resolve();
+/** The failures of the victim, one after the other. The round waits for them. */
+class Failures {
+  settled: Promise<void> = Promise.resolve();
 
-  strike(what: () => Promise<void>): void {
-    this.over = this.over.then(what);
+  add(failure: () => Promise<void>): void {
+    this.settled = this.settled.then(failure);
   }
 }
 
-async function work({ server, proxy }: Arena, plan: Plan, sandboxId: string, blow: Blow): Promise<Outcome> {
-  const place = { url: proxy.url, key: server.key };
-  await using client = new Atoll({ baseUrl: place.url, apiKey: place.key });
+async function work({ server, proxy }: Arena, plan: Plan, sandboxId: string, failures: Failures): Promise<Outcome> {
+  const target = { url: proxy.url, key: server.key };
+  await using client = new Atoll({ baseUrl: target.url, apiKey: target.key });
   const sandbox = await Sandbox.connect(sandboxId, { client });
   const worker = { client, sandbox, plan, emit: () => undefined };
   switch (plan.victim) {
     case "client": {
-      const crashing = new CrashingClient(place, sandboxId, plan);
+      const crashing = new CrashingClient(target, sandboxId, plan);
       try {
         await crashing.ready();
-        proxy.arm(plan.hitAt, () => blow.strike(() => crashing.kill()));
+        proxy.arm(plan.hitAt, () => failures.add(() => crashing.kill()));
         return (await crashing.work()) ?? (await carryOn(worker, crashing.known));
       } finally {
         await crashing.kill();
@@ -81,7 +81,7 @@ async function work({ server, proxy }: Arena, plan: Plan, sandboxId: string, blo
     }
     case "server":
       proxy.arm(plan.hitAt, () =>
-        blow.strike(async () => {
+        failures.add(async () => {
           await server.kill();
           await server.restart();
         }),
@@ -101,7 +101,7 @@ async function judge(sandbox: Sandbox, plan: Plan, { exitCode, output }: Outcome
     const beside = (await sandbox.files.list(path.slice(0, path.lastIndexOf("/")))).map(({ name }) => name);
     return [
       ...(stored.equals(expected) ? [] : [{ kind: "bytes", text: difference(expected, stored) } as const]),
-      ...(beside.length === 1 ? [] : [{ kind: "leak", text: `beside the file: ${beside.join(", ")}` } as const]),
+      ...(beside.length === 1 ? [] : [{ kind: "leak", text: `also in the directory: ${beside.join(", ")}` } as const]),
     ];
   }
   const runs = (await sandbox.files.read(runsPath(plan))).split("\n").length - 1;
@@ -127,9 +127,9 @@ async function findLeaks(server: ServerProcess, client: Atoll): Promise<Problem[
   return found.map((text) => ({ kind: "leak", text }));
 }
 
-/** Where the two part, and how long they are. */
+/** Says where two contents differ, and how long they are. */
 function difference(expected: Buffer, found: Buffer): string {
   let at = 0;
   while (at < expected.byteLength && expected[at] === found[at]) at += 1;
-  return `${found.byteLength} bytes of ${expected.byteLength}, they part at ${at}`;
+  return `${found.byteLength} bytes of ${expected.byteLength}, different from byte ${at} on`;
 }

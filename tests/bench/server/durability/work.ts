@@ -1,11 +1,11 @@
 import { isSandboxError, type Atoll, type CommandHandle, type OutputEvent, type Sandbox } from "@atoll/sdk";
 import { payloadOf, type Plan } from "./plan.ts";
 
-/** What a client has come to know, and would not know any more if it died. */
+/** Facts that a client learns and loses when it dies. */
 export interface Fact {
-  /** Bytes of output that it has read, from the beginning. */
+  /** The number of output bytes that it has read from the start. */
   read?: number;
-  /** Bytes of input that the server has taken for good. */
+  /** The number of input bytes that the server has accepted for good. */
   accepted?: number;
   uploaded?: true;
 }
@@ -29,17 +29,17 @@ export function uploadPath({ seed }: Plan): string {
   return `/home/user/up-${seed}/file.bin`;
 }
 
-/** Each run of a round's command adds a line to this. */
+/** Returns the path of a file to which each run of a round's command adds a line. */
 export function runsPath({ seed }: Plan): string {
   return `/tmp/runs-${seed}`;
 }
 
-/** The whole work of a round. */
+/** Does the complete work of a round. */
 export async function doWork(worker: Worker): Promise<Outcome> {
   const { sandbox, plan, emit } = worker;
   switch (plan.work) {
     case "exec":
-      // Only who has the key can ask again for what a client that has died may have started.
+      // A dead client may have started the command, and only a client with its idempotency key can ask for it again.
       return plan.isForeground && plan.victim !== "client" ? runToEnd(worker) : follow(await start(worker), worker, 0);
     case "stdin": {
       const command = await start(worker);
@@ -53,27 +53,28 @@ export async function doWork(worker: Worker): Promise<Outcome> {
   }
 }
 
-/** Carries on with the work of a client that has died, from what it had made known. */
+/** Continues the work of a dead client from the facts that it had reported. */
 export async function carryOn(worker: Worker, known: Fact): Promise<Outcome> {
   const { sandbox, plan } = worker;
   if (plan.work === "upload") {
     await assertWholeOrAbsent(worker);
     return known.uploaded === true ? {} : doWork(worker);
   }
-  // The same key: what the other has started, or is just about to, is not started again.
+  // The key is the same, so a command that the dead client has started, or is about to start, is not started again.
   const command = await start(worker);
   const info = await sandbox.commands.get(command.id);
   const { accepted = 0 } = known;
-  if (info.stdinBytes < accepted) throw new Error(`${accepted} bytes of input were taken, ${info.stdinBytes} are left`);
+  if (info.stdinBytes < accepted)
+    throw new Error(`the server accepted ${accepted} bytes of input and reports ${info.stdinBytes}`);
   const from = known.read ?? 0;
   const sent = plan.work === "stdin" ? sendRest(command, worker) : undefined;
   const [rest] = await Promise.all([follow(command, worker, from), sent]);
   const whole = await follow(command, worker, 0);
-  if (!whole.output.subarray(from).equals(rest.output)) throw new Error("the log says something else when read again");
+  if (!whole.output.subarray(from).equals(rest.output)) throw new Error("the log differs when it is read again");
   return whole;
 }
 
-/** Also a file whose writer has died is there as it should be, or not at all. */
+/** Checks that a file whose writer has died has its complete content, or does not exist. */
 async function assertWholeOrAbsent({ sandbox, plan }: Worker): Promise<void> {
   const stored = await sandbox.files.read(uploadPath(plan), { as: "bytes" }).catch((error: unknown) => {
     if (isSandboxError(error, "not_found")) return undefined;
@@ -81,7 +82,7 @@ async function assertWholeOrAbsent({ sandbox, plan }: Worker): Promise<void> {
   });
   const expected = payloadOf(plan);
   if (stored !== undefined && !expected.equals(stored)) {
-    throw new Error(`${stored.byteLength} of ${expected.byteLength} bytes of a file are there`);
+    throw new Error(`a file has ${stored.byteLength} of ${expected.byteLength} bytes`);
   }
 }
 
@@ -90,7 +91,8 @@ function scriptOf(plan: Plan): string {
   if (plan.work === "stdin") return `${mark}; cat; exit ${plan.exitCode}`;
   const lines = Math.ceil(plan.bytes / 32);
   const pause = `if (i % ${Math.ceil(lines / 4)} == 0) system("sleep 0.02")`;
-  const loop = `for (i = 0; i < ${lines}; i++) { ${pause}; l = "${plan.seed} line " i; while (length(l) < 31) l = l "."; print l }`;
+  const print = `l = "${plan.seed} line " i; while (length(l) < 31) l = l "."; print l`;
+  const loop = `for (i = 0; i < ${lines}; i++) { ${pause}; ${print} }`;
   return `${mark}; awk 'BEGIN { ${loop} }' | head -c ${plan.bytes}; exit ${plan.exitCode}`;
 }
 
@@ -118,10 +120,10 @@ async function follow(command: CommandHandle, worker: Worker, from: number): Pro
     if (event.type === "ended") return { exitCode: event.command.exitCode, output: reader.output };
     reader.take(event);
   }
-  throw new Error("the output ended without the command's end");
+  throw new Error("the output ended before the command");
 }
 
-/** Compares as it reads: a client that dies later has seen nothing wrong. */
+/** Compares the output while it arrives, so that a client that dies later has seen no difference so far. */
 class Reader {
   readonly #chunks: Uint8Array[] = [];
   readonly #expected: Buffer;
@@ -152,7 +154,7 @@ class Reader {
 }
 
 async function sendAll(command: CommandHandle, worker: Worker): Promise<void> {
-  // A client that may be killed says where its bytes belong, so that the next one can go on.
+  // A client that may be killed sends its input with offsets, so that the next one can continue.
   if (worker.plan.victim === "client") return sendRest(command, worker);
   const payload = payloadOf(worker.plan);
   for (let at = 0; at < payload.byteLength; at += pieceBytes) {

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { basename } from "node:path";
 import type { ContainerId, ContainerRef } from "@atoll/protocol";
-import type { NodesPlace } from "../../guest/guest-nodes.ts";
+import type { NodeDirectory } from "../../guest/guest-nodes.ts";
 import type { TimerSlack } from "../../idle/timer-slack.ts";
 import type { SandboxLayout } from "../../store/layout.ts";
 import type { ContainerRuns } from "../container-runs.ts";
@@ -14,21 +14,21 @@ import { SentrySlack } from "./sentry-slack.ts";
 
 export interface GvisorDriverOptions {
   runs: ContainerRuns;
-  /** The guest's binary, which also speaks to runsc. */
+  /** The guest's binary, which also talks to runsc. */
   guestPath: string;
   runscPath: string;
   runscVersion: string;
-  /** Of containers that do not go on from memory. */
+  /** The platform of containers that start without a memory image. */
   platform: string;
-  /** All that this runsc offers. */
+  /** All platforms that this runsc offers. */
   platforms: readonly string[];
-  /** Whether a sandbox that does nothing leaves the processors alone under systrap. */
+  /** Whether an idle sandbox uses no processor time under systrap. */
   idlesForFree: boolean;
-  /** All that runsc shows of the processor, if not everything. */
+  /** The features of the processor that runsc shows, if not all. */
   shownFeatures?: readonly string[] | undefined;
 }
 
-/** Containers under gVisor: `runsc run` in the foreground, its root a host overlay, no network but loopback. */
+/** Containers under gVisor: `runsc run` in the foreground, with a host overlay as root and no network but loopback. */
 export class GvisorDriver implements Driver {
   readonly name = "gvisor";
   readonly freezer: RunscFreezer;
@@ -83,7 +83,7 @@ export class GvisorDriver implements Driver {
     return this.#options.runs.adopt(ref, layout);
   }
 
-  findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
+  findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodeDirectory[]> {
     return this.freezer.findDirectories(ref, layout);
   }
 

@@ -2,7 +2,7 @@ import type { SandboxLimits } from "@atoll/protocol";
 import type { ImageNeeds } from "../driver.ts";
 
 /**
- * What root inside may do; the same set as the default of other container engines. Checked by gVisor's kernel, never by
+ * What root inside may do; the default set of other container engines. gVisor's kernel checks these capabilities, never
  * the host's.
  */
 const rootCapabilities = [
@@ -22,10 +22,13 @@ const rootCapabilities = [
   "CAP_SYS_PTRACE",
 ];
 
-/** The guest alone: host name after a fork, limits of other processes. It takes them from everything that it starts. */
+/**
+ * Only the guest has these, to set the host name after a fork and the limits of other processes. It removes them from
+ * every process that it starts.
+ */
 const guestCapabilities = ["CAP_SYS_ADMIN", "CAP_SYS_RESOURCE"];
 
-/** Where the guest's layer puts the guest. */
+/** The path of the guest inside, from the guest's layer. */
 export const guestInside = "/.atoll/guest";
 
 export interface OciSpecOptions {
@@ -33,15 +36,15 @@ export interface OciSpecOptions {
   hostname: string;
   limits: SandboxLimits;
   needs: ImageNeeds;
-  /** By the names that runsc gives them. */
+  /** The features by the names that runsc gives them. */
   shownFeatures?: readonly string[] | undefined;
 }
 
-/** Where the specification says which guest the container has, and how its system calls are caught. */
+/** These annotations say which guest the container has, and how its system calls are intercepted. */
 export const guestAnnotation = "atoll.guest";
 export const platformAnnotation = "atoll.platform";
 
-/** What runsc hides all other features of the processor for. */
+/** With this annotation runsc shows only the given features of the processor. */
 const featuresAnnotation = "dev.gvisor.internal.cpufeatures";
 
 export function ociSpec({ rootfs, hostname, limits, needs, shownFeatures }: OciSpecOptions): object {
@@ -69,7 +72,7 @@ export function ociSpec({ rootfs, hostname, limits, needs, shownFeatures }: OciS
       { destination: "/dev", type: "tmpfs", source: "tmpfs" },
       { destination: "/dev/shm", type: "tmpfs", source: "tmpfs", options: [`size=${limits.tmpBytes}`, "mode=1777"] },
       { destination: "/sys", type: "sysfs", source: "sysfs", options: ["ro"] },
-      // An empty /tmp would get a tmpfs without a limit by itself.
+      // runsc would mount a tmpfs without a limit on an empty /tmp.
       { destination: "/tmp", type: "tmpfs", source: "tmpfs", options: [`size=${limits.tmpBytes}`, "mode=1777"] },
     ],
     linux: {

@@ -5,7 +5,10 @@ import { hasErrno } from "@atoll/host";
 import { deadlineAfter, SandboxError, type ContainerId } from "@atoll/protocol";
 import { z } from "zod";
 
-/** A sandbox with thousands of threads has a long answer; one that sends more than this is not runsc as we know it. */
+/**
+ * A sandbox with thousands of threads gives a long answer; a longer one than this does not come from a runsc that we
+ * know.
+ */
 const mostAnswerBytes = 64 * 1024 * 1024;
 const answerTimeoutMs = 30_000;
 
@@ -13,9 +16,9 @@ const Answer = z.object({ success: z.boolean(), err: z.string(), result: z.unkno
 type Answer = z.infer<typeof Answer>;
 
 /**
- * The socket on which runsc's own commands talk to a sandbox. Starting one of these commands takes longer than all that
- * it does; asked directly, the sandbox freezes in a millisecond. It counts how often it was frozen and dies of being
- * woken once too often, so it is looked at first.
+ * The socket on which runsc's own commands talk to a sandbox. To start one of these commands takes longer than its
+ * work; over the socket, the sandbox freezes in a millisecond. The sandbox counts how often it was frozen and dies if
+ * it is woken once too often, so its state is read first.
  */
 export class RunscControl {
   #stateDir: string;
@@ -26,7 +29,7 @@ export class RunscControl {
     this.#id = id;
   }
 
-  /** Whoever connects to it speaks to the sandbox. */
+  /** A program that connects to this socket talks to the sandbox. */
   get socketPath(): string {
     return `${this.#stateDir}/${this.#socketName}`;
   }
@@ -35,7 +38,7 @@ export class RunscControl {
     return `runsc-${this.#id}.sock`;
   }
 
-  /** False: it cannot be frozen this way, and nothing has changed. */
+  /** Returns false if the sandbox cannot be frozen this way; then nothing has changed. */
   async freeze(): Promise<boolean> {
     if ((await this.#call("containerManager.Pause"))?.success !== true) return false;
     // After the answer every thread is in its stop, though a goroutine may still be on its way to wait there.
@@ -69,7 +72,7 @@ export class RunscControl {
     return answer?.success === true && typeof answer.result === "string" ? stopState(answer.result) : undefined;
   }
 
-  /** Undefined: nobody listens there. */
+  /** Returns undefined if no sandbox listens on the socket. */
   async #call(method: string): Promise<Answer | undefined> {
     // The path of the socket may be longer than the kernel takes; that of its directory is shortened.
     const directory = await open(this.#stateDir, "r");
@@ -103,12 +106,12 @@ export class RunscControl {
         chunks.push(chunk as Buffer);
         bytes += (chunk as Buffer).byteLength;
         if (bytes > mostAnswerBytes) throw new Error(`its answer is longer than ${mostAnswerBytes} bytes`);
-        // The last byte of an answer, and of many other pieces.
+        // This byte ends an answer, and may end a piece of one.
         if ((chunk as Buffer).at(-1) !== closingBrace) continue;
         const answer = parseAnswer(Buffer.concat(chunks).toString("utf8"));
         if (answer !== undefined) return answer;
       }
-      throw new Error("it hung up");
+      throw new Error("it closed the connection");
     } catch (cause) {
       throw this.#unanswered(method, cause);
     } finally {
@@ -121,12 +124,13 @@ export class RunscControl {
   }
 }
 
-/** The name that runsc gives the file with the memory, and looks for when it restores. */
+/** runsc gives the file with the memory this name, and looks for it when it restores. */
 export const imageName = "checkpoint.img";
 
 /**
- * What `runsc checkpoint` asks of a sandbox, together with the file to write to. Another version may want other words,
- * and what it does not understand can cost the sandbox: undefined for those that are not known.
+ * Returns the request that `runsc checkpoint` sends to a sandbox together with the file to write to. Another version
+ * may use another request, and a request that it does not understand can end the sandbox, so the result is undefined
+ * for unknown versions.
  */
 export function saveRequest(runscVersion: string): string | undefined {
   if (!/(?:^|[~-])20240729\b/.test(runscVersion)) return undefined;
@@ -144,7 +148,7 @@ export function saveRequest(runscVersion: string): string | undefined {
 
 const closingBrace = "}".codePointAt(0);
 
-/** Undefined: there is more to come. */
+/** Returns undefined if the answer is not complete. */
 function parseAnswer(text: string): Answer | undefined {
   let value: unknown;
   try {

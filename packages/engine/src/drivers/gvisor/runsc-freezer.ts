@@ -4,7 +4,7 @@ import { setImmediate } from "node:timers/promises";
 import { hasErrno, pollUntil, run } from "@atoll/host";
 import { deadlineAfter, SandboxError, type ContainerRef } from "@atoll/protocol";
 import { z } from "zod";
-import type { NodesPlace } from "../../guest/guest-nodes.ts";
+import type { NodeDirectory } from "../../guest/guest-nodes.ts";
 import type { CheckpointLayout, SandboxLayout } from "../../store/layout.ts";
 import type { Freezer, FrozenContents, ImageNeeds, Saver } from "../driver.ts";
 import { guestAnnotation, platformAnnotation } from "./oci-spec.ts";
@@ -13,19 +13,19 @@ import { RunscSaver, saveTimeoutMs } from "./runsc-saver.ts";
 import { readState } from "./runsc-state.ts";
 
 const commandTimeoutMs = 30_000;
-/** What the kernel writes behind the path of a file that has no name any more. */
+/** The kernel adds this to the path of a file that has no name any more. */
 const deletedMark = " (deleted)";
-/** Where runsc mounts the sandbox's root for its own process. */
+/** runsc mounts the sandbox's root here for its own process. */
 const rootInside = "/root";
 
-/** What holds the memory of all processes inside. */
+/** This file contains the memory of all processes inside. */
 const memoryFile = "/memfd:runsc-memory";
-/** Of which `stat` counts. */
+/** The size of the blocks that `stat` counts. */
 const blockBytes = 512;
 
 /**
- * A sandbox can have as many directories open as it likes, each with a path of 4 KiB. All of them would be held here,
- * and sent to its guest.
+ * A sandbox can have as many directories open as it likes, each with a path of 4 KiB. The engine would have all of them
+ * in memory, and send them to the guest.
  */
 const mostPlaces = 65_536;
 const mostPlacesBytes = 8 * 1024 * 1024;
@@ -35,8 +35,8 @@ const SpecFile = z.object({
 });
 
 /**
- * Freezes and saves containers through runsc's socket where it is understood, and otherwise with runsc's own commands,
- * which find the container by its state directory.
+ * Freezes and saves containers through runsc's socket where this version of runsc is known, and otherwise with runsc's
+ * own commands, which find the container by its state directory.
  */
 export class RunscFreezer implements Freezer {
   readonly version: string;
@@ -82,17 +82,17 @@ export class RunscFreezer implements Freezer {
   }
 
   /**
-   * A directory that gVisor remembers a pipe or a socket for is one that it has open for as long as that is there. When
-   * it was given one it noted the time of the change, which the host has not seen: so where both know the same time
-   * there is none. Rejects with `limit_reached` if there are too many.
+   * gVisor keeps a directory open for as long as it has a pipe or a socket in it that exists only in memory. When it
+   * made that it stored the time of the change, which the host has not seen: so where both know the same time there is
+   * none. Rejects with `limit_reached` if there are too many directories.
    */
-  async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodesPlace[]> {
+  async findDirectories(ref: ContainerRef, layout: SandboxLayout): Promise<NodeDirectory[]> {
     const { sandbox } = await readState(ref, layout);
     const fdDir = `/proc/${sandbox.pid}/fd`;
-    const found = new Map<string, NodesPlace>();
+    const found = new Map<string, NodeDirectory>();
     let bytes = 0;
     for (const [index, fd] of (await readdir(fdDir)).entries()) {
-      // A sandbox may have any number, and others wait.
+      // A sandbox may have any number of them, and other requests wait.
       if (index % 256 === 255) await setImmediate();
       const place = placeOf(`${fdDir}/${fd}`);
       if (place === undefined) continue;
@@ -144,15 +144,16 @@ export class RunscFreezer implements Freezer {
 interface OpenFile {
   fd: string;
   /**
-   * Its bytes as `latin1`: a name inside need not be text. Undefined: it is longer than what the kernel tells, 4 KiB.
+   * The bytes of the path as `latin1`, because a name inside need not be text. Undefined if it is longer than the 4 KiB
+   * that the kernel returns.
    */
   path: string | undefined;
 }
 
-/** What is said in the place of such a path. */
+/** Error messages show this for such a path. */
 const longPath = "(a path of more than 4096 bytes)";
 
-/** What the process that is the sandbox has open, and what the kernel calls it. */
+/** Returns the files that the sandbox's process has open, and their paths as the kernel reports them. */
 async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<OpenFile[]> {
   const { sandbox } = await readState(ref, layout);
   const fdDir = `/proc/${sandbox.pid}/fd`;
@@ -170,10 +171,10 @@ async function openFiles(ref: ContainerRef, layout: SandboxLayout): Promise<Open
 }
 
 /**
- * Undefined for what is no directory of the root. Without the way to a thread and back, which takes longer than all
- * else: there may be thousands.
+ * Returns undefined for a file that is no directory of the root. Synchronous, because there may be thousands, and a
+ * promise for each would take longer than the calls.
  */
-function placeOf(fd: string): NodesPlace | undefined {
+function placeOf(fd: string): NodeDirectory | undefined {
   try {
     const path = readlinkSync(fd, { encoding: "buffer" });
     if (!`${path.toString("latin1")}/`.startsWith(`${rootInside}/`)) return undefined;
@@ -181,7 +182,7 @@ function placeOf(fd: string): NodesPlace | undefined {
     if (!stats.isDirectory()) return undefined;
     return { path: path.subarray(rootInside.length + 1), emptyAtNs: stats.ctimeNs };
   } catch (error) {
-    // The kernel does not tell a path of more than 4 KiB.
+    // The kernel returns no path of more than 4 KiB.
     if (hasErrno(error, "ENAMETOOLONG")) return undefined;
     return gone(error);
   }
@@ -204,7 +205,9 @@ async function findUnsaveable(ref: ContainerRef, rootfs: string, files: readonly
   return [...found].toSorted().map((path) => Buffer.from(path, "latin1"));
 }
 
-/** By its names alone: of a file with several, one that is gone may be the one that it was opened by. */
+/**
+ * Decides by the number of names alone: if a file has several, the deleted one may be the one by which it was opened.
+ */
 async function mayBeDeleted(fd: string): Promise<boolean> {
   const file = await stat(fd).catch(gone);
   if (file === undefined) return false;
@@ -220,13 +223,16 @@ async function measureMemory(files: readonly OpenFile[]): Promise<number> {
   return [...sizes.values()].reduce((sum, size) => sum + size, 0);
 }
 
-/** Whether a file may really be called so: a name can end like the kernel's mark. */
+/** Says whether the file really has this name, since a name can end like the kernel's mark. */
 async function isNameOf(path: Buffer, fd: string): Promise<boolean> {
   const [named, open] = await Promise.all([stat(path).catch(gone), stat(fd).catch(gone)]);
   return named !== undefined && open !== undefined && named.ino === open.ino && named.dev === open.dev;
 }
 
-/** The program that writes an image has its directory among its arguments, whoever started it. */
+/**
+ * Looks for the program that writes the image: it has the image's directory among its arguments, whichever process
+ * started it.
+ */
 async function isBeingWritten(memoryDir: string): Promise<boolean> {
   for (const pid of await readdir("/proc")) {
     if (!/^\d+$/.test(pid)) continue;

@@ -5,34 +5,34 @@ import type { CheckpointLayout } from "../../store/layout.ts";
 import type { Saver } from "../driver.ts";
 import { imageName } from "./runsc-control.ts";
 
-/** Writing gigabytes of memory takes a while. */
+/** It takes a while to write gigabytes of memory. */
 export const saveTimeoutMs = 10 * 60_000;
 
-/** Writes down how the program ended, also if nobody waits for it any more. */
+/** Writes how the program ended to a file, also if no process waits for it any more. */
 const recordOutcome =
   'out=$1; shift; "$@" 2>"$out.stderr"; code=$?; echo $code >"$out.new" && mv "$out.new" "$out"; exit $code';
 
-/** How the guest's binary says that it has asked for nothing yet. */
+/** The guest's binary exits with this code when it has sent no request. */
 const exitNotAsked = 3;
 
 export interface SaverOptions {
   guestPath: string;
   socketPath: string;
-  /** What is asked of the sandbox on its socket. Undefined: runsc's own command has to do it. */
+  /** The request for the sandbox's socket. Undefined if runsc's own command must save the container. */
   request: string | undefined;
-  /** Of that command, but for where to. */
+  /** Returns the command line of that command for these words. */
   command: (words: readonly string[]) => string[];
   target: CheckpointLayout;
   fail: (stderr: string) => Error;
 }
 
 /**
- * The program that asks on the socket waits for a word on its stdin, and for nothing once that is closed: starting it
- * takes longer than asking.
+ * Saves with a program that is started in advance, because the start takes longer than the request. It waits for a byte
+ * on its stdin; if its stdin is closed, it exits without sending the request.
  */
 export class RunscSaver implements Saver {
   readonly #options: SaverOptions;
-  /** Resolves to undefined if it cannot be started, or is not needed. */
+  /** Resolves to undefined if the program cannot be started, or is not needed. */
   #asker: Promise<HostProcess | undefined> | undefined;
 
   constructor(options: SaverOptions) {
@@ -65,7 +65,7 @@ export class RunscSaver implements Saver {
     this.getReady();
     const asker = await this.#asker;
     if (asker === undefined) return exitNotAsked;
-    // One that has died has asked for nothing.
+    // A program that has died has sent no request.
     await asker.writeStdin("\n").catch(() => undefined);
     await asker.closeStdin();
     return (await asker.wait()).exitCode;

@@ -6,10 +6,12 @@ import type { SandboxLayout } from "../../store/layout.ts";
 
 const StateFile = z.object({ status: z.string(), sandbox: z.object({ pid: z.int().min(1) }) });
 
-/** How long runsc may take to write its state file. It writes in place, so for a moment the file is empty or cut. */
+/**
+ * How long runsc may take to write its state file. It writes in place, so for a moment the file is empty or incomplete.
+ */
 const writeTimeoutMs = 2_000;
 
-/** What runsc has written down about a container: `sandbox.pid` is the process that is the sandbox's kernel. */
+/** Reads runsc's state file of a container: `sandbox.pid` is the process that is the sandbox's kernel. */
 export async function readState(ref: ContainerRef, layout: SandboxLayout): Promise<z.infer<typeof StateFile>> {
   const path = `${layout.run(ref.id).runtimeState}/${ref.id}_sandbox:${ref.id}.state`;
   let document: unknown;

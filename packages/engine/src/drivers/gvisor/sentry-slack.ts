@@ -2,17 +2,17 @@ import { closeSync, constants, openSync, readdirSync, readFileSync, writeFileSyn
 import { hasErrno, parseProcessStat } from "@atoll/host";
 import type { RunTally, TimerSlack } from "../../idle/timer-slack.ts";
 
-/** What the kernel gives to every thread that nobody has changed. */
+/** The kernel gives this slack to every thread by default. */
 const ordinarySlackNs = 50_000;
-/** A thread that starts another one hands its slack on, so the list is read again until it has nothing new. */
+/** A thread that starts another one passes its slack on, so the list is read again until it has nothing new. */
 const mostRounds = 10;
-/** Each takes some ten microseconds to read, in which requests wait. */
+/** Each process takes some ten microseconds to read, in which requests wait. */
 const mostProcesses = 256;
 
 /**
- * The timer slack of gVisor's own kernel, the sentry. Its systrap platform looks at its latencies every 400 µs for as
+ * The timer slack of gVisor's own kernel, the sentry. Its systrap platform checks its latencies every 400 µs for as
  * long as the sandbox lives, which costs 2 % of a core; slack makes those sleeps longer. Timers of processes inside are
- * timers of the sentry, and become late with it.
+ * timers of the sentry, and become late as well.
  */
 export class SentrySlack implements TimerSlack {
   readonly #pid: number;
@@ -21,7 +21,7 @@ export class SentrySlack implements TimerSlack {
   readonly #fifo: string;
   #fifoFd: number | undefined;
 
-  /** `cgroupDir` has all processes of the container, and no others. `fifo`: the `slackFifo` of its launch. */
+  /** `cgroupDir` has all processes of the container, and no others. `fifo` is the `slackFifo` of its launch. */
   constructor({ pid, cgroupDir, fifo }: { pid: number; cgroupDir: string; fifo: string }) {
     this.#pid = pid;
     this.#cgroupDir = cgroupDir;
@@ -30,7 +30,7 @@ export class SentrySlack implements TimerSlack {
   }
 
   allow(ms: number): void {
-    // The number may be another process's by now, which is none of ours.
+    // The process id may belong to another process by now.
     if (this.#startTicks === undefined || this.#readStartTicks() !== this.#startTicks) return;
     this.#fifoFd ??= openFifo(this.#fifo);
     this.#set(ms * 1_000_000);
@@ -44,12 +44,13 @@ export class SentrySlack implements TimerSlack {
    * Each process inside is run by host processes of its own, the stubs. They run when it does, and at no other time.
    */
   readRuns(): RunTally | undefined {
-    const pids = orGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
+    const pids = undefinedIfGone(() => readFileSync(`${this.#cgroupDir}/cgroup.procs`, "latin1"))?.split("\n");
     if (pids === undefined || pids.length > mostProcesses) return undefined;
     const tally = { runs: 0, ms: 0, waitMs: 0 };
     for (const pid of pids) {
       if (pid === "" || pid === "0" || pid === String(this.#pid)) continue;
-      const [ranNs, waitedNs, runs] = orGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
+      const [ranNs, waitedNs, runs] =
+        undefinedIfGone(() => readFileSync(`/proc/${pid}/schedstat`, "latin1"))?.split(" ") ?? [];
       tally.runs += Number(runs ?? 0);
       tally.ms += Number(ranNs ?? 0) / 1_000_000;
       tally.waitMs += Number(waitedNs ?? 0) / 1_000_000;
@@ -65,23 +66,23 @@ export class SentrySlack implements TimerSlack {
   #set(ns: number): void {
     const done = new Set<string>();
     for (let round = 0; round < mostRounds; round += 1) {
-      const threads = orGone(() => readdirSync(`/proc/${this.#pid}/task`)) ?? [];
+      const threads = undefinedIfGone(() => readdirSync(`/proc/${this.#pid}/task`)) ?? [];
       const fresh = threads.filter((thread) => !done.has(thread));
       if (fresh.length === 0) return;
       for (const thread of fresh) {
-        orGone(() => writeFileSync(`/proc/${thread}/timerslack_ns`, String(ns)));
+        undefinedIfGone(() => writeFileSync(`/proc/${thread}/timerslack_ns`, String(ns)));
         done.add(thread);
       }
     }
   }
 
   #readStartTicks(): number | undefined {
-    const line = orGone(() => readFileSync(`/proc/${this.#pid}/stat`, "latin1"));
+    const line = undefinedIfGone(() => readFileSync(`/proc/${this.#pid}/stat`, "latin1"));
     return line === undefined ? undefined : parseProcessStat(line)?.startTicks;
   }
 }
 
-/** Undefined: the launcher is of an older build and has no such FIFO, or it is gone. */
+/** Returns undefined if the launcher is of an older build and has no such FIFO, or is gone. */
 function openFifo(path: string): number | undefined {
   try {
     return openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
@@ -91,8 +92,8 @@ function openFifo(path: string): number | undefined {
   }
 }
 
-/** Undefined for a process, a thread or a group that has ended. */
-function orGone<T>(read: () => T): T | undefined {
+/** Returns undefined for a process, a thread or a group that has ended. */
+function undefinedIfGone<T>(read: () => T): T | undefined {
   try {
     return read();
   } catch (error) {

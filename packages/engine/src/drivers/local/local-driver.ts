@@ -4,12 +4,12 @@ import type { ContainerRuns } from "../container-runs.ts";
 import type { Container, Driver, DriverLaunchOptions, LaunchSpec } from "../driver.ts";
 import { guestInside } from "../gvisor/oci-spec.ts";
 
-/** Threads of the guest and of the tools that work for the host, beyond what users may have. */
+/** The threads of the guest and of its tools, which the limit on the user's processes does not count. */
 const reservedProcesses = 64;
 
 /**
- * Containers as plain processes of the host's kernel, in namespaces of their own: same root, same guest, same network
- * as under gVisor, and no boundary to speak of. For code that is trusted, and for tests.
+ * Runs containers as plain processes of the host's kernel, in namespaces of their own, with the same root, guest and
+ * network as under gVisor but hardly any isolation. For trusted code, and for tests.
  */
 export class LocalDriver implements Driver {
   readonly name = "local";

@@ -7,14 +7,14 @@ export class ByteReader {
     this.#chunks = chunks[Symbol.asyncIterator]();
   }
 
-  /** Exactly this many bytes, or fewer at the end of the sequence. */
+  /** Returns exactly this many bytes, or fewer at the end of the sequence. */
   async read(bytes: number): Promise<Buffer> {
     const parts: Buffer[] = [];
     for await (const part of this.stream(bytes)) parts.push(part);
     return parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
   }
 
-  /** This many bytes in pieces, or fewer at the end of the sequence. */
+  /** Yields this many bytes in pieces, or fewer at the end of the sequence. */
   async *stream(bytes: number): AsyncGenerator<Buffer> {
     for (let left = bytes; left > 0;) {
       if (this.#rest.length === 0 && !(await this.#fill())) return;
@@ -25,7 +25,7 @@ export class ByteReader {
     }
   }
 
-  /** Lets go of the source before its end. */
+  /** Closes the source before its end. */
   async close(): Promise<void> {
     await this.#chunks.return?.();
   }

@@ -10,7 +10,7 @@ import { MalformedArchive } from "./tar-header.ts";
 
 export interface ExtractOptions {
   signal: AbortSignal;
-  /** Of all files together. */
+  /** The limit of all files together. */
   maxBytes: number;
   maxEntries: number;
 }
@@ -18,15 +18,16 @@ export interface ExtractOptions {
 const longestTarget = 4095;
 
 /**
- * Here sandboxes get their own filesystems: what an archive has in them besides files and directories is not needed.
+ * Sandboxes get their own filesystems here, so only files and directories of the archive are extracted below these
+ * paths.
  */
 const replaced = ["dev", "run"];
 
 /**
- * Extracts a tar archive, compressed or not, into an empty directory that nobody else writes to. The archive is taken
- * for hostile: every path stays below the directory, no link that it brings is followed, device nodes are refused, and
- * size and number are limited while they are read. Links may point anywhere; they are followed inside a sandbox only.
- * Owners and modes are kept, extended attributes are not.
+ * Extracts a tar archive, compressed or not, into an empty directory that no other process writes to. The archive is
+ * not trusted: every path stays below the directory, no link in it is followed, device nodes are refused, and size and
+ * number are limited while it is read. Links may point anywhere; they are followed inside a sandbox only. Owners and
+ * modes are kept, extended attributes are not.
  */
 export async function extractArchive(archive: string, directory: string, options: ExtractOptions): Promise<void> {
   const extraction = new Extraction(directory, options);
@@ -59,7 +60,7 @@ export async function extractArchive(archive: string, directory: string, options
 class Extraction {
   readonly #root: string;
   readonly #options: ExtractOptions;
-  /** Known to be directories of ours, and not links. */
+  /** Paths that are known to be directories that we made, and not links. */
   readonly #directories = new Set([""]);
   #bytes = 0;
   #entries = 0;
@@ -119,7 +120,7 @@ class Extraction {
     await chmod(target, mode & 0o7777);
   }
 
-  /** A later entry takes the place of an earlier one, unless that is a directory. */
+  /** Removes an earlier entry of the same path, unless that is a directory. */
   async #clear(path: string): Promise<void> {
     if (this.#directories.has(path)) throw new MalformedArchive(`${path} is a directory and then something else`);
     await rm(join(this.#root, path), { force: true });
@@ -157,7 +158,7 @@ async function writeFile(target: string, entry: Extract<TarEntry, { kind: "file"
   try {
     for await (const piece of entry.content) await file.writeFile(piece);
     await file.chown(entry.uid, entry.gid);
-    // After the owner, whose change takes setuid and setgid away.
+    // The mode comes after the owner, whose change clears setuid and setgid.
     await file.chmod(entry.mode & 0o7777);
     // Compiled Python is checked against the time of its source.
     await file.utimes(entry.mtimeSeconds, entry.mtimeSeconds);
@@ -174,6 +175,6 @@ function assertTarget(path: string, target: string): void {
 
 function tooLarge(reason: string, option: string): SandboxError {
   return new SandboxError("limit_reached", `Cannot extract the archive: ${reason}`, {
-    suggestion: `Raise ${option} if it is meant to be so large.`,
+    suggestion: `Raise ${option} if the archive should be so large.`,
   });
 }

@@ -11,8 +11,8 @@ interface Decompressor {
 }
 
 /**
- * How an archive is compressed, told by its first bytes and not by its name. Programs are kept from taking more memory
- * than an honest archive needs.
+ * The compression formats of an archive, recognized by its first bytes and not by its name. The options keep the
+ * programs from taking more memory than an honest archive needs.
  */
 const formats: readonly { magic: string; decompressor: Decompressor | "gunzip" }[] = [
   { magic: "1f8b", decompressor: "gunzip" },
@@ -23,7 +23,7 @@ const formats: readonly { magic: string; decompressor: Decompressor | "gunzip" }
 
 const chunkBytes = 256 * 1024;
 
-/** The uncompressed bytes of an archive. When the reader leaves, so does the program that decompresses. */
+/** Yields the uncompressed bytes of an archive. When the reader leaves, the program that decompresses is ended. */
 export async function* openArchive(path: string, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const file = await openFile(path);
   try {
@@ -59,7 +59,7 @@ async function* chunksOf(file: FileHandle, signal: AbortSignal): AsyncGenerator<
 
 async function* gunzip(file: FileHandle, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const gunzipped = createGunzip();
-  // An error of the source destroys `gunzipped` with it, and the loop below throws it.
+  // An error of the source destroys `gunzipped`, and the loop below throws it.
   pipeline(Readable.from(chunksOf(file, signal)), gunzipped, () => {});
   try {
     yield* gunzipped as AsyncIterable<Buffer>;

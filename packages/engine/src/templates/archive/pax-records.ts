@@ -1,11 +1,11 @@
 import { decodeName, MalformedArchive, type TarHeader } from "./tar-header.ts";
 
-/** What an extended header may overrule. */
+/** The fields that an extended header may override. */
 export type Overrides = Partial<Pick<TarHeader, "path" | "linkPath" | "size" | "uid" | "gid" | "mtimeSeconds">>;
 
 /**
- * The records of a POSIX extended header, each `<length> <key>=<value>` and a newline. Keys that say nothing about
- * name, size or owner are passed over; extended attributes are among them and do not reach the template.
+ * Parses the records of a POSIX extended header, each `<length> <key>=<value>` and a newline. Keys other than name,
+ * size and owner are ignored; extended attributes are among them and do not reach the template.
  */
 export function parsePaxRecords(bytes: Buffer): Overrides {
   const overrides: Overrides = {};

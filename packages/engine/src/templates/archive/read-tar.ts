@@ -3,7 +3,7 @@ import { type Overrides, parsePaxRecords } from "./pax-records.ts";
 import { blockBytes, decodeName, MalformedArchive, parseHeader, type TarHeader } from "./tar-header.ts";
 
 interface Named {
-  /** As it stands in the archive: not to be trusted. */
+  /** The path in the archive, which is not trusted. */
   path: string;
   mode: number;
   uid: number;
@@ -21,13 +21,13 @@ export type TarEntry = Named &
     | { kind: "fifo" }
   );
 
-/** Extended headers carry names and attributes; longer ones carry something else. */
+/** Extended headers have names and attributes; a longer one has something else. */
 const longestExtension = 1024 * 1024;
 
 /**
- * The entries of a tar archive: POSIX (ustar, pax) and GNU forms. Strict: throws `MalformedArchive` for whatever is not
- * plain, rather than guess, because two readers that guess differently are how archives deceive. A file's content is
- * read before the next entry is asked for, or skipped.
+ * Yields the entries of a tar archive: POSIX (ustar, pax) and GNU forms. It is strict and throws `MalformedArchive` for
+ * everything unusual: two readers that guess differently would see different files in the same archive. The content of
+ * a file is read, or skipped, before the next entry is requested.
  */
 export async function* readTar(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<TarEntry> {
   const reader = new ByteReader(chunks);
@@ -57,7 +57,7 @@ async function* entriesOf(reader: ByteReader): AsyncGenerator<TarEntry> {
   }
 }
 
-/** What a header says about the entry that follows; undefined when it is an entry of its own. */
+/** Returns what a header says about the entry that follows; undefined when it is an entry of its own. */
 async function readExtension(reader: ByteReader, { type, size }: TarHeader): Promise<Overrides | undefined> {
   if (!"xgLKV".includes(type)) return undefined;
   if (size > longestExtension) throw new MalformedArchive("an extended header is too long");
@@ -70,7 +70,7 @@ async function readExtension(reader: ByteReader, { type, size }: TarHeader): Pro
     case "K":
       return { linkPath: decodeName(untilNul(bytes)) };
     default:
-      // A comment on the whole archive, or its label.
+      // This is a comment on the whole archive, or its label.
       return {};
   }
 }
@@ -138,7 +138,7 @@ class Content implements AsyncIterable<Buffer> {
     return bytes;
   }
 
-  /** Up to the next header. */
+  /** Skips everything up to the next header. */
   async skip(): Promise<void> {
     const bytes = this.#left + this.#padding;
     let skipped = 0;

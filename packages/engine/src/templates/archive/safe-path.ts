@@ -1,10 +1,12 @@
 import { MalformedArchive } from "./tar-header.ts";
 
-/** Short enough that everything can be named, and removed, by an absolute path. */
+/** The limit keeps absolute paths short enough for the kernel, so that everything can be removed. */
 const longestPath = 2048;
 const longestName = 255;
 
-/** Relative, without "." and "..": joined to the root it stays below it. "" for the root itself. */
+/**
+ * Returns a relative path without "." and "..": joined to the root it stays below it. Returns "" for the root itself.
+ */
 export function safePath(name: string): string {
   const parts = name.split("/").filter((part) => part !== "" && part !== ".");
   const isUnsafe = name.startsWith("/") || name.includes("\0") || parts.includes("..");

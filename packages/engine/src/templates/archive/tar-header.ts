@@ -1,11 +1,11 @@
 export const blockBytes = 512;
 
-/** The archive is not what it should be. The message completes "Cannot read the archive: ". */
+/** The archive is malformed. The message completes "Cannot read the archive: ". */
 export class MalformedArchive extends Error {
   override readonly name = "MalformedArchive";
 }
 
-/** One block as it stands in the archive; the names may be cut and the sizes overruled by what went before. */
+/** One header block of the archive; the names may be cut, and earlier headers may override the fields. */
 export interface TarHeader {
   type: string;
   path: string;
@@ -17,13 +17,13 @@ export interface TarHeader {
   mtimeSeconds: number;
 }
 
-/** Undefined for a block of zeros, which ends an archive. */
+/** Returns undefined for a block of zeros, which ends an archive. */
 export function parseHeader(block: Buffer): TarHeader | undefined {
   if (block.every((byte) => byte === 0)) return undefined;
   if (!hasValidChecksum(block))
     throw new MalformedArchive("a header's checksum is wrong; it is damaged, or not a tar archive");
   const name = textAt(block, 0, 100);
-  // GNU's older form has "ustar  " and other things where POSIX has the prefix.
+  // GNU's older form has "ustar  " and other fields in the place of the prefix of POSIX.
   const isPosix = block.toString("latin1", 257, 263) === "ustar\0";
   const prefix = isPosix ? textAt(block, 345, 155) : "";
   return {
@@ -38,7 +38,7 @@ export function parseHeader(block: Buffer): TarHeader | undefined {
   };
 }
 
-/** Names as they are written to the disk: anything but UTF-8 would get there as something else. */
+/** Decodes a name, which must be UTF-8, because other bytes would be written to the disk as another name. */
 export function decodeName(bytes: Buffer): string {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -49,7 +49,7 @@ export function decodeName(bytes: Buffer): string {
 
 function hasValidChecksum(block: Buffer): boolean {
   let sum = 0;
-  // The field itself counts as spaces.
+  // The checksum field itself counts as spaces.
   for (const [index, byte] of block.entries()) sum += index >= 148 && index < 156 ? 0x20 : byte;
   const text = block.toString("latin1", 148, 156).replaceAll("\0", " ").trim();
   return /^[0-7]+$/.test(text) && Number.parseInt(text, 8) === sum;
@@ -72,8 +72,8 @@ function numberAt(block: Buffer, offset: number, length: number): number {
 }
 
 /**
- * GNU's form for what does not fit into octal digits: the high bit of the first byte, then a number of two's
- * complement.
+ * Parses GNU's form for numbers that do not fit into octal digits: the high bit of the first byte, then a number in
+ * two's complement.
  */
 function binaryNumber(field: Buffer, first: number): number {
   if (first !== 0x80) throw new MalformedArchive("a number is negative or too large");

@@ -12,7 +12,7 @@ export function bigObjects(open: OpenPlace): void {
     const at = usePlace(open);
     const desk = useDesk();
 
-    /** Two whole pieces and a bit. */
+    /** Two whole pieces and a part of a third. */
     const bigBytes = () => 2 * (at.place.partBytes ?? 8 << 20) + 12_345;
     const wanted = (file: SourceFile) => ({ sha256: file.sha256, sizeBytes: file.sizeBytes });
 
@@ -33,7 +33,7 @@ export function bigObjects(open: OpenPlace): void {
       expect((await desk.read("out")).equals(file.content)).toBe(true);
     });
 
-    test("what was uploaded can be got, and what was put can be downloaded", async () => {
+    test("`get` reads an uploaded object, and `download` one that was put", async () => {
       const file = await desk.source("in", 1_000);
       await at.store.upload("uploaded", file.path, wanted(file));
       expect((await at.store.get("uploaded"))?.data.equals(file.content)).toBe(true);
@@ -42,13 +42,13 @@ export function bigObjects(open: OpenPlace): void {
       expect((await desk.read("out")).equals(file.content)).toBe(true);
     });
 
-    test("an object that is too big to be got whole says so", async () => {
+    test("`get` refuses an object that is too big for it", async () => {
       const file = await desk.source("in", maxSmallObjectBytes + 1);
       await at.store.upload("big", file.path, wanted(file));
       await expectCode(at.store.get("big"), "invalid_argument");
     });
 
-    test("a range across the pieces is what was there in the file", async () => {
+    test("a range across pieces has the bytes of the file", async () => {
       const file = await desk.source("in", bigBytes());
       await at.store.upload("big", file.path, wanted(file));
       const offset = (at.place.partBytes ?? 8 << 20) - 1_000;
@@ -72,14 +72,14 @@ export function bigObjects(open: OpenPlace): void {
       await expect(reading()).rejects.toBe(reason);
     });
 
-    test("an upload tells how far it is, up to its end", async () => {
+    test("an upload reports its progress, up to its end", async () => {
       const file = await desk.source("in", bigBytes());
-      const told: number[] = [];
-      const onProgress = (storedBytes: number) => told.push(storedBytes);
+      const reported: number[] = [];
+      const onProgress = (storedBytes: number) => reported.push(storedBytes);
       await at.store.upload("big", file.path, { ...wanted(file), onProgress });
-      expect(told.length).toBeGreaterThan(1);
-      expect(told).toEqual(told.toSorted((one, two) => one - two));
-      expect(told.at(-1)).toBe(file.sizeBytes);
+      expect(reported.length).toBeGreaterThan(1);
+      expect(reported).toEqual(reported.toSorted((one, two) => one - two));
+      expect(reported.at(-1)).toBe(file.sizeBytes);
     });
 
     test("an upload with another checksum is refused, and what was there stays", async () => {
@@ -103,14 +103,14 @@ export function bigObjects(open: OpenPlace): void {
       expect(await at.store.stat("new")).toBeUndefined();
     });
 
-    test("an upload of a file that shrinks meanwhile is refused", async () => {
+    test("an upload of a file that shrinks during it is refused", async () => {
       const file = await desk.source("in", bigBytes());
       await truncate(file.path, file.sizeBytes - 1);
       await expectCode(at.store.upload("new", file.path, wanted(file)), "storage_failed");
       expect(await at.store.stat("new")).toBeUndefined();
     });
 
-    test("what is not a file is not uploaded", async () => {
+    test("a path that is not a file is refused", async () => {
       const checksum = { sha256: wrongSha256, sizeBytes: 0 };
       await expectCode(at.store.upload("new", desk.path("nothing"), checksum), "invalid_argument");
       await expectCode(at.store.upload("new", desk.path("."), checksum), "invalid_argument");
@@ -123,13 +123,13 @@ export function bigObjects(open: OpenPlace): void {
       { sha256: "A".repeat(64), sizeBytes: 0 },
       { sha256: wrongSha256, sizeBytes: -1 },
       { sha256: wrongSha256, sizeBytes: 0.5 },
-    ])("the checksum $sha256 of $sizeBytes bytes is refused as such", async (checksum) => {
+    ])("the checksum $sha256 of $sizeBytes bytes is refused as malformed", async (checksum) => {
       const file = await desk.source("in", 1);
       await expectCode(at.store.upload("new", file.path, checksum), "invalid_argument");
       await expectCode(at.store.download("new", desk.path("out"), checksum), "invalid_argument");
     });
 
-    test("an upload that is aborted in the middle leaves nothing to be seen", async () => {
+    test("an upload that is aborted in the middle leaves nothing visible", async () => {
       const file = await desk.source("in", bigBytes());
       const reason = new Error("no longer wanted");
       const stop = new AbortController();
@@ -153,7 +153,7 @@ export function bigObjects(open: OpenPlace): void {
       expect((await at.store.stat("a"))?.version).toBe(second.version);
     });
 
-    test("of ten that upload one new object exactly one wins", async () => {
+    test("of ten uploads of one new object exactly one succeeds", async () => {
       const other = (await at.place.another?.()) ?? at.store;
       const files = await Promise.all(Array.from({ length: 10 }, (_, index) => desk.source(`in-${index}`, 300_000)));
       const { won, lost } = await race(
@@ -168,17 +168,17 @@ export function bigObjects(open: OpenPlace): void {
       expect(got?.info.version).toBe(won[0]?.info.version);
     });
 
-    test("of several that upload to one key at once one is there, whole", async () => {
+    test("after several uploads to one key at once, one of them is there, whole", async () => {
       const files = await Promise.all([0, 1, 2].map((index) => desk.source(`in-${index}`, bigBytes())));
       const infos = await Promise.all(files.map((file) => at.store.upload("a", file.path, wanted(file))));
       const last = (await at.store.stat("a"))?.version;
       const winner = files[infos.findIndex((info) => info.version === last)];
-      if (winner === undefined) throw new Error("What is there is of none of the uploads");
+      if (winner === undefined) throw new Error("The object comes from none of the uploads");
       await at.store.download("a", desk.path("out"), wanted(winner));
       expect((await desk.read("out")).equals(winner.content)).toBe(true);
     });
 
-    test("a download whose bytes are not the wanted ones leaves no file", async () => {
+    test("a download with unexpected bytes leaves no file", async () => {
       const file = await desk.source("in", bigBytes());
       await at.store.upload("a", file.path, wanted(file));
       const wrong = { sha256: wrongSha256, sizeBytes: file.sizeBytes };
@@ -192,7 +192,7 @@ export function bigObjects(open: OpenPlace): void {
       expect(await desk.names()).toEqual(["in"]);
     });
 
-    test("a download does not touch a file that is there", async () => {
+    test("a download does not change an existing file", async () => {
       const file = await desk.source("in", 1_000);
       const kept = await desk.source("out", 10);
       await at.store.upload("a", file.path, wanted(file));
@@ -212,7 +212,7 @@ export function bigObjects(open: OpenPlace): void {
       expect(await desk.names()).toEqual(["in"]);
     });
 
-    test("a sweep takes nothing that is there or on its way", async () => {
+    test("a sweep removes nothing that exists or is being uploaded", async () => {
       const file = await desk.source("in", bigBytes());
       await at.store.put("kept", text("kept"));
       let sweep: Promise<number> | undefined;

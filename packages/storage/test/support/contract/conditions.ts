@@ -10,13 +10,13 @@ export function conditions(open: OpenPlace): void {
   describe("conditions", () => {
     const at = usePlace(open);
 
-    /** Ten racers on two clients, so that a lock inside one of them does not decide. */
+    /** Ten racers on two clients, so that a lock inside one client does not decide the race. */
     async function clients(): Promise<ObjectStore[]> {
       const other = (await at.place.another?.()) ?? at.store;
       return Array.from({ length: racers }, (_, index) => (index % 2 === 0 ? at.store : other));
     }
 
-    test("the store proves that its conditions hold, and leaves nothing behind", async () => {
+    test("a probe succeeds and leaves nothing behind", async () => {
       await at.store.probe();
       expect(await collect(at.store.list(""))).toEqual([]);
     });
@@ -36,7 +36,7 @@ export function conditions(open: OpenPlace): void {
       expect((await at.store.get("a"))?.data.toString()).toBe("second");
     });
 
-    test("a replacement under the version that is there works, under any other it is refused", async () => {
+    test("a replacement under the present version works, under any other it is refused", async () => {
       const first = await at.store.put("a", text("first"));
       const second = await at.store.put("a", text("second"), { if: first.version });
       await expectCode(at.store.put("a", text("third"), { if: first.version }), "conflict");
@@ -46,7 +46,7 @@ export function conditions(open: OpenPlace): void {
       expect(got?.info.version).toBe(second.version);
     });
 
-    test("a replacement under a version is refused when nothing is there", async () => {
+    test("a replacement under a version is refused when there is no object", async () => {
       await expectCode(at.store.put("a", text("x"), { if: noSuchVersion }), "conflict");
       const gone = await at.store.put("a", text("first"));
       await at.store.remove("a");
@@ -54,13 +54,13 @@ export function conditions(open: OpenPlace): void {
       expect(await at.store.get("a")).toBeUndefined();
     });
 
-    test("the version of one object is none of another", async () => {
+    test("the version of one object is not that of another", async () => {
       const first = await at.store.put("a", text("same"));
       await at.store.put("b", text("same"));
       await expectCode(at.store.put("b", text("x"), { if: first.version }), "conflict");
     });
 
-    test("a version that a store never gave is a conflict, however it is written", async () => {
+    test("a version that the store never returned is a conflict, whatever its form", async () => {
       await at.store.put("a", text("kept"));
       for (const version of ["", "../b", "a/b", "*", '"x"', "x".repeat(5_000), "\0"]) {
         await expectCode(at.store.put("a", text("x"), { if: version as typeof noSuchVersion }), "conflict");
@@ -69,7 +69,7 @@ export function conditions(open: OpenPlace): void {
       expect((await at.store.get("a"))?.data.toString()).toBe("kept");
     });
 
-    test("a removal under the version that is there works, under any other it is refused", async () => {
+    test("a removal under the present version works, under any other it is refused", async () => {
       const first = await at.store.put("a", text("first"));
       const second = await at.store.put("a", text("second"));
       await expectCode(at.store.remove("a", { if: first.version }), "conflict");
@@ -78,7 +78,7 @@ export function conditions(open: OpenPlace): void {
       await expectCode(at.store.remove("a", { if: second.version }), "conflict");
     });
 
-    test("of ten that create one object exactly one wins", async () => {
+    test("of ten that create one object exactly one succeeds", async () => {
       const stores = await clients();
       const { won, lost } = await race(
         stores.map(async (store, index) => ({
@@ -92,7 +92,7 @@ export function conditions(open: OpenPlace): void {
       expect(got?.info.version).toBe(won[0]?.info.version);
     });
 
-    test("of ten that replace one version exactly one wins", async () => {
+    test("of ten that replace one version exactly one succeeds", async () => {
       const stores = await clients();
       const before = await at.store.put("a", text("before"));
       const { won, lost } = await race(
@@ -107,7 +107,7 @@ export function conditions(open: OpenPlace): void {
       expect(got?.info.version).toBe(won[0]?.info.version);
     });
 
-    test("of five that remove and five that replace one version exactly one wins", async () => {
+    test("of five that remove and five that replace one version exactly one succeeds", async () => {
       const stores = await clients();
       const before = await at.store.put("a", text("before"));
       const { won, lost } = await race(
@@ -121,7 +121,7 @@ export function conditions(open: OpenPlace): void {
       expect((await at.store.get("a"))?.data.toString()).toBe(won[0] === "removed" ? undefined : "replaced");
     });
 
-    test("ten that count in one object lose no count", async () => {
+    test("ten clients that count in one object lose no count", async () => {
       const stores = await clients();
       await at.store.put("counter", text("0"));
       async function count(store: ObjectStore): Promise<void> {
@@ -140,7 +140,7 @@ export function conditions(open: OpenPlace): void {
       expect((await at.store.get("counter"))?.data.toString()).toBe(String(racers));
     });
 
-    test("ten that put without a condition all succeed, and one of them is there whole", async () => {
+    test("ten puts without a condition all succeed, and the object is exactly one of them", async () => {
       const stores = await clients();
       const infos = await Promise.all(stores.map((store, index) => store.put("a", text(`racer ${index}`))));
       expect(new Set(infos.map((info) => info.version)).size).toBe(racers);

@@ -4,7 +4,7 @@ import type { Fault, OpenPlace } from "../store-contract.ts";
 import { useDesk } from "./source-file.ts";
 import { collect, expectCode, text, usePlace } from "./use-place.ts";
 
-/** For stores that are reached over something that can break; others have their own tests of what breaks there. */
+/** Tests of what happens when the connection to a store fails. Stores without one have their own tests of failures. */
 export function faults(open: OpenPlace): void {
   describe("faults", () => {
     const at = usePlace(open);
@@ -17,7 +17,7 @@ export function faults(open: OpenPlace): void {
     const inject = (fault: Fault) => at.place.inject?.(fault);
     const heal = () => inject({ kind: "unavailable", times: 0 });
 
-    test.for(["unavailable", "cut"] as const)("one call that is %s is made again and not told", async (kind) => {
+    test.for(["unavailable", "cut"] as const)("one call that is %s is retried without an error", async (kind) => {
       inject({ kind, times: 1 });
       await at.store.put("a", text("first"));
       inject({ kind, times: 1 });
@@ -26,7 +26,7 @@ export function faults(open: OpenPlace): void {
       expect(await collect(at.store.list(""))).toHaveLength(1);
     });
 
-    test.for(["unavailable", "cut"] as const)("an upload survives pieces that are %s", async (kind) => {
+    test.for(["unavailable", "cut"] as const)("an upload succeeds although pieces are %s", async (kind) => {
       const file = await desk.source("in", 2 * (at.place.partBytes ?? 8 << 20) + 12_345);
       const checksum = { sha256: file.sha256, sizeBytes: file.sizeBytes };
       let broken = 0;
@@ -40,7 +40,7 @@ export function faults(open: OpenPlace): void {
       expect((await desk.read("out")).equals(file.content)).toBe(true);
     });
 
-    test("a store that stays away is told as unavailable, and nothing has changed when it is back", async () => {
+    test("a store that stays away causes `unavailable`, and nothing has changed when it is back", async () => {
       const kept = await at.store.put("a", text("kept"));
       inject({ kind: "unavailable", times: Number.POSITIVE_INFINITY });
       await expectCode(at.store.put("a", text("new")), "unavailable");
@@ -52,26 +52,26 @@ export function faults(open: OpenPlace): void {
       expect((await at.store.get("a"))?.info.version).toBe(kept.version);
     });
 
-    test("a create whose answer is lost is never told as a conflict with itself", async () => {
+    test("a create whose answer is lost never conflicts with itself", async () => {
       inject({ kind: "lost_answer", times: 1 });
-      const told = await at.store.put("a", text("mine"), { if: "absent" }).then(
+      const outcome = await at.store.put("a", text("mine"), { if: "absent" }).then(
         () => "done",
         (error: unknown) => (isSandboxError(error) ? error.code : String(error)),
       );
       heal();
-      expect(["done", "unavailable"]).toContain(told);
+      expect(["done", "unavailable"]).toContain(outcome);
       expect((await at.store.get("a"))?.data.toString()).toBe("mine");
     });
 
-    test("a replacement whose answer is lost is never told as a conflict with itself", async () => {
+    test("a replacement whose answer is lost never conflicts with itself", async () => {
       const before = await at.store.put("a", text("before"));
       inject({ kind: "lost_answer", times: 1 });
-      const told = await at.store.put("a", text("mine"), { if: before.version }).then(
+      const outcome = await at.store.put("a", text("mine"), { if: before.version }).then(
         () => "done",
         (error: unknown) => (isSandboxError(error) ? error.code : String(error)),
       );
       heal();
-      expect(["done", "unavailable"]).toContain(told);
+      expect(["done", "unavailable"]).toContain(outcome);
       expect((await at.store.get("a"))?.data.toString()).toBe("mine");
     });
 

@@ -3,7 +3,7 @@ import type { ObjectStore } from "../../../src/index.ts";
 import type { OpenPlace } from "../store-contract.ts";
 import { collect, expectCode, noSuchVersion, text, usePlace } from "./use-place.ts";
 
-/** More than one page of any store. */
+/** More objects than one page of any store has. */
 const manyKeys = 1_050;
 const atOnce = 32;
 
@@ -74,7 +74,7 @@ export function keys(open: OpenPlace): void {
       expect(await keysOf(at.store, "")).toEqual([]);
     });
 
-    test("a list is in order of the bytes of whole keys", async () => {
+    test("a list is in the order of the bytes of whole keys", async () => {
       const some = ["a", "a-b", "a.b", "a/b", "a/b-c", "a/b/c", "a/c", "a0", "aB", "ab", "b", "B"];
       for (const key of some.toReversed()) await at.store.put(key, text(key));
       expect(await keysOf(at.store, "")).toEqual(some.toSorted((one, two) => (one < two ? -1 : 1)));
@@ -93,14 +93,14 @@ export function keys(open: OpenPlace): void {
       await expectCode(keysOf(at.store, prefix), "invalid_argument");
     });
 
-    test("a list tells of each object what stat tells", async () => {
+    test("a list has the same information about each object as `stat`", async () => {
       await at.store.put("a/1", text("one"));
       await at.store.put("a/2", text("three"));
       const listed = await collect(at.store.list("a/"));
-      const told = [await at.store.stat("a/1"), await at.store.stat("a/2")];
+      const stats = [await at.store.stat("a/1"), await at.store.stat("a/2")];
       const essence = (info?: { key: string; sizeBytes: number; version: string }) =>
         info && [info.key, info.sizeBytes, info.version];
-      expect(listed.map(essence)).toEqual(told.map(essence));
+      expect(listed.map(essence)).toEqual(stats.map(essence));
     });
 
     test("a list can be left before its end, and stops when it is aborted", async () => {

@@ -7,7 +7,7 @@ export function smallObjects(open: OpenPlace): void {
   describe("small objects", () => {
     const at = usePlace(open);
 
-    test("what was put is what is got", async () => {
+    test("`get` returns what was put", async () => {
       const data = Buffer.from(Array.from({ length: 512 }, (_, index) => index % 256));
       const put = await at.store.put("sandboxes/a/metadata.json", data);
       const got = await at.store.get("sandboxes/a/metadata.json");
@@ -16,26 +16,26 @@ export function smallObjects(open: OpenPlace): void {
       expect(put).toMatchObject({ key: "sandboxes/a/metadata.json", sizeBytes: 512 });
     });
 
-    test("what is got does not change when the bytes that were put do", async () => {
+    test("`get` returns what was put, even if the caller changes those bytes later", async () => {
       const data = text("before");
       await at.store.put("a", data);
       data.write("after!");
       expect((await at.store.get("a"))?.data.toString()).toBe("before");
     });
 
-    test("stat tells what get tells, without the bytes", async () => {
+    test("`stat` returns what `get` returns, without the bytes", async () => {
       await at.store.put("a", text("hello"));
       const got = await at.store.get("a");
       expect(await at.store.stat("a")).toEqual(got?.info);
     });
 
-    test("the time of a write is the time of now, give or take the store's clock", async () => {
+    test("the time of a write is the present time, apart from the store's clock", async () => {
       await at.store.put("a", text("hello"));
       const modifiedAtMs = (await at.store.stat("a"))?.modifiedAtMs ?? 0;
       expect(Math.abs(modifiedAtMs - Date.now())).toBeLessThan(5 * 60_000);
     });
 
-    test("an object that is not there reads as undefined and removes as false", async () => {
+    test("reading an object that does not exist gives undefined, and removing it gives false", async () => {
       expect(await at.store.get("nothing/here")).toBeUndefined();
       expect(await at.store.stat("nothing/here")).toBeUndefined();
       expect(await at.store.remove("nothing/here")).toBe(false);
@@ -75,7 +75,7 @@ export function smallObjects(open: OpenPlace): void {
       expect(await readAll(await at.store.read("empty", { offset: 0, length: 10 }))).toHaveLength(0);
     });
 
-    test("the biggest small object goes in and out; a bigger one is refused", async () => {
+    test("the largest small object can be put and got; a larger one is refused", async () => {
       const biggest = Buffer.alloc(maxSmallObjectBytes, 7);
       await at.store.put("big", biggest);
       expect((await at.store.get("big"))?.data.equals(biggest)).toBe(true);

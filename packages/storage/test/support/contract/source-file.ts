@@ -15,7 +15,7 @@ const checksumOf = (content: Buffer): Checksum => ({
   sizeBytes: content.length,
 });
 
-/** A directory for the files of one test, on the side of the store's user. */
+/** Gives each test a directory for its files, on the client's side. */
 export function useDesk(): {
   path: (name: string) => string;
   source: (name: string, sizeBytes: number) => Promise<SourceFile>;

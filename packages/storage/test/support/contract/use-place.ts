@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect } from "vitest";
 import type { ObjectStore, ObjectVersion } from "../../../src/index.ts";
 import type { OpenPlace, StorePlace } from "../store-contract.ts";
 
-/** A fresh place for each test. */
+/** Opens a new place for each test. */
 export function usePlace(open: OpenPlace): { place: StorePlace; store: ObjectStore } {
   const used: { place?: StorePlace } = {};
   beforeEach(async () => {
@@ -42,7 +42,7 @@ export async function expectCode(attempt: Promise<unknown>, code: ErrorCode): Pr
   await expect(attempt).rejects.toMatchObject({ code });
 }
 
-/** Splits what happened to racers into winners and those told of a conflict; anything else fails the test. */
+/** Splits the results of a race into winners and those that got a conflict; any other error fails the test. */
 export async function race<T>(attempts: readonly Promise<T>[]): Promise<{ won: T[]; lost: number }> {
   const outcomes = await Promise.allSettled(attempts);
   const won = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));

@@ -2,19 +2,19 @@ import type { ObjectStore } from "../../../src/index.ts";
 import { parseLeaseDocument, type Claimant, type LeaseDocument } from "../../../src/lease/lease-document.ts";
 import type { Timeline } from "./timeline.ts";
 
-/** When a session last wrote that it is there. */
+/** When a session last renewed its claim. */
 interface Sign {
   atMs: number;
   renewal: number;
 }
 
-/** Every version that was ever in the store, in order, and what must be so from each to the next. */
+/** Every version that was ever in the store, in order, and the rules from each to the next. */
 export class History {
   readonly #timeline: Timeline;
   readonly #signs = new Map<string, Sign>();
   readonly #failures: string[] = [];
-  /** Who was held to be gone too early. */
-  readonly #haste: string[] = [];
+  /** Claims that were replaced too early. */
+  readonly #earlyReplacements: string[] = [];
   #lease: LeaseDocument | undefined;
   #fencedEpoch = 0;
   takeovers = 0;
@@ -25,7 +25,7 @@ export class History {
     this.#timeline = timeline;
   }
 
-  /** The store, with every write that takes place looked at. */
+  /** Wraps the store to record every write that takes effect. */
   recording(store: ObjectStore): ObjectStore {
     const put = store.put.bind(store);
     store.put = async (key, data, options) => {
@@ -38,7 +38,7 @@ export class History {
   }
 
   assertSound(hasSoundClocks: boolean): void {
-    const failures = hasSoundClocks ? [...this.#failures, ...this.#haste] : this.#failures;
+    const failures = hasSoundClocks ? [...this.#failures, ...this.#earlyReplacements] : this.#failures;
     if (failures.length > 0) throw new Error(failures.join("\n"));
   }
 
@@ -52,34 +52,35 @@ export class History {
     const before = this.#lease;
     this.#lease = next;
     const isNewOwner = next.owner !== null && next.owner.session !== before?.owner?.session;
-    const isAnew = isNewOwner || next.epoch !== before?.epoch;
-    if (isAnew && next.epoch !== (before?.epoch ?? 0) + 1) this.#fail(`epoch ${before?.epoch} became ${next.epoch}`);
-    if (isAnew && next.owner === null) this.#fail("an epoch began without an owner");
+    const isNewEpoch = isNewOwner || next.epoch !== before?.epoch;
+    if (isNewEpoch && next.epoch !== (before?.epoch ?? 0) + 1)
+      this.#fail(`epoch ${before?.epoch} became ${next.epoch}`);
+    if (isNewEpoch && next.owner === null) this.#fail("an epoch began without an owner");
     if (before?.owner && next.owner && isNewOwner) {
       this.takeovers += 1;
-      // What its own last process held a server may take at once; that there are never two who believe is looked at
-      // elsewhere.
+      // A server may take over at once what its own last process held. Another check finds two owners at the same time.
       if (before.owner.id !== next.owner.id) this.#assertSilent("owner", before.owner);
     }
     if (before?.waiter && before.waiter.session !== next.waiter?.session)
-      this.#onWaiterGone(before.waiter, next, isAnew);
+      this.#onWaiterGone(before.waiter, next, isNewEpoch);
     for (const claimant of [next.owner, next.waiter]) if (claimant) this.#sign(claimant);
   }
 
-  #onWaiterGone(waiter: Claimant, next: LeaseDocument, isAnew: boolean): void {
+  #onWaiterGone(waiter: Claimant, next: LeaseDocument, isNewEpoch: boolean): void {
     if (next.owner?.session === waiter.session) {
       this.handovers += 1;
       return;
     }
-    // One who leaves puts nobody in his place; all others may take it only from somebody who is gone.
-    if (next.waiter === null && !isAnew) return;
+    // A waiter that leaves puts no other in its place; another server may replace only a waiter that is gone.
+    if (next.waiter === null && !isNewEpoch) return;
     this.replacedWaiters += 1;
     this.#assertSilent("waiter", waiter);
   }
 
   #assertSilent(who: string, { session, ttlMs, id }: Claimant): void {
     const silentMs = this.#timeline.nowMs - (this.#signs.get(session)?.atMs ?? 0);
-    if (silentMs < ttlMs) this.#haste.push(`${who} ${id} was replaced ${silentMs} ms after a sign of it`);
+    if (silentMs < ttlMs)
+      this.#earlyReplacements.push(`${who} ${id} was replaced ${silentMs} ms after its last renewal`);
   }
 
   #sign({ session, renewal }: Claimant): void {

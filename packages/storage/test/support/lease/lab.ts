@@ -17,10 +17,10 @@ export const labTiming: LeaseTiming = {
   waiterTtlMs: 600,
 };
 
-/** A server of a test: what becomes of its next calls is set by the test, as is whether it runs at all. */
+/** A server whose next calls to the store have the fates that a test sets, and which a test can stop. */
 export class LabServer {
   readonly leases: Leases;
-  /** For the next calls, one each; after them `usual`. */
+  /** The fates of the next calls, one each; later calls have the fate `usual`. */
   readonly fates: Partial<Fate>[] = [];
   usual: Partial<Fate> = {};
   readonly store: ObjectStore;
@@ -45,7 +45,7 @@ export class LabServer {
     this.leases = new Leases({ store: this.store, self, timing: labTiming, clock: this.clock, ...options });
   }
 
-  /** As by SIGSTOP: its clock goes on, nothing of it runs. */
+  /** Works like SIGSTOP: the server's clock goes on, and nothing of it runs. */
   stop(): void {
     this.#isStopped = true;
   }
@@ -66,7 +66,7 @@ export class LeaseLab {
     return new LabServer(this, id, skew, rest);
   }
 
-  /** What a promise comes to, with as much time as it needs. */
+  /** Resolves with the result of a promise, giving it as much time as it needs. */
   async of<T>(promise: Promise<T>, limitMs = 60_000): Promise<T> {
     let isSettled = false;
     const settled = promise.finally(() => {
@@ -77,7 +77,7 @@ export class LeaseLab {
     return settled;
   }
 
-  /** The error that a promise rejects with. */
+  /** Resolves with the error that a promise rejects with. */
   async errorOf(promise: Promise<unknown>): Promise<unknown> {
     return this.of(
       promise.then(

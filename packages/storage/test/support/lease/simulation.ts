@@ -16,7 +16,7 @@ import { quickFate, unreliableStore, type Fate } from "./unreliable-store.ts";
 const leaseKey = "sandboxes/one/lease.json";
 const fencedKey = "sandboxes/one/metadata.json";
 
-/** Hardly any reserve, so that the argument has to hold and not the reserve. */
+/** Timings with hardly any reserve, so that the rules of leases have to hold, and not the reserve. */
 const tightTiming: LeaseTiming = {
   ttlMs: 1000,
   stopMs: 1,
@@ -29,20 +29,23 @@ const tightTiming: LeaseTiming = {
 };
 
 export interface ServerPlan extends Skew {
-  /** How long it does without the sandbox after it gave it away. */
+  /** How long the server does without the sandbox after a hand-over. */
   restMs: number;
-  /** How long it takes to save the sandbox for somebody else. */
+  /** How long the server takes to save the sandbox for another one. */
   saveMs: number;
   isPatient: boolean;
-  /** Whether it takes what the process before it held at once, knowing that this one is dead. */
+  /** Whether the server takes over at once what the process before it held, knowing that it is dead. */
   isHeir: boolean;
 }
 
 export interface Disaster {
   atMs: number;
-  /** By number, or whoever has the lease at that moment. */
+  /** The number of a server, or the owner of the lease at that moment. */
   server: number | "owner";
-  /** A stopped server's clock goes on, a dead one starts again as another process, a cut off one reaches nothing. */
+  /**
+   * A stopped server's clock goes on, a dead one starts again as another process, and one that is cut off reaches
+   * nothing.
+   */
   kind: "stop" | "die" | "cut";
   forMs: number;
 }
@@ -94,7 +97,7 @@ export class SimulatedServer {
     void this.#live();
   }
 
-  /** Wants the sandbox, works on it, gives it to whoever waits, and wants it again. */
+  /** Acquires the sandbox, works on it, hands it over to a waiter, and acquires it again. */
   async #live(): Promise<void> {
     const deliver = (action: () => void): void => this.#deliver(action);
     const clock = skewedClock(this.#world.timeline, this.#plan, deliver);
@@ -117,7 +120,7 @@ export class SimulatedServer {
         await this.#work(store, clock, lease, () => pause(clock, this.#plan.saveMs, lease.signal));
         await lease.release();
       } catch {
-        // In use, unreachable or lost: all of it is expected here.
+        // The lease is in use, unreachable or lost: all of these are expected here.
       }
       await pause(clock, this.#plan.restMs);
     }
@@ -143,9 +146,9 @@ export class SimulatedServer {
 }
 
 export interface SimulationPlan {
-  /** False when clocks run as they please: then only what is fenced is safe. */
+  /** False when clocks are arbitrarily wrong: then only fenced objects are safe. */
   hasSoundClocks: boolean;
-  /** How often a waiter looks: the more often, the less is hidden by the time between two looks. */
+  /** How often a waiter looks: the more often, the fewer errors are hidden by the time between two looks. */
   pollMs: number;
   servers: ServerPlan[];
   fates: Fate[];
@@ -184,7 +187,7 @@ export class Simulation {
     this.#isQuiet = true;
   }
 
-  /** Of all servers in their present lives. */
+  /** The acquisitions of all servers in their present lives. */
   get acquisitions(): number {
     return this.lives.reduce((total, life) => total + life.acquisitions, 0);
   }

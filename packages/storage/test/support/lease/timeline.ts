@@ -42,7 +42,7 @@ export class Timeline {
     this.nowMs = endMs;
   }
 
-  /** Advances in small steps until the condition holds; false when it does not within the time. */
+  /** Advances in small steps until the condition holds; returns false when it does not hold within the time. */
   async until(condition: () => boolean, limitMs: number): Promise<boolean> {
     const endMs = this.nowMs + limitMs;
     await settle();
@@ -60,7 +60,7 @@ export interface Skew {
   rate: number;
 }
 
-/** A clock that shows something else than true time, and whose alarms reach their owner through `deliver`. */
+/** A clock that differs from true time, and whose alarms reach their owner through `deliver`. */
 export function skewedClock(
   timeline: Timeline,
   { offsetMs, rate }: Skew = { offsetMs: 0, rate: 1 },
@@ -73,7 +73,7 @@ export function skewedClock(
       const waitMs = Math.max(0, delayMs);
       const dueMs = shownAt(timeline.nowMs) + waitMs;
       let atMs = timeline.nowMs + waitMs / rate;
-      // Times are rounded: who is woken before his time, by however little, would wait for the rest of it for ever.
+      // Times are rounded: a waiter woken slightly early would wait for the rest of its time for ever.
       for (let stepMs = 1e-9; shownAt(atMs) < dueMs; stepMs *= 2) atMs += stepMs;
       return timeline.at(atMs, () => deliver(callback));
     },

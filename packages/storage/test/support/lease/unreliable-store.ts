@@ -2,18 +2,18 @@ import { SandboxError } from "@atoll/protocol";
 import type { ObjectStore } from "../../../src/index.ts";
 import type { Timeline } from "./timeline.ts";
 
-/** What becomes of one call on its way to the store and back. */
+/** What happens to one call on its way to the store and back. */
 export interface Fate {
-  /** Until it reaches the store. */
+  /** The time until the call reaches the store. */
   requestMs: number;
-  /** From there until its answer is back. */
+  /** The time from there until its answer arrives. */
   answerMs: number;
   /**
-   * `request_lost`: it never reaches the store. `answer_lost`: it does, and nobody is told. `reset`: it does, and the
-   * caller is told that it failed. `refused`: it does not, and the caller is told so.
+   * `request_lost`: the call never reaches the store. `answer_lost`: it does, and there is no answer. `reset`: it does,
+   * and the caller gets an error. `refused`: it does not, and the caller gets an error.
    */
   kind: "fine" | "request_lost" | "answer_lost" | "reset" | "refused";
-  /** A second copy of the request reaches the store after so long. */
+  /** A second copy of the request reaches the store after this time. */
   againMs?: number | undefined;
 }
 
@@ -22,15 +22,14 @@ export const quickFate: Fate = { requestMs: 1, answerMs: 1, kind: "fine" };
 export interface Way {
   timeline: Timeline;
   nextFate: () => Fate;
-  /** How an answer reaches the caller, who may be stopped or dead. */
+  /** Delivers an answer to the caller, which may be stopped or dead. */
   deliver: (action: () => void) => void;
 }
 
-/**
- * The same store as others see it, over a way on which calls are delayed, lost, doubled and overtaken by later ones.
- */
+/** The same store over a connection on which calls are delayed, lost, doubled and overtaken by later ones. */
 export function unreliableStore(store: ObjectStore, { timeline, nextFate, deliver }: Way): ObjectStore {
-  const unavailable = (): SandboxError => new SandboxError("unavailable", "Cannot reach the store: the way is bad");
+  const unavailable = (): SandboxError =>
+    new SandboxError("unavailable", "Cannot reach the store: the connection is bad");
 
   const call = <T>(signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> => {
     const { requestMs, answerMs, kind, againMs } = nextFate();
@@ -58,7 +57,7 @@ export function unreliableStore(store: ObjectStore, { timeline, nextFate, delive
     }).finally(() => left.abort());
   };
 
-  // The signal is the caller's: it reaches no request that is on its way.
+  // The signal belongs to the caller, and has no effect on a request that is in flight.
   return {
     place: store.place,
     get: (key, options) => call(options?.signal, () => store.get(key)),
