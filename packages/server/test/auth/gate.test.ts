@@ -28,11 +28,11 @@ describe("the gate", () => {
   });
   afterEach(() => rm(dir, { recursive: true }));
 
-  test("lets a key in", () => {
+  test("admits a key", () => {
     expect(gate.admit({ key: keys.firstSecret }, "look", undefined)).toMatchObject({ key: { name: "admin" } });
   });
 
-  test("says the same of a wrong token, another sandbox's token and a sandbox that is not there", () => {
+  test("returns the same error for a wrong token, another sandbox's token and a missing sandbox", () => {
     const said = [
       [mine, "sbt_wrong"],
       [other, "sbt_right"],
@@ -48,7 +48,7 @@ describe("the gate", () => {
     expect(said[0]).toContain("permission_denied");
   });
 
-  test("tells of refusals, but not of each one of a flood", () => {
+  test("reports refusals, but not each one of a flood", () => {
     for (let count = 0; count < 500; count += 1) {
       expect(() => gate.admit({ key: "atk_wrong" }, "look", undefined)).toThrow("not valid");
     }
@@ -56,7 +56,7 @@ describe("the gate", () => {
     expect(refused.length).toBeLessThanOrEqual(62);
   });
 
-  test("makes a key keep to its rate", async () => {
+  test("limits the rate of a key", async () => {
     const { secret } = await keys.create(CreateKey.parse({ name: "slow", requestsPerMinute: 2 }));
     gate.admit({ key: secret }, "look", undefined);
     gate.admit({ key: secret }, "look", undefined);
@@ -73,39 +73,39 @@ test.for<[string, Record<string, string | string[]>, { key?: string; sandboxToke
   ["the header of tokens", { "x-atoll-sandbox-token": "sbt_x" }, { sandboxToken: "sbt_x" }],
   ["another scheme", { authorization: "Basic atk_x" }, {}],
   ["two words", { authorization: "Bearer atk_x atk_y" }, {}],
-  ["a header that comes twice", { "x-api-key": ["atk_x", "atk_y"] }, {}],
-  ["far too long a key", { "x-api-key": "a".repeat(10_000) }, {}],
+  ["a header that occurs twice", { "x-api-key": ["atk_x", "atk_y"] }, {}],
+  ["a key that is far too long", { "x-api-key": "a".repeat(10_000) }, {}],
 ])("credentials from %s", ([, headers, credentials]) => {
   expect(credentialsOf(headers)).toEqual({ key: undefined, sandboxToken: undefined, ...credentials });
 });
 
-describe("what a principal may", () => {
+describe("the rights of a principal", () => {
   const key = (scope: Partial<KeyInfo>): Principal => ({
     kind: "key",
     key: { id: "k1", name: "k", verbs: ["read"], ownOnly: true, policy: { limits: {} }, createdAtMs: 0, ...scope },
   });
   const token: Principal = { kind: "sandbox", sandboxId: mine };
 
-  test("verbs allow what they name, admin allows everything", () => {
+  test("verbs allow what they name, and admin allows everything", () => {
     assertMay(key({}), "read", "look");
     assertMay(key({ verbs: ["admin"] }), "templates", "look");
     expect(() => assertMay(key({}), "commands", "run")).toThrow(expect.objectContaining({ code: "permission_denied" }));
   });
 
-  test("a sandbox's token is for its sandbox, and not for its end", () => {
+  test("a sandbox's token is valid for its sandbox, but not for killing it", () => {
     assertMay(token, "commands", "run", mine);
     expect(() => assertMay(token, "commands", "run", other)).toThrow("another use");
     expect(() => assertMay(token, "sandboxes", "kill", mine)).toThrow("another use");
     expect(() => assertMay(token, "read", "list")).toThrow("another use");
   });
 
-  test("a key with templates uses those only", () => {
+  test("a key with templates may use only those", () => {
     assertMayUseTemplate(key({ templates: ["host"] }), "host", "create");
     assertMayUseTemplate(key({}), "anything", "create");
     expect(() => assertMayUseTemplate(key({ templates: ["host"] }), "debian", "create")).toThrow("may not use");
   });
 
-  test("a key for its own sees its own", () => {
+  test("a key with ownOnly sees only its own sandboxes", () => {
     expect(canSee(key({}), { id: mine, owner: "k1" })).toBe(true);
     expect(canSee(key({}), { id: mine, owner: "k2" })).toBe(false);
     expect(canSee(key({ ownOnly: false }), { id: mine, owner: "k2" })).toBe(true);
@@ -113,7 +113,7 @@ describe("what a principal may", () => {
   });
 });
 
-test("a bucket fills again at its rate, and holds no more than a minute's worth", () => {
+test("a bucket fills again at its rate, and holds at most a minute's worth", () => {
   const limiter = new RateLimiter();
   expect(limiter.take("k", 60, 0)).toBe(0);
   for (let count = 0; count < 59; count += 1) limiter.take("k", 60, 0);

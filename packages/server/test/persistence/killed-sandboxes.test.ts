@@ -48,7 +48,7 @@ async function keys(): Promise<string[]> {
 const remove = (afterMs: number): Promise<SandboxId[]> =>
   removeLongKilled(sandboxStores, { nowMs: Date.now() + afterMs, signal, log });
 
-test("what was killed is remembered for a week, and then goes with its lease; nothing else does", async () => {
+test("a killed sandbox is remembered for a week, and then removed with its lease; nothing else is", async () => {
   const killed = await create("a", { isKilled: true });
   const paused = await create("b", { isKilled: false });
   const before = await keys();
@@ -59,7 +59,7 @@ test("what was killed is remembered for a week, and then goes with its lease; no
   expect(await keys()).toEqual(before.filter((key) => key.includes(paused)));
 });
 
-test("what was killed stays known as long as a checkpoint of it is stored", async () => {
+test("a killed sandbox is remembered as long as a checkpoint of it is stored", async () => {
   const killed = await create("a", { isKilled: true });
   const manifest = `checkpoints/${killed}/1/manifest.json`;
   await store.put(manifest, Buffer.from("{}"));
@@ -68,7 +68,7 @@ test("what was killed stays known as long as a checkpoint of it is stored", asyn
   expect(await remove(8 * day)).toEqual([killed]);
 });
 
-test("a lease that a removal left behind goes when nobody has written to it for a week", async () => {
+test("a lease without metadata is removed when it was not written for a week", async () => {
   const killed = await create("a", { isKilled: true });
   await store.remove(`sandboxes/${killed}/metadata.json`);
   await remove(6 * day);
@@ -77,7 +77,7 @@ test("a lease that a removal left behind goes when nobody has written to it for 
   expect(await keys()).toEqual([]);
 });
 
-test("metadata that cannot be read stay, and keep nobody from the others", async () => {
+test("unreadable metadata stay, and do not prevent the removal of others", async () => {
   const unreadable = await create("a", { isKilled: true });
   await store.put(`sandboxes/${unreadable}/metadata.json`, Buffer.from("{"));
   const killed = await create("b", { isKilled: true });

@@ -25,7 +25,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** A server that has nothing of the sandbox, unless `kill` finds something. */
+/** A server without a copy of the sandbox, unless `kill` finds something. */
 function serverOf(server: string, through = store, kill = async (): Promise<boolean> => false) {
   const self = { id: server, url: `test://${server}` };
   const sandboxStores: SandboxStores = {
@@ -35,7 +35,7 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
   };
   const owned = new OwnedLeases();
   const signals = new KillSignals();
-  const told: unknown[] = [];
+  const emitted: unknown[] = [];
   const kills = new Kills({
     self: () => self,
     notifyServer: () => undefined,
@@ -43,17 +43,17 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
     engine: { kill },
     registry: { get: () => undefined },
     forget: () => undefined,
-    emit: (event) => void told.push(event),
+    emit: (event) => void emitted.push(event),
     log: pino({ enabled: false }),
     owned,
     kills: signals,
     acquirer: { attachToKill: () => SandboxHandle.attachPersistent(sandboxStores, id, { patienceMs: 0 }) },
     metadataCache: { forget: () => undefined },
   });
-  return { sandboxStores, owned, signals, kills, told };
+  return { sandboxStores, owned, signals, kills, emitted };
 }
 
-test("a kill that the store does not take gives the lease back, and can be asked for anywhere", async () => {
+test("a kill whose write to the store fails releases the lease, and can be repeated on any server", async () => {
   const first = await SandboxHandle.createPersistent(serverOf("a").sandboxStores, metadataOf(id), {});
   await first.release();
   let claims = 0;
@@ -61,7 +61,7 @@ test("a kill that the store does not take gives the lease back, and can be asked
     before: ({ name, key }) => {
       if (name !== "put" || !key.endsWith("metadata.json")) return;
       claims += 1;
-      // The claim is written, the mark is not.
+      // The claim is written, but the mark is not.
       if (claims > 1) throw new Error("the store is full");
     },
   });
@@ -71,7 +71,7 @@ test("a kill that the store does not take gives the lease back, and can be asked
   expect((await SandboxHandle.read(serverOf("a").sandboxStores, id))?.isKilled).toBe(true);
 });
 
-test("a kill of a sandbox whose move does not let go of it ends the sandbox first, and the move with it", async () => {
+test("a kill of a sandbox whose transfer does not end kills the sandbox first, and the transfer with it", async () => {
   let letGo: () => void = () => undefined;
   const moved = new Promise<void>((resolve) => (letGo = resolve));
   const a = serverOf("a", store, async () => {
@@ -87,10 +87,10 @@ test("a kill of a sandbox whose move does not let go of it ends the sandbox firs
   await moving;
   expect(await killing).toBe(true);
   expect((await SandboxHandle.read(a.sandboxStores, id))?.isKilled).toBe(true);
-  expect(a.told).toEqual([]);
+  expect(a.emitted).toEqual([]);
 });
 
-test("a kill that fails leaves a sandbox that this server has its own", async () => {
+test("a failed kill leaves the lease of a sandbox that this server has", async () => {
   const a = serverOf("a");
   const broken = watchStore(store, {
     before: ({ name, key }) => {
@@ -110,7 +110,7 @@ test("a kill that fails leaves a sandbox that this server has its own", async ()
 });
 
 test.for(["has its lease", "lost its lease"])(
-  "on a full disk a sandbox makes room for the mark of its own end, by a server that %s",
+  "on a full disk a kill frees the space for its mark, by a server that %s",
   async (how) => {
     const a = serverOf("a");
     const handle = await SandboxHandle.createPersistent(a.sandboxStores, metadataOf(id), {});
@@ -122,7 +122,7 @@ test.for(["has its lease", "lost its lease"])(
       },
     });
     let isFull = false;
-    const { kills, owned, sandboxStores, told } = serverOf("a", full, async () => {
+    const { kills, owned, sandboxStores, emitted } = serverOf("a", full, async () => {
       const wasHere = isHere;
       isHere = false;
       return wasHere;
@@ -131,12 +131,12 @@ test.for(["has its lease", "lost its lease"])(
     isFull = true;
     expect(await kills.kill(id, reason)).toBe(true);
     expect((await SandboxHandle.read(a.sandboxStores, id))?.isKilled).toBe(true);
-    // By the engine, who had it.
-    expect(told).toEqual([]);
+    // The engine emitted this event, because it had the sandbox.
+    expect(emitted).toEqual([]);
   },
 );
 
-test("a kill ends the transfer that has the turn, whose caller is told why", async () => {
+test("a kill ends the transfer in the queue, whose caller gets the reason", async () => {
   const { sandboxStores, owned, signals, kills } = serverOf("a");
   owned.add(await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {}));
   const transfer = owned.inTurn(id, () =>
@@ -149,10 +149,10 @@ test("a kill ends the transfer that has the turn, whose caller is told why", asy
     ),
   );
   const next = owned.inTurn(id, () => signals.unlessKilled(id, async () => "moved"));
-  const told = Promise.allSettled([transfer, next]);
+  const emitted = Promise.allSettled([transfer, next]);
   expect(await kills.kill(id, reason)).toBe(true);
   const ended = { status: "rejected", reason: { code: "sandbox_ended" } };
-  expect(await told).toMatchObject([ended, ended]);
-  // Another sandbox of this id does not exist; but what is left over must not be a memory of every kill.
+  expect(await emitted).toMatchObject([ended, ended]);
+  // Another sandbox of this id never exists, but the signals must not keep an entry for every kill.
   expect(await signals.unlessKilled(id, async () => "moved")).toBe("moved");
 });

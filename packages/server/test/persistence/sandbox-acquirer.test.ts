@@ -33,12 +33,12 @@ function storesOf(server: string): SandboxStores {
 interface Behaviour {
   allowUntil: () => Promise<void>;
   restoreCommands: (owned: OwnedLeases) => void;
-  /** What is tried again later is left out if not given. */
+  /** Background work is dropped if this is not given. */
   inBackground: SandboxAcquirerOptions["inBackground"];
 }
 
-/** A server that has the sandbox, running, in its data directory. */
-function takingsOf(
+/** Returns a server that has the sandbox, running, in its data directory. */
+function acquirerOf(
   server: string,
   { allowUntil = async () => undefined, ...others }: Partial<Behaviour>,
 ): { acquirer: SandboxAcquirer; owned: OwnedLeases } {
@@ -64,15 +64,15 @@ function takingsOf(
     log: pino({ enabled: false }),
     owned,
   };
-  // As much of a server as taking back a sandbox that runs asks for.
+  // The parts are those that an acquisition of a running sandbox uses.
   return { acquirer: new SandboxAcquirer(parts as unknown as SandboxAcquirerOptions), owned };
 }
 
-test("one that may still run here, because its launcher does not answer, is not given to another server", async () => {
+test("a sandbox that may still run here, because its launcher does not answer, is not released", async () => {
   const before = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   before.abandon();
   let isDeaf = true;
-  const { acquirer, owned } = takingsOf("a", {
+  const { acquirer, owned } = acquirerOf("a", {
     allowUntil: async () => {
       if (isDeaf) throw new SandboxError("timed_out", "Cannot set the deadline of a container");
     },
@@ -89,12 +89,12 @@ test("one that may still run here, because its launcher does not answer, is not 
   await owned.find(id).release();
 });
 
-test("one whose lease is lost again before it has settled in is taken once more, without anybody asking", async () => {
+test("a sandbox whose lease is lost again before it is ready is acquired once more without a request", async () => {
   const before = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   before.abandon();
   const epochs: number[] = [];
   let settled: Promise<void> | undefined;
-  const { acquirer, owned } = takingsOf("a", {
+  const { acquirer, owned } = acquirerOf("a", {
     restoreCommands: (mine) => {
       epochs.push(mine.find(id).epoch);
       if (epochs.length === 1) mine.find(id).abandon();

@@ -31,7 +31,7 @@ async function keys(): Promise<string[]> {
   return found;
 }
 
-/** The same store, where a write of what fits waits until it is released. */
+/** Returns the same store, in which a write that matches waits until it is released. */
 function holdPut(fits: (text: string) => boolean): { slow: ObjectStore; atPut: Promise<void>; release: () => void } {
   let release = (): void => undefined;
   const released = new Promise<void>((resolve) => void (release = resolve));
@@ -54,13 +54,13 @@ function holdPut(fits: (text: string) => boolean): { slow: ObjectStore; atPut: P
   return { slow, atPut, release: () => release() };
 }
 
-test("createEphemeral stores nothing, and has what nobody can take away", async () => {
+test("createEphemeral stores nothing, and its handle is always current", async () => {
   const handle = SandboxHandle.createEphemeral(id);
   expect([handle.isPersistent, handle.isCurrent]).toEqual([false, true]);
   expect(await keys()).toEqual([]);
 });
 
-test("createPersistent writes metadata under a lease; attachPersistent reads them back when it was given up", async () => {
+test("createPersistent writes metadata under a lease, and attachPersistent reads them after the release", async () => {
   const handle = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   expect([handle.isPersistent, handle.isCurrent, handle.epoch]).toEqual([true, true, 1]);
   expect(await keys()).toEqual([`sandboxes/${id}/lease.json`, `sandboxes/${id}/metadata.json`]);
@@ -91,7 +91,7 @@ test("createPersistent that cannot write leaves neither a lease nor metadata", a
   expect(await keys()).toEqual([]);
 });
 
-test("two changes that meet are both kept", async () => {
+test("two concurrent changes are both kept", async () => {
   const { slow, atPut, release } = holdPut((text) => text.includes('"paused"') && !text.includes('"job": "2"'));
   const leases = new Leases({ store, self: { id: "a", url: "" } });
   const sandboxStores = { metadataStore: slow, checkpointStore: store, leases };
@@ -107,7 +107,7 @@ test("two changes that meet are both kept", async () => {
   await handle.release();
 });
 
-test("createPersistent whose write happened, and of which nobody could tell, leaves neither", async () => {
+test("createPersistent whose write succeeded without a reply leaves neither", async () => {
   let isWritten = false;
   const unanswering = watchStore(store, {
     before: ({ name }) => {
@@ -134,7 +134,7 @@ test("a second createPersistent of the same sandbox is refused, and the first ke
   await first.release();
 });
 
-test("attachPersistent of what is not stored, or was killed, says so and leaves nothing", async () => {
+test("attachPersistent of a sandbox that is not stored, or was killed, is refused and leaves nothing", async () => {
   const absent = SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 0 });
   await expect(absent).rejects.toMatchObject({ code: "not_found" });
   expect(await keys()).toEqual([]);
@@ -159,7 +159,7 @@ test.for(["metadataStore", "checkpointStore"] as const)(
   },
 );
 
-test("one that waits gets it from an owner who is asked, with all that was written until then", async () => {
+test("a server that waits gets the sandbox from an owner that is asked, with its last metadata", async () => {
   const owner = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {
     onReleaseRequested: () =>
       void owner.write({ state: "moving", checkpoint: { n: 1, createdAtMs: 9 } }).then(() => owner.release()),

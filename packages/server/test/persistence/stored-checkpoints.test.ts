@@ -24,7 +24,7 @@ beforeEach(async () => {
   store = await makeStore();
 });
 
-/** The same store, where this happens before its call of that number. */
+/** Returns the same store, and calls `happen` before its call of this number. */
 function interrupted(at: number, happen: () => Promise<void>): { between: ObjectStore; calls: () => number } {
   let calls = 0;
   const between = new Proxy(store, {
@@ -59,7 +59,7 @@ const collectorOn = (on: ObjectStore): CheckpointCollector =>
     log,
   });
 
-/** Three checkpoints of a sandbox that goes on from the last. */
+/** Publishes three checkpoints of a sandbox that is based on the last. */
 async function publishAll(): Promise<SandboxHandle> {
   const { engine, archive } = await makeMachine(store);
   const layers = [engine.layer(`${sandboxId}-1`, randomBytes(100))];
@@ -75,7 +75,7 @@ async function publishAll(): Promise<SandboxHandle> {
 async function checkpointsOn(
   on: ObjectStore,
   handle: SandboxHandle,
-  // Whatever is looked at here is in the store, if not given.
+  // Copies are looked up in the store, if nothing else is given.
   { archive: given, engine = {} as Engine }: { archive?: CheckpointArchive; engine?: Engine } = {},
 ): Promise<StoredCheckpoints> {
   const owned = new OwnedLeases();
@@ -95,7 +95,7 @@ async function checkpointsOn(
 
 const isThere = async (n: number): Promise<boolean> => (await store.stat(manifestKey(sandboxId, n))) !== undefined;
 
-test("one that is laid claim to while a collector is stopped, at any of its steps, is there or is told to be gone", async () => {
+test("a checkpoint that is pinned while a collector is stopped at any step exists, or the pin fails", async () => {
   const found = { claimed: 0, gone: 0 };
   for (let at = 1; ; at += 1) {
     store = await makeStore();
@@ -111,7 +111,7 @@ test("one that is laid claim to while a collector is stopped, at any of its step
     }
     expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
     found[claimed ? "claimed" : "gone"] += 1;
-    // What nobody has laid claim to goes all the same.
+    // Checkpoints that are not pinned are removed all the same.
     expect(await isThere(2)).toBe(false);
     await handle.release();
   }
@@ -119,7 +119,7 @@ test("one that is laid claim to while a collector is stopped, at any of its step
   expect(found.gone).toBeGreaterThan(0);
 });
 
-test("a collector that comes between any two steps of a claim takes the checkpoint before it, or not at all", async () => {
+test("a collector that runs between two steps of a pin removes the checkpoint before it, or not at all", async () => {
   const found = { claimed: 0, gone: 0 };
   for (let at = 1; ; at += 1) {
     store = await makeStore();
@@ -139,7 +139,7 @@ test("a collector that comes between any two steps of a claim takes the checkpoi
   expect(found.claimed + found.gone).toBeGreaterThan(2);
 });
 
-test("what is removed on request by a server that was stopped over it stays if another one goes back to it meanwhile", async () => {
+test("a removal by a suspended server keeps a checkpoint to which another server rolls back by then", async () => {
   for (let at = 1; ; at += 1) {
     store = await makeStore();
     const first = await publishAll();
@@ -158,7 +158,7 @@ test("what is removed on request by a server that was stopped over it stays if a
   }
 });
 
-test("what rollbacks left behind is stored with the lease or without, once its number is reserved, and stays noted until then", async () => {
+test("what rollbacks left behind is stored with or without the lease, after its number was reserved", async () => {
   const handle = await publishAll();
   let isBroken = true;
   const between = new Proxy(store, {
@@ -174,7 +174,7 @@ test("what rollbacks left behind is stored with the lease or without, once its n
   const layers = [here.layer(`${sandboxId}-${reserved}`, randomBytes(100))];
   for (const n of [reserved, late]) await here.checkpoint(sandboxId, n, { layers });
   const ownerDir = await makeDirectory();
-  // As much of an engine as is asked: a directory beside the sandbox, and what is on this machine.
+  // The object has only what is used of an engine: a directory beside the sandbox, and the local checkpoints.
   const engine = {
     get: () => ({ ownerDir }),
     checkpoints: async () => [{ n: reserved }, { n: late }],
@@ -192,7 +192,7 @@ test("what rollbacks left behind is stored with the lease or without, once its n
   expect([await isThere(reserved), await isThere(late), await readLeftBehind({ ownerDir })]).toEqual([true, true, []]);
 });
 
-test("what a rollback left behind under a number that others may have given since is not stored", async () => {
+test("a checkpoint left behind under a number that others may have used is not stored", async () => {
   const handle = await publishAll();
   const { engine: here, archive } = await makeMachine(store);
   const n = last + 1;

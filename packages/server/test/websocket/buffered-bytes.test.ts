@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { BufferedBytes } from "../../src/websocket/buffered-bytes.ts";
 
-test("bytes are held up to a sum, and given back once", () => {
+test("bytes are reserved up to a limit, and released once", () => {
   const held = new BufferedBytes(100);
   const release = held.take(60);
   expect(held.take(41)).toBeUndefined();
