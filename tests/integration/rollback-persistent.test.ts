@@ -113,7 +113,7 @@ describe("on a server that fetched it", () => {
     const { id: commandId } = await atA.start(sandbox.id, { shell: counting, stdin: true });
     const path = `${at}/commands/${commandId}`;
     for (const [times, word] of ["one", "two", "three"].entries()) {
-      await atA.fetch("PUT", `${at}/files?path=/sandboxStores/user/note`, { body: word });
+      await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: word });
       await writeLine(atA, path, 2 * times, "a");
       expect((await atA.ask("POST", `${at}/pause`, {})).status).toBe(200);
     }
@@ -139,7 +139,7 @@ describe("on a server that fetched it", () => {
       expect.arrayContaining(["download", "verify", "save", "restore", "firstAnswer"]),
     );
     expect(Object.values(phases).reduce((sum, ms) => sum + ms, 0)).toBeCloseTo(totalMs, 3);
-    expect(await (await atB.fetch("GET", `${at}/files?path=/sandboxStores/user/note`)).text()).toBe("one");
+    expect(await (await atB.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("one");
     expect((await atB.ask<CommandInfo>("GET", path)).body).toMatchObject({ state: "running", stdoutBytes: 4 });
     await writeLine(atB, path, 2, "b");
     const after = await listOf(atB, at);
@@ -154,7 +154,7 @@ describe("on a server that fetched it", () => {
     // What was left behind at B can be gone back to at A.
     const undone = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: left });
     expect(undone.body).toMatchObject({ checkpoint: left, sandbox: { server: { url: servers.a.url } } });
-    expect(await (await atA.fetch("GET", `${at}/files?path=/sandboxStores/user/note`)).text()).toBe("three");
+    expect(await (await atA.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("three");
     expect((await atA.ask<CommandInfo>("GET", path)).body).toMatchObject({ state: "running", stdoutBytes: 12 });
     await atB.fetch("DELETE", `${path}/stdin`);
     const end = await atB.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);

@@ -8,7 +8,7 @@ import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/proto
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
 import { Admission } from "./auth/admission.ts";
-import { Gate } from "./auth/gate.ts";
+import { Authenticator } from "./auth/authenticator.ts";
 import { KeyStore } from "./auth/key-store.ts";
 import { pooledShapes, serverPolicy } from "./auth/server-policy.ts";
 import type { Config } from "./config/config.ts";
@@ -164,7 +164,7 @@ export class Server {
       });
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
-      const gate = new Gate({
+      const authenticator = new Authenticator({
         keys,
         verifyToken: (id, token) => manager.access.verifyToken(id, token),
         isFromServer: async (proof, { method, path }) =>
@@ -198,7 +198,7 @@ export class Server {
       const app = buildApp({
         config,
         handlers: createHandlers(parts),
-        gate,
+        authenticator,
         sandboxes: {
           locate: (id) => manager.access.locate(id),
           isHere: (id) => manager.access.isHere(id),
@@ -221,7 +221,7 @@ export class Server {
         ],
       });
       const webSockets = new WebSockets({
-        gate,
+        authenticator,
         assertSees: (principal, id) => manager.access.assertSees(principal, id),
         locate: (id) => manager.access.locate(id),
         sources: {

@@ -5,7 +5,7 @@ import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/pr
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
 import type { NewEvent } from "../events/event-journal.ts";
-import { nothingKept } from "../persistence/checkpoint-refusal.ts";
+import { commandsNotKept } from "../persistence/checkpoint-refusal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { PreparedRollback } from "../persistence/stored-checkpoints.ts";
 import { storageError } from "../support/storage-error.ts";
@@ -89,7 +89,7 @@ export class SandboxRollbacks {
         ...leftAs,
         prepare: () => prepared.unpack(engine, id, { checkpoint, rollbacks: managed.rollbacks + 1 }),
         switched: async (dropStreams) => {
-          // The sandbox was rolled back, so a full disk must not leave it half preparation.
+          // The sandbox was rolled back, so a full disk must not leave it half way.
           await managed.recordRollback(preparation?.complete).catch((error: unknown) => {
             log.warn({ err: error, sandboxId: id }, "rollback not stored");
           });
@@ -115,7 +115,7 @@ export class SandboxRollbacks {
     const isThere = (await engine.checkpoints(id)).some(({ n }) => n === checkpoint);
     if (!isThere) return;
     const { owner } = await engine.checkpointFiles(id, checkpoint);
-    if (owner === undefined) throw nothingKept(id, checkpoint);
+    if (owner === undefined) throw commandsNotKept(id, checkpoint);
   }
 
   /** Reserves the run of a persistent sandbox for this server, and the number of the checkpoint that is left behind. */
@@ -176,7 +176,7 @@ class PreparedCommands {
     const signal = deadlineAfter(unpackTimeoutMs);
     try {
       await mkdir(all, { recursive: true, mode: 0o700 });
-      if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw nothingKept(id, checkpoint);
+      if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw commandsNotKept(id, checkpoint);
       await mkdir(commandsDir(all), { recursive: true, mode: 0o700 });
       await writeFile(this.#rollbacksFile, String(rollbacks));
       await mkdir(join(this.#dir, String(checkpoint)));

@@ -19,7 +19,7 @@ export function unrestorable(
 }
 
 /** Returns the error for a rollback to a checkpoint without commands: the first one of a copy has none. */
-export function nothingKept(sandboxId: SandboxId, checkpoint: number): SandboxError {
+export function commandsNotKept(sandboxId: SandboxId, checkpoint: number): SandboxError {
   return new SandboxError(
     "unrestorable",
     `Cannot roll back sandbox ${sandboxId} to checkpoint ${checkpoint}: its commands of that time were not kept`,

@@ -12,7 +12,7 @@ import {
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxSettings } from "../manager/sandbox-settings.ts";
 import type { StoredCheckpoint } from "./checkpoint-manifest.ts";
-import { nothingKept } from "./checkpoint-refusal.ts";
+import { commandsNotKept } from "./checkpoint-refusal.ts";
 import type { KillSignals } from "./kill-signals.ts";
 import { readLeftBehind, writeLeftBehind, type LeftBehind } from "./left-behind.ts";
 import type { OwnedLeases } from "./owned-leases.ts";
@@ -123,7 +123,7 @@ export class StoredCheckpoints {
     const stored = await this.pin(handle, n);
     if (stored === undefined || archive === undefined) throw await this.#notThere(id, n);
     const { manifest } = stored;
-    if (manifest.owner === undefined) throw nothingKept(id, n);
+    if (manifest.owner === undefined) throw commandsNotKept(id, n);
     await engine.assertCouldRun(engine.get(id).record, manifest, { checkpoint: n });
     await kills.unlessKilled(id, async (killed) => {
       using signal = firstToAbort(handle.signal, closing, killed);

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { httpHeaders } from "@atoll/protocol";
 import type { PortAddress } from "./port-address.ts";
-import { confineCookie, takePortCookies } from "./port-cookie.ts";
+import { confineCookie, splitPortCookies } from "./port-cookie.ts";
 
 /** Header fields as they are on the wire: name, value, name, value. */
 export type RawHeaders = string[];
@@ -54,7 +54,7 @@ export function requestHeaders(request: IncomingMessage, address: PortAddress, i
   const kept = fields(rawHeaders, connectionNames(headers.connection)).filter(
     ([name, value]) => !isForUs(name.toLowerCase(), value),
   );
-  const { rest: cookies } = takePortCookies(headers.cookie ?? "");
+  const { rest: cookies } = splitPortCookies(headers.cookie ?? "");
   const pairs: [string, string | undefined][] = [
     // Development servers refuse names that they do not know, as a protection against rebinding; they know this one.
     ["Host", local],

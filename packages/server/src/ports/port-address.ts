@@ -26,7 +26,7 @@ export function parsePortAddress(url: string, host: string, domains: readonly st
 }
 
 /** Removes the token from a target. */
-export function takeToken(path: string): { path: string; token: string | undefined } {
+export function splitToken(path: string): { path: string; token: string | undefined } {
   const start = path.indexOf("?");
   if (start < 0) return { path, token: undefined };
   const parameters = path.slice(start + 1).split("&");

@@ -9,7 +9,7 @@ export function portCookie(token: string, prefix: string, isSecure: boolean): st
 }
 
 /** Separates the cookies of this server from those of the program inside. */
-export function takePortCookies(header: string): { tokens: string[]; rest: string } {
+export function splitPortCookies(header: string): { tokens: string[]; rest: string } {
   const cookies = header.split(";").map((cookie) => cookie.trim());
   const isOurs = (cookie: string): boolean => cookie.startsWith(`${cookieName}=`);
   return {

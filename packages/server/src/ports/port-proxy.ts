@@ -4,9 +4,9 @@ import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { deadlineAfter, firstToAbort, type PortInfo, type SandboxId } from "@atoll/protocol";
 import { requestHeaders, responseHeaders, type RawHeaders } from "./forwarded-headers.ts";
-import { parsePortAddress, takeToken, type PortAddress } from "./port-address.ts";
+import { parsePortAddress, splitToken, type PortAddress } from "./port-address.ts";
 import { explainFailure, sendText, tooManyConnections, wrongToken } from "./port-answers.ts";
-import { portCookie, takePortCookies } from "./port-cookie.ts";
+import { portCookie, splitPortCookies } from "./port-cookie.ts";
 import type { PortTokens } from "./port-tokens.ts";
 import { dialEither, type Dial } from "./wait-for-port.ts";
 
@@ -166,7 +166,7 @@ export class PortProxy {
   /** Checks the token. Returns undefined if a valid one is needed and missing. */
   #admit(request: IncomingMessage, address: PortAddress): Admitted | undefined {
     const { sandboxId, port, prefix } = address;
-    const { path, token } = takeToken(address.path);
+    const { path, token } = splitToken(address.path);
     const isValid = (given: string): boolean => this.#options.tokens.isValid(sandboxId, port, given);
     const bare = { ...address, path };
     if (token !== undefined && isValid(token)) {
@@ -176,7 +176,7 @@ export class PortProxy {
     const isAdmitted =
       this.#options.isPublic(sandboxId, port) ||
       (typeof header === "string" && isValid(header)) ||
-      takePortCookies(request.headers.cookie ?? "").tokens.some(isValid);
+      splitPortCookies(request.headers.cookie ?? "").tokens.some(isValid);
     return isAdmitted ? { address: bare, cookie: undefined } : undefined;
   }
 

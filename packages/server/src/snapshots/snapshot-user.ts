@@ -54,7 +54,7 @@ export function missing(ref: string): SandboxError {
 }
 
 export function taken(name: string): SandboxError {
-  return new SandboxError("already_exists", `Cannot create snapshot ${name}: there is one of this name`, {
+  return new SandboxError("already_exists", `Cannot create snapshot ${name}: one with this name exists`, {
     suggestion: "Choose another name, or remove that one first.",
     details: { name },
   });

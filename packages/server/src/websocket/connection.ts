@@ -11,7 +11,7 @@ import {
 } from "@atoll/protocol";
 import type { WebSocket } from "ws";
 import type { AuditEntry } from "../audit/audit-log.ts";
-import type { Credentials, Gate } from "../auth/gate.ts";
+import type { Credentials, Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 import { parsePart } from "../http/parse-request.ts";
@@ -27,7 +27,7 @@ import { GatheredWrites } from "./gathered-writes.ts";
 import { openWatch } from "./watch-channel.ts";
 
 export interface ConnectionOptions {
-  gate: Gate;
+  authenticator: Authenticator;
   sources: ChannelSources;
   assertSees(principal: Principal, sandboxId: SandboxId): void;
   /** Reads from the store which server has a sandbox that is not here. */
@@ -146,7 +146,7 @@ export class Connection {
     if (this.#credentials !== undefined) throw malformed("hello comes once");
     // A sandbox's token can only be checked when a sandbox is named.
     if (key !== undefined || sandboxToken === undefined) {
-      this.#principal = this.#options.gate.admit({ key }, "connect", undefined);
+      this.#principal = this.#options.authenticator.admit({ key }, "connect", undefined);
       this.#endWith(this.#principal);
     }
     this.#credentials = { key, sandboxToken };
@@ -156,7 +156,7 @@ export class Connection {
   }
 
   #endWith(principal: Principal): void {
-    const revoked = this.#options.gate.untilRevoked(principal);
+    const revoked = this.#options.authenticator.untilRevoked(principal);
     revoked?.addEventListener("abort", () => this.#refuse(revoked.reason), { once: true, signal: this.#closed.signal });
   }
 
@@ -235,7 +235,7 @@ export class Connection {
 
   /** Admits the request of a channel, which counts as a request. */
   #admit(verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): Principal {
-    const principal = this.#options.gate.admit(this.#credentials ?? {}, asked, sandboxId);
+    const principal = this.#options.authenticator.admit(this.#credentials ?? {}, asked, sandboxId);
     this.#principal = principal;
     this.#assertSees(principal, verb, asked, sandboxId);
     return principal;
@@ -243,7 +243,7 @@ export class Connection {
 
   /** Checks a message within a channel, which does not count as a request. */
   #assertMay(verb: KeyVerb, asked: string, sandboxId: SandboxId): Principal {
-    const principal = this.#options.gate.recognise(this.#credentials ?? {}, asked, sandboxId);
+    const principal = this.#options.authenticator.authenticate(this.#credentials ?? {}, asked, sandboxId);
     this.#principal = principal;
     this.#assertSees(principal, verb, asked, sandboxId);
     return principal;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxId, type ApiEvent } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { actingFor } from "../../src/events/acting-principal.ts";
+import { createForOwner } from "../../src/events/acting-principal.ts";
 import { EventJournal, type FollowEvents, type JournalOptions } from "../../src/events/event-journal.ts";
 
 let dir: string;
@@ -226,7 +226,7 @@ describe("the owner of a sandbox", () => {
     happen(one);
     known.clear();
     happen(one);
-    await actingFor("key one", async () => happen(three));
+    await createForOwner("key one", async () => happen(three));
     reopen();
     happen(one);
     expect(cursors(await take(4, { cursor: 0, sees }))).toEqual([1, 2, 3, 4]);

@@ -1,6 +1,6 @@
 import { setTimeout as later } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { begun, keepAlive, type LineTiming } from "../../src/http/keep-alive-lines.ts";
+import { awaitFirstPiece, keepAlive, type LineTiming } from "../../src/http/keep-alive-lines.ts";
 
 const never = new AbortController().signal;
 
@@ -109,12 +109,12 @@ describe("a stream of lines", () => {
 
 describe("a stream whose first piece was awaited", () => {
   test("has every piece, the first one too", async () => {
-    expect(await all(await begun(after(0, "a", "b")))).toEqual(["a", "b"]);
-    expect(await all(await begun(after(0)))).toEqual([]);
+    expect(await all(await awaitFirstPiece(after(0, "a", "b")))).toEqual(["a", "b"]);
+    expect(await all(await awaitFirstPiece(after(0)))).toEqual([]);
   });
 
   test("fails at once if there is no first piece", async () => {
     const failing = { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(new Error("not there")) }) };
-    await expect(begun(failing)).rejects.toThrow("not there");
+    await expect(awaitFirstPiece(failing)).rejects.toThrow("not there");
   });
 });

@@ -50,9 +50,9 @@ class Stuck extends EventEmitter {
 function connected(sources: Partial<ConnectionOptions["sources"]> = {}, audit: AuditEntry[] = []): Stuck {
   const client = new Stuck();
   const principal = { kind: "key", key: { id: "key1", verbs: ["admin"] } };
-  const gate = { admit: () => principal, recognise: () => principal, untilRevoked: () => undefined };
+  const authenticator = { admit: () => principal, authenticate: () => principal, untilRevoked: () => undefined };
   const own = {
-    gate,
+    authenticator,
     sources,
     audit: (entry: AuditEntry) => audit.push(entry),
     assertSees: () => undefined,

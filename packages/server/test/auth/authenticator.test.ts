@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CreateKey, SandboxId, type KeyInfo } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { credentialsOf, Gate } from "../../src/auth/gate.ts";
+import { credentialsOf, Authenticator } from "../../src/auth/authenticator.ts";
 import { KeyStore } from "../../src/auth/key-store.ts";
 import { assertMay, assertMayUseTemplate, canSee, type Principal } from "../../src/auth/principal.ts";
 import { RateLimiter } from "../../src/auth/rate-limiter.ts";
@@ -11,16 +11,16 @@ import { RateLimiter } from "../../src/auth/rate-limiter.ts";
 const mine = SandboxId.parse("a".repeat(20));
 const other = SandboxId.parse("b".repeat(20));
 
-describe("the gate", () => {
+describe("the authenticator", () => {
   let dir: string;
   let keys: KeyStore;
   let refused: string[];
-  let gate: Gate;
+  let authenticator: Authenticator;
   beforeEach(async () => {
-    dir = await mkdtemp(join(tmpdir(), "atoll-gate-"));
+    dir = await mkdtemp(join(tmpdir(), "atoll-authenticator-"));
     keys = await KeyStore.open(join(dir, "keys.json"));
     refused = [];
-    gate = new Gate({
+    authenticator = new Authenticator({
       keys,
       verifyToken: (id, token) => id === mine && token === "sbt_right",
       onRefused: ({ because }) => refused.push(because),
@@ -29,7 +29,7 @@ describe("the gate", () => {
   afterEach(() => rm(dir, { recursive: true }));
 
   test("admits a key", () => {
-    expect(gate.admit({ key: keys.firstSecret }, "look", undefined)).toMatchObject({ key: { name: "admin" } });
+    expect(authenticator.admit({ key: keys.firstSecret }, "look", undefined)).toMatchObject({ key: { name: "admin" } });
   });
 
   test("returns the same error for a wrong token, another sandbox's token and a missing sandbox", () => {
@@ -39,7 +39,7 @@ describe("the gate", () => {
       [SandboxId.parse("c".repeat(20)), "sbt_right"],
     ].map(([id, token]) => {
       try {
-        return gate.admit({ sandboxToken: token }, "look", id as SandboxId);
+        return authenticator.admit({ sandboxToken: token }, "look", id as SandboxId);
       } catch (error) {
         return JSON.stringify(error);
       }
@@ -50,7 +50,7 @@ describe("the gate", () => {
 
   test("reports refusals, but not each one of a flood", () => {
     for (let count = 0; count < 500; count += 1) {
-      expect(() => gate.admit({ key: "atk_wrong" }, "look", undefined)).toThrow("not valid");
+      expect(() => authenticator.admit({ key: "atk_wrong" }, "look", undefined)).toThrow("not valid");
     }
     expect(refused.length).toBeGreaterThan(0);
     expect(refused.length).toBeLessThanOrEqual(62);
@@ -58,9 +58,9 @@ describe("the gate", () => {
 
   test("limits the rate of a key", async () => {
     const { secret } = await keys.create(CreateKey.parse({ name: "slow", requestsPerMinute: 2 }));
-    gate.admit({ key: secret }, "look", undefined);
-    gate.admit({ key: secret }, "look", undefined);
-    expect(() => gate.admit({ key: secret }, "look", undefined)).toThrow(
+    authenticator.admit({ key: secret }, "look", undefined);
+    authenticator.admit({ key: secret }, "look", undefined);
+    expect(() => authenticator.admit({ key: secret }, "look", undefined)).toThrow(
       expect.objectContaining({ code: "limit_reached", details: expect.objectContaining({ allowed: 2 }) }),
     );
   });
