@@ -1,10 +1,16 @@
 import { z } from "zod";
 import { RepoSpec, SandboxConfig } from "./sandbox-config.ts";
 
-/** The formats of test output that a parser exists for. `auto` looks for a structured file first, then at the text. */
+/**
+ * The formats of test output that a parser exists for. `auto` looks for a structured file first, then at the text.
+ * The forms of pytest differ in how an id is made of a line, as the data sets do.
+ */
 export const ParserId = z.enum([
   "auto",
   "pytest",
+  "pytest-cut",
+  "pytest-options",
+  "matplotlib",
   "unittest",
   "django",
   "sympy",
@@ -12,7 +18,9 @@ export const ParserId = z.enum([
   "tap",
   "node-test",
   "mocha",
+  "jasmine",
   "jest",
+  "jest-files",
   "vitest",
   "karma",
   "exit-code",

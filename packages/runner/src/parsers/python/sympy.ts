@@ -1,0 +1,37 @@
+import type { TestStatus } from "../../models/report.ts";
+import { eachLine, TestCollector, type Parser } from "../parser.ts";
+
+const statuses: Readonly<Record<string, TestStatus>> = {
+  ok: "passed",
+  F: "failed",
+  E: "error",
+  f: "xfailed",
+  X: "xpassed",
+  s: "skipped",
+};
+
+/** Reads the text of SymPy's `bin/test -C --verbose`. Its ids are names of functions, without a file. */
+export const sympyParser: Parser = {
+  id: "sympy",
+  version: 1,
+  parse({ text }) {
+    const collector = new TestCollector();
+    let suiteRan = false;
+    eachLine(text, (raw) => {
+      const line = raw.trim();
+      if (line.startsWith("test_")) {
+        const status = / s - /.test(line) ? "skipped" : statuses[line.slice(line.lastIndexOf(" ") + 1)];
+        const id = line.split(/\s/, 1)[0] ?? "";
+        // Functions of several files share a name; what did not really run must not hide a result of another file.
+        if (status === "passed" || status === "failed" || status === "error") collector.set(id, status);
+        else if (status !== undefined) collector.setNew(id, status);
+      } else if (line.startsWith("___")) {
+        // The title of a traceback: `____ sympy/core/tests/test_basic.py:test_immutable ____`.
+        const title = line.replace(/^_+ /, "").replace(/ _+$/, "");
+        if (/^\S+\.py:\S+$/.test(title)) collector.setNew(title, "failed");
+      }
+      suiteRan ||= /^=+ tests finished: \d/.test(line);
+    });
+    return { tests: collector.tests, suiteRan };
+  },
+};
