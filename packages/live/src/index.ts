@@ -2,3 +2,8 @@ export * from "./compiler/artifact.ts";
 export type * from "./isolation/app-host.ts";
 export * from "./manager/app-options.ts";
 export * from "./wire/protocol.ts";
+export { ModuleGraph, type GraphProblem } from "./graph/module-graph.ts";
+export { ProcessHost } from "./isolation/process-host.ts";
+export { runtimeBundle } from "./isolation/runtime-bundle.ts";
+export { Connection, RequestFailed, type RuntimeEvent } from "./wire/connection.ts";
+export { compileModule } from "./compiler/compile-module.ts";

@@ -20,3 +20,6 @@ export { catalogue } from "./compat/catalogue.ts";
 export * from "./compat/choose-fixes.ts";
 export { planEnvironment } from "./environments/plan-environment.ts";
 export { parserFor, parserOfDataSet } from "./parsers/parsers.ts";
+export { SnapshotCache, type CachedSnapshot } from "./cache/snapshot-cache.ts";
+export { readJournal } from "./journal/journal.ts";
+export { foldEvents, type RunState } from "./journal/run-state.ts";

@@ -132,7 +132,7 @@ export function guestSilent(sandboxId: SandboxId, forMs: number): SandboxError {
     `Cannot reach the inside of sandbox ${sandboxId}: its guest has not answered for ${forMs} ms`,
     {
       suggestion:
-        "It gets no CPU time, or a process inside has stopped PID 1. Try again, save its files in a snapshot, or kill it.",
+        "It gets no CPU time, or a process inside has stopped PID 1. Try again, snapshot its files, or kill it.",
       details: { sandboxId },
     },
   );

@@ -7,7 +7,7 @@ test("a stack of seven has room for one more", () => {
   expect(cheapestMerge(stack(1, 1, 1, 1, 1, 1, 1))).toBeUndefined();
 });
 
-test("of eight the two neighbours with the least in them are merged", () => {
+test("in a stack of eight the two smallest neighbours are merged", () => {
   expect(cheapestMerge(stack(5, 9, 2, 3, 7, 8, 9, 1))).toBe(2);
 });
 

@@ -6,10 +6,10 @@ import { ociSpec } from "../../src/drivers/gvisor/oci-spec.ts";
 const runsc = { path: "/usr/bin/runsc", version: "0.0~20240729.0", subcommands: new Set(["run", "restore"]) };
 const newer = { ...runsc, subcommands: new Set(["run", "restore", "cpu-features"]) };
 const cpuFlags = ["avx", "constant_tsc", "cpuid_fault", "sse", "sse2"];
-/** It also names what the kernel does not show. */
+/** runsc also names features that the kernel does not show. */
 const askRunsc = async (): Promise<string[]> => ["sse", "sse2", "osxsave", "avx"];
 
-test("what is not wanted is hidden, and nothing else", async () => {
+test("features that are not wanted are hidden, and no others", async () => {
   const shown = limitFeatures(["sse", "sse2"], { runsc: newer, cpuFlags, askRunsc });
   await expect(shown).resolves.toEqual(["sse", "sse2", "osxsave"]);
 });
@@ -22,7 +22,7 @@ test("a runsc that cannot hide is refused, with what it would need", async () =>
   });
 });
 
-test("a processor that tells programs everything is refused, however new runsc is", async () => {
+test("a processor that cannot hide features is refused, however new runsc is", async () => {
   const open = cpuFlags.filter((flag) => flag !== "cpuid_fault");
   await expect(limitFeatures(["sse"], { runsc: newer, cpuFlags: open, askRunsc })).rejects.toMatchObject({
     code: "unsupported",
@@ -46,7 +46,7 @@ test("any runsc and any processor will do where there is nothing to hide", async
   await expect(limitFeatures(all, { runsc: newer, cpuFlags: open, askRunsc })).resolves.toEqual(await askRunsc());
 });
 
-test("a processor that lacks one of them is refused by name, but not for words of another kernel", async () => {
+test("a missing feature of the processor is refused by name, a missing flag of the kernel is not", async () => {
   const wanted = ["sse", "amx", "tsc_known_freq"];
   await expect(limitFeatures(wanted, { runsc: newer, cpuFlags, askRunsc })).rejects.toMatchObject({
     code: "unsupported",
@@ -54,7 +54,7 @@ test("a processor that lacks one of them is refused by name, but not for words o
   });
 });
 
-test("runsc is told in the specification, and only then", () => {
+test("the specification names the features only if some are hidden", () => {
   const options = {
     rootfs: "/r",
     hostname: "h",

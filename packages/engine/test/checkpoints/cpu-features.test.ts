@@ -1,20 +1,20 @@
 import { expect, test } from "vitest";
 import { parseCpuFlags, processorFeatures, readCpuFlags } from "../../src/checkpoints/cpu-features.ts";
 
-test("the flags of a processor are told in alphabetical order", () => {
+test("the flags of a processor are in alphabetical order", () => {
   expect(parseCpuFlags("processor\t: 0\nflags\t\t: fpu sse2 avx\nbugs\t\t: spectre\n")).toEqual(["avx", "fpu", "sse2"]);
 });
 
-test("of processors that differ only what all can do counts", () => {
+test("only flags that all processors have count", () => {
   const cpuinfo = "flags\t\t: fpu avx avx512f\n\nprocessor\t: 1\nflags\t\t: fpu avx\n";
   expect(parseCpuFlags(cpuinfo)).toEqual(["avx", "fpu"]);
 });
 
-test("other architectures tell them under another name", () => {
+test("other architectures have the flags under another name", () => {
   expect(parseCpuFlags("Features\t: fp asimd\n")).toEqual(["asimd", "fp"]);
 });
 
-test("a kernel that tells nothing has none", () => {
+test("a kernel that lists no flags has none", () => {
   expect(parseCpuFlags("")).toEqual([]);
 });
 
@@ -25,7 +25,7 @@ test("this machine has some, of its own and of its kernel", async () => {
   expect(features.length).toBeLessThan(flags.length);
 });
 
-test("what the kernel says of itself is no feature of the processor", () => {
+test("flags of the kernel itself are no features of the processor", () => {
   const ofIntel = ["avx2", "constant_tsc", "cpuid_fault", "ept", "ibrs", "ibrs_enhanced", "invpcid", "invpcid_single"];
   expect(processorFeatures([...ofIntel, "pti", "ssbd", "zz_new"])).toEqual([
     "avx2",

@@ -11,7 +11,7 @@ import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
 const run = promisify(execFile);
 
-test("a layer that cannot be removed does not keep the others, and is told", async () => {
+test("a layer that cannot be removed does not prevent the removal of others, and is reported", async () => {
   const directory = new TemporaryDirectory();
   onTestFinished(() => directory[Symbol.dispose]());
   const layout = new DataLayout(directory.path);

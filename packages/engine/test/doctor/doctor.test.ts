@@ -37,14 +37,14 @@ test("a guest of our version is ok", async () => {
 test.for([
   { what: "of another version", script: "echo 99" },
   { what: "that does not run", script: "exit 3" },
-])("a guest $what is missing, and set-up is the cure", async ({ script }) => {
+])("a guest $what is reported as missing, with set-up as the fix", async ({ script }) => {
   expect(await find("guest program", { guestPath: await guest(script) })).toMatchObject({
     status: "missing",
     fix: "npm run setup",
   });
 });
 
-test("no guest and no runsc are told with what to do", async () => {
+test("a missing guest and a missing runsc are reported with a fix", async () => {
   const options = { guestPath: join(directory, "none"), runscPath: join(directory, "none") };
   expect(await find("guest program", options)).toMatchObject({ status: "missing", fix: "npm run setup" });
   expect(await find("runsc", options)).toMatchObject({ status: "missing", affects: "gVisor sandboxes" });
@@ -55,7 +55,7 @@ test("a sandbox is not tried when something is missing", async () => {
   expect(await find("a first sandbox", { guestPath: join(directory, "none"), probeStart })).toBeUndefined();
 });
 
-test("the data directory need not be there yet", async () => {
+test("the data directory need not exist yet", async () => {
   expect((await find("data directory", { guestPath: "none" }))?.found).toContain(directory);
 });
 
@@ -82,7 +82,7 @@ test("a report reads as a table with advice below", () => {
   );
 });
 
-test("an error of the first sandbox is told with its advice", async () => {
+test("an error of the first sandbox is reported with its suggestion", async () => {
   const error = new SandboxError("start_failed", "Cannot start the container: exit code 1", {
     suggestion: "Look at the kernel's log.",
   });

@@ -15,8 +15,8 @@ const good = {
   help: "Subcommands:\n\tcheckpoint       saves\n\tcpu-features     lists\n",
 };
 
-describe("what runsc says of itself", () => {
-  test("is taken apart", () => {
+describe("the output of runsc", () => {
+  test("is parsed", () => {
     const runsc = parseRunsc("/usr/bin/runsc", good);
     expect(runsc).toMatchObject({ path: "/usr/bin/runsc", version: "0.0~20240729.0", date: 20_240_729 });
     expect(runsc.platforms).toEqual(["systrap", "ptrace"]);
@@ -66,19 +66,20 @@ describe("finding runsc", () => {
   });
   afterEach(() => rm(directory, { recursive: true }));
 
-  /** A program that reads out what lies beside it. */
+  /** Makes a program that prints the files beside it. */
   async function fake(version: string): Promise<string> {
     const path = join(directory, "runsc");
     await writeFile(join(directory, "version"), `runsc version ${version}\n`);
     await writeFile(join(directory, "flags"), flags);
-    const script = `cd ${directory}; case $1 in --version) cat version;; flags) cat flags >&2;; help) echo systrap;; esac`;
+    const script = `cd ${directory}
+case $1 in --version) cat version;; flags) cat flags >&2;; help) echo systrap;; esac`;
     await writeFile(path, `#!/bin/sh\n${script}\n`);
     await chmod(path, 0o755);
     return path;
   }
   const say = (version: string): Promise<void> => writeFile(join(directory, "version"), `runsc version ${version}\n`);
 
-  test("what it said is remembered until the program changes", async () => {
+  test("the answers are cached until the program changes", async () => {
     const path = await fake("release-20250101.0");
     const first = await detectRunsc(path);
     await say("release-20260101.0");
@@ -87,7 +88,7 @@ describe("finding runsc", () => {
     expect(await detectRunsc(path)).toMatchObject({ date: 20_260_101, platforms: ["systrap"] });
   });
 
-  test("a refusal is not remembered", async () => {
+  test("a refusal is not cached", async () => {
     const path = await fake("release-20200101.0");
     await expect(detectRunsc(path)).rejects.toSatisfy((error) => isSandboxError(error, "unsupported"));
     await say("release-20250101.0");

@@ -102,7 +102,7 @@ test("nothing runs for a container whose intent could not be stored", async () =
   expect(launcher.isRunning).toBe(false);
 });
 
-test("removing what is not there is a success", async () => {
+test("removing a missing container succeeds", async () => {
   useLauncher(livesOn);
   await runs.remove(spec.containerId, spec.layout);
 });
@@ -115,7 +115,7 @@ describe("adoption", () => {
     expect(adopted).toMatchObject({ ref, fifos: spec.layout.run(spec.containerId).fifos });
   });
 
-  test("one whose process id belongs to another by now is not", async () => {
+  test("a container whose process id belongs to another process now is not found", async () => {
     useLauncher(livesOn);
     const { ref, launcherGone } = await runs.launch(spec, plan, { signal: never });
     expect(await runs.adopt({ ...ref, startTicks: ref.startTicks + 1 }, spec.layout)).toBeUndefined();
@@ -125,7 +125,7 @@ describe("adoption", () => {
     expect(await runs.adopt(ref, spec.layout)).toBeUndefined();
   });
 
-  test("one of a data directory that this one was copied from is not; one that was moved with its directory is", async () => {
+  test("a container of the copied original is not found, one of a moved directory is", async () => {
     useLauncher(`exec 9<"$3/deadline"\n${livesOn}`);
     const { ref } = await runs.launch(spec, plan, { signal: never, allowedUntil: () => 1_000_000 });
     using elsewhere = new TemporaryDirectory();
@@ -159,7 +159,7 @@ describe("how a container ended", () => {
     });
   });
 
-  test("by a signal, out of memory, with more to say than is kept", async () => {
+  test("by a signal, out of memory, with more output than is kept", async () => {
     expect(await exitOf("signal 9\n", `${"x".repeat(10_000)}end`, 1)).toEqual({
       exitCode: null,
       signal: "signal 9",

@@ -7,7 +7,7 @@ import { guestInside } from "../../src/drivers/gvisor/oci-spec.ts";
 import { caught } from "../support/caught.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
-test("the guest is where sandboxes look for it, and everybody may run it and nobody write it", async () => {
+test("every user may run the guest at the path that sandboxes expect, and no user may write it", async () => {
   using directory = new TemporaryDirectory();
   writeFileSync(directory.join("guest"), "binary", { mode: 0o700 });
   const layer = await installGuest(directory.join("guest"), directory.join("guests"));
@@ -16,7 +16,7 @@ test("the guest is where sandboxes look for it, and everybody may run it and nob
   expect(statSync(layer).mode & 0o777).toBe(0o755);
 });
 
-test("the same guest is installed once, however many ask", async () => {
+test("the same guest is installed once, however many calls ask for it", async () => {
   using directory = new TemporaryDirectory();
   writeFileSync(directory.join("guest"), "binary");
   const asked = Array.from({ length: 5 }, () => installGuest(directory.join("guest"), directory.join("guests")));
@@ -36,7 +36,7 @@ test("a newer guest does not touch the one that sandboxes were started with", as
   expect(readFileSync(join(next, guestInside), "utf8")).toBe("new");
 });
 
-test("without a guest it says how to get one", async () => {
+test("a missing guest is an error that says how to build it", async () => {
   using directory = new TemporaryDirectory();
   const error = await caught(installGuest(directory.join("none"), directory.join("guests")));
   expect(isSandboxError(error, "unsupported") && error.suggestion).toContain("setup");

@@ -29,7 +29,7 @@ describe("its arguments", () => {
     ]);
   });
 
-  test("everything, in the order of the steps, and the program's own after a mark", () => {
+  test("all arguments, in the order of the steps, and those of the program after --", () => {
     const args = launcherArguments({
       ...command,
       cgroups: ["/sys/a", "/sys/b"],
@@ -42,11 +42,12 @@ describe("its arguments", () => {
       noAttributes: true,
     });
     expect(args.join(" ")).toBe(
-      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b --enter /r box --batch --no-attributes --wait -- /bin/runsc --debug run",
+      "launch --dir /data/run --cgroup /sys/a --cgroup /sys/b --overlay /r lowerdir=/a --overlay /r/usr lowerdir=/b " +
+        "--enter /r box --batch --no-attributes --wait -- /bin/runsc --debug run",
     );
   });
 
-  test("they reach the launcher as they are", async () => {
+  test("they reach the launcher unchanged", async () => {
     using launcher = new FakeLauncher(livesOn);
     const wild = { ...through(launcher), program: ["echo", "a b", "", "$HOME", "'"] };
     await launch(wild, never);
@@ -83,7 +84,7 @@ describe("a start", () => {
     expect(launcher.isRunning).toBe(false);
   });
 
-  test("it is let go when what it needs is ready, and not before", async () => {
+  test("the launcher continues when the container's needs are ready, and not before", async () => {
     using launcher = new FakeLauncher(`echo fifos >&3\nread word || exit 9\n${livesOn}`);
     let isLaunched = false;
     let sayReady = (): void => undefined;
@@ -100,7 +101,7 @@ describe("a start", () => {
     expect(launcher.isRunning).toBe(true);
   });
 
-  test("what it needs cannot be had: the launcher is gone, and the reason told", async () => {
+  test("if the container's needs fail, the launcher is gone and the reason is thrown", async () => {
     using launcher = new FakeLauncher(`echo fifos >&3\nread word || exit 9\n${livesOn}`);
     const reason = new Error("the disk is full");
     expect(await caught(launch(through(launcher), { ...never, ready: Promise.reject(reason) }))).toBe(reason);
@@ -113,7 +114,7 @@ describe("a start", () => {
     expect(isSandboxError(error, "start_failed") && error.details).toMatchObject({ phase: "launcher" });
   });
 
-  test("an abort ends the launcher, and is told with its own reason", async () => {
+  test("an abort ends the launcher, and its own reason is thrown", async () => {
     using launcher = new FakeLauncher("echo fifos >&3\nexec sleep 1000");
     const controller = new AbortController();
     const launched = caught(launch(through(launcher), { signal: controller.signal }));
@@ -142,7 +143,7 @@ describe("a start", () => {
     expect(await isAlive(ref)).toBe(true);
   });
 
-  test("a guest that is not there cannot be started", async () => {
+  test("a missing guest cannot be started", async () => {
     const error = await caught(launch({ ...command, guestPath: "/no/such/guest" }, never));
     expect(isSandboxError(error, "spawn_failed")).toBe(true);
   });

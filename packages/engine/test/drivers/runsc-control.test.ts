@@ -8,7 +8,7 @@ import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
 const id = ContainerId.parse(`atoll-${"c".repeat(24)}`);
 
-/** Deeper than the name of a socket can be long. */
+/** The directory's path is longer than the name of a socket can be. */
 async function stateDirectory(temporary: TemporaryDirectory): Promise<string> {
   const dir = join(temporary.path, "deep".repeat(30));
   await mkdir(dir);
@@ -16,7 +16,7 @@ async function stateDirectory(temporary: TemporaryDirectory): Promise<string> {
 }
 
 describe("freezing through runsc's socket", () => {
-  test("it is frozen and woken, once each, and waking one that is awake does nothing", async () => {
+  test("a sandbox is frozen and woken once each, and waking it again does nothing", async () => {
     using temporary = new TemporaryDirectory();
     const dir = await stateDirectory(temporary);
     await using sentry = await FakeSentry.listen(dir, id);
@@ -28,7 +28,7 @@ describe("freezing through runsc's socket", () => {
     expect(sentry.frozen).toBe(0);
   });
 
-  test("one that was frozen twice is woken as often", async () => {
+  test("a sandbox that was frozen twice is woken twice", async () => {
     using temporary = new TemporaryDirectory();
     const dir = await stateDirectory(temporary);
     await using sentry = await FakeSentry.listen(dir, id);
@@ -37,7 +37,7 @@ describe("freezing through runsc's socket", () => {
     expect(sentry.frozen).toBe(0);
   });
 
-  test("where nobody listens it is not done this way", async () => {
+  test("without a listener on the socket the sandbox is not frozen this way", async () => {
     using temporary = new TemporaryDirectory();
     const control = new RunscControl(await stateDirectory(temporary), id);
     expect(await control.freeze()).toBe(false);

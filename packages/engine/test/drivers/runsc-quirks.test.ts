@@ -6,7 +6,7 @@ test.for([
   ["release-20241014.0", true],
   ["release-20241021.0", false],
   ["release-20260622.0", false],
-  ["a build of somebody's own", false],
+  ["a build without a release", false],
 ] as const)("runsc %s misreads the attributes of a link: %s", ([version, does]) => {
   expect(misreadsLinkAttributes(version)).toBe(does);
 });

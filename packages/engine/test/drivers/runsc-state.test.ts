@@ -30,7 +30,7 @@ test.for(["", whole.slice(0, -1)])(
   },
 );
 
-test("a state file that stays cut is refused, with its path", async () => {
+test("a state file that stays incomplete is refused, with its path", async () => {
   using temporary = new TemporaryDirectory();
   const layout = new SandboxLayout(temporary.path);
   const path = await stateFile(layout, "{");

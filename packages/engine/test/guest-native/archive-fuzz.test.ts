@@ -24,7 +24,7 @@ function anyChunks(random: SeededRandom, size: number): Buffer[] {
   return chunks;
 }
 
-/** Entries of an honest tree, with names of earlier ones to refer to. */
+/** Makes entries of an honest tree, with the names of earlier ones to refer to. */
 function anyEntries(random: SeededRandom, path: string, depth: number, firsts: string[]): Buffer[] {
   const names = "abcdefgh"
     .split("")
@@ -82,7 +82,7 @@ function bend(archive: Buffer, random: SeededRandom): Buffer {
   }
 }
 
-test("no bytes make it write elsewhere, or where it must not in memory", async () => {
+test("no input makes it write outside of the directory or corrupt its memory", async () => {
   const random = SeededRandom.forFuzz("unpack");
   using place = new TemporaryDirectory();
   using reports = new SanitizerReports();
@@ -116,6 +116,6 @@ test("no bytes make it write elsewhere, or where it must not in memory", async (
     expect(readFileSync(place.join("outside", "secret"), "utf8")).toBe("untouched");
     expect(lstatSync(place.join("outside", "secret")).nlink).toBe(1);
   }
-  // Both kinds were met.
+  // Both exit codes occurred.
   expect(new Set(exits.keys())).toEqual(new Set([0, 1]));
 });

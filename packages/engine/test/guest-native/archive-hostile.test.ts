@@ -32,7 +32,7 @@ const hostile: [what: string, bytes: Buffer, because: RegExp][] = [
   ["no end", one().subarray(0, -1), /it ends too early/],
   ["a directory without an end", one(directory("d")).subarray(0, -30), /it ends too early/],
   ["a file without its contents", one(file("f", 9, [chunk(0, "four", 9)])), /it ends too early|tag \d+/],
-  ["a tag that nobody knows", one(Buffer.from("X\x01a")), /tag 88 is no entry/],
+  ["an unknown tag", one(Buffer.from("X\x01a")), /tag 88 is no entry/],
   ["a tree in a tree", one(tree()), /tag 84 is no entry/],
   ["contents without a file", one(chunk(0, "data")), /tag 67 is no entry/],
   ["an end in a tree", one(Buffer.from("Z")), /tag 90 is no entry/],
@@ -172,12 +172,12 @@ test.for(hostile)("%s is refused by name", ([, bytes, because]) => {
     expect(exitCode).toBe(1);
     expectUntouched(place);
   } finally {
-    // Deeper than Node can remove.
+    // Node cannot remove a tree this deep.
     spawnSync("rm", ["-rf", place.path]);
   }
 });
 
-test("a directory with something in it is not filled", () => {
+test("a directory that is not empty is not filled", () => {
   using place = new TemporaryDirectory();
   const into = makePlace(place);
   symlinkSync("../outside", `${into}/d`);

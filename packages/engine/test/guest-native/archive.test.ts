@@ -29,34 +29,42 @@ beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), "atoll-archive-"));
 });
 afterEach(() => {
-  // Deeper than Node can remove.
+  // Node cannot remove a tree this deep.
   execFileSync("rm", ["-rf", dir]);
 });
 
-/** Everything that the trees of sandboxes may hold. */
+/** This script makes everything that the trees of sandboxes may have. */
 const everything = `
 import os, socket
 def write(path, data):
     with open(path, "wb") as file: file.write(data)
 os.makedirs("d1/d2"); write("plain", b"hello"); os.link("plain", "d1/d2/again"); os.link("plain", "zz")
-socket.socket(socket.AF_UNIX).bind("socket"); os.mkfifo("pipe", 0o600); os.link("pipe", "d1/pipe"); os.link("socket", "d1/socket")
-os.symlink("x" * 4000, "long"); os.symlink("new\\nline", "odd"); os.symlink("../../../etc/passwd", "out"); os.symlink(b"\\xff\\xfe", b"bytes")
+socket.socket(socket.AF_UNIX).bind("socket"); os.mkfifo("pipe", 0o600); os.link("pipe", "d1/pipe")
+os.link("socket", "d1/socket")
+os.symlink("x" * 4000, "long"); os.symlink("new\\nline", "odd"); os.symlink("../../../etc/passwd", "out")
+os.symlink(b"\\xff\\xfe", b"bytes")
 os.link("odd", "d1/odd", follow_symlinks=False); os.lchown("odd", 7, 8)
 with open("sparse", "wb") as file: file.seek(9 << 30); file.write(b"middle"); file.truncate(10 << 30)
 write(b"na\\nme\\xff", b"x"); write("n" * 255, b"long name"); os.mkdir("empty"); write("empty.file", b"")
-os.mkdir("closed"); write("closed/in", b"1"); os.chmod("closed", 0); write("closed.file", b"2"); os.chmod("closed.file", 0)
-write("suid", b"#!"); os.chown("suid", 12345, 54321); os.chmod("suid", 0o6755); os.mkdir("sticky"); os.chmod("sticky", 0o1777)
+os.mkdir("closed"); write("closed/in", b"1"); os.chmod("closed", 0); write("closed.file", b"2")
+os.chmod("closed.file", 0)
+write("suid", b"#!"); os.chown("suid", 12345, 54321); os.chmod("suid", 0o6755); os.mkdir("sticky")
+os.chmod("sticky", 0o1777)
 os.mknod("gone", 0o020000, os.makedev(0, 0)); os.mkdir("opaque"); os.setxattr("opaque", "trusted.overlay.opaque", b"y")
-os.setxattr("plain", "user.bytes", b"\\0\\xff" * 100); os.setxattr("plain", "user.a", b""); os.setxattr("d1", "user.note", b"dir")
-write("capable", b"#!"); os.setxattr("capable", "security.capability", bytes.fromhex("0100000200040000000000000000000000000000"))
-write("large", os.urandom(3 << 20) + bytes(5 << 20) + os.urandom(12345)); write("zeros", bytes(2 << 20)); write("block", bytes(4096) + b"x")
-os.utime("plain", ns=(1, 1234567890123456789)); os.utime("odd", ns=(1, -5), follow_symlinks=False); os.utime("empty", ns=(5, 999999999))
+os.setxattr("plain", "user.bytes", b"\\0\\xff" * 100); os.setxattr("plain", "user.a", b"")
+os.setxattr("d1", "user.note", b"dir")
+write("capable", b"#!")
+os.setxattr("capable", "security.capability", bytes.fromhex("0100000200040000000000000000000000000000"))
+write("large", os.urandom(3 << 20) + bytes(5 << 20) + os.urandom(12345)); write("zeros", bytes(2 << 20))
+write("block", bytes(4096) + b"x")
+os.utime("plain", ns=(1, 1234567890123456789)); os.utime("odd", ns=(1, -5), follow_symlinks=False)
+os.utime("empty", ns=(5, 999999999))
 top = os.open(".", 0); os.mkdir("deep"); os.chdir("deep")
 for _ in range(1500): os.mkdir("down"); os.chdir("down")
 write("bottom", b"reached"); os.fchdir(top)
 `;
 
-/** All that can be seen of a tree, but for what lies too deep. */
+/** This script prints everything that is visible of a tree, except what is too deep. */
 const show = String.raw`
 import hashlib, os, stat
 for top, names, files in os.walk(b"."):
@@ -67,8 +75,10 @@ for top, names, files in os.walk(b"."):
         if kind != stat.S_IFCHR: seen += [info.st_mtime_ns]
         if kind != stat.S_IFDIR: seen += [info.st_nlink, info.st_size]
         if kind == stat.S_IFLNK: seen += [os.readlink(path)]
-        if kind == stat.S_IFREG and info.st_size < 1 << 30: seen += [hashlib.sha256(open(path, "rb").read()).hexdigest()]
-        for key in sorted(os.listxattr(path, follow_symlinks=False)): seen += [key, os.getxattr(path, key, follow_symlinks=False)]
+        if kind == stat.S_IFREG and info.st_size < 1 << 30:
+            seen += [hashlib.sha256(open(path, "rb").read()).hexdigest()]
+        for key in sorted(os.listxattr(path, follow_symlinks=False)):
+            seen += [key, os.getxattr(path, key, follow_symlinks=False)]
         print(seen)
 `;
 
@@ -87,7 +97,7 @@ interface Ran {
   exitCode: number | null;
   stdout: Buffer;
   stderr: string;
-  /** What came out of descriptor 3. */
+  /** The output of descriptor 3. */
   stamp: Buffer;
 }
 
@@ -137,16 +147,19 @@ test("the same files give the same bytes, however they came to be", () => {
   const one = make(
     "one",
     same([
-      "os.makedirs('d/e'); open('a', 'wb').write(bytes(9000) + b'x'); os.link('a', 'b'); os.mkdir('f'); open('f/g', 'w').write('g')",
+      "os.makedirs('d/e'); open('a', 'wb').write(bytes(9000) + b'x'); os.link('a', 'b'); " +
+        "os.mkdir('f'); open('f/g', 'w').write('g')",
       "os.mknod('w1', 0o020000, 0); os.mknod('w2', 0o020000, 0)",
     ]),
   );
   const two = make(
     "two",
     same([
-      "os.mknod('w2', 0o020000, 0); os.link('w2', 'w1', follow_symlinks=False); os.mkdir('f'); open('f/g', 'w').write('g')",
+      "os.mknod('w2', 0o020000, 0); os.link('w2', 'w1', follow_symlinks=False); " +
+        "os.mkdir('f'); open('f/g', 'w').write('g')",
       "file = open('b', 'wb'); file.seek(9000); file.write(b'x'); file.close(); os.link('b', 'a'); os.makedirs('d/e')",
-      "os.setxattr('d', 'trusted.overlay.origin', b'here'); os.setxattr('d', 'trusted.overlay.impure', b'y'); os.mkdir('later'); os.rmdir('later')",
+      "os.setxattr('d', 'trusted.overlay.origin', b'here'); os.setxattr('d', 'trusted.overlay.impure', b'y'); " +
+        "os.mkdir('later'); os.rmdir('later')",
     ]),
   );
   expect(pack(two).equals(pack(one))).toBe(true);
@@ -161,7 +174,7 @@ test("several trees go into as many directories", () => {
   expect(into.map((path) => python(show, path))).toEqual(trees.map((path) => python(show, path)));
 });
 
-test("a stamp tells whether anything was touched", () => {
+test("a stamp shows whether any file was changed", () => {
   const tree = make("tree", "open('file', 'w').write('x'); import os; os.mkdir('d'); os.symlink('file', 'd/link')");
   const stamp = (): string => tool(["stamp", tree]).stdout.toString("hex");
   const first = stamp();
@@ -179,7 +192,7 @@ test("a stamp tells whether anything was touched", () => {
   expect(stamp()).not.toBe(second);
 });
 
-test("what cannot be packed is named", () => {
+test("a file that cannot be packed is named", () => {
   const tree = make("tree", "import os; os.mkdir('d'); os.mknod('d/device', 0o020600, os.makedev(1, 3))");
   expect(tool(["pack", tree])).toMatchObject({
     exitCode: 1,
@@ -187,14 +200,14 @@ test("what cannot be packed is named", () => {
   });
 });
 
-test("what cannot be made durable is named", () => {
+test("a directory that cannot be made durable is named", () => {
   expect(tool(["pack", "--durable-stamp", "/nowhere"])).toMatchObject({
     exitCode: 3,
     stderr: expect.stringMatching(/^Cannot make durable \/nowhere: .*No such file or directory\n$/) as string,
   });
 });
 
-/** Packs a tree of which one file goes away when another one is being read. */
+/** Packs a tree of which one file is removed while another one is read. */
 async function packWhileGoing(...words: string[]): Promise<{ exitCode: unknown; archive: Buffer }> {
   const tree = make("tree", "open('a', 'wb').write(b'x' * (8 << 20)); open('b', 'w').write('b')");
   const child = spawn(program, ["pack", ...words, tree], {
@@ -202,7 +215,7 @@ async function packWhileGoing(...words: string[]): Promise<{ exitCode: unknown; 
     stdio: ["ignore", "pipe", "ignore"],
   });
   const exit = once(child, "exit");
-  // It waits for its reader, in the middle of the first file.
+  // The tool waits for its reader, in the middle of the first file.
   await once(child.stdout, "readable");
   unlinkSync(join(tree, "b"));
   const archive = Buffer.concat(await child.stdout.toArray());
@@ -210,11 +223,11 @@ async function packWhileGoing(...words: string[]): Promise<{ exitCode: unknown; 
   return { exitCode, archive };
 }
 
-test("what goes away while it is packed is told apart from what is wrong", async () => {
+test("a file that is removed during packing has an exit code of its own", async () => {
   expect(await packWhileGoing()).toMatchObject({ exitCode: 3 });
 });
 
-test("of a directory that others write to, what goes away is left out", async () => {
+test("files that are removed from a directory in use are left out", async () => {
   const { exitCode, archive } = await packWhileGoing("--living");
   expect(exitCode).toBe(0);
   const into = make("into", "");
@@ -223,11 +236,15 @@ test("of a directory that others write to, what goes away is left out", async ()
   expect(statSync(join(into, "a")).size).toBe(8 << 20);
 });
 
-test("a full disk is told apart from a bad archive", () => {
+test("a full disk and a bad archive have different exit codes", () => {
   const tree = make("tree", "import os; open('a', 'wb').write(os.urandom(2 << 20))");
   writeFileSync(join(dir, "archive"), pack(tree));
   mkdirSync(join(dir, "small"));
-  const script = `mount -t tmpfs -o size=1m tmpfs ${dir}/small; mkdir ${dir}/small/into; "$0" unpack ${dir}/small/into <${dir}/archive`;
+  const script = [
+    `mount -t tmpfs -o size=1m tmpfs ${dir}/small`,
+    `mkdir ${dir}/small/into`,
+    `"$0" unpack ${dir}/small/into <${dir}/archive`,
+  ].join("; ");
   const { status, stderr } = spawnSync("unshare", ["--mount", "bash", "-c", script, program], {
     env: { ...process.env, ...reports.environment },
   });

@@ -13,7 +13,7 @@ beforeAll(async () => {
 
 const id = ContainerId.parse(`atoll-${"c".repeat(24)}`);
 
-/** In a directory whose name is longer than that of a socket can be. */
+/** Makes the paths in a directory whose name is longer than that of a socket can be. */
 function places(temporary: TemporaryDirectory): { state: string; memory: string; outcome: string; socket: string } {
   const state = temporary.join("state".repeat(25));
   mkdirSync(state);
@@ -39,7 +39,7 @@ test.for([
   ["is saved", '{"success":true,"err":"","result":{}}', 0, "0\n"],
   ["cannot be saved", '{"success":false,"err":"open file","result":null}', 1, "1\n"],
   ["hangs up", "", 1, "1\n"],
-] as const)("of a sandbox that %s the end is written down", async ([, answer, exitCode, outcome]) => {
+] as const)("of a sandbox that %s the outcome is written to its file", async ([, answer, exitCode, outcome]) => {
   using temporary = new TemporaryDirectory();
   const at = places(temporary);
   await using sentry = await FakeSentry.listen(at.state, id);
@@ -50,7 +50,7 @@ test.for([
   expect(readFileSync(`${at.outcome}.stderr`, "utf8").trim()).toBe(exitCode === 0 ? "" : answer);
 });
 
-test("where nobody listens nothing is begun", async () => {
+test("without a listener nothing is begun", async () => {
   using temporary = new TemporaryDirectory();
   const at = places(temporary);
   expect(await checkpoint(at)).toBe(3);
@@ -58,7 +58,7 @@ test("where nobody listens nothing is begun", async () => {
   expect(readdirSync(temporary.path)).not.toContain("outcome");
 });
 
-test("without a word nothing is begun", async () => {
+test("without a byte on stdin nothing is begun", async () => {
   using temporary = new TemporaryDirectory();
   const at = places(temporary);
   await using sentry = await FakeSentry.listen(at.state, id);
@@ -68,7 +68,7 @@ test("without a word nothing is begun", async () => {
   expect(readdirSync(temporary.path)).not.toContain("outcome.stderr");
 });
 
-test("an image that is there is not written over", async () => {
+test("an existing image is not overwritten", async () => {
   using temporary = new TemporaryDirectory();
   const at = places(temporary);
   await using sentry = await FakeSentry.listen(at.state, id);

@@ -8,7 +8,7 @@ import { NativeGuest } from "./native-guest.ts";
 
 beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 
-/** A server on the loopback, as a program inside would be: a guest without a sandbox shares ours. */
+/** A server on the loopback, like a program inside: a guest without a sandbox shares our network. */
 class Listener implements AsyncDisposable {
   readonly sockets: Socket[] = [];
   #server: Server;
@@ -70,7 +70,7 @@ describe("DIAL", { timeout: testTimeoutMs }, () => {
     expect(await guest.hello()).toEqual([]);
   });
 
-  test("a side that is done does not end the other", async () => {
+  test("the end of one side does not end the other", async () => {
     await using server = await Listener.start((socket) => {
       socket.end("hello");
     });
@@ -139,13 +139,13 @@ describe("DIAL", { timeout: testTimeoutMs }, () => {
     await guest.until(() => guest.stream(id).pid === 0);
     await expect.poll(() => server.sockets.length).toBe(1);
     const [socket] = server.sockets;
-    if (socket === undefined) throw new Error("Nobody came");
+    if (socket === undefined) throw new Error("There was no connection");
     const ended = once(socket, "end");
     guest.send("RELEASE", id);
     await ended;
   });
 
-  test("a connection goes on with the next host", async () => {
+  test("a connection continues with the next host", async () => {
     await using server = await Listener.start((socket) => {
       socket.pipe(socket);
     });

@@ -16,7 +16,7 @@ import { launchNative } from "./native-launcher.ts";
 const patienceMs = 60_000;
 const counting = ["/bin/sh", "-c", 'i=0; while :; do i=$((i+1)); echo $i > "$0/count"; done'];
 
-/** Where this machine has a freezer: the older kind, the unified one, or both. */
+/** The directories where this machine has a freezer: the older hierarchy, the unified one, or both. */
 const hierarchies = readFileSync("/proc/self/mounts", "utf8")
   .split("\n")
   .map((line) => line.split(" "))
@@ -106,7 +106,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
     expect(reports.read()).toBe("");
   }
 
-  test("without one the launcher stays where it was put", async () => {
+  test("without a deadline the launcher stays in its group", async () => {
     await withLauncher(async (freezer, pid) => {
       expect(await counts()).toBe(true);
       expect(freezer.members).toContain(String(pid));
@@ -114,7 +114,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
     });
   });
 
-  test("everything stands still when it has come, and goes on where it was with a later one", async () => {
+  test("everything is frozen at the deadline, and continues with a later one", async () => {
     await withLauncher(async (freezer, pid) => {
       await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
       expect(await counts()).toBe(true);
@@ -133,7 +133,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
     });
   });
 
-  test("what cannot be read stops everything", async () => {
+  test("a deadline that cannot be read freezes everything", async () => {
     await withLauncher(async (freezer) => {
       writeFileSync(run.deadlineFile, "until tomorrow", { flag: "r+" });
       writeFileSync(run.wakeFifo, "\n");
@@ -141,7 +141,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
     });
   });
 
-  test("timer slack of the program is removed when its server is gone, unless the launcher is of an older build", async () => {
+  test("the launcher removes timer slack when the server is gone, unless it is of an older build", async () => {
     await withLauncher(async (freezer, launcherPid) => {
       const pid = Number(freezer.members.find((member) => member !== String(launcherPid)));
       const slackNs = (): number => Number(readFileSync(`/proc/${pid}/timerslack_ns`, "latin1"));
@@ -152,7 +152,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
         return slack;
       };
       for (let server = 0; server < 2; server += 1) {
-        // What the kernel does for a server that dies: it closes the FIFO.
+        // When a server dies, the kernel closes the FIFO in the same way.
         giveSlack()[Symbol.dispose]();
         expect(await pollUntil(() => slackNs() === 50_000, { deadlineMs: patienceMs })).toBe(true);
       }
@@ -162,7 +162,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
     });
   });
 
-  test("a program that is given one is under it from its first moment, and is not started after it", async () => {
+  test("the deadline applies from the program's first moment, and after it no program is started", async () => {
     await deadline.prepare(uptimeMs() + 10 * patienceMs);
     await withLauncher(async (freezer, pid) => {
       expect(freezer.members).not.toContain(String(pid));
@@ -183,12 +183,16 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
   });
 });
 
-test("a launcher that is gone, or knows of no deadlines, is told apart", { timeout: testTimeoutMs }, async () => {
-  const error = await caught(deadline.give({ kind: "never" }));
-  expect(isSandboxError(error, "unsupported")).toBe(true);
-  expect(await deadline.read()).toEqual({ kind: "never" });
-  using reports = new SanitizerReports();
-  const { exitCode } = launchNative(program, ["--dir", run.dir, "--", "/bin/true"], reports);
-  expect(await exitCode).toBe(0);
-  expect(isSandboxError(await caught(deadline.give({ kind: "never" })), "sandbox_ended")).toBe(true);
-});
+test(
+  "a launcher that is gone and one that knows of no deadlines give different errors",
+  { timeout: testTimeoutMs },
+  async () => {
+    const error = await caught(deadline.give({ kind: "never" }));
+    expect(isSandboxError(error, "unsupported")).toBe(true);
+    expect(await deadline.read()).toEqual({ kind: "never" });
+    using reports = new SanitizerReports();
+    const { exitCode } = launchNative(program, ["--dir", run.dir, "--", "/bin/true"], reports);
+    expect(await exitCode).toBe(0);
+    expect(isSandboxError(await caught(deadline.give({ kind: "never" })), "sandbox_ended")).toBe(true);
+  },
+);

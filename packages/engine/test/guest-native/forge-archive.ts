@@ -1,6 +1,6 @@
 import { PayloadWriter } from "../../src/guest/wire.ts";
 
-/** Owner, mode and time of an entry; what is not given is that of nobody in particular. */
+/** Owner, mode and time of an entry; the default owner has no rights. */
 export interface ForgedAttributes {
   uid?: number;
   gid?: number;
@@ -10,7 +10,7 @@ export interface ForgedAttributes {
   xattrs?: [name: string, value: Buffer | string, claimedBytes?: number | undefined][];
 }
 
-const nobody = 65_534;
+const unprivilegedId = 65_534;
 
 const u8 = (value: number): Buffer => Buffer.of(value);
 const u16 = (value: number): Buffer => new PayloadWriter().u16(value).finish();
@@ -32,8 +32,8 @@ function long(text: Buffer | string): Buffer {
 }
 
 function attributes({
-  uid = nobody,
-  gid = nobody,
+  uid = unprivilegedId,
+  gid = unprivilegedId,
   mode = 0o644,
   seconds = 1n,
   nanoseconds = 2,
@@ -48,7 +48,7 @@ function extended({ xattrs = [] }: ForgedAttributes): Buffer {
   return Buffer.concat([u16(values.length), ...values]);
 }
 
-/** Makes archives by hand, also such as `pack` would never write. */
+/** Makes archives by hand, also ones that `pack` would never write. */
 export const forge = {
   archive: (...parts: Buffer[]): Buffer => Buffer.concat([Buffer.from("atollpk1"), ...parts, Buffer.from("Z")]),
   tree: (...entries: Buffer[]): Buffer => Buffer.concat([Buffer.from("T"), ...entries, forge.end({ mode: 0o755 })]),

@@ -17,13 +17,13 @@ beforeAll(async () => {
 
 const runMs = thorough(1_000, 60_000);
 const framesPerRound = 60;
-/** What a guest may have in memory whatever it is told: its rings, its input buffers and itself. */
+/** The most memory that a guest may have after any input: its rings, its input buffers and itself. */
 const mostMemoryBytes = 160 * 1024 * 1024;
-const nobody = process.getuid?.() === 0 ? "65534" : String(process.getuid?.() ?? 0);
+const unprivileged = process.getuid?.() === 0 ? "65534" : String(process.getuid?.() ?? 0);
 
 type Make = (random: SeededRandom, dir: string) => Buffer;
 
-/** Few numbers, so that frames meet streams that are there. */
+/** There are few ids, so that frames reach existing streams. */
 const anyId = (random: SeededRandom): number =>
   random.below(8) === 0 ? random.u32() : 1 + random.below(6) + (random.below(6) === 0 ? 0x8000_0000 : 0);
 const anyPosition = (random: SeededRandom): bigint =>
@@ -33,12 +33,12 @@ function spawn(parts: Partial<GuestSpawn> & { argv: string[] }): Make {
   return (random) => {
     const windowBytes = random.oneOf([0, 1, 4096, 100_000, protocolConstants.WINDOW_MAX, 0xffff_ffff]);
     const timeoutMs = random.oneOf([1, 50, 3000]);
-    const payload = spawnPayload(parts.argv, { user: nobody, windowBytes, timeoutMs, ...parts });
+    const payload = spawnPayload(parts.argv, { user: unprivileged, windowBytes, timeoutMs, ...parts });
     return encodeFrame(toGuest.SPAWN, anyId(random), payload);
   };
 }
 
-/** In the directory and by relative names, so that one that is bent leads no further than that. */
+/** The tools run in the directory with relative names, so that a mutated name still stays in it. */
 function tool(make: (random: SeededRandom) => string[]): Make {
   return (random, dir) =>
     spawn({ argv: make(random), cwd: dir, tool: true, stdin: random.below(2) === 0 })(random, dir);
@@ -104,7 +104,7 @@ const honest: Make[] = [
   (random) => encodeFrame(toGuest.PING, anyId(random), random.bytes(random.below(1100))),
 ];
 
-/** Changes a payload and makes the frame right again around it, so that it is the payload that is looked at. */
+/** Changes a payload and makes the frame valid again around it, so that the guest reads the payload. */
 function lieInPayload(frame: Buffer, random: SeededRandom): Buffer {
   const payload = Buffer.from(frame.subarray(headerBytes, -4));
   for (let lies = 1 + random.below(4); lies > 0 && payload.byteLength >= 4; lies -= 1) {
@@ -117,7 +117,7 @@ function lieInPayload(frame: Buffer, random: SeededRandom): Buffer {
   return encodeFrame(type as (typeof toGuest)["PING"], frame.readUInt32LE(12), payload.subarray(0, length));
 }
 
-/** Changes the bytes of a frame without making them right again. */
+/** Changes the bytes of a frame without making it valid again. */
 function breakFrame(frame: Buffer, random: SeededRandom): Buffer {
   const broken = Buffer.from(frame);
   switch (random.below(4)) {
@@ -136,7 +136,7 @@ function breakFrame(frame: Buffer, random: SeededRandom): Buffer {
   }
 }
 
-/** One conversation of a host that has lost its mind, and the next host, which finds a guest that works. */
+/** Runs one conversation with a host that sends random frames, and then with a host that expects a working guest. */
 async function rave(guest: NativeGuest, random: SeededRandom, dir: string): Promise<void> {
   const frames = Array.from({ length: framesPerRound }, () => {
     const frame = random.oneOf(honest)(random, dir);
@@ -165,30 +165,30 @@ async function fuzz(build: GuestBuild): Promise<void> {
       await rave(guest, random, dir);
       if (build === "release") expect(guest.memoryBytes).toBeLessThan(mostMemoryBytes);
     }
-    // Processes that were released go on unattended. When all is over nothing is left of anything.
+    // Processes that were released run without a reader. At the end nothing is left of any of them.
     await expect
       .poll(() => {
         killChildren(guest.pid);
         return guest.ask("COUNT");
       })
       .toMatchObject({ processes: 0, streams: 0, bufferedBytes: 0 });
-    // Its stdio, the pipe of its signals, /proc, /dev/null, itself, and perhaps the proxy.
+    // The descriptors are its stdio, the pipe of its signals, /proc, /dev/null, itself, and perhaps the proxy.
     expect(guest.descriptorCount).toBeLessThanOrEqual(9);
   } finally {
     rmSync(dir, { recursive: true, force: true });
   }
 }
 
-test("no frames make it read or write where it must not", { timeout: runMs + 60_000 }, () => fuzz("sanitized"));
+test("no frames make it read or write invalid memory", { timeout: runMs + 60_000 }, () => fuzz("sanitized"));
 
-test("no frames make it grow without bound or keep what is over", { timeout: runMs + 60_000 }, () => fuzz("release"));
+test("no frames make it grow without bound or leak", { timeout: runMs + 60_000 }, () => fuzz("release"));
 
 function killChildren(pid: number): void {
   for (const child of readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean)) {
     try {
       process.kill(Number(child), "SIGKILL");
     } catch {
-      // Gone in the meantime.
+      // The process has ended in between.
     }
   }
 }

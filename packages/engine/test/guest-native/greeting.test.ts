@@ -10,7 +10,7 @@ beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 const ping = encodeFrame(toGuest.PING, 7, Buffer.from("ping"));
 
 describe("greeting", { timeout: testTimeoutMs }, () => {
-  test("a guest says nothing before it is greeted", async () => {
+  test("a guest sends nothing before it is greeted", async () => {
     await using guest = await NativeGuest.start({ greet: false });
     guest.raw(ping);
     guest.send("SPAWN", 1, spawnPayload(["/bin/true"]));
@@ -20,12 +20,12 @@ describe("greeting", { timeout: testTimeoutMs }, () => {
     expect(guest.streams.size).toBe(0);
   });
 
-  test("a version it does not know is answered with its own, and nothing is accepted until the next greeting", async () => {
+  test("an unknown version is answered with the guest's own, and only HELLO is accepted after it", async () => {
     await using guest = await NativeGuest.start();
     const id = guest.spawn(["/bin/sleep", "60"]);
     await guest.until(() => guest.stream(id).pid !== undefined);
     const nonce = randomBytes(16);
-    // The decoder of a host of another version would refuse the list; here it has to be empty.
+    // The decoder of a host of another version would refuse the list, so here the list must be empty.
     await guest.hello({ version: 9 });
     expect(guest.entries).toEqual([]);
     guest.send("SPAWN", 7, spawnPayload(["/bin/true"]));
@@ -41,10 +41,10 @@ describe("greeting", { timeout: testTimeoutMs }, () => {
     ["bits that must be zero", Buffer.concat([ping.subarray(0, 9), Buffer.from([1]), ping.subarray(10)])],
     ["a wrong trailer", Buffer.concat([ping.subarray(0, -1), Buffer.from([0])])],
     ["random bytes", randomBytes(5000)],
-  ] as const)("after %s it hears nothing but HELLO", async ([, bytes]) => {
+  ] as const)("after %s the guest accepts nothing but HELLO", async ([, bytes]) => {
     await using guest = await NativeGuest.start();
     guest.raw(bytes);
-    // What it obeyed would show in the greeting; an answer would be dropped by it.
+    // A frame that was obeyed would show in the greeting; an answer would be dropped by it.
     guest.send("SPAWN", 7, spawnPayload(["/bin/true"]));
     expect(await guest.hello()).toEqual([]);
   });
@@ -112,7 +112,7 @@ describe("greeting", { timeout: testTimeoutMs }, () => {
     await guest.hello();
     guest.stdin(id, 0, "go\n");
     await expect.poll(() => guest.ask("COUNT")).toMatchObject({ processes: 0 });
-    // All of its output is known by now, and by its next turn the guest would have sent it.
+    // The host knows all output by now, and the guest would have sent it by its next turn.
     await guest.settle();
     expect(guest.stream(id).stdout.toString()).toBe("before\n");
     guest.sendPosition("ATTACH", id, guest.stream(id).at);

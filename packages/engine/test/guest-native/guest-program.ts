@@ -3,31 +3,31 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buildGuest } from "../../../../tools/setup/guest.mjs";
 
-/** `sanitized`: stops at memory errors and undefined behaviour. `release`: what sandboxes get. */
+/** `sanitized` stops at memory errors and undefined behaviour; `release` is what sandboxes get. */
 export type GuestBuild = "sanitized" | "release";
 
 /** A build of a fresh checkout takes a while; every later one is found in the cache. */
 export const buildTimeoutMs = 600_000;
-/** For tests that wait for real processes, on a machine that may be busy with other tests. */
+/** The timeout of tests that wait for real processes, on a machine that may be busy with other tests. */
 export const testTimeoutMs = 300_000;
 
 export function guestProgram(build: GuestBuild): Promise<string> {
   return buildGuest({ sanitize: build === "sanitized" });
 }
 
-/** A guest does not end with its host, so it has to die with the tests by other means. */
+/** Wraps a command so that it dies with the tests, because a guest does not end with its host. */
 export function dyingWithTests(command: readonly string[]): [command: string, ...args: string[]] {
   return ["setpriv", "--pdeathsig=KILL", ...command];
 }
 
 /**
- * How to run a guest that may be told anything, also to remove `/`: as root it becomes a user without rights, with a
- * network and a host name of its own. Whoever is not root has nothing to lose by it but his own files, which a random
- * path hardly hits.
+ * Returns a command that runs a guest which may get any input, even an order to remove `/`: as root it becomes a user
+ * without rights, with a network and a host name of its own. A user who is not root risks only their own files, which a
+ * random path hardly hits.
  */
 export function jailed(program: string, dir: string): string[] {
   if (process.getuid?.() !== 0) return [program];
-  // The cache that it was built in is not for others to enter.
+  // Other users cannot enter the cache that the program was built in.
   const copy = join(dir, "guest");
   copyFileSync(program, copy);
   chmodSync(copy, 0o755);
@@ -37,8 +37,8 @@ export function jailed(program: string, dir: string): string[] {
 }
 
 /**
- * Where the sanitizers of a guest, its tools and its launcher write what they find: the guest's own stderr is closed,
- * and what a tool says there is a part of its answer.
+ * The directory where the sanitizers of a guest, its tools and its launcher write what they find: the guest's own
+ * stderr is closed, and the stderr of a tool is a part of its answer.
  */
 export class SanitizerReports implements Disposable {
   #dir = mkdtempSync(join(tmpdir(), "atoll-sanitizer-"));
@@ -51,7 +51,7 @@ export class SanitizerReports implements Disposable {
   get environment(): Record<string, string> {
     const path = join(this.#dir, "report");
     return {
-      // The guest cannot be traced, so it cannot be searched for leaks; memory.test.ts looks at its size instead.
+      // The guest cannot be traced, so it cannot be searched for leaks; memory.test.ts measures its size instead.
       ASAN_OPTIONS: `log_path=${path}:detect_leaks=0:abort_on_error=0`,
       UBSAN_OPTIONS: `log_path=${path}:print_stacktrace=1`,
     };

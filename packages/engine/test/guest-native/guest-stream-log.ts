@@ -1,6 +1,6 @@
 import type { ExitReport, GuestMessage } from "../../src/guest/messages.ts";
 
-/** What a host has heard of one stream, held to the order that the protocol promises. */
+/** What a host received of one stream, checked against the order that the protocol guarantees. */
 export class StreamLog {
   pid: number | undefined;
   failed: { errno: number; what: string } | undefined;
@@ -27,10 +27,10 @@ export class StreamLog {
     return Buffer.concat(this.#chunks.map((chunk) => chunk.data));
   }
 
-  /** For output that is too much to keep. */
+  /** Set to false for output that is too large to keep. */
   keepsOutput = true;
 
-  /** Of a process: it has exited and nothing more can come. */
+  /** Whether the process has exited and nothing more can come. */
   get isOver(): boolean {
     return this.failed !== undefined || (this.exit !== undefined && this.endAt !== undefined);
   }
@@ -76,11 +76,11 @@ export class StreamLog {
       case "nodes":
       case "ready":
       case "pong":
-        throw new Error(`A stream was told "${message.type}"`);
+        throw new Error(`A stream got "${message.type}"`);
     }
   }
 
-  /** A host that kept only the first `at` bytes. */
+  /** Turns this into the log of a host that kept only the first `at` bytes. */
   forgetBeyond(at: number): void {
     const kept: { output: 1 | 2; data: Buffer }[] = [];
     this.#bytes = { 1: 0, 2: 0 };

@@ -19,7 +19,7 @@ describe("input", { timeout: testTimeoutMs }, () => {
     expect(guest.stream(id).stdinAckedTo).toBe(data.byteLength);
   });
 
-  test("bytes it has already are skipped, and a frame that leaves a gap is ignored", async () => {
+  test("bytes that the guest has already are skipped, and a frame that leaves a gap is ignored", async () => {
     await using guest = await NativeGuest.start();
     const id = guest.spawn(["cat"], { stdin: true });
     guest.stdin(id, 0, "abc");
@@ -42,7 +42,7 @@ describe("input", { timeout: testTimeoutMs }, () => {
     for (let offset = 0; offset < STDIN_WINDOW * 2; offset += MAX_DATA) guest.stdin(blocked, offset, piece);
     await guest.settle();
     const [entry] = (await guest.hello()).filter((one) => one.id === blocked);
-    // What the pipe took was handed on; the window is full on top of that.
+    // The bytes in the pipe count as handed on; the window is full on top of that.
     expect(entry?.inputReceived).toBe((entry?.inputHandedOn ?? 0) + STDIN_WINDOW);
   });
 
@@ -63,7 +63,7 @@ describe("input", { timeout: testTimeoutMs }, () => {
     expect((await guest.finish(id)).stdout.equals(text)).toBe(true);
   });
 
-  test("a reader that closes its end is told once", async () => {
+  test("STDIN_CLOSED comes once when the reader closes its end", async () => {
     await using guest = await NativeGuest.start();
     using gate = new Gate();
     const id = guest.spawn(["/bin/sh", "-c", `head -c 3 >/dev/null; exec <&-; ${gate.wait}`], { stdin: true });

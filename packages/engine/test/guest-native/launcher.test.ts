@@ -74,7 +74,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     context.skip(ownUser !== "0", "only root can mount");
   });
 
-  test("tells each step, and how the program ended", async () => {
+  test("reports each step, and how the program ended", async () => {
     const result = await launchToEnd("--", "/bin/sh", "-c", "echo said >&2; exit 37");
     expect(result).toEqual({ steps: ["fifos", "cgroup", "mounts", "program PID"], exitCode: 37, stderr: "said\n" });
     expect(exitFile()).toBe("exit 37\n");
@@ -82,7 +82,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     expect(statSync(`${base}/run/out`).mode & 0o7777).toBe(0o600);
   });
 
-  test("a signal that ends the program is told as such", async () => {
+  test("a signal that ends the program is reported as a signal", async () => {
     expect((await launchToEnd("--", "/bin/sh", "-c", "kill -TERM $$")).exitCode).toBe(128 + 15);
     expect(exitFile()).toBe("signal 15\n");
   });
@@ -129,7 +129,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     expect(stderr).toBe(errno);
   });
 
-  test("held back, it mounts and starts nothing before the word has come", async () => {
+  test("with --wait it mounts and starts nothing before a byte has come", async () => {
     using reports = new SanitizerReports();
     const { child, steps, exitCode } = launch(["--wait", "--", "/bin/sh", "-c", "exit 7"], reports, "pipe");
     const report = child.stdio[3];
@@ -142,7 +142,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     expect(reports.read()).toBe("");
   });
 
-  test("held back by somebody who has gone, it starts nothing", async () => {
+  test("with --wait and a closed stdin it starts nothing", async () => {
     const { steps, exitCode } = await launchToEnd("--wait", "--", "/bin/sh", "-c", "exit 7");
     expect(steps.slice(0, 2)).toEqual(["fifos", "cgroup"]);
     expect(steps[2]).toMatch(/^error wait /);
@@ -175,7 +175,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
       `${base}/root/etc`,
     ];
     const script = `cd ${base}/root && cat file >&2; ls volume >&2; echo x >new; echo x >etc/x`;
-    // A target has to be there.
+    // The target of a mount must exist.
     const failed = await launchToEnd(...mounts, "--", "/bin/sh", "-c", script);
     expect(failed.steps.at(-1)).toBe(`error mounts 2 ${base}/root/etc: No such file or directory`);
     mkdirSync(`${base}/lower/etc`);
@@ -185,7 +185,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     expect(readFileSync("/proc/self/mounts", "utf8")).not.toContain(base);
   });
 
-  test("a link in a target is refused: what a sandbox left there must not lead the host astray", async () => {
+  test("a link in a target is refused, because a sandbox may have made it", async () => {
     symlinkSync("/usr", `${base}/root/link`);
     const result = await launchToEnd("--bind", `${base}/volume`, `${base}/root/link/bin`, "--", "/bin/true");
     expect(result.steps.at(-1)).toMatch(/^error mounts 40 /);
@@ -196,7 +196,7 @@ describe("the launcher", { timeout: testTimeoutMs }, () => {
     ["cgroup", ["--cgroup", "/nowhere", "--", "/bin/true"], /^error cgroup 2 /],
     ["program", ["--", "/nowhere/program"], /^error program 2 \/nowhere\/program: /],
     ["enter", ["--enter", "/nowhere", "name", "--", "/bin/true"], /^error enter 2 /],
-  ] as const)("what fails at %s is told", async ([, args, line]) => {
+  ] as const)("a failure at %s is reported", async ([, args, line]) => {
     const { steps, exitCode } = await launchToEnd(...args);
     expect(steps.at(-1)).toMatch(line);
     expect(exitCode).toBe(125);
@@ -209,7 +209,7 @@ describe("--enter", { timeout: testTimeoutMs }, () => {
     context.skip(ownUser !== "0", "only root can mount");
   });
 
-  test("the program is PID 1 of its own world, with the usual devices and a loopback", async () => {
+  test("the program is PID 1 of its own namespaces, with the usual devices and a loopback", async () => {
     for (const name of ["usr", "etc"]) mkdirSync(`${base}/lower/${name}`);
     for (const name of ["bin", "lib", "lib64", "sbin"]) symlinkSync(`usr/${name}`, `${base}/lower/${name}`);
     const script = [

@@ -14,7 +14,7 @@ describe("memory", { timeout: testTimeoutMs }, () => {
     expect(guest.memoryBytes).toBeLessThan(4 * mebibyte);
   });
 
-  test("streams whose output nobody takes share a budget, and still work when it is used up", async () => {
+  test("streams without a reader share a budget, and still work when it is used up", async () => {
     await using guest = await NativeGuest.start({ build: "release" });
     guest.acknowledges = false;
     const windowBytes = protocolConstants.WINDOW_MAX;

@@ -18,14 +18,14 @@ interface StartOptions {
   jailIn?: string;
 }
 
-/** Whoever runs the tests: a guest that is not root can start processes only as itself. */
+/** The user who runs the tests: a guest that is not root can start processes only as itself. */
 export const ownUser = String(process.getuid?.() ?? 0);
 
 const untilMs = 120_000;
 
 /**
- * The guest as a plain process of this machine, without a sandbox, and a host that says exactly what a test makes it
- * say. Everything that the guest says is decoded by the engine's own code.
+ * The guest as a plain process of this machine, without a sandbox, and a host that sends exactly what a test wants. The
+ * engine's own code decodes everything that the guest sends.
  */
 export class NativeGuest implements AsyncDisposable {
   readonly streams = new Map<number, StreamLog>();
@@ -35,9 +35,11 @@ export class NativeGuest implements AsyncDisposable {
   entries: StreamEntry[] = [];
   welcomes = 0;
   receivedBytes = 0;
-  /** Output is acknowledged as it comes. */
+  /** Whether output is acknowledged as it comes. */
   acknowledges = true;
-  /** Streams are held to what the host asked for; a host that asks for nonsense cannot expect that. */
+  /**
+   * Whether streams are checked against the host's requests, which makes no sense for a host that sends random frames.
+   */
   followsStreams = true;
   #child: ChildProcess;
   #decoder = new FrameDecoder(randomBytes(16));
@@ -58,7 +60,7 @@ export class NativeGuest implements AsyncDisposable {
     });
   }
 
-  /** Starts a guest and, unless told otherwise, greets it. With `jailIn`, a directory, it can do no harm. */
+  /** Starts a guest and, by default, greets it. With `jailIn`, a directory, it can do no harm. */
   static async start({ build = "sanitized", greet = true, jailIn }: StartOptions = {}): Promise<NativeGuest> {
     const program = await guestProgram(build);
     const reports = new SanitizerReports();
@@ -83,12 +85,15 @@ export class NativeGuest implements AsyncDisposable {
     return Number(line?.[1]) * 1024;
   }
 
-  /** What it was told and has not taken, beyond what is in the pipe. */
+  /** The number of bytes that were sent and that the guest has not taken, except those in the pipe. */
   get unsentBytes(): number {
     return this.#child.stdin?.writableLength ?? 0;
   }
 
-  /** How many it has open; 0 where only root may look, because a guest hides them from the processes of its sandbox. */
+  /**
+   * The number of its open descriptors; 0 where only root may look, because a guest hides them from the processes of
+   * its sandbox.
+   */
   get descriptorCount(): number {
     return ownUser === "0" ? readdirSync(`/proc/${this.pid}/fd`).length : 0;
   }
@@ -115,7 +120,7 @@ export class NativeGuest implements AsyncDisposable {
     return this.#lastId;
   }
 
-  /** Leaves the guest's words where they are, as a host does that is dead or busy. */
+  /** Leaves the guest's output in its pipe, like a host that is dead or busy. */
   pauseReading(): void {
     this.#child.stdout?.pause();
   }
@@ -192,7 +197,7 @@ export class NativeGuest implements AsyncDisposable {
     this.send("SIGNAL", id, new PayloadWriter().u32(signal).u32(scope).finish());
   }
 
-  /** Feeds all of it, within the window, and ends the input. */
+  /** Sends all of it, within the window, and ends the input. */
   async feed(id: number, data: Buffer): Promise<void> {
     const stream = this.stream(id);
     const { MAX_DATA, STDIN_WINDOW } = protocolConstants;
@@ -275,7 +280,7 @@ export function helloPayload(nonce: Uint8Array, version: number = protocolConsta
   return new PayloadWriter().u32(version).bytes(nonce).u64(0).finish();
 }
 
-/** The payload of a SPAWN of the tests' own user in `/`, with an empty environment. */
+/** Encodes the payload of a SPAWN of the tests' own user in `/`, with an empty environment. */
 export function spawnPayload(argv: string[], parts: Partial<GuestSpawn> = {}): Buffer {
   const spawn = { env: {}, cwd: "/", user: ownUser, stdin: false, graceMs: 0, windowBytes: 0, ...parts, argv };
   const frame = encodeSpawn(1, spawn);

@@ -12,7 +12,7 @@ export interface NativeLauncher {
 
 const unrelated = openSync("/dev/null", "r");
 
-/** The guest's program as the parent of a container. */
+/** Starts the guest's program as the parent of a container. */
 export function launchNative(
   program: string,
   args: readonly string[],
@@ -20,7 +20,7 @@ export function launchNative(
   stdin: "ignore" | "pipe" = "ignore",
 ): NativeLauncher {
   const child = spawn(program, ["launch", ...args], {
-    // The last is one that must not be passed on.
+    // The last descriptor must not be passed on.
     stdio: [stdin, "ignore", "ignore", "pipe", unrelated],
     env: { ...process.env, ...reports.environment },
   });

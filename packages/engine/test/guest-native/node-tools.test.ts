@@ -37,7 +37,7 @@ describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
   const never = -(2n ** 63n);
   const ask = (...paths: string[]): string => paths.map((path) => `${never} ${path}\0`).join("");
 
-  /** As `nodes` writes it and `mknodes` reads it. */
+  /** Encodes an entry in the form that `nodes` writes and `mknodes` reads. */
   function node(name: string | Buffer, { type = "p", mode = 0o640, ns = 0n, target = "" } = {}): Buffer {
     const entry = new PayloadWriter()
       .u8(type.charCodeAt(0))
@@ -70,10 +70,10 @@ describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
     expect(await outcome(guest, ["nodes", `${dir}/nowhere`, "below"])).toBe(errno.ENOENT);
   });
 
-  test("a tree that is deeper than names can be told is looked through as far as they can", async () => {
+  test("a tree that is deeper than the longest name is searched down to that depth", async () => {
     await using guest = await NativeGuest.start();
     const half = Array.from({ length: 15 }, () => "d".repeat(250)).join("/");
-    // Longer than the kernel takes in one piece: made from within.
+    // The path is longer than the kernel takes in one piece, so the script enters one directory after the other.
     const make =
       "import os, sys\nfor n in range(3): os.mkfifo('pipe'); os.makedirs(sys.argv[1]); os.chdir(sys.argv[1])";
     const making = guest.spawn(["/usr/bin/python3", "-c", make, half], { cwd: dir });
@@ -85,7 +85,7 @@ describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
     expect(await outcome(guest, ["remove", `${dir}/${"d".repeat(250)}`, "recursive"])).toBe(0);
   });
 
-  test("what is made is what was told, and what is around it does not show it", async () => {
+  test("nodes are made as described, and the time of their directory does not change", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/d`);
     utimesSync(`${dir}/d`, 1000, 2000);
@@ -99,8 +99,8 @@ describe("nodes and mknodes", { timeout: testTimeoutMs }, () => {
     expect(lstatSync(`${dir}/d/pipe`, { bigint: true }).ino).toBe(before);
     chmodSync(`${dir}/d/pipe`, 0o644);
     expect(await outcome(guest, ["mknodes", dir, "replace"], node("d/pipe", { mode: 0o600 }))).toBe(0);
-    const anew = lstatSync(`${dir}/d/pipe`, { bigint: true });
-    expect([anew.isFIFO(), anew.mode & 0o7777n, anew.mtimeNs]).toEqual([true, 0o644n, ns]);
+    const replaced = lstatSync(`${dir}/d/pipe`, { bigint: true });
+    expect([replaced.isFIFO(), replaced.mode & 0o7777n, replaced.mtimeNs]).toEqual([true, 0o644n, ns]);
     expect(statSync(`${dir}/d`).mtimeMs).toBe(2_000_000);
   });
 

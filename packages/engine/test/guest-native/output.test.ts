@@ -33,7 +33,7 @@ describe("output", { timeout: testTimeoutMs }, () => {
   test("stdout comes after the stderr that was waiting before it", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    // As much as a pipe holds, so that all of it waits when the other output comes.
+    // The output fills a pipe, so that all of it waits when the other output comes.
     const id = guest.spawn(["/bin/sh", "-c", "seq 1 10000 >&2; echo then"], { windowBytes: 4096 });
     const stream = guest.stream(id);
     await guest.until(() => stream.at === 4096 && stream.pid !== undefined);
@@ -43,7 +43,7 @@ describe("output", { timeout: testTimeoutMs }, () => {
     expect((await guest.finish(id)).output.subarray(-11).toString()).toBe("10000\nthen\n");
   });
 
-  test("a lot of any bytes arrives as it was written", async () => {
+  test("large binary output arrives as it was written", async () => {
     await using guest = await NativeGuest.start();
     const { stdout, stderr } = await guest.shell(
       'd=$(mktemp) && head -c 20000000 /dev/urandom >"$d" && cat "$d" && sha256sum <"$d" >&2; rm "$d"',
@@ -60,7 +60,7 @@ describe("output", { timeout: testTimeoutMs }, () => {
       const id = guest.spawn(["/bin/sh", "-c", "head -c 2500000 /dev/zero; echo done >&2"], { windowBytes });
       const stream = guest.stream(id);
       await guest.until(() => stream.at === windowBytes);
-      // There is more to say in every turn of the guest, and after each of these it would have.
+      // The guest has more to send in every turn, and would have sent it after each of these turns.
       for (let turn = 0; turn < 10; turn += 1) await guest.settle();
       expect(stream.at).toBe(windowBytes);
       expect(stream.exit).toBeUndefined();
@@ -99,7 +99,7 @@ describe("the end", { timeout: testTimeoutMs }, () => {
   test("EXIT comes after all output that was in the pipes, also when the window was full", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    // Both fit into the pipes, so the process is gone long before its output is.
+    // Both fit into the pipes, so the process is gone long before its output is read.
     const id = guest.spawn(["/bin/sh", "-c", "head -c 60000 /dev/zero; head -c 30000 /dev/zero >&2; exit 3"], {
       windowBytes: 4096,
     });
@@ -114,7 +114,7 @@ describe("the end", { timeout: testTimeoutMs }, () => {
     expect(stream.exit).toMatchObject({ exitCode: 3, at: 90_000 });
   });
 
-  test("output may go on after EXIT while something else holds the pipe, until END", async () => {
+  test("output may continue after EXIT while another process has the pipe open, until END", async () => {
     await using guest = await NativeGuest.start();
     using gate = new Gate();
     const id = guest.spawn(["/bin/sh", "-c", `(${gate.wait}; echo late) & echo now; exit 4`]);
@@ -152,7 +152,7 @@ describe("the end", { timeout: testTimeoutMs }, () => {
   });
 });
 
-describe("carrying on after a death", { timeout: testTimeoutMs }, () => {
+describe("continuing after the death of a host", { timeout: testTimeoutMs }, () => {
   test("a record stays until it is released, with its exit and what was not acknowledged", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
@@ -182,7 +182,7 @@ describe("carrying on after a death", { timeout: testTimeoutMs }, () => {
     expect(await guest.hello()).toEqual([]);
   });
 
-  test("ATTACH outside of what is held is refused", async () => {
+  test("ATTACH outside of the buffered output is refused", async () => {
     await using guest = await NativeGuest.start();
     const id = guest.spawn(["/bin/sh", "-c", "printf hello; sleep 60"]);
     await guest.until(() => guest.stream(id).at === 5);
@@ -209,7 +209,7 @@ describe("carrying on after a death", { timeout: testTimeoutMs }, () => {
     while (!stream.isOver) {
       const target = stream.at + 1 + random.below(60_000);
       await guest.until(() => stream.at >= target || stream.at - acked === 50_000 || stream.isOver);
-      // The host has kept some of what came for good, and dies.
+      // The host has stored some of what came, and dies.
       const kept = acked + random.below(stream.at - acked + 1);
       guest.sendPosition("ACK", id, kept);
       acked = kept;
@@ -227,7 +227,7 @@ describe("carrying on after a death", { timeout: testTimeoutMs }, () => {
 });
 
 describe("RELEASE", { timeout: testTimeoutMs }, () => {
-  test("a living process goes on unattended: it neither blocks nor notices, and its record goes with it", async () => {
+  test("a living process runs on without a reader, does not block, and takes its record with it", async () => {
     await using guest = await NativeGuest.start();
     const id = guest.spawn(["/bin/sh", "-c", "echo x; read line; head -c 3000000 /dev/zero"], { stdin: true });
     await guest.until(() => guest.stream(id).at === 2);

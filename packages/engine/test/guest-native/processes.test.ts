@@ -12,7 +12,7 @@ beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 const isRoot = ownUser === "0";
 
 describe("how a process begins", { timeout: testTimeoutMs }, () => {
-  test("the environment is what was given and, where it is silent, the user's", async () => {
+  test("the environment is the given one, completed with the user's", async () => {
     await using guest = await NativeGuest.start();
     const { stdout } = await guest.run(["/usr/bin/env"], {
       env: { HOME: "/elsewhere", EMPTY: "", ATOLL_STREAM: "666" },
@@ -25,12 +25,12 @@ describe("how a process begins", { timeout: testTimeoutMs }, () => {
     expect(lines).toContain("ATOLL_STREAM=1");
   });
 
-  test("it leads a session and a group of its own, with nothing open but its stdio", async () => {
+  test("the process leads a session and a group of its own, with nothing open but its stdio", async () => {
     await using guest = await NativeGuest.start();
     const { stdout, pid } = await guest.shell("ps -o pid=,pgid=,sid= -p $$; ls -l /proc/self/fd | wc -l");
     const [ids = "", descriptors] = stdout.toString().trim().split("\n");
     expect(ids.trim().split(/\s+/)).toEqual([String(pid), String(pid), String(pid)]);
-    // The heading, three descriptors, and the directory that is listed.
+    // The output has the heading, three descriptors, and the directory that is listed.
     expect(descriptors).toBe("5");
   });
 
@@ -101,7 +101,7 @@ describe("how a process begins", { timeout: testTimeoutMs }, () => {
     expect(await id("nobody:0")).toMatch(/^65534\n0\n0\n/);
   });
 
-  test("nobody gets the guest's own capabilities, not even root", async (context) => {
+  test("no process gets the guest's own capabilities, not even one of root", async (context) => {
     context.skip(!isRoot, "only root has capabilities to withhold");
     await using guest = await NativeGuest.start();
     const { stdout } = await guest.run(["/bin/grep", "-E", "^Cap(Prm|Eff|Bnd)", "/proc/self/status"]);
@@ -113,14 +113,14 @@ describe("how a process begins", { timeout: testTimeoutMs }, () => {
 });
 
 describe("how a process ends", { timeout: testTimeoutMs }, () => {
-  test("every exit code is told as it is", async () => {
+  test("every exit code is reported as it is", async () => {
     await using guest = await NativeGuest.start();
     const codes = Array.from({ length: 256 }, (_, code) => code);
     const ends = await Promise.all(codes.map((code) => guest.shell(`exit ${code}`)));
     expect(ends.map(({ exit }) => exit?.exitCode)).toEqual(codes);
   });
 
-  test("every signal that kills is told as it is", async () => {
+  test("every signal that kills is reported as it is", async () => {
     await using guest = await NativeGuest.start();
     const killing = [1, 2, 3, 4, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     const ends = await Promise.all(killing.map((signal) => guest.shell(`kill -${signal} $$; sleep 5`)));
@@ -128,7 +128,7 @@ describe("how a process ends", { timeout: testTimeoutMs }, () => {
     expect(new Set(ends.map(({ exit }) => exit?.signal)).size).toBe(killing.length);
   });
 
-  test("many at once do not get into each other's way", async () => {
+  test("many processes run at once without disturbing each other", async () => {
     await using guest = await NativeGuest.start();
     const all = Array.from({ length: 100 }, (_, n) => guest.shell(`echo ${n}; sleep 0.1; echo ${n} >&2; exit ${n}`));
     for (const [n, { stdout, stderr, exit }] of (await Promise.all(all)).entries()) {
@@ -176,7 +176,7 @@ describe("signals and limits", { timeout: testTimeoutMs }, () => {
 
   test("after SIGKILL the EXIT waits for the whole group", async () => {
     await using guest = await NativeGuest.start();
-    // `tail` keeps all of it, and the kernel needs a while to take that from it.
+    // `tail` keeps all of it in memory, and the kernel needs a while to free that.
     const id = guest.spawn(["/bin/sh", "-c", "{ head -c 200000000 /dev/zero; echo up >&2; sleep 60; } | tail -n 1"]);
     await guest.until(() => guest.stream(id).stderr.includes("up"));
     guest.signal(id, 9);

@@ -9,7 +9,7 @@ beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 
 const verdicts = { allowed: 0, refused: 1, unknownName: 2, unreachable: 3, timedOut: 4 } as const;
 
-/** A guest with its proxy on a port that was free a moment ago. */
+/** Starts a guest with its proxy on a port that was free just before. */
 async function startProxy(): Promise<{ guest: NativeGuest; port: number }> {
   const guest = await NativeGuest.start();
   const server = createServer().listen(0, "127.0.0.1");
@@ -54,7 +54,7 @@ function decide(guest: NativeGuest, id: number, verdict: number, reason = ""): v
 }
 
 describe("HTTP", { timeout: testTimeoutMs }, () => {
-  test("CONNECT is asked by name; an allowed one is a tunnel, with what the client sent early", async () => {
+  test("CONNECT asks the host by name; an allowed one is a tunnel, with what the client sent early", async () => {
     const { guest, port } = await startProxy();
     await using _ = guest;
     const client = Client.open(port, "CONNECT Example.org:8443 HTTP/1.1\r\nHost: x\r\n\r\nearly");
@@ -151,7 +151,7 @@ describe("HTTP", { timeout: testTimeoutMs }, () => {
     "\r\n\r\n",
     "\u0000\u0000\n\n",
   ];
-  test.for(bad)("%j is refused with 400 and asked of nobody", async (request) => {
+  test.for(bad)("%j is refused with 400 without asking the host", async (request) => {
     const { guest, port } = await startProxy();
     await using _ = guest;
     const client = Client.open(port, request);
@@ -229,7 +229,7 @@ describe("SOCKS5", { timeout: testTimeoutMs }, () => {
     ["an empty name", [5, 1, 0, 5, 1, 0, 3, 0, 0, 80], [5, 0, 5, 1]],
     ["a name with a blank", [5, 1, 0, 5, 1, 0, 3, 1, 32, 0, 80], [5, 0, 5, 1]],
     ["another version", [5, 1, 0, 4, 1, 0, 1, 1, 2, 3, 4, 0, 80], [5, 0, 5, 1]],
-  ] as const)("%s is refused and asked of nobody", async ([, sent, start]) => {
+  ] as const)("%s is refused without asking the host", async ([, sent, start]) => {
     const { guest, port } = await startProxy();
     await using _ = guest;
     const client = Client.open(port, Buffer.from(sent));
@@ -252,7 +252,7 @@ describe("the proxy", { timeout: testTimeoutMs }, () => {
     await expect.poll(() => client.text).toMatch(/^HTTP\/1.1 502 /);
   });
 
-  test("serves others while many dawdle", async () => {
+  test("serves other clients while many are slow", async () => {
     const { guest, port } = await startProxy();
     await using _ = guest;
     const idle = Array.from({ length: 63 }, () => Client.open(port, "G"));

@@ -22,7 +22,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await guest.ask("PING", bytes)).toMatchObject({ type: "pong", payload: bytes });
   });
 
-  test("answers that nobody reads make the guest stop taking requests, and none is lost", async () => {
+  test("while its answers are not read the guest takes no requests, and no answer is lost", async () => {
     await using guest = await NativeGuest.start();
     const pings = 10_000;
     guest.pauseReading();
@@ -40,11 +40,11 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     await guest.until(() => guest.answers.size === pings);
   });
 
-  test("COUNT tells processes, streams and what is held for them", async () => {
+  test("COUNT returns processes, streams and their buffered bytes", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    // More than the window and the pipe together hold, so that both processes are there for as long as nothing is
-    // acknowledged.
+    // This is more than the window and the pipe have room for together, so both processes exist for as long as nothing
+    // is acknowledged.
     const id = guest.spawn(["/bin/sh", "-c", "head -c 10000000 /dev/zero; exit 0"], { windowBytes: 262_144 });
     await guest.until(() => guest.stream(id).at === 262_144);
     const counted = await guest.ask("COUNT");
@@ -52,7 +52,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(counted.type === "counted" && counted.bufferedBytes).toBeGreaterThanOrEqual(262_144);
   });
 
-  test("COUNT passes over the processes of streams that it is given, and what these left behind", async () => {
+  test("COUNT leaves out the given streams' processes and what these left behind", async () => {
     await using guest = await NativeGuest.start();
     const [one, other] = ["echo up; read line", "setsid sleep 60 >/dev/null 2>&1 & echo up $!; read line"].map((line) =>
       guest.spawn(["/bin/sh", "-c", line], { stdin: true }),
@@ -78,13 +78,13 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await guest.ask("COUNT")).toMatchObject({ processes: 6, ofOneUser: 6 });
     const ours = Array.from({ length: 7 }, () => guest.spawn(["/bin/cat"], { stdin: true }));
     await guest.until(() => ours.every((id) => guest.stream(id).pid !== undefined));
-    // The guest is root's as well.
+    // The guest is one of root's processes as well.
     expect(await guest.ask("COUNT")).toMatchObject({ processes: 13, ofOneUser: 8 });
   });
 
-  test("COUNT passes over what such a process has not reaped", async () => {
+  test("COUNT leaves out what such a process has not reaped", async () => {
     await using guest = await NativeGuest.start();
-    // A shell would reap it: it ends when the shell has become another program.
+    // A shell would reap the child, so the child ends when the shell has become another program.
     const script = "exec 3<&0; head -c 1 <&3 >/dev/null & echo up $!; exec sleep 60";
     const id = guest.spawn(["/bin/sh", "-c", script], { stdin: true });
     const stream = guest.stream(id);
@@ -97,7 +97,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await guest.ask("COUNT", encodeCount([id]))).toMatchObject({ processes: 0 });
   });
 
-  test("HOLDERS names who has a deleted file open", async () => {
+  test("HOLDERS names the processes that have a deleted file open", async () => {
     await using guest = await NativeGuest.start();
     const path = join(tmpdir(), `atoll-held-${process.pid}`);
     const ask = (): ReturnType<typeof guest.ask> => guest.ask("HOLDERS", new PayloadWriter().str(path).finish());
@@ -112,7 +112,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     expect(await ask()).toMatchObject({ holders: [] });
   });
 
-  test("END_HOLDERS kills who has what was deleted, names them, and nobody else", async () => {
+  test("END_HOLDERS kills and names the processes that have a deleted file open, and no others", async () => {
     await using guest = await NativeGuest.start();
     const dir = mkdtempSync(join(tmpdir(), "atoll-ended-"));
     const path = join(dir, "file");
@@ -131,7 +131,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
         // The file is removed once the program runs: until then the background shell still has to find it.
         await start("cp /bin/sleep file; ./file 60 <&0 & until [ /proc/$!/exe -ef file ]; do :; done; rm file"),
       ];
-      // What was made since under the same name, or is really called as if it were deleted, can be saved.
+      // A newer file of the same name, and one whose real name ends like the mark of deleted files, can be saved.
       const others = [await start("exec 5>file"), await start("exec 5>'file (deleted)'"), await start("true")];
       const answer = await guest.ask("END_HOLDERS", new PayloadWriter().str(path).finish());
       const ended = answer.type === "heldBy" ? answer.holders.map(({ streamId }) => streamId) : [];
@@ -146,7 +146,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
     }
   });
 
-  test("NODES tells the pipes and sockets of directories, but not of one that was not changed since", async () => {
+  test("NODES lists the pipes and sockets of directories, but not of an unchanged one", async () => {
     await using guest = await NativeGuest.start();
     const dir = mkdtempSync(join(tmpdir(), "atoll-nodes-"));
     try {
@@ -165,7 +165,7 @@ describe("requests", { timeout: testTimeoutMs }, () => {
         path("d/pipe").toString(),
       ]);
       expect([entries[0]?.toString("latin1", 0, 1), entries[0]?.readUInt32LE(1)]).toEqual(["p", 0o640]);
-      // Giving it its times once more is a change too.
+      // Setting its times to the same values is a change too.
       expect(await guest.ask("NODES", encodeNodes("synced", places))).toMatchObject({ entries });
     } finally {
       rmSync(dir, { recursive: true });
@@ -212,7 +212,11 @@ describe("PREPARE", { timeout: testTimeoutMs }, () => {
     await using guest = await NativeGuest.start();
     const progress = join(tmpdir(), `atoll-progress-${process.pid}`);
     const stop = `${progress}-stop`;
-    const count = `i=0; until [ -e '${stop}' ]; do echo $i; echo $i >'${progress}'; i=$((i+1)); sleep 0.01; done; rm '${stop}'`;
+    const count = [
+      "i=0",
+      `until [ -e '${stop}' ]; do echo $i; echo $i >'${progress}'; i=$((i+1)); sleep 0.01; done`,
+      `rm '${stop}'`,
+    ].join("; ");
     const id = guest.spawn(["/bin/sh", "-c", count]);
     const stream = guest.stream(id);
     await guest.until(() => stream.at > 10);
@@ -248,7 +252,7 @@ describe("PREPARE", { timeout: testTimeoutMs }, () => {
 describe("CAP", { timeout: testTimeoutMs }, () => {
   const write = (path: string, bytes: number): string => `head -c ${bytes} /dev/zero >'${path}'; wc -c <'${path}'`;
 
-  test("holds for processes that run and for those to come, until it is lifted", async () => {
+  test("applies to running and later processes, until it is lifted", async () => {
     await using guest = await NativeGuest.start();
     const dir = mkdtempSync(join(tmpdir(), "atoll-cap-"));
     try {

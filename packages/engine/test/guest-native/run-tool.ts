@@ -10,7 +10,7 @@ export async function tool(guest: NativeGuest, argv: string[], input?: Buffer | 
   return guest.finish(id);
 }
 
-/** The exit code, which is an errno. */
+/** Resolves to the exit code, which is an errno. */
 export async function outcome(
   guest: NativeGuest,
   argv: string[],

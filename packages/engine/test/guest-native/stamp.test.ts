@@ -9,7 +9,7 @@ beforeAll(async () => {
   packer = new TreePacker(await guestProgram("sanitized"));
 }, buildTimeoutMs);
 
-test("stamps that are taken together are those that are taken one by one", async () => {
+test("stamps that are taken together equal those that are taken one by one", async () => {
   using temporary = new TemporaryDirectory();
   const groups = ["a", "b", "c"].map((name) => [temporary.join(name), temporary.join(`${name}2`)]);
   for (const [index, tree] of groups.flat().entries()) {

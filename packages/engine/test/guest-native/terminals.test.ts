@@ -10,7 +10,7 @@ beforeAll(() => guestProgram("sanitized"), buildTimeoutMs);
 const pty = { rows: 33, cols: 77 };
 
 describe("a terminal", { timeout: testTimeoutMs }, () => {
-  test("has the size that was asked for, and changes it", async () => {
+  test("has the requested size, and changes it", async () => {
     await using guest = await NativeGuest.start();
     const id = guest.spawn(["/bin/sh", "-c", "stty size; read line; stty size"], { pty });
     const stream = guest.stream(id);
@@ -60,7 +60,7 @@ describe("a terminal", { timeout: testTimeoutMs }, () => {
     }
   });
 
-  test("does not kill a process that has closed it and lives on", async () => {
+  test("does not kill a process that has closed it and still runs", async () => {
     await using guest = await NativeGuest.start();
     using gate = new Gate();
     const script = `exec </dev/null >/dev/null 2>&1; ${gate.wait}; exit 9`;
@@ -68,7 +68,7 @@ describe("a terminal", { timeout: testTimeoutMs }, () => {
     const stream = guest.stream(id);
     await guest.until(() => stream.pid !== undefined);
     await expect.poll(() => readlinkSync(`/proc/${stream.pid}/fd/2`)).toBe("/dev/null");
-    // The guest has had its turn with a terminal that nobody has open.
+    // The guest has had its turn with a terminal that no process has open.
     await guest.settle();
     gate.open();
     const { exit } = await guest.finish(id);

@@ -89,7 +89,8 @@ describe("stat and list", { timeout: testTimeoutMs }, () => {
   test("a directory that the kernel opens and does not read is an error", async (context) => {
     context.skip(ownUser !== "0", "only root can have a process of two users");
     await using guest = await NativeGuest.start();
-    // Its owner may open the directory of its mappings, and must not read it, because the process is root's as well.
+    // The owner may open the directory of its mappings, and must not read it, because the process is one of root's as
+    // well.
     const script = [
       "import ctypes, os, sys",
       "os.seteuid(65534)",
@@ -132,7 +133,7 @@ describe("read", { timeout: testTimeoutMs }, () => {
     expect(await outcome(guest, ["read", `${dir}/file`, "0", "-2"])).toBe(errno.EINVAL);
   });
 
-  test("only regular files are read, and nothing that is not can hold it up", async () => {
+  test("only regular files are read, and other files cannot block the tool", async () => {
     await using guest = await NativeGuest.start();
     await guest.shell(`mkfifo '${dir}/fifo'`);
     symlinkSync("fifo", `${dir}/link`);
@@ -164,7 +165,7 @@ describe("write", { timeout: testTimeoutMs }, () => {
     expect(readdirSync(`${dir}/new/directories`)).toEqual(["file"]);
   });
 
-  test("goes through links to where they lead, but creates nothing where one stands", async () => {
+  test("follows links when it replaces, and refuses them when it creates", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/far`);
     writeFileSync(`${dir}/far/file`, "old");
@@ -233,7 +234,7 @@ describe("mkdir, rename and remove", { timeout: testTimeoutMs }, () => {
     expect(await outcome(guest, ["rename", `${dir}/b`, `${dir}/c`, "replace"])).toBe(errno.ENOENT);
   });
 
-  test("a removal is of one thing or of all below it, and never goes through a link", async () => {
+  test("a removal is of one file or of a whole tree, and never follows a link", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/keep`);
     writeFileSync(`${dir}/keep/file`, "");

@@ -69,8 +69,8 @@ class Watch {
     return this.#events;
   }
 
-  /** `kind path` of every event but the first, without neighbours that say the same. */
-  told(): string[] {
+  /** Returns `kind path` of every event but the first, without repeated lines. */
+  lines(): string[] {
     const lines = this.events()
       .slice(1)
       .map(({ kind, path }) => `${kind} ${path}`);
@@ -79,16 +79,16 @@ class Watch {
 
   async until(check: (events: WatchEvent[]) => boolean): Promise<void> {
     const found = await pollUntil(() => check(this.events()), { deadlineMs: 120_000 });
-    if (!found) throw new Error(`It was not told: ${this.told().slice(-20).join(", ")}`);
+    if (!found) throw new Error(`There was no such event: ${this.lines().slice(-20).join(", ")}`);
   }
 
-  untilTold(kind: WatchEvent["kind"], path: string): Promise<void> {
+  untilEvent(kind: WatchEvent["kind"], path: string): Promise<void> {
     return this.until((events) => events.some((event) => event.kind === kind && event.path === path));
   }
 }
 
 describe("watch", { timeout: testTimeoutMs }, () => {
-  test("tells what happens to files, in order", async () => {
+  test("reports changes of files, in order", async () => {
     await using guest = await NativeGuest.start();
     writeFileSync(`${dir}/old`, "");
     const watch = await Watch.start(guest, dir, "flat");
@@ -97,8 +97,8 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     chmodSync(`${dir}/new`, 0o600);
     renameSync(`${dir}/new`, `${dir}/moved`);
     rmSync(`${dir}/moved`);
-    await watch.untilTold("removed", "moved");
-    expect(watch.told()).toEqual([
+    await watch.untilEvent("removed", "moved");
+    expect(watch.lines()).toEqual([
       "created new",
       "written new",
       "written old",
@@ -114,7 +114,7 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     expect(here?.cookie).toBe(away?.cookie);
   });
 
-  test("a flat one says nothing of what is further down", async () => {
+  test("a flat watch reports nothing from deeper directories", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/below`);
     const watch = await Watch.start(guest, dir, "flat");
@@ -122,20 +122,20 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     mkdirSync(`${dir}/new`);
     writeFileSync(`${dir}/new/file`, "");
     writeFileSync(`${dir}/last`, "");
-    await watch.untilTold("created", "last");
-    expect(watch.told()).not.toContain("created below/file");
-    expect(watch.told()).not.toContain("created new/file");
-    expect(watch.told()).toContain("created new");
+    await watch.untilEvent("created", "last");
+    expect(watch.lines()).not.toContain("created below/file");
+    expect(watch.lines()).not.toContain("created new/file");
+    expect(watch.lines()).toContain("created new");
   });
 
-  test("a directory that appears is watched, and what is in it is told once", async () => {
+  test("a new directory is watched, and what is in it is reported once", async () => {
     await using guest = await NativeGuest.start();
     const watch = await Watch.start(guest, dir);
     for (let round = 0; round < 20; round += 1) {
       mkdirSync(`${dir}/${round}/b/c`, { recursive: true });
       writeFileSync(`${dir}/${round}/b/c/file`, "");
     }
-    await watch.untilTold("created", "19/b/c/file");
+    await watch.untilEvent("created", "19/b/c/file");
     const created = watch
       .events()
       .filter((event) => event.kind === "created")
@@ -145,10 +145,10 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     );
     expect(created.toSorted()).toEqual(expected.flat().toSorted());
     writeFileSync(`${dir}/7/b/c/later`, "");
-    await watch.untilTold("created", "7/b/c/later");
+    await watch.untilEvent("created", "7/b/c/later");
   });
 
-  test("nothing is told twice or left out while directories appear faster than they are looked at", async () => {
+  test("no event comes twice or is missing when directories are made faster than they are read", async () => {
     await using guest = await NativeGuest.start();
     const watch = await Watch.start(guest, dir);
     const script = 'i=0; while [ $i -lt 100 ]; do mkdir -p "$i/b/c/d"; : >"$i/b/c/d/e"; : >"$i/f"; i=$((i+1)); done';
@@ -156,40 +156,40 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     const created = (): string[] => watch.events().flatMap(({ kind, path }) => (kind === "created" ? [path] : []));
     await watch.until(() => created().length >= 100 * 6);
     writeFileSync(`${dir}/last`, "");
-    await watch.untilTold("written", "last");
+    await watch.untilEvent("written", "last");
     expect(new Set(created()).size).toBe(100 * 6 + 1);
     expect(created()).toHaveLength(100 * 6 + 1);
   });
 
-  test("a directory that is moved within keeps telling, under its new name", async () => {
+  test("a directory that is moved within the tree is still watched, under its new name", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/a/deep/er`, { recursive: true });
     mkdirSync(`${dir}/b`);
     const watch = await Watch.start(guest, dir);
     renameSync(`${dir}/a`, `${dir}/b/c`);
-    await watch.untilTold("moved_here", "b/c");
+    await watch.untilEvent("moved_here", "b/c");
     writeFileSync(`${dir}/b/c/deep/er/file`, "");
-    await watch.untilTold("written", "b/c/deep/er/file");
-    expect(watch.told().filter((line) => line.startsWith("created"))).toEqual(["created b/c/deep/er/file"]);
+    await watch.untilEvent("written", "b/c/deep/er/file");
+    expect(watch.lines().filter((line) => line.startsWith("created"))).toEqual(["created b/c/deep/er/file"]);
   });
 
-  test("a directory that is moved out is let go, and one that is moved in is told with its contents", async () => {
+  test("a directory moved out is no longer watched, and one moved in is reported with its contents", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/a/deep`, { recursive: true });
     const watch = await Watch.start(guest, dir);
     renameSync(`${dir}/a`, outside);
-    await watch.untilTold("moved_away", "a");
+    await watch.untilEvent("moved_away", "a");
     writeFileSync(`${outside}/deep/silent`, "");
     writeFileSync(`${dir}/mark`, "");
-    await watch.untilTold("written", "mark");
-    expect(watch.told().filter((line) => line.includes("silent"))).toEqual([]);
+    await watch.untilEvent("written", "mark");
+    expect(watch.lines().filter((line) => line.includes("silent"))).toEqual([]);
     renameSync(outside, `${dir}/back`);
-    await watch.untilTold("created", "back/deep/silent");
+    await watch.untilEvent("created", "back/deep/silent");
     writeFileSync(`${dir}/back/deep/heard`, "");
-    await watch.untilTold("written", "back/deep/heard");
+    await watch.untilEvent("written", "back/deep/heard");
   });
 
-  test("the end of the watched path is told and ends the tool", async () => {
+  test("the end of the watched path is reported and ends the tool", async () => {
     await using guest = await NativeGuest.start();
     const watch = await Watch.start(guest, dir);
     rmSync(dir, { recursive: true });
@@ -203,19 +203,19 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     writeFileSync(`${dir}/file`, "");
     const watch = await Watch.start(guest, `${dir}/file`);
     appendFileSync(`${dir}/file`, "x");
-    await watch.untilTold("written", "");
+    await watch.untilEvent("written", "");
     rmSync(`${dir}/file`);
     await guest.finish(watch.id);
     expect(watch.events().at(-1)).toMatchObject({ kind: "gone" });
   });
 
-  test("when more happens than the kernel remembers, that is told, and new directories are watched all the same", async () => {
+  test("an overflow of the kernel's queue is reported, and new directories are still watched", async () => {
     await using guest = await NativeGuest.start();
     const watch = await Watch.start(guest, dir);
     const { pid } = guest.stream(watch.id);
     if (pid === undefined) throw new Error("It was not started");
     process.kill(pid, "SIGSTOP");
-    // Of two files in turn, because neighbours that are alike are folded into one.
+    // The writes alternate between two files, because equal events in a row are merged.
     const queued = Number(readFileSync("/proc/sys/fs/inotify/max_queued_events", "utf8"));
     for (const name of ["file", "other"]) writeFileSync(`${dir}/${name}`, "");
     for (let n = 0; n <= queued / 2; n += 1) for (const name of ["file", "other"]) chmodSync(`${dir}/${name}`, 0o600);
@@ -223,15 +223,15 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     process.kill(pid, "SIGCONT");
     await watch.until((events) => events.some((event) => event.kind === "lost"));
     writeFileSync(`${dir}/unseen/file`, "");
-    await watch.untilTold("created", "unseen/file");
+    await watch.untilEvent("created", "unseen/file");
   });
 
-  /** So few descriptors that a tree of some depth cannot be looked through. */
+  /** With so few descriptors a deeper tree cannot be searched. */
   const few = { limits: [{ resource: rlimits.NOFILE, soft: 12, hard: 12 }] };
   const deep = Array.from({ length: 20 }, (_, n) => n).join("/");
   const losses = (watch: Watch): number => watch.events().filter(({ kind }) => kind === "lost").length;
 
-  test("what cannot be looked through is told, each time anew", async () => {
+  test("a directory that cannot be searched is reported each time", async () => {
     await using guest = await NativeGuest.start();
     const watch = await Watch.start(guest, dir, "recursive", few);
     for (const round of [1, 2, 3]) {
@@ -241,7 +241,7 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     }
   });
 
-  test("what could not be looked through at the start is told when watching has begun", async () => {
+  test("a directory that cannot be searched at the start is reported after watching has begun", async () => {
     await using guest = await NativeGuest.start();
     mkdirSync(`${dir}/${deep}`, { recursive: true });
     const watch = await Watch.start(guest, dir, "recursive", few);
@@ -249,7 +249,7 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     expect(watch.events().map(({ kind }) => kind)).toEqual(["watching", "lost"]);
   });
 
-  test("a file whose path is longer than a path can be is told as lost, when it is found and when it changes", async () => {
+  test("a file with too long a path is reported as lost, when it is found and when it changes", async () => {
     await using guest = await NativeGuest.start();
     const watch = await Watch.start(guest, dir);
     const down = "import os\nfor i in range(20): os.makedirs('d' * 200, exist_ok=True); os.chdir('d' * 200)\n";
@@ -259,13 +259,13 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     renameSync(outside, `${dir}/long`);
     await watch.until(() => losses(watch) === 1);
     await guest.run(["python3", "-c", down + write], { cwd: `${dir}/long` });
-    // Once for all that is found in one look: on a busy machine opening and closing the file are two.
+    // A loss is reported once per round: on a busy machine, opening and closing the file are two rounds.
     await watch.until(() => losses(watch) >= 2);
-    // Others cannot remove what has no path.
+    // Other programs cannot remove a file whose path is too long.
     await guest.run(["remove", `${dir}/long`, "recursive"], { tool: true });
   });
 
-  test("a path that is not there is an error", async () => {
+  test("a missing path is an error", async () => {
     await using guest = await NativeGuest.start();
     expect((await guest.run(["watch", `${dir}/missing`, "flat"], { tool: true })).exit).toMatchObject({ exitCode: 2 });
   });
@@ -276,7 +276,7 @@ describe("watch", { timeout: testTimeoutMs }, () => {
     await guest.hello();
     for (let n = 0; n < 100; n += 1) writeFileSync(`${dir}/${n}`, "");
     guest.sendPosition("ATTACH", watch.id, guest.stream(watch.id).at);
-    await watch.untilTold("written", "99");
-    expect(watch.told().filter((line) => line.startsWith("created"))).toHaveLength(100);
+    await watch.untilEvent("written", "99");
+    expect(watch.lines().filter((line) => line.startsWith("created"))).toHaveLength(100);
   });
 });

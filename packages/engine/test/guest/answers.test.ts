@@ -3,7 +3,7 @@ import { Answers } from "../../src/guest/answers.ts";
 
 const never = new AbortController().signal;
 
-test("each answer reaches the one who asked", async () => {
+test("each answer reaches its request", async () => {
   const answers = new Answers();
   const first = answers.expect(1, never);
   const second = answers.expect(2, never);
@@ -13,7 +13,7 @@ test("each answer reaches the one who asked", async () => {
   expect(await second).toEqual({ type: "done", id: 2 });
 });
 
-test("an error reaches the one who asked", async () => {
+test("an error reaches its request", async () => {
   const answers = new Answers();
   const asked = answers.expect(1, never);
   answers.reject(1, new Error("no"));
@@ -28,15 +28,15 @@ test("an abort rejects with its own reason, and what comes later is dropped", as
   controller.abort(reason);
   await expect(asked).rejects.toBe(reason);
   answers.resolve(1, { type: "done", id: 1 });
-  answers.reject(1, new Error("nobody hears this"));
+  answers.reject(1, new Error("no request waits for this"));
 });
 
-test("who asks with an aborted signal is refused at once", async () => {
+test("a request with an aborted signal is refused at once", async () => {
   const reason = new Error("too late");
   await expect(new Answers().expect(1, AbortSignal.abort(reason))).rejects.toBe(reason);
 });
 
-test("an answer that nobody asked for is dropped", () => {
+test("an answer without a request is dropped", () => {
   const answers = new Answers();
   expect(() => {
     answers.resolve(9, { type: "done", id: 9 });
@@ -44,7 +44,7 @@ test("an answer that nobody asked for is dropped", () => {
   }).not.toThrow();
 });
 
-test("the end reaches everyone who waits, and nobody twice", async () => {
+test("the end reaches every waiting request once", async () => {
   const answers = new Answers();
   const asked = [answers.expect(1, never), answers.expect(2, never)].map((answer) =>
     answer.catch((error: unknown) => error),

@@ -30,7 +30,9 @@ async function startProcess(channel: GuestChannel): Promise<{ process: GuestProc
   return { process: await spawned, id };
 }
 
-/** Bytes of all buffers that are still in use; they are given back some time after the collection. */
+/**
+ * Returns the bytes of all buffers that are still in use; freed buffers are returned some time after the collection.
+ */
 function bufferBytes(): number {
   setFlagsFromString("--expose_gc");
   const collect = runInNewContext("gc") as () => void;
@@ -38,7 +40,7 @@ function bufferBytes(): number {
   return process.memoryUsage().arrayBuffers;
 }
 
-describe("a guest that breaks the rules is not listened to any more", () => {
+describe("a guest that breaks the rules is cut off", () => {
   const frameWithLength = (length: number): Buffer => {
     const frame = guestFrame.done(1);
     frame.writeUInt32LE(length, 4);
@@ -56,7 +58,7 @@ describe("a guest that breaks the rules is not listened to any more", () => {
     { what: "a frame of an unknown type", say: () => [rawFrame(0xee, 1)] },
     { what: "a frame of the host's", say: () => [rawFrame(0x10, 1, Buffer.alloc(100))] },
     { what: "a payload with bytes left over", say: (id) => [rawFrame(toHost.STARTED, id, Buffer.alloc(5))] },
-    { what: "a welcome that nobody asked for", say: () => [guestFrame.welcome(Buffer.alloc(16), [{ id: 9 }])] },
+    { what: "an unexpected welcome", say: () => [guestFrame.welcome(Buffer.alloc(16), [{ id: 9 }])] },
     { what: "output beyond its window", say: (id) => [guestFrame.output(id, 0, 0, 1, Buffer.alloc(4097))] },
     {
       what: "output beyond its window in many pieces",
@@ -85,11 +87,11 @@ describe("a guest that breaks the rules is not listened to any more", () => {
     const id = await guest.start();
     await guest.send(guestFrame.exit(id, { code: 0 }), guestFrame.exit(id, { code: 1 }));
     expect(isSandboxError(await channel.closed, "guest_violation")).toBe(true);
-    // What was told first had been told.
+    // Messages before the violation were handled.
     expect(await (await spawned).wait()).toMatchObject({ exitCode: 0 });
   });
 
-  test("the same connection asked for twice", async () => {
+  test("the same connection requested twice", async () => {
     const channel = await openChannel(guest, { onEgress: () => new Promise<EgressAnswer>(() => undefined) });
     await guest.send(guestFrame.connect(askedId, "a", 80), guestFrame.connect(askedId, "b", 80));
     expect(isSandboxError(await channel.closed, "guest_violation")).toBe(true);
@@ -104,13 +106,13 @@ describe("a guest that breaks the rules is not listened to any more", () => {
   });
 });
 
-describe("what means nothing is passed over", () => {
+describe("meaningless messages are ignored", () => {
   test.for<{ what: string; say: (id: number) => Buffer[] }>([
     {
-      what: "answers that nobody asked for",
+      what: "answers without a request",
       say: () => [guestFrame.done(99), guestFrame.counted(98, 1), guestFrame.ready(97)],
     },
-    { what: "a failure that nobody waits for", say: () => [guestFrame.failed(99, 1, "harm")] },
+    { what: "a failure without a request", say: () => [guestFrame.failed(99, 1, "harm")] },
     {
       what: "streams that do not exist",
       say: () => [guestFrame.output(99, 7, 7, 1, "x"), guestFrame.exit(99, { at: 700 })],
@@ -130,7 +132,7 @@ describe("what means nothing is passed over", () => {
 });
 
 describe("the host's memory", () => {
-  /** Asks until the channel is over, and tells how that ended. */
+  /** Sends requests until the channel has ended, and resolves to how it ended. */
   async function floodWithAsks(channel: GuestChannel): Promise<unknown> {
     const asks = Buffer.concat(
       Array.from({ length: 1000 }, (_, index) => guestFrame.connect(askedId + index, "example.org", 80)),
@@ -145,14 +147,14 @@ describe("the host's memory", () => {
     return reason;
   }
 
-  test("a guest that asks without end and never reads the answers is cut off", async () => {
+  test("a guest that sends requests without end and never reads the answers is cut off", async () => {
     const channel = await openChannel(guest);
     guest.stopReading();
     const reason = await floodWithAsks(channel);
     expect(isSandboxError(reason, "guest_violation") && reason.message).toContain("read");
   });
 
-  test("a guest that asks without end while its answers wait for the next greeting is cut off", async () => {
+  test("a guest that sends requests without end while its answers are queued is cut off", async () => {
     const channel = await openChannel(guest);
     const prepared = channel.prepareCheckpoint(new AbortController().signal);
     await guest.send(guestFrame.ready((await guest.next("PREPARE")).id));
@@ -161,7 +163,7 @@ describe("the host's memory", () => {
     expect(isSandboxError(reason, "guest_violation") && reason.message).toContain("read");
   });
 
-  test("a guest with more asks that wait than it can have streams is cut off", async () => {
+  test("a guest with more waiting requests than it can have streams is cut off", async () => {
     let asked = 0;
     const channel = await openChannel(guest, {
       onEgress: () => {
@@ -178,7 +180,7 @@ describe("the host's memory", () => {
     expect(asked).toBe(protocolConstants.MAX_STREAMS);
   });
 
-  test("a flood of frames for nobody leaves nothing behind", async () => {
+  test("a flood of frames for unknown streams leaves nothing behind", async () => {
     const channel = await openChannel(guest);
     const before = bufferBytes();
     const flood = Buffer.concat(Array.from({ length: 16 }, () => guestFrame.output(99, 0, 0, 1, Buffer.alloc(65_536))));
@@ -188,7 +190,7 @@ describe("the host's memory", () => {
     channel.close();
   });
 
-  test("output that nobody reads costs what it is, not what came along with it", async () => {
+  test("unread output costs its own size, not that of the chunk that it came in", async () => {
     const channel = await openChannel(guest);
     const quiet = await startProcess(channel);
     const before = bufferBytes();
@@ -201,7 +203,7 @@ describe("the host's memory", () => {
     channel.close();
   });
 
-  test("a process with bytes of any kind cannot make the host do anything but end it or go on", async () => {
+  test("after any bytes of a process the host ends it or continues, and nothing else", async () => {
     const random = SeededRandom.forFuzz("channel");
     for (const endMs = performance.now() + thorough(200, 20_000); performance.now() < endMs;) {
       using fuzzed = new FakeGuest();
@@ -218,7 +220,7 @@ describe("the host's memory", () => {
   });
 });
 
-/** Well-formed on the outside, about a stream that exists, and full of whatever. */
+/** Makes a frame that is well-formed outside, about an existing stream, with random contents. */
 function hostileFrame(random: SeededRandom, id: number): Buffer {
   const number = random.oneOf([0, 1, 5, 4096, 65_536, 2 ** 40]);
   return random.oneOf([

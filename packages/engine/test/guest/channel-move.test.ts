@@ -25,7 +25,7 @@ async function prepare(channel: Awaited<ReturnType<typeof openChannel>>): Promis
   await prepared;
 }
 
-/** A channel between two containers, and a process that it has a stream of. */
+/** Makes a channel between two containers, with a stream of a process. */
 async function leaveWithProcess() {
   const channel = await openChannel(guest);
   const spawned = channel.spawn(spawnOf(["sleep"]));
@@ -36,13 +36,13 @@ async function leaveWithProcess() {
   return { channel, process, id };
 }
 
-test("what is said to a prepared guest waits, and is said after the next greeting, wherever that is", async () => {
+test("frames to a prepared guest are queued, and sent after the next greeting, in whichever container", async () => {
   const channel = await openChannel(guest);
   const spawned = channel.spawn(spawnOf(["cat"], { stdin: true }));
   const id = await guest.start();
   const process = await spawned;
   await prepare(channel);
-  await process.writeStdin("meanwhile");
+  await process.writeStdin("queued");
   await process.kill("SIGHUP");
   channel.leave();
   guest.die();
@@ -50,7 +50,7 @@ test("what is said to a prepared guest waits, and is said after the next greetin
   const moved = channel.moveTo({ paths: restored.paths, signal: never });
   await restored.greet({ entries: [{ id, pid: 100 }] });
   await moved;
-  expect((await restored.until("STDIN")).payload.subarray(8).toString()).toBe("meanwhile");
+  expect((await restored.until("STDIN")).payload.subarray(8).toString()).toBe("queued");
   expect((await restored.until("SIGNAL")).id).toBe(id);
   expect((await restored.until("ATTACH")).id).toBe(id);
   await restored.send(guestFrame.output(id, 0, 0, 1, "here"));
@@ -59,7 +59,7 @@ test("what is said to a prepared guest waits, and is said after the next greetin
   channel.close();
 });
 
-test("a process that was asked for while the guest was prepared is started afterwards", async () => {
+test("a process that was requested while the guest was prepared is started afterwards", async () => {
   const channel = await openChannel(guest);
   await prepare(channel);
   const spawned = channel.spawn(spawnOf(["late"]));
@@ -72,7 +72,7 @@ test("a process that was asked for while the guest was prepared is started after
   channel.close();
 });
 
-test("the end of containers that were left is nobody's end", async () => {
+test("the end of an earlier container has no effect", async () => {
   const channel = await openChannel(guest);
   await prepare(channel);
   channel.leave();
@@ -85,7 +85,7 @@ test("the end of containers that were left is nobody's end", async () => {
   channel.close();
 });
 
-test("a guest that does not come up in its new container can be tried in another, and its streams with it", async () => {
+test("a guest that does not answer in its new container can continue in another, with its streams", async () => {
   const { channel, process, id } = await leaveWithProcess();
   const failed = caught(channel.moveTo({ paths: restored.paths, signal: never }));
   await restored.until("HELLO");
@@ -104,15 +104,15 @@ test("a guest that does not come up in its new container can be tried in another
   channel.close();
 });
 
-test("a guest that ends in its new container before it has arrived can be tried in another, and its streams with it", async () => {
+test("a guest that ends in its new container before `arrive` can continue in another, with its streams", async () => {
   const { channel, process, id } = await leaveWithProcess();
   const moved = channel.moveTo({ paths: restored.paths, signal: never });
   await restored.greet({ entries: [{ id, pid: 100 }] });
   await moved;
-  const told = caught(channel.sendRestored("its-name", never));
+  const sent = caught(channel.sendRestored("its-name", never));
   await restored.until("RESTORED");
   restored.die();
-  expect(await told).toMatchObject({ code: "sandbox_ended" });
+  expect(await sent).toMatchObject({ code: "sandbox_ended" });
   channel.leave();
   expect(channel.isOpen).toBe(true);
 
@@ -128,7 +128,7 @@ test("a guest that ends in its new container before it has arrived can be tried 
   channel.close();
 });
 
-test.for(["before", "after"])("the end of a container %s the acquisition in it is the sandbox's", async (when) => {
+test.for(["before", "after"])("the end of a container %s `arrive` is the end of the sandbox", async (when) => {
   const channel = await openChannel(guest);
   await prepare(channel);
   channel.leave();

@@ -91,7 +91,7 @@ test.for<{
     result: undefined,
   },
   {
-    what: "telling that it was restored",
+    what: "sending that it was restored",
     ask: (channel, signal) => channel.sendRestored("box", signal),
     name: "RESTORED",
     payload: undefined,
@@ -109,7 +109,7 @@ test.for<{
   channel.close();
 });
 
-test("one that the guest refuses says why", async () => {
+test("a request that the guest refuses says why", async () => {
   const channel = await openChannel(guest);
   const asked = caught(channel.startProxy(80, never));
   const { id } = await guest.next("PROXY");
@@ -118,7 +118,7 @@ test("one that the guest refuses says why", async () => {
   channel.close();
 });
 
-test("one that takes too long ends with the reason of its signal, and a late answer is nobody's", async () => {
+test("a request that takes too long ends with the reason of its signal, and a late answer is dropped", async () => {
   const channel = await openChannel(guest);
   const controller = new AbortController();
   const asked = caught(channel.countProcesses(controller.signal));

@@ -26,7 +26,7 @@ async function textOf(process: GuestProcess): Promise<string> {
   return text;
 }
 
-/** What a host leaves in the FIFO that is killed in the middle of a write. */
+/** Leaves a part of a frame in the FIFO, like a host that is killed in the middle of a write. */
 function leaveTornFrame(bytes: Buffer): void {
   const fd = openSync(guest.paths.in, constants.O_WRONLY | constants.O_NONBLOCK);
   writeSync(fd, bytes);
@@ -48,7 +48,7 @@ describe("a host that comes after another", () => {
     },
   );
 
-  test("what the guest was saying to its predecessor is passed over", async () => {
+  test("frames for the predecessor are ignored", async () => {
     const first = await openChannel(guest);
     const spawned = first.spawn(spawnOf(["yes"]));
     const id = await guest.start();
@@ -66,7 +66,7 @@ describe("a host that comes after another", () => {
     second.close();
   });
 
-  test("each byte reaches a host that stores before it goes on exactly once", async () => {
+  test("each byte reaches a host that stores before it acknowledges exactly once", async () => {
     const first = await openChannel(guest);
     const spawned = first.spawn(spawnOf(["sh"]));
     const id = await guest.start(55);
@@ -88,7 +88,7 @@ describe("a host that comes after another", () => {
     expect(second.inherited).toEqual([]);
     expect(attached.pid).toBe(55);
     expect(await guest.next("ATTACH")).toMatchObject({ id, payload: Buffer.from([4, 0, 0, 0, 0, 0, 0, 0]) });
-    // A guest whose window is full of what was kept goes on only when it hears so.
+    // A guest whose window is full continues only when it gets this acknowledgement.
     expect(await guest.next("ACK")).toMatchObject({ id, payload: Buffer.from([4, 0, 0, 0, 0, 0, 0, 0]) });
     await guest.send(
       guestFrame.output(id, 4, 0, 2, "two "),
@@ -101,7 +101,7 @@ describe("a host that comes after another", () => {
     second.close();
   });
 
-  test("the end of a process that ended meanwhile is told", async () => {
+  test("the end of a process that ended without a host is reported", async () => {
     const exit = { code: 7, at: 3 };
     const channel = await openChannel(guest, {
       entries: [{ id: 4, state: 2, flags: 6, ackedAt: 0, producedAt: 3, exit: exitPayload(exit) }],
@@ -116,7 +116,7 @@ describe("a host that comes after another", () => {
     channel.close();
   });
 
-  test("it writes on where the guest is, and not beyond what its predecessor left in the window", async () => {
+  test("it writes from the guest's position on, and not beyond the window that its predecessor used", async () => {
     const entries = [{ id: 4, inputReceived: STDIN_WINDOW, inputHandedOn: 10 }];
     const channel = await openChannel(guest, { entries });
     const process = channel.attach(4, { stdoutBytes: 0, stderrBytes: 0 });
@@ -133,7 +133,7 @@ describe("a host that comes after another", () => {
     channel.close();
   });
 
-  test("nobody can attach where the guest has nothing", async () => {
+  test("attaching at an offset that the guest does not have is refused", async () => {
     const channel = await openChannel(guest, { entries: [{ id: 4, ackedAt: 10, producedAt: 20 }] });
     const attachAt = (id: number, stdoutBytes: number) => async () =>
       channel.attach(id, { stdoutBytes, stderrBytes: 0 });
@@ -145,7 +145,7 @@ describe("a host that comes after another", () => {
     channel.close();
   });
 
-  test("connections of its predecessor are let go, whose other end is gone", async () => {
+  test("connections of its predecessor are released, because their other end is gone", async () => {
     const entries = [
       { id: 3, kind: 2 },
       { id: 0x8000_0001, kind: 3, state: 3 },
@@ -156,7 +156,7 @@ describe("a host that comes after another", () => {
     channel.close();
   });
 
-  test("a process of its predecessor can be let go", async () => {
+  test("a process of its predecessor can be released", async () => {
     const channel = await openChannel(guest, { entries: [{ id: 3 }] });
     channel.releaseInherited(3);
     channel.releaseInherited(3);
@@ -167,7 +167,7 @@ describe("a host that comes after another", () => {
     channel.close();
   });
 
-  test("it gives out no number that is in use", async () => {
+  test("it uses no id that is in use", async () => {
     const channel = await openChannel(guest, { entries: [{ id: 1 }, { id: 0x7fff_ffff }] });
     const spawned = channel.spawn(spawnOf(["true"]));
     expect(await guest.start()).toBe(2);
@@ -199,7 +199,7 @@ describe("a second greeting on the same channel", () => {
     channel.close();
   });
 
-  test("a start whose answer it dropped is known by it", async () => {
+  test("a start whose answer was dropped is found in the greeting", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(spawnOf(["sh"]));
     const { id } = await guest.next("SPAWN");
@@ -219,7 +219,7 @@ describe("a second greeting on the same channel", () => {
     channel.close();
   });
 
-  test("input that got lost is sent again", async () => {
+  test("lost input is sent again", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(spawnOf(["cat"], { stdin: true }));
     const id = await guest.start();
@@ -242,8 +242,8 @@ describe("a second greeting on the same channel", () => {
   });
 });
 
-describe("a reserved number", () => {
-  test("is the process's, and nobody else gets it", async () => {
+describe("a reserved id", () => {
+  test("belongs to the process, and no other stream gets it", async () => {
     const channel = await openChannel(guest);
     const streamId = channel.reserveStreamId();
     const other = channel.spawn(spawnOf(["other"]));
@@ -266,7 +266,7 @@ describe("a reserved number", () => {
   });
 });
 
-test("a process of a predecessor that nobody wants is killed and forgotten", async () => {
+test("an unwanted process of a predecessor is killed and forgotten", async () => {
   const channel = await openChannel(guest, { entries: [{ id: 4 }] });
   channel.killInherited(4);
   channel.killInherited(4);

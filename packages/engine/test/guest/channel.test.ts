@@ -73,7 +73,7 @@ describe("the greeting", () => {
 });
 
 describe("a process", () => {
-  test("it is asked for with everything that was requested", async () => {
+  test("it is started with everything that was requested", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(
       spawnOf(["printf", "ä", ""], {
@@ -108,7 +108,7 @@ describe("a process", () => {
     channel.close();
   });
 
-  test("output, exit and usage are told, and the guest may forget it", async () => {
+  test("output, exit and usage are reported, and the guest may forget the process", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(spawnOf(["true"]));
     const id = await guest.start();
@@ -135,7 +135,7 @@ describe("a process", () => {
     channel.close();
   });
 
-  test("one that is kept is remembered until it is released", async () => {
+  test("a kept process is remembered until it is released", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(spawnOf(["true"]), { keep: true });
     const id = await guest.start();
@@ -163,7 +163,7 @@ describe("a process", () => {
     channel.close();
   });
 
-  test("a number that is in use for something a predecessor left behind is not tried again", async () => {
+  test("an id that a predecessor's process still has is not tried again", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(spawnOf(["true"]));
     const { id } = await guest.next("SPAWN");
@@ -235,7 +235,7 @@ describe("an abort", () => {
     channel.close();
   });
 
-  test("while the guest is silent nothing is waited for, and nothing is left", async () => {
+  test("while the guest is silent rejects at once, and nothing is left", async () => {
     const channel = await openChannel(guest);
     const controller = new AbortController();
     const spawned = caught(channel.spawn(spawnOf(["true"]), { signal: controller.signal }));
@@ -279,7 +279,7 @@ describe("an abort", () => {
 });
 
 describe("the end of the sandbox", () => {
-  test("it reaches everyone who waits, with the reason that was found", async () => {
+  test("every waiting caller gets the reason that was found", async () => {
     const reason = new SandboxError("sandbox_ended", "Cannot go on: it ran out of memory");
     const channel = await openChannel(guest, { explainEnd: async () => reason });
     const spawned = channel.spawn(spawnOf(["cat"], { stdin: true }));
@@ -303,7 +303,7 @@ describe("the end of the sandbox", () => {
     expect(isSandboxError(await caught(process.writeStdin("x")), "invalid_state")).toBe(true);
   });
 
-  test("without a reason to be found it is told all the same", async () => {
+  test("every waiting caller gets an error even if no reason was found", async () => {
     const channel = await openChannel(guest, {
       explainEnd: async () => {
         throw new Error("nothing is known");
@@ -326,7 +326,7 @@ describe("the end of the sandbox", () => {
 });
 
 describe("closing", () => {
-  test("it is no end of the sandbox: nothing is said to it, and another channel can be opened", async () => {
+  test("closing sends nothing to the sandbox, and another channel can be opened", async () => {
     const channel = await openChannel(guest);
     const spawned = channel.spawn(spawnOf(["sleep"]));
     await guest.start();

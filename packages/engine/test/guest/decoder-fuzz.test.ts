@@ -49,7 +49,7 @@ const mutations: Mutation[] = [
   },
 ];
 
-/** Every way in which a stream may be read: to its end, or to the first byte that breaks the form. */
+/** Reads a stream in every possible way: to its end, or to the first invalid byte. */
 function readHostile(stream: Buffer, random: SeededRandom): Frame[] {
   const decoder = new FrameDecoder(nonce);
   const frames: Frame[] = [];
@@ -68,19 +68,19 @@ function expectWellFormed(frames: readonly Frame[], stream: Buffer): void {
   for (const [index, { type, id, payload }] of frames.entries()) {
     if (index === 0) expect(type).toBe(toHost.WELCOME);
     expect(payload.byteLength).toBeLessThanOrEqual(protocolConstants.MAX_TO_HOST);
-    // Each frame stands in the stream as it was told, trailer and all.
+    // The stream contains each frame as it was returned, with its trailer.
     expect(stream.includes(rawFrame(type, id, payload))).toBe(true);
   }
 }
 
-test("random bytes never become a frame, and never more than the form's own error", () => {
+test("random bytes never become a frame, and throw only MalformedPayload", () => {
   const random = SeededRandom.forFuzz("bytes");
   for (const endMs = performance.now() + runMs / 2; performance.now() < endMs;) {
     expect(readHostile(random.bytes(random.below(5000)), random)).toEqual([]);
   }
 });
 
-test("of a stream that was tampered with only valid frames are told", () => {
+test("a stream that was tampered with yields only valid frames", () => {
   const random = SeededRandom.forFuzz("streams");
   for (const endMs = performance.now() + runMs; performance.now() < endMs;) {
     const rest = Array.from({ length: random.below(20) }, () => random.oneOf(honest));
@@ -110,7 +110,7 @@ function randomFrame(random: SeededRandom, types: readonly number[]): Frame {
   return { type: random.oneOf(types), id: random.u32(), payload: random.bytes(random.below(200)) };
 }
 
-/** Honest but for one change, so that the deeper fields are reached too. */
+/** Makes an honest payload with one change, so that the deeper fields are reached too. */
 function tamperedFrame(random: SeededRandom): Frame {
   const bytes = Buffer.from(random.oneOf(honest));
   const honestPayload = bytes.subarray(headerBytes, -trailerBytes);

@@ -16,8 +16,8 @@ const short = [
 ];
 
 /**
- * Copies: what a decoder yields are views, good until the next is asked for. Each chunk lies in the same memory, as it
- * does when it is read.
+ * Copies the frames: a decoder yields views that are valid until the next frame is requested. Each chunk is in the same
+ * memory, as when it is read.
  */
 function decode(decoder: FrameDecoder, ...chunks: Buffer[]): Frame[] {
   const memory = Buffer.alloc(Math.max(...chunks.map(({ byteLength }) => byteLength)));
@@ -77,7 +77,7 @@ describe("frames", () => {
   });
 });
 
-describe("what is no frame", () => {
+describe("invalid frames", () => {
   const good = guestFrame.started(5, 123);
   const flipped = (offset: number): Buffer => {
     const bytes = Buffer.from(good);
@@ -97,13 +97,13 @@ describe("what is no frame", () => {
     expect(() => decode(greeted(), bytes)).toThrow(message);
   });
 
-  test("a payload above the longest is refused at its header, before a byte of it is held", () => {
+  test("a payload above the longest is refused at its header, before a byte of it is buffered", () => {
     const bytes = Buffer.from(good);
     bytes.writeUInt32LE(protocolConstants.MAX_TO_HOST + 1, 4);
     expect(() => decode(greeted(), bytes.subarray(0, headerBytes))).toThrow(MalformedPayload);
   });
 
-  test("what came before it is still told", () => {
+  test("earlier frames are still returned", () => {
     const seen: number[] = [];
     expect(() => {
       for (const { type } of greeted().push(Buffer.concat([good, Buffer.alloc(headerBytes)]))) seen.push(type);
@@ -112,7 +112,7 @@ describe("what is no frame", () => {
   });
 });
 
-describe("the hunt for the welcome", () => {
+describe("the search for the welcome", () => {
   const welcome = guestFrame.welcome(nonce);
   const torn = guestFrame.output(5, 0, 0, 1, Buffer.alloc(1000, 7));
 
@@ -141,13 +141,13 @@ describe("the hunt for the welcome", () => {
     }
   });
 
-  test("nothing is told before it, and hardly anything is held", () => {
+  test("nothing is returned before it, and hardly anything is buffered", () => {
     const decoder = new FrameDecoder(nonce);
     for (let round = 0; round < 100; round += 1) expect(decode(decoder, torn, guestFrame.done(1))).toEqual([]);
     expect(decoder.bufferedBytes).toBeLessThan(headerBytes + 4 + nonce.byteLength);
   });
 
-  test("a new one drops what was held for the old stream", () => {
+  test("a new search drops what was buffered for the old stream", () => {
     const decoder = greeted();
     decode(decoder, torn.subarray(0, 500));
     expect(decoder.bufferedBytes).toBe(500);
@@ -192,7 +192,7 @@ test("frames in pieces take no more memory than the longest of them", () => {
   ]);
 });
 
-test("no more than one frame is ever held", () => {
+test("no more than one frame is ever buffered", () => {
   const decoder = greeted();
   const frame = rawFrame(toHost.PONG, 1, Buffer.alloc(protocolConstants.MAX_TO_HOST));
   const bytes = Buffer.concat([frame, frame, frame]);

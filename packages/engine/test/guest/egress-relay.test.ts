@@ -30,7 +30,7 @@ afterEach(async () => {
   await new Promise((resolve) => server.close(resolve));
 });
 
-/** Lets everything through to the server of this test. */
+/** Allows every connection, to the server of this test. */
 const allow: EgressHandler = async () => {
   const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
   await once(socket, "connect");
@@ -44,7 +44,7 @@ function verdictOf({ payload }: HostFrame): { verdict: number; reason: string } 
   return verdict;
 }
 
-/** A connection that was asked for, allowed, and reaches the server. */
+/** Makes a connection that was requested and allowed, and reaches the server. */
 async function relay(): Promise<{ channel: GuestChannel; outside: Socket }> {
   const channel = await openChannel(guest, { onEgress: allow });
   await guest.send(guestFrame.connect(asked, "example.org", 443));
@@ -76,7 +76,7 @@ describe("what may go out", () => {
     { verdict: "unknown_name", number: 2 },
     { verdict: "unreachable", number: 3 },
     { verdict: "timed_out", number: 4 },
-  ] as const)("$verdict is told as $number", async ({ verdict, number }) => {
+  ] as const)("$verdict is sent as $number", async ({ verdict, number }) => {
     const channel = await openChannel(guest, { onEgress: async () => ({ verdict, reason: "because" }) });
     await guest.send(guestFrame.connect(asked, "example.org", 443));
     expect(verdictOf(await guest.next("VERDICT"))).toEqual({ verdict: number, reason: "because" });
@@ -110,7 +110,7 @@ describe("what may go out", () => {
     channel.close();
   });
 
-  test("a number may be asked with again once it was refused", async () => {
+  test("an id may be used again after a refusal", async () => {
     const channel = await openChannel(guest);
     for (let round = 0; round < 3; round += 1) {
       await guest.send(guestFrame.connect(asked, "example.org", 443));
@@ -183,7 +183,7 @@ describe("an allowed connection", () => {
     channel.close();
   });
 
-  test("a socket that was closed before it could be used is told as unreachable", async () => {
+  test("a socket that was closed before it could be used is reported as unreachable", async () => {
     const socket = new Duplex({ read() {} }).destroy();
     const channel = await openChannel(guest, { onEgress: async () => ({ verdict: "allowed", socket }) });
     await guest.send(guestFrame.connect(asked, "example.org", 443));
@@ -206,7 +206,7 @@ describe("an allowed connection", () => {
     await Promise.all([channel.closed, once(outside, "end")]);
   });
 
-  test("its number may be used again once it is over", async () => {
+  test("its id may be used again after its end", async () => {
     const { channel, outside } = await relay();
     outside.resetAndDestroy();
     await guest.next("RELEASE");
@@ -238,7 +238,7 @@ describe("an allowed connection", () => {
   });
 });
 
-describe("an answer that comes too late", () => {
+describe("a late answer", () => {
   async function askWithoutAnswer(): Promise<{ channel: GuestChannel; answer: (answer: EgressAnswer) => void }> {
     let answer: (answer: EgressAnswer) => void = () => undefined;
     const isAsked = new Promise<void>((resolve) => {
@@ -264,7 +264,7 @@ describe("an answer that comes too late", () => {
     await once(socket, "close");
   });
 
-  test("after a greeting nothing is said, for the guest was told to forget", async () => {
+  test("after a greeting no verdict is sent, because the guest has dropped the request", async () => {
     const { channel, answer } = await askWithoutAnswer();
     const greeted = channel.greet(new AbortController().signal);
     await guest.greet({ entries: [{ id: asked, kind: 3, state: 3 }] });

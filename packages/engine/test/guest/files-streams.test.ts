@@ -34,7 +34,7 @@ describe("reading", () => {
     expect(await read).toEqual(content);
   });
 
-  test("a failure after the first bytes is told, so that half a file is never taken for a whole one", async () => {
+  test("a failure after the first bytes is thrown, so that half a file never looks complete", async () => {
     const read = caught(files.readAll("/a"));
     const tool = await FakeTool.start(guest);
     await tool.write(Buffer.from("half"));
@@ -105,7 +105,7 @@ describe("writing", () => {
     await written;
   });
 
-  test("nothing at all is a file too", async () => {
+  test("an empty source makes an empty file", async () => {
     const written = files.write("/a", "");
     const tool = await FakeTool.start(guest);
     expect(await tool.readAll()).toBe("");
@@ -119,7 +119,7 @@ describe("writing", () => {
       what: "an error that closed pipes have too",
       error: new SandboxError("invalid_state", "Cannot use files of sandbox x"),
     },
-  ])("a source that fails with $what leaves nothing, and its error is told", async ({ error }) => {
+  ])("a source that fails with $what leaves nothing, and its error is thrown", async ({ error }) => {
     async function* broken(): AsyncGenerator<Buffer, void, void> {
       yield Buffer.from("half");
       throw error;
@@ -130,7 +130,7 @@ describe("writing", () => {
     expect(await written).toBe(error);
   });
 
-  test("a tool that goes first says why, and the source is let go", async () => {
+  test("a tool that ends first says why, and the source is closed", async () => {
     let isLetGo = false;
     async function* endless(): AsyncGenerator<Buffer, void, void> {
       try {
@@ -147,7 +147,7 @@ describe("writing", () => {
     expect(isLetGo).toBe(true);
   });
 
-  test("a tool that says all is well before it has everything lies", async () => {
+  test("a tool that reports success before it has everything is an error", async () => {
     const written = caught(files.write("/a", Buffer.alloc(1024 * 1024)));
     const tool = await FakeTool.start(guest);
     await guest.send(guestFrame.stdinClosed(tool.id, 0));
@@ -202,14 +202,14 @@ describe("watching", () => {
     expect(await watched).toBe("watching");
   });
 
-  test("a path that is not there is told", async () => {
+  test("a missing path is an error", async () => {
     const watched = caught(collect(files.watch("/a"), []));
     const tool = await FakeTool.start(guest);
     await tool.exit({ code: errno.ENOENT });
     expect(isSandboxError(await watched, "not_found")).toBe(true);
   });
 
-  test("an event of nonsense ends the tool", async () => {
+  test("a malformed event ends the tool", async () => {
     const watched = caught(collect(files.watch("/a"), []));
     const tool = await FakeTool.start(guest);
     await tool.write(framed(Buffer.from("nonsense")));

@@ -22,7 +22,7 @@ afterEach(() => {
   guest[Symbol.dispose]();
 });
 
-describe("what is asked of the tools", () => {
+describe("the arguments of the tools", () => {
   test.for<{ what: string; ask: () => Promise<unknown>; argv: string[]; user?: string }>([
     { what: "stat", ask: () => files.stat("/a"), argv: ["stat", "/a"] },
     { what: "list", ask: () => files.list("/a"), argv: ["list", "/a", "1"] },
@@ -67,7 +67,7 @@ describe("what is asked of the tools", () => {
     await guest.hearsOnlyPing(channel);
   });
 
-  test("a sandbox that does not run is not asked", async () => {
+  test("a sandbox that does not run gets no request", async () => {
     const refusal = new SandboxError("invalid_state", "Cannot use files of sandbox x: it is paused");
     const closed = new GuestFiles(() => {
       throw refusal;
@@ -96,7 +96,7 @@ describe("listing", () => {
     await guest.answersPing(channel);
   });
 
-  test("a record of nonsense ends the tool", async () => {
+  test("a malformed record ends the tool", async () => {
     const listed = caught(files.list("/"));
     const tool = await FakeTool.start(guest);
     await tool.write(framed(Buffer.from("nonsense")));
@@ -104,7 +104,7 @@ describe("listing", () => {
     expect(isSandboxError(await listed, "guest_violation")).toBe(true);
   });
 
-  test("a tool that says all is well in the middle of a record lies", async () => {
+  test("a tool that reports success in the middle of a record is an error", async () => {
     const listed = caught(files.list("/"));
     const tool = await FakeTool.start(guest);
     await tool.write(framed(...entries).subarray(0, -1));
@@ -129,12 +129,12 @@ describe("listing", () => {
     const flood = async (): Promise<void> => {
       for (;;) await tool.write(chunk);
     };
-    // It ends when the host does not take any more.
+    // The flood ends when the host does not take any more.
     flood().catch(() => undefined);
     expect(await listed).toMatchObject({ code: "limit_reached" });
   });
 
-  test("a stat that tells nothing is no answer", async () => {
+  test("a stat without an entry is an error", async () => {
     const asked = caught(files.stat("/a"));
     const tool = await FakeTool.start(guest);
     await tool.exit();
@@ -178,7 +178,7 @@ describe("errors", () => {
     expect(await asked).toMatchObject({ code });
   });
 
-  test("a number that is no errno is told as it is", async () => {
+  test("a number that is no errno is reported as it is", async () => {
     const asked = caught(files.mkdir("/a"));
     const tool = await FakeTool.start(guest);
     await tool.exit({ code: 250 });
@@ -197,7 +197,7 @@ describe("errors", () => {
     expect(await asked).toBe(result);
   });
 
-  test("exists: what may not be looked at is neither there nor not", async () => {
+  test("exists: a path that the user may not look at is an error", async () => {
     const asked = caught(files.exists("/a"));
     const tool = await FakeTool.start(guest);
     await tool.exit({ code: errno.EACCES });

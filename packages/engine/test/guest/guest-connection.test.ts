@@ -41,17 +41,17 @@ describe("dialling", () => {
     (await dialled).destroy();
   });
 
-  test("one that has said all and ended before we look ends", async () => {
+  test("a connection that has sent everything and ended at once ends", async () => {
     const dialled = channel.dial(8080, { signal: never });
     const { id } = await guest.next("DIAL");
-    // In one piece: all of it is taken before whoever dialled goes on.
+    // The frames come in one piece, so all of them are taken before the caller of `dial` continues.
     await guest.send(
       Buffer.concat([guestFrame.started(id, 0), guestFrame.output(id, 0, 0, 1, "banner"), guestFrame.end(id, 6)]),
     );
     expect(await text(await dialled)).toBe("banner");
   });
 
-  test("a port that nobody listens on is told as such", async () => {
+  test("a port without a listener is an error of its own", async () => {
     const dialled = caught(channel.dial(1, { signal: never }));
     const { id } = await guest.next("DIAL");
     await guest.send(guestFrame.failed(id, constants.errno.ECONNREFUSED, "connect to 127.0.0.1:1"));
@@ -59,7 +59,7 @@ describe("dialling", () => {
     await guest.hearsOnlyPing(channel);
   });
 
-  test("an abort gives the connection up, whether or not the guest answers", async () => {
+  test("an abort abandons the connection, whether or not the guest answers", async () => {
     const controller = new AbortController();
     const dialled = caught(channel.dial(1, { signal: controller.signal }));
     const { id } = await guest.next("DIAL");
@@ -71,7 +71,7 @@ describe("dialling", () => {
     await guest.hearsOnlyPing(channel);
   });
 
-  test("an abort after it stands changes nothing", async () => {
+  test("an abort after it is established changes nothing", async () => {
     const controller = new AbortController();
     const dialled = channel.dial(1, { signal: controller.signal });
     const { id } = await guest.next("DIAL");
@@ -124,7 +124,7 @@ describe("a connection", () => {
     await guest.send(guestFrame.stdinClosed(id, 0));
     await guest.hearsOnlyPing(channel);
     const failed = once(connection, "error");
-    connection.write("anybody there?");
+    connection.write("hello?");
     expect(isSandboxError((await failed)[0], "invalid_state")).toBe(true);
     expect(await guest.next("RELEASE")).toMatchObject({ id });
   });
@@ -145,7 +145,7 @@ describe("a connection", () => {
     connection.destroy();
   });
 
-  test("the end of the sandbox is an error to whoever reads", async () => {
+  test("a reader gets an error at the end of the sandbox", async () => {
     const { connection } = await dial();
     const failed = once(connection, "error");
     connection.resume();
@@ -153,7 +153,7 @@ describe("a connection", () => {
     expect(isSandboxError((await failed)[0], "sandbox_ended")).toBe(true);
   });
 
-  test("the end of the sandbox is the end to whoever has read it all", async () => {
+  test("a reader that has read everything gets an end at the end of the sandbox", async () => {
     const { connection, id } = await dial();
     await guest.send(guestFrame.output(id, 0, 0, 1, "all"), guestFrame.end(id, 3));
     await guest.answersPing(channel);
@@ -163,7 +163,7 @@ describe("a connection", () => {
     connection.destroy();
   });
 
-  test("an exit is nothing that a connection can have", async () => {
+  test("a connection cannot exit", async () => {
     const { connection, id } = await dial();
     connection.on("error", () => undefined);
     await guest.send(guestFrame.exit(id));

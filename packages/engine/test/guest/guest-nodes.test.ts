@@ -49,7 +49,7 @@ test.for<[what: string, entry: Buffer]>([
   ["a name that leads out", entry("p", "tmp/../../x")],
   ["a name without an end", entry("p", "tmp/")],
   ["a name with a zero", entry("p", "tmp/a\0b")],
-  ["a name that no guest tells", entry("p", "x".repeat(8_001))],
+  ["a name that is too long", entry("p", "x".repeat(8_001))],
   ["a target", entry("s", "tmp/socket", { target: "/etc/passwd" })],
   ["more than an entry", entry("p", "tmp/pipe", { more: "x" })],
 ])("%s is no pipe or socket, and a checkpoint is made without the list", async ([, hostile]) => {

@@ -70,7 +70,7 @@ const exit = (parts: Partial<ExitReport> = {}): GuestMessage => ({
   exit: { ...exitReport, ...parts },
 });
 
-describe("what contradicts what came before", () => {
+describe("messages that contradict earlier ones", () => {
   test.for<{ what: string; honest: GuestMessage[]; lie: GuestMessage }>([
     { what: "output with a gap", honest: [output(0, 0, 10)], lie: output(11, 10, 1) },
     { what: "output twice", honest: [output(0, 0, 10)], lie: output(0, 0, 10) },
@@ -150,7 +150,7 @@ describe("the end", () => {
     }).not.toThrow();
   });
 
-  test("a start that the guest refuses reaches everyone, and the stream is forgotten", async () => {
+  test("a start that the guest refuses reaches every caller, and the stream is forgotten", async () => {
     const { stream, forgotten } = makeStream();
     const error = new SandboxError("spawn_failed", "Cannot exec nothing");
     stream.refuse(error);
@@ -174,7 +174,7 @@ describe("the end", () => {
 });
 
 describe("release", () => {
-  test("it is said once, and the stream is forgotten", () => {
+  test("it is sent once, and the stream is forgotten", () => {
     const { stream, sent, forgotten } = makeStream();
     stream.release();
     stream.release();
@@ -182,7 +182,7 @@ describe("release", () => {
     expect(forgotten()).toBe(1);
   });
 
-  test("whoever waits for a process that is released while it lives is told so", async () => {
+  test("waiting for a process that is released while it lives rejects", async () => {
     const { stream } = makeStream();
     stream.take(output(0, 0, 10));
     const events = stream.output[Symbol.asyncIterator]();
@@ -204,7 +204,7 @@ describe("release", () => {
 });
 
 describe("after a greeting", () => {
-  test("output is asked for from where it arrived, whether or not it was read", () => {
+  test("output is requested from where it arrived, whether or not it was read", () => {
     const { stream, frames } = makeStream();
     stream.take(output(0, 0, 40));
     stream.reattach(entry);
@@ -222,14 +222,14 @@ describe("after a greeting", () => {
     expect(await stream.started).toBe(77);
   });
 
-  test("input that was closed meanwhile is closed", async () => {
+  test("input that was closed before the greeting is closed", async () => {
     const { stream, sent } = makeStream();
     stream.reattach({ ...entry, inputClosed: true });
     await expect(stream.input.write(Buffer.from("x"))).rejects.toThrow("closed its end");
     expect(sent).toEqual([toGuest.ATTACH]);
   });
 
-  test("the same end may be told again", async () => {
+  test("the same end may come again", async () => {
     const { stream } = makeStream();
     stream.take(output(0, 0, 1));
     stream.take({ type: "end", id: 5, at: 1 });
@@ -252,7 +252,7 @@ describe("signals", () => {
     expect([frames[0]?.readUInt32LE(16), frames[0]?.readUInt32LE(20)]).toEqual([number, scope]);
   });
 
-  test("they are not sent to what has ended, nor to a connection", () => {
+  test("they are not sent to an ended process, nor to a connection", () => {
     const ended = makeStream();
     ended.stream.take(exit());
     ended.stream.signal("SIGKILL");

@@ -26,31 +26,31 @@ afterEach(() => {
 });
 
 function expectation(options: { afterMs?: number; isPrompt?: boolean } = {}): {
-  told: SandboxError[];
+  errors: SandboxError[];
   done: () => void;
 } {
-  const told: SandboxError[] = [];
-  const done = watch.expect({ ...options, onSilent: (error) => void told.push(error) });
-  return { told, done };
+  const errors: SandboxError[] = [];
+  const done = watch.expect({ ...options, onSilent: (error) => void errors.push(error) });
+  return { errors, done };
 }
 
-test("a guest of which nobody expects anything is asked nothing", async () => {
+test("a guest without expectations gets no ping", async () => {
   expectation().done();
   await vi.advanceTimersByTimeAsync(100 * timeoutMs);
   expect({ pings: pings.length, changes }).toEqual({ pings: 0, changes: [] });
 });
 
-test("one that leaves a ping unanswered is silent, and whoever waits is told in time", async () => {
-  const { told } = expectation();
+test("a guest that leaves a ping unanswered is silent, and waiting callers learn it in time", async () => {
+  const { errors } = expectation();
   await vi.advanceTimersByTimeAsync(timeoutMs - 1);
-  expect({ pings: pings.length, told, changes }).toEqual({ pings: 1, told: [], changes: [] });
+  expect({ pings: pings.length, errors, changes }).toEqual({ pings: 1, errors: [], changes: [] });
   await vi.advanceTimersByTimeAsync(1);
-  expect(told[0]).toMatchObject({ code: "guest_silent", details: { sandboxId } });
+  expect(errors[0]).toMatchObject({ code: "guest_silent", details: { sandboxId } });
   expect(changes).toEqual([true]);
   expect(() => watch.assertAnswers()).toThrow(/has not answered for 3000 ms/);
 });
 
-test("one that answers the ping at last is there again", async () => {
+test("a guest that answers the ping late is not silent any more", async () => {
   expectation();
   await vi.advanceTimersByTimeAsync(timeoutMs);
   pings[0]?.();
@@ -59,32 +59,32 @@ test("one that answers the ping at last is there again", async () => {
   expect(watch.silence).toBeUndefined();
 });
 
-test("one that answers pings and not what it was asked is not silent, and whoever asked is told all the same", async () => {
+test("a guest that answers only pings is not silent, but callers of prompt requests learn of it", async () => {
   const prompt = expectation({ isPrompt: true });
   const slow = expectation();
   for (let passed = 0; passed < 2 * timeoutMs; passed += 100) {
     await vi.advanceTimersByTimeAsync(100);
     for (const answer of pings.splice(0)) answer();
   }
-  expect(prompt.told[0]).toMatchObject({ code: "guest_silent" });
-  expect({ slow: slow.told, changes }).toEqual({ slow: [], changes: [] });
+  expect(prompt.errors[0]).toMatchObject({ code: "guest_silent" });
+  expect({ slow: slow.errors, changes }).toEqual({ slow: [], changes: [] });
 });
 
-test("what is due later is told later, and again while it waits", async () => {
+test("a later expectation is reported later, and again while it waits", async () => {
   const later = expectation({ afterMs: 60_000 });
   expectation();
   await vi.advanceTimersByTimeAsync(59_000);
-  expect(later.told).toEqual([]);
+  expect(later.errors).toEqual([]);
   await vi.advanceTimersByTimeAsync(2 * timeoutMs);
-  expect(later.told.length).toBeGreaterThan(1);
+  expect(later.errors.length).toBeGreaterThan(1);
 });
 
-test("one that is meant to stand still is not silent", async () => {
+test("a guest that is stopped on purpose is not silent", async () => {
   isStill = true;
-  const { told } = expectation({ isPrompt: true });
+  const { errors } = expectation({ isPrompt: true });
   await vi.advanceTimersByTimeAsync(10 * timeoutMs);
-  expect({ told, changes, pings: pings.length }).toEqual({ told: [], changes: [], pings: 0 });
+  expect({ errors, changes, pings: pings.length }).toEqual({ errors: [], changes: [], pings: 0 });
   isStill = false;
   await vi.advanceTimersByTimeAsync(2 * timeoutMs);
-  expect(told[0]).toMatchObject({ code: "guest_silent" });
+  expect(errors[0]).toMatchObject({ code: "guest_silent" });
 });

@@ -11,7 +11,7 @@ interface Sent {
   length: number;
 }
 
-/** Frames leave this process at once, unless something else is done with `onTaken`. */
+/** Makes a window whose frames leave this process at once, unless the test handles `onTaken`. */
 function makeWindow(
   start: InputPosition = { receivedOffset: 0, handedOnOffset: 0 },
   leave: (onTaken: () => void) => void = (onTaken) => onTaken(),
@@ -53,7 +53,7 @@ describe("writing", () => {
     expect(sent.map(({ length }) => length)).toEqual([MAX_DATA, MAX_DATA, 1]);
   });
 
-  test("no more than a window is on its way, and an acknowledgement lets the writer go on", async () => {
+  test("no more than a window is in transit, and an acknowledgement lets the writer go on", async () => {
     const { window, sent } = makeWindow();
     const written = window.write(Buffer.alloc(STDIN_WINDOW + MAX_DATA));
     expect(await isPending(written)).toBe(true);
@@ -77,7 +77,7 @@ describe("writing", () => {
     await written;
   });
 
-  test("what the guest says after a greeting that it has received has left this process", async () => {
+  test("input that the guest reports as received after a greeting has left this process", async () => {
     const { window } = makeWindow(undefined, () => undefined);
     const written = window.write(Buffer.alloc(STDIN_WINDOW + MAX_DATA));
     await settled();
@@ -85,7 +85,7 @@ describe("writing", () => {
     await written;
   });
 
-  test("the caller may use its buffer again as soon as it was told", async () => {
+  test("the caller may reuse its buffer after the write", async () => {
     const { window, bytes } = makeWindow();
     const data = Buffer.from("first");
     await window.write(data);
@@ -133,7 +133,7 @@ describe("the end", () => {
     expect(isSandboxError(error, "invalid_state") && error.message).toContain("its stdin was closed");
   });
 
-  test("a writer that waits is told when the reader closes, and how much was delivered", async () => {
+  test("a waiting writer gets an error when the reader closes, with how much was delivered", async () => {
     const { window } = makeWindow();
     const written = window.write(Buffer.alloc(STDIN_WINDOW * 2)).catch((error: unknown) => error);
     await settled();
@@ -147,7 +147,7 @@ describe("the end", () => {
     });
   });
 
-  test("nothing is said to a reader that has closed", async () => {
+  test("nothing is sent to a reader that has closed", async () => {
     const { window, sent } = makeWindow();
     window.close("the reader closed its end");
     await window.end();
@@ -177,7 +177,7 @@ describe("after a greeting", () => {
     ]);
   });
 
-  test("the end is said again", async () => {
+  test("the end is sent again", async () => {
     const { window, sent } = makeWindow();
     await window.write(Buffer.from("aaaa"));
     await window.end();
@@ -199,7 +199,7 @@ describe("after a greeting", () => {
     expect(sent).toEqual([{ type: toGuest.STDIN, offset: STDIN_WINDOW, length: 200 }]);
   });
 
-  test("a successor starts where the guest is, and heeds what a predecessor left in the window", async () => {
+  test("a successor starts at the guest's position, with the window that a predecessor left", async () => {
     const { window, sent } = makeWindow({ receivedOffset: 300_000, handedOnOffset: 300_000 - STDIN_WINDOW });
     const written = window.write(Buffer.from("next"));
     expect(await isPending(written)).toBe(true);

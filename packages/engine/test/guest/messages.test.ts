@@ -154,8 +154,8 @@ describe("well-formed", () => {
     });
   });
 
-  test("of a WELCOME of another version nothing but the version is read", () => {
-    const future = payload().u32(2).bytes(nonce).str("streams, in a form that nobody knows yet").finish();
+  test("a WELCOME of another version is read up to its version", () => {
+    const future = payload().u32(2).bytes(nonce).str("streams, in a form that is not known yet").finish();
     expect(parse(rawFrame(toHost.WELCOME, 0, future))).toEqual({ type: "welcome", version: 2, streams: [] });
   });
 });

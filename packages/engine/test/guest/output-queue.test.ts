@@ -2,7 +2,7 @@ import type { OutputEvent } from "@atoll/host";
 import { describe, expect, test } from "vitest";
 import { OutputQueue } from "../../src/guest/output-queue.ts";
 
-/** A queue with a window of 8 KiB, what it acknowledged, and a way to fill it. */
+/** Makes a queue with a window of 8 KiB, the list of its acknowledgements, and a function that fills it. */
 function makeQueue({ startAt = 0, windowBytes = 8192 } = {}): {
   queue: OutputQueue;
   acks: number[];
@@ -31,7 +31,7 @@ function makeGate(): { opened: Promise<void>; open: () => void } {
   return { opened, open: () => open() };
 }
 
-/** Lets whatever was set off by now run to where it waits. */
+/** Lets pending work run until it waits. */
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 describe("reading", () => {
@@ -61,7 +61,7 @@ describe("reading", () => {
     expect(await read).toBe("one two");
   });
 
-  test("there is one reader", () => {
+  test("a second iterator is refused", () => {
     const { queue } = makeQueue();
     queue[Symbol.asyncIterator]();
     expect(() => queue[Symbol.asyncIterator]()).toThrow("one reader");
@@ -92,7 +92,7 @@ describe("reading", () => {
     expect(await readAll(queue)).toBe("all");
   });
 
-  test("a reader that waits is let go by discard", async () => {
+  test("discard ends the wait of a reader", async () => {
     const { queue } = makeQueue();
     const read = readAll(queue);
     await settled();
@@ -102,7 +102,7 @@ describe("reading", () => {
 });
 
 describe("acknowledging", () => {
-  test("an event counts as taken when the next one is asked for", async () => {
+  test("an event counts as taken when the next one is requested", async () => {
     const { queue, acks, push } = makeQueue();
     push(Buffer.alloc(5000));
     const events = queue[Symbol.asyncIterator]();
@@ -115,7 +115,7 @@ describe("acknowledging", () => {
 
   test("a busy reader acknowledges once per quarter of the window", async () => {
     const { queue, acks, push } = makeQueue();
-    // Streams in turn, so that each stays an event of its own.
+    // The streams alternate, so that each chunk stays an event of its own.
     for (let index = 0; index < 8; index += 1) push(Buffer.alloc(1000), index % 2 === 0 ? "stdout" : "stderr");
     const events = queue[Symbol.asyncIterator]();
     for (let index = 0; index < 8; index += 1) await events.next();
@@ -135,7 +135,7 @@ describe("acknowledging", () => {
     await read;
   });
 
-  test("what is thrown away is acknowledged in the same amounts, and nobody's window stays full", () => {
+  test("discarded output is acknowledged in the same amounts, and no window stays full", () => {
     const { queue, acks, push } = makeQueue({ windowBytes: 1024 * 1024 });
     push(Buffer.alloc(500));
     queue.discard();
@@ -191,7 +191,7 @@ describe("consuming", () => {
     ]);
   });
 
-  test("a piece stays as it is until it was taken, whatever comes meanwhile", async () => {
+  test("a piece does not change until it was taken, whatever comes in between", async () => {
     const { queue, push } = makeQueue();
     push(Buffer.alloc(3000, "a"));
     const taken: string[] = [];
@@ -236,7 +236,7 @@ describe("consuming", () => {
     expect(queue.exceedsWindow(2193)).toBe(true);
   });
 
-  test("a failure is told after what had arrived", async () => {
+  test("a failure comes after the output that had arrived", async () => {
     const { queue, push } = makeQueue();
     push("before");
     queue.fail(new Error("it is gone"));
@@ -261,7 +261,7 @@ describe("consuming", () => {
     expect(acks.at(-1)).toBe(6000);
   });
 
-  test("it is the one reader", async () => {
+  test("a second reader is refused", async () => {
     const { queue } = makeQueue();
     const consumed = queue.consume(() => undefined);
     expect(() => queue[Symbol.asyncIterator]()).toThrow("one reader");

@@ -9,7 +9,7 @@ function event(data: Buffer | string, at: number, stream: OutputEvent["stream"] 
   return { stream, data: Buffer.from(data), offset: at, at };
 }
 
-/** The oldest piece as a copy, dropped. */
+/** Returns the oldest piece as a copy, and drops it. */
 function take(ring: OutputRing, bytes = most): [string, number] | undefined {
   const first = ring.first(bytes);
   if (first === undefined) return undefined;
@@ -39,7 +39,7 @@ describe("pieces", () => {
     ]);
   });
 
-  test("one that is looked at may grow, and is dropped as far as it was looked at", () => {
+  test("a piece may grow after it was read, and is dropped as far as it was read", () => {
     const ring = new OutputRing();
     ring.push(event("ab", 0));
     const first = ring.first(most);
@@ -69,7 +69,7 @@ describe("memory", () => {
     expect(ring.bufferedBytes).toBe(0);
   });
 
-  test("what is lent is untouched while more comes, also when the ring grows", () => {
+  test("views do not change while more comes, also when the ring grows", () => {
     const ring = new OutputRing();
     ring.push(event(Buffer.alloc(3000, "a"), 0));
     take(ring, 2000);

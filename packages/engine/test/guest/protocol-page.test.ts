@@ -13,7 +13,7 @@ import {
   typeOffset,
 } from "../../src/guest/frames.ts";
 
-/** The page, the guest's header and the codec say the same numbers three times. The page is the one that is meant. */
+/** The page, the guest's header and the codec have the same numbers. The page is the authoritative one. */
 const page = readText("docs/guest-protocol.md");
 const header = readText("guest/src/protocol.h");
 const defines = new Map(
@@ -64,7 +64,7 @@ describe("frames", () => {
     expect(definedWith("FRAME_", "")).toEqual({ ...hostToGuest, ...guestToHost });
   });
 
-  test("no number is used twice, and the highest bit tells the direction", () => {
+  test("no number is used twice, and the highest bit is the direction", () => {
     const numbers = [...Object.values(hostToGuest), ...Object.values(guestToHost)];
     expect(new Set(numbers).size).toBe(numbers.length);
     expect(Object.values(hostToGuest).filter((number) => number >= 0x80)).toEqual([]);
@@ -120,7 +120,7 @@ function readText(path: string): string {
   return readFileSync(fileURLToPath(new URL(`../../../../${path}`, import.meta.url)), "utf8");
 }
 
-/** The rows of the table whose first column has this head, after the heading if one is given. */
+/** Returns the rows of the table whose first column has this head, after the heading if one is given. */
 function rowsOf(head: string, heading?: string): string[][] {
   const from = heading === undefined ? 0 : page.indexOf(`## ${heading}\n`);
   const rest = from === -1 ? "" : page.slice(from);

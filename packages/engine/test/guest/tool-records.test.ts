@@ -37,7 +37,7 @@ describe("records", () => {
     }
   });
 
-  test("a length that no record has is refused before anything is held", async () => {
+  test("a length that no record has is refused before anything is buffered", async () => {
     for (const length of [3 * 8192 + 1, 0x7fff_ffff, 0xffff_ffff]) {
       const head = Buffer.alloc(4);
       head.writeUInt32LE(length);
@@ -53,7 +53,7 @@ describe("records", () => {
 });
 
 describe("entries", () => {
-  test("every field is told", () => {
+  test("every field is parsed", () => {
     const record = entryRecord({
       name: "ä b",
       mode: 0o104_755,

@@ -5,7 +5,7 @@ import type { RunTally } from "../../src/idle/timer-slack.ts";
 const slackMs = 250;
 const ordinary = 0;
 
-/** A sandbox whose processes run as often as a test says, on a clock of its own, looked at whenever it is due. */
+/** A sandbox whose processes run as often as a test wants, on a clock of its own, checked whenever it is due. */
 class FakeSandbox {
   nowMs = 1_000_000;
   runsPerSecond = 0;
@@ -16,7 +16,7 @@ class FakeSandbox {
   isRefused = false;
   slackMs = ordinary;
   runsAsked = 0;
-  /** The slack that the container had then. */
+  /** The slack that the container had at its disposal. */
   disposedAt: number | undefined;
   readonly errors: unknown[] = [];
   #tally: RunTally = { runs: 1_000, ms: 100, waitMs: 10 };
@@ -48,14 +48,14 @@ class FakeSandbox {
     },
   };
 
-  /** `meanwhile` is called after each tenth of a second. */
-  async pass(seconds: number, meanwhile: () => void = () => undefined): Promise<void> {
+  /** Lets time pass; `eachStep` is called after each tenth of a second. */
+  async pass(seconds: number, eachStep: () => void = () => undefined): Promise<void> {
     for (let tenth = 0; tenth < seconds * 10; tenth += 1) {
       this.nowMs += 100;
       this.run(this.runsPerSecond / 10);
-      meanwhile();
+      eachStep();
       if (this.idle.dueMs <= this.nowMs) this.idle.look();
-      // What is asked of the driver is answered.
+      // Pending questions to the driver are answered here.
       await Promise.resolve();
       await Promise.resolve();
       await Promise.resolve();
@@ -95,7 +95,7 @@ test.for(["onSend", "onReceive"] as const)(
   },
 );
 
-test("a sandbox that is asked or answers again and again has none", async () => {
+test("a sandbox with frames again and again gets no slack", async () => {
   await sandbox.pass(10, () => {
     if (sandbox.nowMs % 900 === 0) sandbox.idle.onReceive(false);
     expect(sandbox.slackMs).toBe(ordinary);
@@ -120,7 +120,7 @@ test("a server that polls twice a second counts as idle", async () => {
   });
 });
 
-test("what begins to run in an idle sandbox is punctual after a few seconds", async () => {
+test("a process that starts to run in an idle sandbox is punctual after a few seconds", async () => {
   await sandbox.pass(3);
   sandbox.runsPerSecond = 10;
   await sandbox.pass(6);
@@ -142,7 +142,7 @@ test("routine questions neither remove it nor keep it away, whatever the guest d
   });
 });
 
-test("it has none while it is held, nor right after", async () => {
+test("a sandbox has no slack while it is prevented, nor right after", async () => {
   await sandbox.pass(3);
   const hold = sandbox.idle.preventSlack();
   expect(sandbox.slackMs).toBe(ordinary);
@@ -155,7 +155,7 @@ test("it has none while it is held, nor right after", async () => {
   expect(sandbox.slackMs).toBe(slackMs);
 });
 
-test("a container that needs none is asked about once", async () => {
+test("a container that needs no slack is asked about once", async () => {
   const find = vi.fn<() => Promise<undefined>>().mockResolvedValue(undefined);
   sandbox.idle.watch(find);
   await sandbox.pass(10);
@@ -163,7 +163,7 @@ test("a container that needs none is asked about once", async () => {
   expect(sandbox.idle.isWatched).toBe(false);
 });
 
-test("one that is left has no slack and is not touched any more, until it is watched in its next container", async () => {
+test("after `leave` a sandbox has no slack and is not checked, until it is watched in its next container", async () => {
   await sandbox.pass(3);
   expect(sandbox.slackMs).toBe(slackMs);
   sandbox.idle.leave();
@@ -178,7 +178,7 @@ test("one that is left has no slack and is not touched any more, until it is wat
   expect(sandbox.slackMs).toBe(slackMs);
 });
 
-test("one that is left while its container is looked for stays left", async () => {
+test("a sandbox that is left during the search for its slack stays left", async () => {
   let resolve: () => void = () => undefined;
   const answered = new Promise<void>((done) => {
     resolve = done;
@@ -199,14 +199,14 @@ test("one that is left while its container is looked for stays left", async () =
   expect(sandbox.idle.dueMs).toBe(Infinity);
 });
 
-test("a kernel that does not allow it is told once, and requests go through", async () => {
+test("a kernel that refuses slack is reported once, and requests are not disturbed", async () => {
   sandbox.isRefused = true;
   await sandbox.pass(10);
   sandbox.idle.onSend(false);
   expect(sandbox.errors).toHaveLength(1);
 });
 
-test("an idle sandbox is looked at every few seconds, a busy one too", async () => {
+test("idle and busy sandboxes are checked every few seconds", async () => {
   await sandbox.pass(3);
   sandbox.runsAsked = 0;
   await sandbox.pass(30);

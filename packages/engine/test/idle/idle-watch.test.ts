@@ -9,7 +9,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Of a container in which nothing happens. */
+/** Makes the slack of a container in which nothing happens. */
 function quietSlack(): TimerSlack & { now: number; reads: number } {
   return {
     now: 0,
@@ -41,7 +41,7 @@ test("all sandboxes get slack, however many, and a few at a time", async () => {
   expect(slacks.map(({ now }) => now)).toEqual(slacks.map(() => 250));
 });
 
-test("nothing is looked at when it is switched off, and no timer is left when there is nothing to look at", async () => {
+test("disabled slack checks no sandbox, and no timer runs without sandboxes", async () => {
   const find = vi.fn<() => Promise<TimerSlack | undefined>>();
   new IdleWatch({ slackMs: 0 }).add().watch(find);
   await vi.advanceTimersByTimeAsync(10_000);
@@ -53,7 +53,7 @@ test("nothing is looked at when it is switched off, and no timer is left when th
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test("a kernel that does not allow it is told once, and sandboxes stay as they are", async () => {
+test("a kernel that refuses slack is reported once, and sandboxes stay as they are", async () => {
   const warnings: Error[] = [];
   const listen = (warning: Error): number => warnings.push(warning);
   process.on("warning", listen);

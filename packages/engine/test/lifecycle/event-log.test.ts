@@ -6,7 +6,7 @@ import { newSandboxId } from "../../src/support/ids.ts";
 const sandboxId = newSandboxId();
 const eventAt = (atMs: number): SandboxEventMessage => ({ type: "state", sandboxId, atMs, from: null, to: "creating" });
 
-test("listeners hear what happens from then on, in order", () => {
+test("listeners get later events, in order", () => {
   const log = new EventLog();
   const heard: number[] = [];
   log.emit(eventAt(1));
@@ -16,7 +16,7 @@ test("listeners hear what happens from then on, in order", () => {
   expect(heard).toEqual([2, 3]);
 });
 
-test("who has stopped listening hears nothing more", () => {
+test("a listener that was removed gets no more events", () => {
   const log = new EventLog();
   const heard: number[] = [];
   const stop = log.listen(({ atMs }) => heard.push(atMs));
@@ -26,7 +26,7 @@ test("who has stopped listening hears nothing more", () => {
   expect(heard).toEqual([]);
 });
 
-test("a listener that throws does not keep it from the others, and does not go unnoticed", async () => {
+test("a listener that throws does not stop the others, and its error is logged", async () => {
   const log = new EventLog();
   const heard: number[] = [];
   const warned = new Promise<Error>((resolve) => process.once("warning", resolve));
@@ -41,7 +41,7 @@ test("a listener that throws does not keep it from the others, and does not go u
   write.mockRestore();
 });
 
-test("one that stops in the middle of an event takes nothing from the others", () => {
+test("a listener that is removed during an event does not affect the others", () => {
   const log = new EventLog();
   const heard: string[] = [];
   const stop = log.listen(() => {

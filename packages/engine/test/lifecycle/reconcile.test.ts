@@ -41,7 +41,7 @@ beforeEach(() => {
   context = new EngineContext({
     layout,
     store,
-    // Repairing asks a library for templates and for nothing else.
+    // A repair uses only the templates of the library.
     templates: templates as unknown as TemplateLibrary,
     cgroups,
     runs,
@@ -64,13 +64,13 @@ afterEach(() => {
   directory[Symbol.dispose]();
 });
 
-/** A container as far as the host knows: a run directory and a cgroup. */
+/** Makes a container as the host sees it: a run directory and a cgroup. */
 async function addContainer(sandboxDir: string, id: string = newContainerId()): Promise<Cgroup> {
   mkdirSync(`${sandboxDir}/run/${id}`, { recursive: true });
   return cgroups.create(`${layout.namespace}/${id}`, { memoryBytes: 1_000_000, cpus: 1 });
 }
 
-/** From now on this group has a process that nobody can kill. */
+/** Adds a process to this group that cannot be killed. */
 function makeUnkillable(cgroup: Cgroup): void {
   const pid = 4_194_000;
   kernel.addProcess(`/u/atoll/${cgroup.name}`, pid);
@@ -90,7 +90,7 @@ async function addRecord<S extends SandboxState>(
 
 const cgroupNames = (): Promise<string[]> => cgroups.list(layout.namespace);
 
-test("a paused sandbox whose lifetime is over is killed by whoever finds it", async () => {
+test("a paused sandbox whose lifetime is over is killed at start", async () => {
   const paused = recordIn("paused");
   await store.save({ ...paused, driver: "local", expiresAtMs: Date.now() - 1 });
   const killed = new Promise<void>((resolve) => {
@@ -104,7 +104,7 @@ test("a paused sandbox whose lifetime is over is killed by whoever finds it", as
 });
 
 describe("what is left on the host", () => {
-  test("a cgroup that belongs to nobody is removed, those of other engines are not", async () => {
+  test("a cgroup that belongs to no sandbox is removed, those of other engines are not", async () => {
     await cgroups.create(`${layout.namespace}/${newContainerId()}`, { memoryBytes: 1_000_000, cpus: 1 });
     await cgroups.create("another/group", { memoryBytes: 1_000_000, cpus: 1 });
     const repairs = await reconcile(context);
@@ -196,7 +196,7 @@ describe("what is left on the host", () => {
     expect(await reconcile(context)).toEqual([{ what: layout.sealedDir, done: "reported", because: "a bad disk" }]);
   });
 
-  test("when the host cannot be looked over, sandboxes that were taken over are let go", async () => {
+  test("when the host cannot be searched, adopted sandboxes are released", async () => {
     using guest = new FakeGuest();
     const record = recordIn("running");
     const identity = { pid: process.pid, startTicks: (await readStartTicks(process.pid)) ?? 0, bootId: await bootId() };
@@ -251,7 +251,7 @@ describe("a sandbox found half-done", () => {
     expect(await cgroupNames()).toEqual([]);
   });
 
-  test("resuming on the files of one that had failed: it has failed as before, and they stay", async () => {
+  test("resuming from the files of a failed sandbox: it has failed as before, and its files stay", async () => {
     const failed = await addRecord("failed");
     const { reason, endedAtMs, survives, state: _, base: __, ...common } = failed;
     const failure = { reason, endedAtMs, survives };
@@ -272,7 +272,7 @@ describe("a sandbox found half-done", () => {
     expect(context.lives.has(record.id)).toBe(true);
   });
 
-  test("one that cannot be repaired does not keep the others from it", async () => {
+  test("a sandbox that cannot be repaired does not prevent the repair of others", async () => {
     const broken = await addRecord("pausing", "gvisor");
     const killing = await addRecord("killing");
     const repairs = await reconcile(context);

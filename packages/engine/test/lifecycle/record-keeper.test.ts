@@ -11,15 +11,15 @@ type Pausing = SandboxRecord & { state: "pausing" };
 const reason = { kind: "asked", message: "enough" } as const;
 let directory: TemporaryDirectory;
 let store: SandboxStore;
-let told: SandboxEventMessage[];
+let emitted: SandboxEventMessage[];
 const emit = (event: SandboxEventMessage): void => {
-  told.push(event);
+  emitted.push(event);
 };
 
 beforeEach(() => {
   directory = new TemporaryDirectory();
   store = new SandboxStore(new DataLayout(directory.path));
-  told = [];
+  emitted = [];
 });
 afterEach(() => {
   directory[Symbol.dispose]();
@@ -28,20 +28,20 @@ afterEach(() => {
 const stored = async () => (await store.load()).records;
 
 describe("a new sandbox", () => {
-  test("its intent is stored, then told", async () => {
+  test("its intent is stored, then emitted", async () => {
     const record = recordIn("creating");
-    const storedWhenTold: Promise<unknown>[] = [];
+    const storedWhenEmitted: Promise<unknown>[] = [];
     const keeper = new RecordKeeper(record, store, (event) => {
-      told.push(event);
-      storedWhenTold.push(stored());
+      emitted.push(event);
+      storedWhenEmitted.push(stored());
     });
     await keeper.begin();
     expect(await stored()).toEqual([record]);
-    expect(await Promise.all(storedWhenTold)).toEqual([[record]]);
-    expect(told).toMatchObject([{ type: "state", sandboxId: record.id, from: null, to: "creating" }]);
+    expect(await Promise.all(storedWhenEmitted)).toEqual([[record]]);
+    expect(emitted).toMatchObject([{ type: "state", sandboxId: record.id, from: null, to: "creating" }]);
   });
 
-  test("one does not begin in the middle", async () => {
+  test("a sandbox does not begin in a later state", async () => {
     await expect(new RecordKeeper(recordIn("running"), store, emit).begin()).rejects.toThrow(
       "does not begin as running",
     );
@@ -50,22 +50,22 @@ describe("a new sandbox", () => {
 });
 
 describe("a change", () => {
-  test("it is checked, stored, told, and then the record", async () => {
+  test("it is checked, stored, emitted, and then the record", async () => {
     const creating = recordIn("creating");
     const { container } = recordIn("running");
     const keeper = new RecordKeeper(creating, store, emit);
     await keeper.apply("started", (common) => ({ ...common, state: "running", container }));
     expect(keeper.record).toMatchObject({ state: "running", id: creating.id, container });
     expect(await stored()).toEqual([keeper.record]);
-    expect(told).toMatchObject([{ from: "creating", to: "running" }]);
-    expect(told[0]).not.toHaveProperty("reason");
+    expect(emitted).toMatchObject([{ from: "creating", to: "running" }]);
+    expect(emitted[0]).not.toHaveProperty("reason");
   });
 
   test("what exists in the old state alone is gone with it", async () => {
     const keeper = new RecordKeeper(recordIn("running"), store, emit);
     await keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
     expect(keeper.record).not.toHaveProperty("container");
-    expect(told).toMatchObject([{ to: "killing", reason }]);
+    expect(emitted).toMatchObject([{ to: "killing", reason }]);
   });
 
   test("one that the table does not know changes nothing", async () => {
@@ -75,7 +75,7 @@ describe("a change", () => {
     await expect(keeper.apply("started", (common) => ({ ...common, state: "running", container }))).rejects.toThrow(
       "No transition: paused + started",
     );
-    expect([keeper.record, await stored(), told]).toEqual([record, [], []]);
+    expect([keeper.record, await stored(), emitted]).toEqual([record, [], []]);
   });
 
   test("one to another state than the table says changes nothing", async () => {
@@ -84,7 +84,7 @@ describe("a change", () => {
     await expect(keeper.apply("pause", (common) => ({ ...common, state: "paused", checkpoint: 1 }))).rejects.toThrow(
       "running + pause does not lead to paused",
     );
-    expect([keeper.record, await stored(), told]).toEqual([record, [], []]);
+    expect([keeper.record, await stored(), emitted]).toEqual([record, [], []]);
   });
 
   test("one that cannot be stored has not happened, and the next one can", async () => {
@@ -96,20 +96,20 @@ describe("a change", () => {
         await store.save(next);
       },
     };
-    // The keeper uses nothing else of a store here.
+    // The keeper uses no other method of the store here.
     const keeper = new RecordKeeper(record, failing as unknown as SandboxStore, emit);
     const kill = (): Promise<void> => keeper.apply("kill", (common) => ({ ...common, state: "killing", reason }));
     await expect(kill()).rejects.toThrow("no space left");
-    expect([keeper.record, told]).toEqual([record, []]);
+    expect([keeper.record, emitted]).toEqual([record, []]);
     isFull = false;
     await kill();
     expect(keeper.record.state).toBe("killing");
   });
 
-  test("an end is in the record before it is stored: whoever is told of it finds it so", async () => {
+  test("an end is in the record before it is stored, so every caller that learns of it finds it there", async () => {
     let stateWhenStored: string | undefined;
     const looking = { save: async () => void (stateWhenStored = keeper.record.state) };
-    // The keeper uses nothing else of a store here.
+    // The keeper uses no other method of the store here.
     const keeper = new RecordKeeper(recordIn("running"), looking as unknown as SandboxStore, emit);
     await keeper.apply("fault", (common) => ({
       ...common,
@@ -154,20 +154,20 @@ describe("a change", () => {
     const parts = typeof next === "function" ? next(record) : next;
     await keeper.apply(event, (common) => ({ ...common, ...parts }) as SandboxRecord);
     expect(keeper.record.state).toBe(parts.state);
-    expect(told).toMatchObject([{ from: record.state, to: parts.state }]);
+    expect(emitted).toMatchObject([{ from: record.state, to: parts.state }]);
   });
 
-  test("a sandbox that was brought back in another container has to be stored: the next server would not find it", async () => {
+  test("a sandbox restored in another container must be stored, or the next server would not find it", async () => {
     const record = recordIn("pausing");
     const keeper = new RecordKeeper(record, full, emit);
     const { container } = recordIn("running");
     await expect(keeper.apply("refused", (common) => ({ ...common, state: "running", container }))).rejects.toThrow(
       "no space left",
     );
-    expect([keeper.record, told]).toEqual([record, []]);
+    expect([keeper.record, emitted]).toEqual([record, []]);
   });
 
-  test("changes that are asked for at once come one after the other, in order", async () => {
+  test("simultaneous changes are applied one after the other, in order", async () => {
     const keeper = new RecordKeeper(recordIn("running"), store, emit);
     const { container } = recordIn("running");
     const asked = [
@@ -185,19 +185,24 @@ describe("a change", () => {
       "fulfilled",
       "fulfilled",
     ]);
-    expect(told.map((event) => event.type === "state" && event.to)).toEqual(["pausing", "paused", "killing", "killed"]);
+    expect(emitted.map((event) => event.type === "state" && event.to)).toEqual([
+      "pausing",
+      "paused",
+      "killing",
+      "killed",
+    ]);
   });
 });
 
 describe("the end", () => {
-  test("nothing is stored any more, and it is told with its reason", async () => {
+  test("nothing is stored any more, and the event has the reason", async () => {
     const record = recordIn("killing");
     await store.save(record);
     const keeper = new RecordKeeper(record, store, emit);
     await keeper.forget(reason);
     expect(await store.load()).toEqual({ records: [], unreadable: [], ownerless: [] });
     expect(keeper.record).toMatchObject({ state: "killed", reason });
-    expect(told).toMatchObject([{ from: "killing", to: "killed", reason }]);
+    expect(emitted).toMatchObject([{ from: "killing", to: "killed", reason }]);
   });
 
   test("what is not being killed cannot be forgotten", async () => {

@@ -32,7 +32,7 @@ describe.for([
   { version: "v1", make: makeV1 },
   { version: "v2", make: makeV2 },
 ])("cgroup $version", ({ make }) => {
-  test("what is in use is told", async () => {
+  test("usage is reported", async () => {
     const { tree } = make();
     const group = await tree.create("ns/a", limits);
     expect(await group.usage()).toEqual({ memoryBytes: 0, memoryPeakBytes: 0, cpuMs: 0, throttledPeriods: 0 });
@@ -69,7 +69,7 @@ describe.for([
     });
   });
 
-  test("a parent that another engine removes meanwhile is made again", async () => {
+  test("a parent that another engine removes in between is made again", async () => {
     const { kernel, tree } = make();
     const other = await tree.create("other/z", limits);
     const make1 = kernel.makeDirectory.bind(kernel);
@@ -86,7 +86,7 @@ describe.for([
     expect(await tree.list("ns")).toEqual(["ns/a"]);
   });
 
-  test("all groups together have the weight that was given, also when all were gone in between", async () => {
+  test("all groups together have the given weight, also after all were removed", async () => {
     const { kernel, tree } = make();
     const weight = (): string | undefined => kernel.file("/c/atoll/cpu.shares") ?? kernel.file("/u/atoll/cpu.weight");
     await tree.setWeight(25);
@@ -114,7 +114,7 @@ describe.for([
     expect(kernel.file("/c/atoll/cpu.shares") ?? kernel.file("/u/atoll/cpu.weight")).toMatch(/^(10|1)$/);
   });
 
-  test("everybody in the group and below is listed once, and nobody of another namespace's", async () => {
+  test("every process in the group and below is listed once, and none of another namespace", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
     for (const directory of group.directories) {
@@ -126,11 +126,11 @@ describe.for([
     expect((await group.pids()).length).toBe(3);
   });
 
-  test("killing all reaches those who fork meanwhile", async () => {
+  test("killing all reaches processes that fork at the same time", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
     let next = 100;
-    // Who is not frozen leaves a child behind.
+    // A process that is not frozen leaves a child behind.
     kernel.onKill = (pid) => {
       if (kernel.isFrozen(pid)) return;
       for (const directory of group.directories) kernel.addProcess(directory, next);
@@ -141,7 +141,7 @@ describe.for([
     expect(await group.pids()).toEqual([]);
   });
 
-  test("killing all reaches the frozen", async () => {
+  test("killing all reaches frozen processes", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
     for (const directory of group.directories) kernel.addProcess(directory, 10);
@@ -150,7 +150,7 @@ describe.for([
     expect(await group.pids()).toEqual([]);
   });
 
-  test("killing all reaches those whom somebody froze on their own", async () => {
+  test("killing all reaches processes that the launcher froze", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
     for (const directory of group.directories) kernel.addProcess(directory, 10);
@@ -160,7 +160,7 @@ describe.for([
     expect(await group.pids()).toEqual([]);
   });
 
-  test("who does not die is named when the deadline has passed", async () => {
+  test("a process that does not die is named when the deadline has passed", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
     kernel.addProcess(group.directories[0] ?? "", 10, 11);
@@ -171,7 +171,7 @@ describe.for([
     });
   });
 
-  test("removing waits until the kernel has let go", async () => {
+  test("removing waits until the kernel has removed the group", async () => {
     const { kernel, tree } = make();
     const group = await tree.create("ns/a", limits);
     kernel.removalsRefused = 3;
@@ -216,7 +216,7 @@ describe.for([
 });
 
 describe("the files of v1", () => {
-  test("hold the limits, and swap adds nothing", async () => {
+  test("have the limits, and swap adds nothing", async () => {
     const { kernel, tree } = makeV1();
     await tree.create("ns/a", { ...limits, pidsMax: 20 });
     expect(kernel.file("/m/atoll/ns/a/memory.limit_in_bytes")).toBe(String(64 * MiB));
@@ -272,7 +272,7 @@ describe("the files of v1", () => {
     expect(await group.pids()).toEqual([]);
   });
 
-  test("tell usage without the cache that can be dropped", async () => {
+  test("report usage without the cache that can be dropped", async () => {
     const { kernel, tree } = makeV1();
     const group = await tree.create("ns/a", limits);
     kernel.setFile("/m/atoll/ns/a/memory.usage_in_bytes", "5000\n");
@@ -292,7 +292,7 @@ describe("the files of v1", () => {
 });
 
 describe("the files of v2", () => {
-  test("hold the limits, and swap adds nothing", async () => {
+  test("have the limits, and swap adds nothing", async () => {
     const { kernel, tree } = makeV2();
     const group = await tree.create("ns/a", { ...limits, pidsMax: 20 });
     expect(group.directories).toEqual(["/u/atoll/ns/a/run"]);
@@ -302,7 +302,7 @@ describe("the files of v2", () => {
     expect(kernel.file("/u/atoll/ns/a/pids.max")).toBe("20");
   });
 
-  test("are handed down by every group above", async () => {
+  test("are enabled in every group above", async () => {
     const { kernel, tree } = makeV2();
     await tree.create("ns/a", limits);
     await tree.create("ns/b", limits);
@@ -312,7 +312,7 @@ describe("the files of v2", () => {
     }
   });
 
-  test("processes beside the namespaces are told as what is in the way", async () => {
+  test("processes beside the namespaces are named as the reason", async () => {
     const { kernel, tree } = makeV2();
     kernel.addProcess("/u", 4);
     await expect(tree.create("ns/a", limits)).rejects.toMatchObject({
@@ -342,7 +342,7 @@ describe("the files of v2", () => {
     expect(kernel.file("/u/atoll/ns/a/cpu.max")).toBe("200000 100000");
   });
 
-  test("tell usage without the cache that can be dropped", async () => {
+  test("report usage without the cache that can be dropped", async () => {
     const { kernel, tree } = makeV2();
     const group = await tree.create("ns/a", limits);
     kernel.setFile("/u/atoll/ns/a/memory.current", "5000\n");
@@ -359,7 +359,7 @@ describe("the files of v2", () => {
     expect(await group.oomKills()).toBe(3);
   });
 
-  test("freezing and thawing are told to the kernel", async () => {
+  test("freezing and thawing are written to the kernel", async () => {
     const { kernel, tree } = makeV2();
     const group = await tree.create("ns/a", limits);
     await group.freeze();

@@ -11,13 +11,13 @@ beforeEach(async () => {
   root = await mkdtemp(join(tmpdir(), "atoll-disk-"));
 });
 afterEach(() => {
-  // Node's own rm cannot remove what is deeper than a path may be long.
+  // Node's own rm cannot remove a tree that is deeper than a path may be long.
   execFileSync("rm", ["-rf", root]);
 });
 
 const measure = (path = root): Promise<number> => measureTree(path, { signal: new AbortController().signal });
 
-/** What the system's own programs say, with 4 KiB for each thing that has no block. */
+/** Returns the result of the system's own program, with 4 KiB for each entry without a block. */
 function du(path = root): number {
   const count = (command: string): number =>
     Number(execFileSync("sh", ["-c", command, path]).toString().split("\t")[0]);
@@ -53,7 +53,7 @@ describe("a tree's size", () => {
     expect(await measure()).toBeGreaterThanOrEqual(empty + 400 * 4 * KiB);
   });
 
-  test("is not looked for beyond what is enough", async () => {
+  test("is not measured beyond what is enough", async () => {
     await Promise.all(
       Array.from({ length: 40 }, async (_, index) => {
         await mkdir(join(root, `d${index}`));
@@ -73,9 +73,10 @@ describe("a tree's size", () => {
     expect(await measure()).toBe(du());
   });
 
-  test("reaches what lies deeper than a path may be long", async () => {
-    // 40 levels of 200 characters; 4096 is the longest path.
-    const script = `cd "$1" && for i in $(seq 40); do mkdir "$2" && cd "$2" || exit 1; done; head -c 200000 /dev/zero > file`;
+  test("includes files deeper than a path may be long", async () => {
+    // The script makes 40 levels of 200 characters; 4096 is the longest path.
+    const script = `cd "$1" && for i in $(seq 40); do mkdir "$2" && cd "$2" || exit 1; done
+head -c 200000 /dev/zero > file`;
     execFileSync("bash", ["-c", script, "bash", root, "d".repeat(200)]);
     expect(await measure()).toBe(du());
     expect(await measure()).toBeGreaterThan(200_000);
@@ -85,8 +86,9 @@ describe("a tree's size", () => {
     { what: "names that are not UTF-8", name: String.raw`$'\xff'` },
     { what: "names that would be too long as UTF-8", name: String.raw`$(printf '\xff%.0s' $(seq 200))` },
     { what: "names with characters of several bytes", name: "ä€" },
-  ])("has what lies under $what", async ({ name }) => {
-    const script = `cd "$1" && mkdir ${name} && cd ${name} && mkdir ${name} && head -c 200000 /dev/zero > ${name}/${name}`;
+  ])("includes files below $what", async ({ name }) => {
+    const script = `cd "$1" && mkdir ${name} && cd ${name} && mkdir ${name}
+head -c 200000 /dev/zero > ${name}/${name}`;
     execFileSync("bash", ["-c", script, "bash", root]);
     expect(await measure()).toBe(du());
     expect(await measure()).toBeGreaterThan(200_000);
@@ -114,7 +116,7 @@ describe("a tree's size", () => {
     const empty = await measure(join(root, "tree"));
     const done = new AbortController();
     const path = (index: number): string => join(root, `tree/d${index % 200}`);
-    // At any time a stretch of the directories is replaced by links; the stretch moves along.
+    // At any time some of the directories are replaced by links; which ones changes with each swap.
     const swap = async (): Promise<void> => {
       for (let index = 0; !done.signal.aborted; index++) {
         await rename(path(index), join(root, `aside${index % 200}`));
@@ -130,7 +132,7 @@ describe("a tree's size", () => {
     await swapping;
   });
 
-  test("can be asked for while everything is being removed", async () => {
+  test("can be measured while everything is being removed", async () => {
     await Promise.all(
       Array.from({ length: 200 }, async (_, index) => {
         await mkdir(join(root, `d${index}/e`), { recursive: true });

@@ -46,8 +46,9 @@ const v2Files: Record<string, Record<string, string>> = {
 };
 
 /**
- * Plays the kernel's part of cgroups in memory, with the rules that can be broken: files come and go with controllers,
- * limits stand in relation to each other, groups that are in use cannot be removed, the frozen do not die in v1.
+ * Implements the kernel's part of cgroups in memory, with the rules that can be broken: files exist only with their
+ * controllers, limits depend on each other, groups that are in use cannot be removed, and frozen processes do not die
+ * in v1.
  */
 export class FakeCgroupKernel implements CgroupKernel {
   /** Process ids that no signal ends. */
@@ -203,7 +204,7 @@ export class FakeCgroupKernel implements CgroupKernel {
     return [...this.#groups].some(([path, { pids }]) => pids.has(pid) && this.#standsStill(path));
   }
 
-  /** With everything above it. */
+  /** Says whether a group or one above it is frozen. */
   #standsStill(path: string): boolean {
     const group = this.#groups.get(path);
     if (group === undefined) return false;

@@ -12,14 +12,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/**
- * A sandbox that uses what a test says. It outlives the monitors that look at it, and its guest keeps what it was told.
- */
+/** A sandbox that uses what a test wants. It outlives its monitors, and its guest keeps the state that it got. */
 class WatchedSandbox implements Disposable {
   usedBytes = 0;
   cpuMs: number | undefined = 0;
   throttledPeriods: number | undefined = 0;
-  /** What each question takes of it. */
+  /** The CPU time that each question costs. */
   cpuMsPerCount = 0;
   memoryBytes = 0;
   processes = 1;
@@ -34,7 +32,7 @@ class WatchedSandbox implements Disposable {
   readonly #events: SandboxEventMessage[] = [];
   #monitor: UsageMonitor | undefined;
 
-  /** Another server, a resume, a refused pause: the next monitor. */
+  /** Makes the next monitor, as another server, a resume or a refused pause does. */
   watch(): UsageMonitor {
     this.#monitor?.stop();
     this.#monitor = new UsageMonitor({
@@ -77,8 +75,7 @@ class WatchedSandbox implements Disposable {
   }
 
   /**
-   * Lets it run for a while, in which it uses this much CPU time per second, and waits for more in so many of ten
-   * periods.
+   * Lets it run for a while, in which it uses this much CPU time per second and is throttled in so many of ten periods.
    */
   async run(seconds: number, { cpuMsPerSecond = 100, throttled = 0 } = {}): Promise<void> {
     for (let second = 0; second < seconds; second += 1) {
@@ -88,8 +85,8 @@ class WatchedSandbox implements Disposable {
     }
   }
 
-  /** What was told since the last call, as "near disk". */
-  told(): string[] {
+  /** Returns the events since the last call, as "near disk". */
+  emitted(): string[] {
     return this.#events
       .splice(0)
       .flatMap((event) => ("limit" in event ? [`${event.type.replace("limit.", "")} ${event.limit}`] : []));
@@ -111,19 +108,19 @@ describe("disk", () => {
     using sandbox = watched();
     sandbox.usedBytes = 91 * MiB;
     await sandbox.run(2);
-    expect(sandbox.told()).toEqual(["near disk"]);
+    expect(sandbox.emitted()).toEqual(["near disk"]);
     sandbox.usedBytes = 100 * MiB;
     await sandbox.run(2);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([0, ["hit disk"]]);
     sandbox.usedBytes = 96 * MiB;
     await sandbox.run(2);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, []]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([0, []]);
     sandbox.usedBytes = 95 * MiB;
     await sandbox.run(1);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([undefined, ["eased disk"]]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([undefined, ["eased disk"]]);
   });
 
-  test("a cap that was set before it is watched anew is lifted when there is room", async () => {
+  test("a cap of an earlier monitor is lifted when there is space", async () => {
     using sandbox = watched();
     sandbox.usedBytes = 100 * MiB;
     await sandbox.run(2);
@@ -134,7 +131,7 @@ describe("disk", () => {
     expect(sandbox.cappedAt).toBeUndefined();
   });
 
-  test("a cap that was set before it is watched anew is lifted below the quota, also when that is near", async () => {
+  test("a cap of an earlier monitor is lifted below the quota, also when the quota is near", async () => {
     using sandbox = watched();
     sandbox.cappedAt = 0;
     sandbox.usedBytes = 97 * MiB;
@@ -148,10 +145,10 @@ describe("disk", () => {
     sandbox.usedBytes = 100 * MiB;
     sandbox.answersCap = false;
     await sandbox.run(2);
-    expect(sandbox.told()).toEqual([]);
+    expect(sandbox.emitted()).toEqual([]);
     sandbox.answersCap = true;
     await sandbox.run(2);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([0, ["hit disk"]]);
   });
 
   test("writes fail when it cannot be measured again and again, and succeed as soon as it can", async () => {
@@ -161,35 +158,35 @@ describe("disk", () => {
     using sandbox = watched();
     sandbox.usedBytes = 97 * MiB;
     await sandbox.run(2);
-    sandbox.told();
+    sandbox.emitted();
     sandbox.canBeMeasured = false;
     await sandbox.run(1);
     sandbox.canBeMeasured = true;
     await sandbox.run(1);
     sandbox.canBeMeasured = false;
     await sandbox.run(2);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([undefined, []]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([undefined, []]);
     await sandbox.run(8);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk"]]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([0, ["hit disk"]]);
     sandbox.canBeMeasured = true;
     await sandbox.run(1);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([undefined, ["eased disk"]]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([undefined, ["eased disk"]]);
     await vi.waitFor(() => expect(warnings).toHaveLength(1));
     expect(warnings[0]?.message).toContain("Cannot measure the files of sandbox sb_test");
     process.off("warning", listen);
   });
 
-  test("one that is full when it can be measured again is told as full", async () => {
+  test("a sandbox that is full when it can be measured again is reported as full", async () => {
     using sandbox = watched();
     sandbox.canBeMeasured = false;
     await sandbox.run(4);
     sandbox.canBeMeasured = true;
     sandbox.usedBytes = 100 * MiB;
     await sandbox.run(2);
-    expect([sandbox.cappedAt, sandbox.told()]).toEqual([0, ["hit disk", "hit disk"]]);
+    expect([sandbox.cappedAt, sandbox.emitted()]).toEqual([0, ["hit disk", "hit disk"]]);
   });
 
-  test("a reading of what cannot be measured says so", async () => {
+  test("a reading that cannot be measured is an error", async () => {
     using sandbox = watched();
     sandbox.canBeMeasured = false;
     await expect(sandbox.watch().read()).rejects.toMatchObject({
@@ -198,7 +195,7 @@ describe("disk", () => {
     });
   });
 
-  test("it is ended when it grows on all the same, once", async () => {
+  test("a sandbox that still grows is ended, once", async () => {
     using sandbox = watched();
     sandbox.usedBytes = 200 * MiB;
     await sandbox.run(5);
@@ -207,14 +204,14 @@ describe("disk", () => {
 });
 
 describe("how often", () => {
-  test("one that does nothing is hardly ever measured", async () => {
+  test("an idle sandbox is hardly ever measured", async () => {
     using sandbox = watched();
     sandbox.cpuMsPerCount = 50;
     await sandbox.run(300, { cpuMsPerSecond: 0 });
     expect(sandbox.measured).toBeLessThanOrEqual(11);
   });
 
-  test("one that does little at a time is measured for all that together", async () => {
+  test("a sandbox that does little at a time is measured when that adds up", async () => {
     using sandbox = watched();
     await sandbox.run(2);
     sandbox.usedBytes = 100 * MiB;
@@ -222,7 +219,7 @@ describe("how often", () => {
     expect(sandbox.cappedAt).toBe(0);
   });
 
-  test("one that writes without CPU time of its own is guarded all the same, whoever asks for readings", async () => {
+  test("a sandbox that writes without CPU time of its own is guarded, however often it is read", async () => {
     using sandbox = watched();
     const monitor = sandbox.watch();
     await sandbox.run(2);
@@ -234,7 +231,7 @@ describe("how often", () => {
     expect(sandbox.cappedAt).toBe(0);
   });
 
-  test("one whose CPU time nobody knows counts as busy", async () => {
+  test("a sandbox whose CPU time is unknown counts as busy", async () => {
     using sandbox = watched();
     sandbox.cpuMs = undefined;
     await sandbox.run(2);
@@ -243,7 +240,7 @@ describe("how often", () => {
     expect(sandbox.cappedAt).toBe(0);
   });
 
-  test("one that does nothing is looked at until its guest has confirmed what it was told", async () => {
+  test("an idle sandbox is checked until its guest has confirmed its state", async () => {
     using sandbox = watched();
     sandbox.cappedAt = 0;
     sandbox.answersCap = false;
@@ -262,72 +259,72 @@ test.for(["usage", "countProcesses"] as const)("the disk is guarded although %s 
   expect(sandbox.cappedAt).toBe(0);
 });
 
-test("memory that runs out is told each time, and when there is enough again", async () => {
+test("memory that runs out is reported each time, and when there is enough again", async () => {
   using sandbox = watched();
   sandbox.memoryBytes = 95 * MiB;
   await sandbox.run(2);
-  expect(sandbox.told()).toEqual(["near memory"]);
+  expect(sandbox.emitted()).toEqual(["near memory"]);
   sandbox.oomKills = 1;
   await sandbox.run(2);
   sandbox.oomKills = 2;
   await sandbox.run(2);
-  expect(sandbox.told()).toEqual(["hit memory", "hit memory"]);
+  expect(sandbox.emitted()).toEqual(["hit memory", "hit memory"]);
   sandbox.memoryBytes = 10 * MiB;
   await sandbox.run(2);
-  expect(sandbox.told()).toEqual(["eased memory"]);
+  expect(sandbox.emitted()).toEqual(["eased memory"]);
 });
 
 describe("CPU time", () => {
-  test("is told when it is nearly used up, when it is waited for and when there is enough again", async () => {
+  test("is reported when it is nearly used up, when processes wait for it and when there is enough again", async () => {
     using sandbox = watched();
     await sandbox.run(10);
-    expect(sandbox.told()).toEqual([]);
+    expect(sandbox.emitted()).toEqual([]);
     await sandbox.run(10, { cpuMsPerSecond: 1_900 });
-    expect(sandbox.told()).toEqual(["near cpu"]);
+    expect(sandbox.emitted()).toEqual(["near cpu"]);
     await sandbox.run(15, { cpuMsPerSecond: 2_000, throttled: 9 });
-    expect(sandbox.told()).toEqual(["hit cpu"]);
+    expect(sandbox.emitted()).toEqual(["hit cpu"]);
     await sandbox.run(15, { cpuMsPerSecond: 0 });
-    expect(sandbox.told()).toEqual(["eased cpu"]);
+    expect(sandbox.emitted()).toEqual(["eased cpu"]);
   });
 
-  test("that is waited for during a moment is not told", async () => {
+  test("that processes wait for only for a moment is not reported", async () => {
     using sandbox = watched();
     for (let round = 0; round < 10; round += 1) {
       await sandbox.run(1, { cpuMsPerSecond: 1_000, throttled: 9 });
       await sandbox.run(5);
     }
-    expect(sandbox.told()).toEqual([]);
+    expect(sandbox.emitted()).toEqual([]);
   });
 
-  test("that the host does not count is not told", async () => {
+  test("that the host does not count is not reported", async () => {
     using sandbox = watched();
     sandbox.throttledPeriods = undefined;
     await sandbox.run(20, { cpuMsPerSecond: 2_000 });
-    expect(sandbox.told()).toEqual([]);
+    expect(sandbox.emitted()).toEqual([]);
   });
 });
 
-test("processes are told when they come near the limit, when they reach it and when they are fewer", async () => {
+test("processes are reported when they come near the limit, when they reach it and when they are fewer", async () => {
   using sandbox = watched();
   sandbox.processes = 36;
   await sandbox.run(2);
-  expect(sandbox.told()).toEqual(["near processes"]);
+  expect(sandbox.emitted()).toEqual(["near processes"]);
   for (sandbox.processes = 40; sandbox.processes >= 36; sandbox.processes -= 1) await sandbox.run(2);
-  expect(sandbox.told()).toEqual(["hit processes"]);
+  expect(sandbox.emitted()).toEqual(["hit processes"]);
   await sandbox.run(2);
-  expect(sandbox.told()).toEqual(["eased processes"]);
+  expect(sandbox.emitted()).toEqual(["eased processes"]);
 });
 
-test("processes of several users are not taken together: the limit is one on each", async () => {
+test("processes of several users are not added up, because the limit applies to each", async () => {
   using sandbox = watched();
   sandbox.processes = 30;
   sandbox.othersProcesses = 30;
   expect(await sandbox.watch().read()).toMatchObject({ processes: 60 });
   await sandbox.run(2);
-  expect(sandbox.told()).toEqual([]);
+  expect(sandbox.emitted()).toEqual([]);
 });
 
-test("nothing is looked at any more when it has been stopped", async () => {
+test("nothing is checked any more after a stop", async () => {
   using sandbox = watched();
   await sandbox.run(2);
   sandbox.watch().stop();
@@ -349,12 +346,12 @@ describe("a reading that cannot be had", () => {
     await expect(readOrExplain(stopped, id)).rejects.toMatchObject({ code: "invalid_state" });
   });
 
-  test("of a guest that does not answer is told so", async () => {
+  test("of a guest that does not answer is an error of its own", async () => {
     const silent = { isStopped: false, read: failing(new DOMException("late", "TimeoutError")) };
     await expect(readOrExplain(silent, id)).rejects.toMatchObject({ code: "guest_silent" });
   });
 
-  test("for another reason is told as it is", async () => {
+  test("for another reason has its own error", async () => {
     const broken = { isStopped: false, read: failing(new Error("the disk is gone")) };
     await expect(readOrExplain(broken, id)).rejects.toThrow("the disk is gone");
   });

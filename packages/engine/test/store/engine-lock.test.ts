@@ -10,7 +10,7 @@ import { EngineLock } from "../../src/store/engine-lock.ts";
 import { caught } from "../support/caught.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";
 
-test("the second to ask is refused, and told who has it", async () => {
+test("the second process is refused, with the id of the holder", async () => {
   using directory = new TemporaryDirectory();
   const lock = await EngineLock.acquire(directory.join("engine.lock"));
   const error = await caught(EngineLock.acquire(directory.join("engine.lock")));
@@ -22,7 +22,7 @@ test("the second to ask is refused, and told who has it", async () => {
   await lock.release();
 });
 
-test("another way to the same directory is no way around it", async () => {
+test("another path to the same directory has the same lock", async () => {
   using directory = new TemporaryDirectory();
   using other = new TemporaryDirectory();
   symlinkSync(directory.path, other.join("link"));
@@ -39,7 +39,7 @@ test("another directory is another lock", async () => {
   await Promise.all(locks.map((lock) => lock.release()));
 });
 
-test("of many that ask at once exactly one gets it", async () => {
+test("of many simultaneous attempts exactly one succeeds", async () => {
   using directory = new TemporaryDirectory();
   const asked = await Promise.allSettled(
     Array.from({ length: 10 }, () => EngineLock.acquire(directory.join("engine.lock"))),
@@ -49,7 +49,7 @@ test("of many that ask at once exactly one gets it", async () => {
   await got[0]?.value.release();
 });
 
-test("once released it is free, and nothing of it is left", async () => {
+test("a released lock is free, and nothing of it is left", async () => {
   using directory = new TemporaryDirectory();
   const first = await EngineLock.acquire(directory.join("engine.lock"));
   await first.release();
@@ -59,7 +59,7 @@ test("once released it is free, and nothing of it is left", async () => {
   await second.release();
 });
 
-test("one that cannot be written down is not held", async () => {
+test("a lock whose holder cannot be written is not held", async () => {
   using directory = new TemporaryDirectory();
   const path = directory.join("engine.lock");
   mkdirSync(path);
@@ -69,7 +69,7 @@ test("one that cannot be written down is not held", async () => {
   await lock.release();
 });
 
-test("it is free the moment its holder is killed", async () => {
+test("the lock is free as soon as its holder is killed", async () => {
   using directory = new TemporaryDirectory();
   const path = directory.join("engine.lock");
   const holder = await startHolder(path);
@@ -87,7 +87,7 @@ test("it is free the moment its holder is killed", async () => {
   await lock.release();
 });
 
-test("of many that want what a dead one held exactly one gets it", async () => {
+test("of many attempts to take a dead holder's lock exactly one succeeds", async () => {
   using directory = new TemporaryDirectory();
   const path = directory.join("engine.lock");
   const holder = await startHolder(path);
@@ -116,7 +116,7 @@ test("a holder in another container, with a network of its own, is seen, also wh
   await lock.release();
 });
 
-/** A process that holds the lock, by way of another program that becomes it. */
+/** Starts a process that holds the lock, through another program that executes it. */
 async function startHolder(
   path: string,
   through: readonly string[] = [],
@@ -128,7 +128,7 @@ async function startHolder(
   return holder;
 }
 
-test("the directory that it is in is known again after a move, and told from a copy", async () => {
+test("the directory of the lock is recognized after a move, and differs from a copy", async () => {
   using directory = new TemporaryDirectory();
   const markIn = async (name: string): Promise<DirectoryMark> => {
     const lock = await EngineLock.acquire(directory.join(name, "engine.lock"));
@@ -145,7 +145,7 @@ test("the directory that it is in is known again after a move, and told from a c
   expect(moved.device).toBe(first.device);
 });
 
-test("a directory that has another one's number is told from it by when it was made, where that is known", () => {
+test("directories with the same inode differ by their birth time, where that is known", () => {
   const mark = { inode: "12", bornNs: "1" };
   expect(isSameDirectory(mark, { inode: "12", bornNs: "2" })).toBe(false);
   expect(isSameDirectory(mark, { inode: "12" })).toBe(true);

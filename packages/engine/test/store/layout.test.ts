@@ -27,7 +27,7 @@ describe("a data directory", () => {
     expect(new DataLayout("/data").namespace).not.toBe(new DataLayout("/data2").namespace);
   });
 
-  test("everything lies within it, and what belongs to one container apart from all others", () => {
+  test("all paths are within it, and those of one container are apart from all others", () => {
     const sandbox = new DataLayout("/data").sandbox(newSandboxId());
     const [one, other] = [sandbox.run(newContainerId()), sandbox.run(newContainerId())];
     const paths = [

@@ -38,7 +38,7 @@ test("the last record saved counts", async () => {
   expect((await store.load()).records).toEqual([second]);
 });
 
-test("nobody else can look into a sandbox's directory", async () => {
+test("no other user can read a sandbox's directory", async () => {
   const record = recordIn("running");
   await store.save(record);
   expect(statSync(layout.sandbox(record.id).dir).mode & 0o077).toBe(0);
@@ -80,7 +80,7 @@ describe("a directory whose record cannot be used", () => {
       text: JSON.stringify({ ...recordIn("running", id), container: undefined }),
     },
     {
-      what: "a record with a field that nobody knows",
+      what: "a record with an unknown field",
       text: JSON.stringify({ ...recordIn("running", id), colour: "red" }),
     },
   ])("$what is reported and stays", async ({ text }) => {

@@ -1,4 +1,4 @@
-/** What a promise rejects with; an error of its own if it does not. */
+/** Resolves to what a promise rejects with; throws an error of its own if the promise does not reject. */
 export async function caught(promise: Promise<unknown>): Promise<unknown> {
   let value: unknown;
   try {

@@ -17,7 +17,7 @@ import { guestFrame, type EntryParts } from "./guest-frames.ts";
 
 export type HostFrameName = keyof typeof toGuest;
 
-/** A frame as the guest finds it. */
+/** A frame as the guest receives it. */
 export interface HostFrame {
   name: HostFrameName;
   id: number;
@@ -29,12 +29,12 @@ const names = new Map<number, HostFrameName>(
 );
 
 /**
- * The guest's end of a channel, on real FIFOs, that says what a test makes it say. It reads as the protocol page asks
- * of a guest: after bytes that are no frame it hears nothing but the next HELLO.
+ * The guest's end of a channel, on real FIFOs, that sends what a test wants. It reads as the protocol page requires of
+ * a guest: after invalid bytes it accepts nothing but the next HELLO.
  */
 export class FakeGuest implements Disposable {
   readonly paths: { in: string; out: string };
-  /** Bytes that were no frame. */
+  /** The number of invalid bytes. */
   skippedBytes = 0;
   #dir: string;
   #reader: Socket;
@@ -57,7 +57,7 @@ export class FakeGuest implements Disposable {
     });
   }
 
-  /** Resolves when the host's FIFO has taken it all. */
+  /** Resolves when the host's FIFO has taken all bytes. */
   async send(...frames: Buffer[]): Promise<void> {
     await new Promise<void>((resolve, reject) => {
       this.#writer.write(Buffer.concat(frames), (error) => {
@@ -67,19 +67,19 @@ export class FakeGuest implements Disposable {
     });
   }
 
-  /** The next frame of the host, which has to be this one. */
+  /** Resolves to the next frame of the host, which must have this name. */
   next(name: HostFrameName): Promise<HostFrame> {
     return this.nextOf(name);
   }
 
-  /** The next frame of the host, which has to be one of these. */
+  /** Resolves to the next frame of the host, which must have one of these names. */
   async nextOf(...names: HostFrameName[]): Promise<HostFrame> {
     const frame = await this.#shift();
     if (names.includes(frame.name)) return frame;
     throw new Error(`The host said ${frame.name} where ${names.join(" or ")} was expected`);
   }
 
-  /** The next frame of this name; what comes before it is passed over. */
+  /** Resolves to the next frame of this name; earlier ones are ignored. */
   async until(name: HostFrameName): Promise<HostFrame> {
     for (;;) {
       const frame = await this.#shift();
@@ -97,33 +97,33 @@ export class FakeGuest implements Disposable {
     return hello;
   }
 
-  /** Waits for a SPAWN and starts it. Gives the stream's id. */
+  /** Waits for a SPAWN and starts it. Resolves to the stream's id. */
   async start(pid = 100): Promise<number> {
     const { id } = await this.next("SPAWN");
     await this.send(guestFrame.started(id, pid));
     return id;
   }
 
-  /** The channel works: it asks and is answered. What it said before is passed over. */
+  /** Checks that the channel works: a ping is answered. Earlier frames are ignored. */
   async answersPing(channel: GuestChannel): Promise<void> {
     const ping = channel.ping(new AbortController().signal);
     await this.#pong(await this.until("PING"));
     await ping;
   }
 
-  /** The channel works, and it has said nothing before. */
+  /** Checks that the channel works, and has sent nothing before. */
   async hearsOnlyPing(channel: GuestChannel): Promise<void> {
     const ping = channel.ping(new AbortController().signal);
     await this.#pong(await this.next("PING"));
     await ping;
   }
 
-  /** Leaves what the host says in the FIFO. */
+  /** Leaves the host's frames in the FIFO. */
   stopReading(): void {
     this.#reader.pause();
   }
 
-  /** The sandbox's last process is gone. */
+  /** Ends the sandbox's last process. */
   die(): void {
     this.#reader.destroy();
     this.#writer.destroy();
@@ -183,7 +183,7 @@ export class FakeGuest implements Disposable {
     this.#isHunting = true;
   }
 
-  /** Moves to what may be a HELLO. */
+  /** Moves to the next position that may be a HELLO. */
   #hunt(): void {
     const hello = Buffer.from([0x41, 0x54, 0x4f, 0x4c]);
     const found = this.#held.indexOf(hello);
@@ -196,7 +196,7 @@ export class FakeGuest implements Disposable {
   }
 }
 
-/** A channel to a guest that has welcomed it. */
+/** Opens a channel to a guest that has welcomed it. */
 export async function openChannel(
   guest: FakeGuest,
   options: Partial<ChannelOptions> & { entries?: readonly EntryParts[] } = {},

@@ -1,13 +1,10 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { TemporaryDirectory } from "./temporary-directory.ts";
 
-/** The last step, and then nothing more: a container that lives on. */
+/** Reports the last step and does nothing more, like a container that still runs. */
 export const livesOn = 'echo "program 1" >&3\nexec sleep 1000';
 
-/**
- * A program in the place of `atoll-guest launch` that does what a shell script says; descriptor 3 is where it tells of
- * its steps.
- */
+/** A program in the place of `atoll-guest launch` that runs a shell script, which reports its steps on descriptor 3. */
 export class FakeLauncher implements Disposable {
   readonly path: string;
   #directory = new TemporaryDirectory();
@@ -18,7 +15,7 @@ export class FakeLauncher implements Disposable {
     writeFileSync(this.path, `#!/bin/sh\n${notes}\n${script}\n`, { mode: 0o755 });
   }
 
-  /** What it was started with, a line each; undefined if it was not. */
+  /** The arguments that it was started with, a line each; undefined if it was not started. */
   get args(): string | undefined {
     try {
       return readFileSync(this.#directory.join("args"), "utf8");
@@ -36,7 +33,7 @@ export class FakeLauncher implements Disposable {
     this.#directory[Symbol.dispose]();
   }
 
-  /** To its process group; false when there is none. */
+  /** Signals its process group; returns false when there is none. */
   #signal(signal: NodeJS.Signals | 0): boolean {
     try {
       const pid = Number(readFileSync(this.#directory.join("pid"), "utf8"));

@@ -6,13 +6,13 @@ import type { ContainerId } from "@atoll/protocol";
 export const runningStack = "goroutine 1 [select]:\nkernel.(*Task).block(1)\nkernel.(*Task).run(1)";
 export const stoppedStack = "goroutine 1 [sync.Cond.Wait]:\nkernel.(*Task).doStop(1)\nkernel.(*Task).run(1)";
 
-/** Listens where runsc does, and counts as it does. Each answer can be replaced. */
+/** Listens on the same socket as runsc, and counts as it does. Each answer can be replaced. */
 export class FakeSentry implements AsyncDisposable {
   readonly calls: string[] = [];
   frozen = 0;
-  /** What it says of its threads. */
+  /** The stacks that it returns for its threads. */
   stacks = (): string => (this.frozen > 0 ? stoppedStack : runningStack);
-  /** Sent instead of an answer, before it hangs up. */
+  /** Sent instead of an answer, before the connection is closed. */
   instead: string | undefined;
   #server: Server;
 
@@ -48,19 +48,19 @@ export class FakeSentry implements AsyncDisposable {
     switch (method) {
       case "containerManager.Pause":
         this.frozen += 1;
-        return told({});
+        return answer({});
       case "containerManager.Resume":
         this.frozen -= 1;
         if (this.frozen < 0) throw new Error("Woken once too often");
-        return told({});
+        return answer({});
       case "debug.Stacks":
-        return told(this.stacks());
+        return answer(this.stacks());
       default:
         return JSON.stringify({ success: false, err: "unknown method", result: null });
     }
   }
 }
 
-function told(result: unknown): string {
+function answer(result: unknown): string {
   return JSON.stringify({ success: true, err: "", result });
 }

@@ -3,9 +3,9 @@ import { closeSync, constants, mkdtempSync, openSync, rmSync, writeSync } from "
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A place at which one shell script waits until the test lets it go on. */
+/** A point at which one shell script waits until the test lets it continue. */
 export class Gate implements Disposable {
-  /** The command of the script that waits. */
+  /** The command with which the script waits. */
   readonly wait: string;
   readonly #dir = mkdtempSync(join(tmpdir(), "atoll-gate-"));
   readonly #fd: number;
@@ -14,7 +14,7 @@ export class Gate implements Disposable {
     const path = join(this.#dir, "gate");
     execFileSync("sh", ["-c", 'mkfifo "$0"', path]);
     this.wait = `read -r go <'${path}'`;
-    // For reading too, so that neither side waits for the other to come.
+    // The FIFO is opened for reading too, so that neither side waits for the other to open it.
     this.#fd = openSync(path, constants.O_RDWR);
   }
 

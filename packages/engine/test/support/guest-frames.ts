@@ -1,7 +1,7 @@
 import { frameMagic, frameTrailer, toHost } from "../../src/guest/frames.ts";
 import { PayloadWriter } from "../../src/guest/wire.ts";
 
-/** What a guest can say, as bytes, also what none should. */
+/** Makes the bytes of frames that a guest can send, and of ones that none should. */
 export function rawFrame(type: number, id: number, payload: Uint8Array = Buffer.alloc(0)): Buffer {
   const trailer = frameTrailer(type, id, payload.byteLength);
   return new PayloadWriter()
@@ -113,7 +113,7 @@ export const guestFrame = {
   pong: (id: number, payload: Uint8Array) => rawFrame(toHost.PONG, id, payload),
 };
 
-/** One of each, as an honest guest would send them. */
+/** Returns one frame of each type, as an honest guest would send them. */
 export function everyGuestFrame(nonce: Buffer): Buffer[] {
   return [
     guestFrame.welcome(nonce, [

@@ -14,7 +14,8 @@ test("no two are the same, and every character occurs about as often as every ot
   for (const character of ids.join("")) counts.set(character, (counts.get(character) ?? 0) + 1);
   expect(counts.size).toBe(36);
   const expected = (20_000 * 20) / 36;
-  // Seven standard deviations: a fair choice never leaves this, and one that favours a few by a seventh always does.
+  // This is seven standard deviations: a fair choice never exceeds it, and one that favours a few characters by a
+  // seventh always does.
   const slack = 7 * Math.sqrt(expected);
   expect([...counts.values()].filter((count) => Math.abs(count - expected) > slack)).toEqual([]);
 });

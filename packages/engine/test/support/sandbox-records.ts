@@ -1,7 +1,7 @@
 import { type SandboxId, SandboxLimits, SandboxRecord, type SandboxState } from "@atoll/protocol";
 import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
 
-/** What a record holds in each state besides what all have. */
+/** Makes a record in a state, with the fields that only this state has. */
 export function recordIn<S extends SandboxState>(
   state: S,
   id: SandboxId = newSandboxId(),
@@ -22,6 +22,6 @@ export function recordIn<S extends SandboxState>(
   }[state];
   const common = { version: 1, id, driver: "gvisor", template: "host", createdAtMs: 1, labels: {} };
   const record = SandboxRecord.parse({ ...common, limits: SandboxLimits.parse({}), state, ...parts });
-  // It was made for this state.
+  // The fields are those of this state.
   return record as SandboxRecord & { state: S };
 }

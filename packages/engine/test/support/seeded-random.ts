@@ -1,4 +1,4 @@
-/** Random numbers that come again with the same seed. `ATOLL_FUZZ_SEED` repeats a run. */
+/** Random numbers that are repeated with the same seed. `ATOLL_FUZZ_SEED` repeats a run. */
 export class SeededRandom {
   readonly seed: number;
   #state: number;
@@ -8,17 +8,17 @@ export class SeededRandom {
     this.#state = this.seed;
   }
 
-  /** Says the seed, so that a failure can be looked at again. */
+  /** Logs the seed, so that a failure can be repeated. */
   static forFuzz(what: string): SeededRandom {
     const given = process.env["ATOLL_FUZZ_SEED"];
     const seed = given === undefined ? Math.floor(Math.random() * 2 ** 32) : Number(given);
-    // Through the console, which the runner shows for a test that fails.
+    // The console is used because the runner shows it for a test that fails.
     // oxlint-disable-next-line no-console
     console.log(`fuzz ${what}: ATOLL_FUZZ_SEED=${seed >>> 0}`);
     return new SeededRandom(seed);
   }
 
-  /** 0 to 2^32 - 1 (mulberry32). */
+  /** Returns 0 to 2^32 - 1 (mulberry32). */
   u32(): number {
     this.#state = (this.#state + 0x6d2b_79f5) >>> 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
@@ -42,7 +42,7 @@ export class SeededRandom {
     return bytes;
   }
 
-  /** The same bytes in pieces of random length. */
+  /** Yields the same bytes in pieces of random length. */
   *pieces(bytes: Buffer, longest: number): Generator<Buffer, void, void> {
     for (let start = 0; start < bytes.byteLength;) {
       const end = start + 1 + this.below(longest);

@@ -6,7 +6,7 @@ test("results come in the order of the work", async () => {
   expect(await settleAll([nextTurn("late"), Promise.resolve("soon"), 3])).toEqual(["late", "soon", 3]);
 });
 
-test("a failure is told when the rest is done", async () => {
+test("a failure is thrown when the other work is done", async () => {
   let isDone = false;
   const slow = nextTurn().then(() => {
     isDone = true;

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** A directory that is gone at the end of the block: `using directory = new TemporaryDirectory()`. */
+/** A directory that is removed at the end of the block: `using directory = new TemporaryDirectory()`. */
 export class TemporaryDirectory implements Disposable {
   readonly path = mkdtempSync(join(tmpdir(), "atoll-unit-"));
 

@@ -2,8 +2,8 @@ const shortestMs = 200;
 const longestMs = 60_000;
 
 /**
- * Tries with ever longer time limits until one leaves the process time to get ready before it is reached, however busy
- * the machine is. The last outcome is the one that counts.
+ * Repeats an attempt with longer and longer time limits until the process is ready before the limit is reached, however
+ * busy the machine is. The last outcome counts.
  */
 export async function withTimeToStart<T>(
   attempt: (timeoutMs: number) => Promise<T>,

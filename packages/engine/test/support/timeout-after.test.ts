@@ -20,7 +20,7 @@ test("time counts from the moment it begins", async () => {
   expect(signal.aborted).toBe(true);
 });
 
-test("what never begins never ends", async () => {
+test("without a beginning the signal never aborts", async () => {
   const signal = timeoutAfter(Promise.reject(new Error("no")), 100);
   await vi.advanceTimersByTimeAsync(1_000);
   expect(signal.aborted).toBe(false);

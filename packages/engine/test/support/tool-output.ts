@@ -12,7 +12,7 @@ export interface EntryText {
   target?: string;
 }
 
-/** A record as `stat` and `list` write it. */
+/** Makes a record as `stat` and `list` write it. */
 export function entryRecord({
   name,
   type = "f",
@@ -35,7 +35,7 @@ export function entryRecord({
     .finish();
 }
 
-/** A record as `watch` writes it. */
+/** Makes a record as `watch` writes it. */
 export function eventRecord({ cursor = 1, kind = 1, isDirectory = 0, cookie = 0, path = "a" } = {}): Buffer {
   return new PayloadWriter().u64(cursor).u8(kind).u8(isDirectory).u32(cookie).str(path).finish();
 }
@@ -44,7 +44,7 @@ export function framed(...records: Buffer[]): Buffer {
   return Buffer.concat(records.map((record) => new PayloadWriter().u32(record.byteLength).bytes(record).finish()));
 }
 
-/** A tool that a test plays. */
+/** A tool whose behaviour a test defines. */
 export class FakeTool {
   readonly id: number;
   readonly argv: string[];

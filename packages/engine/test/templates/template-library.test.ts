@@ -98,7 +98,7 @@ describe("the template of the host", () => {
     expect(found).toBe("");
   });
 
-  test("leaves out what not everybody may read, even if it is on the list", async () => {
+  test("leaves out files that not every user may read, even if they are on the list", async () => {
     await chmod(join(hostRoot, "etc/services"), 0o640);
     const root = layer(await library.get(host), "/", 0);
     expect(await isAbsent(join(root, "etc/services"))).toBe(true);
@@ -119,7 +119,7 @@ describe("the template of the host", () => {
     expect(mode & 0o7777).toBe((await lstat(join(hostRoot, "usr/lib/app"))).mode & 0o7777);
   });
 
-  test("is made once, also for many who ask at the same time", async () => {
+  test("is made once, also for many simultaneous requests", async () => {
     const other = new TemplateLibrary(dataDir, { hostRoot });
     const got = await Promise.all([library.get(host), library.get(host), other.get(host), other.get(host)]);
     expect(new Set(got.map(({ name }) => name)).size).toBe(1);
@@ -155,7 +155,7 @@ describe("the template of the host", () => {
     expect(trees[2]?.lower).toEqual([join(hostRoot, "lib")]);
   });
 
-  test("that cannot be made is tried again by the next who asks", async () => {
+  test("that cannot be made is tried again by the next request", async () => {
     await rm(join(hostRoot, "usr"), { recursive: true });
     expect(await codeOf(library.get(host))).toBe("unsupported");
     await put(join(hostRoot, "usr/bin/true"), "#!");
@@ -230,7 +230,7 @@ describe("a template of a root filesystem", () => {
     ]);
     expect(await readFile(join(dataDir, "templates/mine/rootfs/etc/passwd"), "utf8")).toContain("root");
     expect(await top(template, "etc/passwd")).toContain("user:x:1000");
-    // Files in it may be setuid; nobody but us gets to them by path.
+    // Files in it may be setuid, so no other user may reach them by path.
     expect((await lstat(join(dataDir, "templates/mine"))).mode & 0o077).toBe(0);
   });
 
@@ -259,7 +259,7 @@ describe("a template of a root filesystem", () => {
     expect(await isAbsent(join(layer(template, "/", 0), "home"))).toBe(true);
   });
 
-  test("an image archive is told from a root filesystem", async () => {
+  test("an image archive is not taken for a root filesystem", async () => {
     await writeFile(join(base, "a.tar"), forgeTar({ path: "oci-layout", content: "{}" }, { path: "blobs/sha256/x" }));
     const imported = library.importRootfs(named("mine"), { archive: join(base, "a.tar") }, { signal });
     await expect(imported).rejects.toMatchObject({
@@ -290,7 +290,7 @@ describe("the library", () => {
     return { archive: join(base, "a.tar") };
   };
 
-  test("a name that is not there is not found, and what there is is named", async () => {
+  test("a missing name is not found, and the existing ones are named", async () => {
     await library.importRootfs(named("mine"), await archive(), { signal });
     await expect(library.get(named("yours"))).rejects.toMatchObject({
       code: "not_found",
@@ -332,7 +332,7 @@ describe("the library", () => {
     expect(await library.list()).toEqual([name]);
   });
 
-  test("what a crash has left is not listed, and is swept", async () => {
+  test("leftovers of a crash are not listed, and are removed", async () => {
     await putAll(join(dataDir, "templates"), { ".new-mine-abc/rootfs/file": "", "half/rootfs/file": "" });
     expect(await library.list()).toEqual([]);
     expect(await codeOf(library.get(named("half")))).toBe("not_found");
@@ -340,7 +340,7 @@ describe("the library", () => {
     expect(await readdir(join(dataDir, "templates"))).toEqual(["half"]);
   });
 
-  test("a template of another version is told as such", async () => {
+  test("a template of another version is an error of its own", async () => {
     await put(join(dataDir, "templates/old/template.json"), '{"version":99}');
     expect(await codeOf(library.get(named("old")))).toBe("unsupported");
   });

@@ -27,6 +27,8 @@ export const Artifact = z.strictObject({
   codeSha256: z.string(),
   dependencies: z.array(Dependency),
   exports: z.array(z.string()),
+  /** Modules of the app whose names are passed on by `export *`. */
+  starExports: z.array(z.string()),
   /** Names and versions of the compiler and its transforms. */
   compiler: z.string(),
 });

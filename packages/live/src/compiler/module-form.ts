@@ -24,6 +24,8 @@ export interface ModuleForm {
   code: MagicString;
   dependencies: Omit<Dependency, "module">[];
   exports: string[];
+  /** Specifiers of `export *`. */
+  starSpecifiers: string[];
 }
 
 /**
@@ -68,7 +70,12 @@ class Rewriter {
       `(async function* ($import, $export, $meta) { "use strict"; $export({ ${getters} }); ${stars} yield; `,
     );
     this.#code.append("\n})");
-    return { code: this.#code, dependencies: this.#dependencies, exports: this.#exports };
+    return {
+      code: this.#code,
+      dependencies: this.#dependencies,
+      exports: this.#exports,
+      starSpecifiers: this.#stars.flatMap((index) => this.#dependencies[index]?.specifier ?? []),
+    };
   }
 
   #readImports(): void {

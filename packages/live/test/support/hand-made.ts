@@ -25,6 +25,7 @@ export function handMade(
         : dependency,
     ),
     exports: [...exports],
+    starExports: [],
     compiler: "by hand",
   };
 }

@@ -1,6 +1,5 @@
 import { createHash } from "node:crypto";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Cleanup } from "@atoll/host";
 import type { RepoSpec } from "../models/sandbox-config.ts";
@@ -34,10 +33,14 @@ export class Repository implements RepositoryTree, AsyncDisposable {
     this.#signal = signal;
   }
 
-  static async open(spec: RepoSpec, cacheDirectory: string, signal: AbortSignal): Promise<Repository> {
+  /** `scratch` is a directory of the host for files of ours, which are removed when the repository is disposed of. */
+  static async open(
+    spec: RepoSpec,
+    { cacheDirectory, scratch, signal }: { cacheDirectory: string; scratch: string; signal: AbortSignal },
+  ): Promise<Repository> {
     const located = await locate(spec, cacheDirectory, signal);
     await using cleanup = new Cleanup();
-    const directory = await mkdtemp(join(tmpdir(), "atoll-repository-"));
+    const directory = await mkdtemp(join(scratch, "repository-"));
     cleanup.defer(() => rm(directory, { recursive: true, force: true }));
     await initialize(join(directory, "git"), located, signal);
     const repository = new Repository(located, directory, signal);

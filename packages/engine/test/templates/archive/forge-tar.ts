@@ -1,9 +1,9 @@
-/** Headers as nobody's tar writes them. */
+/** A header that no real tar writes. */
 export interface ForgedEntry {
   path?: string;
   type?: string;
   content?: Uint8Array | string;
-  /** Other than the content's. */
+  /** The size in the header, if it is not the content's. */
   size?: number;
   linkPath?: string;
   mode?: number;
@@ -11,7 +11,7 @@ export interface ForgedEntry {
   gid?: number;
   magic?: string;
   prefix?: string;
-  /** Written over the finished header, before its checksum is made. */
+  /** Bytes to write over the finished header, before its checksum is made. */
   overwrite?: { offset: number; bytes: Buffer };
   checksum?: number;
 }
@@ -38,12 +38,12 @@ export function forgeEntry(entry: ForgedEntry): Buffer {
   return Buffer.concat([header, content, Buffer.alloc((block - (content.length % block)) % block)]);
 }
 
-/** With the two blocks of zeros that end an archive. */
+/** Makes an archive with the two blocks of zeros that end it. */
 export function forgeTar(...entries: ForgedEntry[]): Buffer {
   return Buffer.concat([...entries.map(forgeEntry), Buffer.alloc(2 * block)]);
 }
 
-/** The content of an extended header. */
+/** Makes the content of an extended header. */
 export function paxRecords(records: Record<string, string>): Buffer {
   const lines = Object.entries(records).map(([key, value]) => {
     const rest = Buffer.byteLength(` ${key}=${value}\n`);

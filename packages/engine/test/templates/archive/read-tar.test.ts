@@ -7,7 +7,7 @@ import { readTar } from "../../../src/templates/archive/read-tar.ts";
 import { MalformedArchive } from "../../../src/templates/archive/tar-header.ts";
 import { forgeEntry, forgeTar, paxRecords } from "./forge-tar.ts";
 
-/** In pieces of an awkward size. */
+/** Yields the bytes in pieces of an awkward size. */
 async function* pieces(bytes: Buffer, size = 700): AsyncGenerator<Buffer> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 }
@@ -82,7 +82,7 @@ describe("archives of the system's own tar", () => {
 });
 
 describe("what is read", () => {
-  test("content that nobody asks for is skipped", async () => {
+  test("content that is not read is skipped", async () => {
     const archive = forgeTar({ path: "a", content: "x".repeat(3000) }, { path: "b", content: "b" });
     const paths: string[] = [];
     for await (const { path } of readTar(pieces(archive))) paths.push(path);
@@ -105,7 +105,7 @@ describe("what is read", () => {
     expect((await list(archive)).map(({ path }) => path)).toEqual(["a/b", "b"]);
   });
 
-  test("an extended header speaks of the next entry only", async () => {
+  test("an extended header applies to the next entry only", async () => {
     const pax = { type: "x", content: paxRecords({ path: "long/name", mtime: "1.5", "SCHILY.xattr.user.a": "b" }) };
     expect((await list(forgeTar(pax, { path: "short" }, { path: "next" }))).map(({ path }) => path)).toEqual([
       "long/name",
@@ -121,12 +121,12 @@ describe("what is read", () => {
     expect(await list(archive)).toEqual([{ kind: "file", path: "a", text: "12345" }]);
   });
 
-  test("devices and FIFOs are told as such", async () => {
+  test("devices and FIFOs are recognized", async () => {
     const archive = forgeTar({ path: "c", type: "3" }, { path: "b", type: "4" }, { path: "p", type: "6" });
     expect((await list(archive)).map(({ kind }) => kind)).toEqual(["device", "device", "fifo"]);
   });
 
-  test("the source is let go of when the reader leaves", async () => {
+  test("the source is closed when the reader leaves", async () => {
     let isClosed = false;
     async function* source(): AsyncGenerator<Buffer> {
       try {

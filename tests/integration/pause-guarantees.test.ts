@@ -1,10 +1,10 @@
 // @module-tag gvisor
 /**
- * What users of such services complain of most is that "paused" was said and something was gone afterwards. Each
- * complaint is a test here, through the server and the SDK. Those that are held elsewhere: changes over twenty pauses
- * (pause-layers), bytes of output, input, terminals, connections and the clock (pause-streams), a server that dies or
- * is replaced (pause-crash, server-pause), parts that are damaged and resumes that fail and leave a sandbox paused
- * (pause-parts, pause-failures), a sandbox that lives on another machine (transfer).
+ * Users of such services complain most often that something was lost although a pause had succeeded. Each test here
+ * covers one of these complaints, through the server and the SDK. Other tests cover the rest: changes over twenty
+ * pauses (pause-layers); bytes of output, input, terminals, connections and the clock (pause-streams); a server that
+ * dies or is replaced (pause-crash, server-pause); damaged parts and failed resumes, which leave a sandbox paused
+ * (pause-parts, pause-failures); a sandbox that moves to another machine (transfer).
  */
 import type { SandboxInfo } from "@atoll/protocol";
 import { Atoll, Sandbox, type CreateOptions } from "@atoll/sdk";
@@ -25,14 +25,15 @@ afterAll(async () => {
 const create = (options: CreateOptions = {}): Promise<Sandbox> =>
   Sandbox.create({ client, driver: "gvisor", ...options });
 
-/** Everything below the home directory: kinds, modes, owners, targets, times and contents. */
+/** Lists everything below the home directory: kinds, modes, owners, link targets, times and contents. */
 async function homeOf(sandbox: Sandbox): Promise<string> {
-  const script = `cd /home/user; find . -printf '%p %y %m %u %l %s %T@\\n' | sort; find . -type f -print0 | sort -z | xargs -0 sha256sum`;
+  const list = "find . -printf '%p %y %m %u %l %s %T@\\n' | sort";
+  const script = `cd /home/user; ${list}; find . -type f -print0 | sort -z | xargs -0 sha256sum`;
   return (await sandbox.commands.run(script, { check: true })).stdout;
 }
 
-/** What a sandbox was told to be; the rest of its info changes with time. */
-function termsOf({ labels, timeouts, limits, template, driver, createdAtMs }: SandboxInfo): object {
+/** Returns the settings of a sandbox, without the info that changes with time. */
+function settingsOf({ labels, timeouts, limits, template, driver, createdAtMs }: SandboxInfo): object {
   return { labels, timeouts, limits, template, driver, createdAtMs };
 }
 
@@ -48,9 +49,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
 `;
 
-test("files come back whole the second time and every time, whether a pause was asked for or a timeout's", async () => {
+test("files are complete after every pause, whether by a request or by a timeout", async () => {
   await using sandbox = await create();
-  // The sandbox's kernel has times of its own for what it has just written, some microseconds off those of the disk.
+  // The sandbox's kernel has its own times for recent writes, some microseconds off those on disk.
   const settle = "find . -exec touch -h -d 2001-02-03T04:05:06.789 {} +";
   const make = [
     "mkdir -p deep/er .hidden; ln -s deep/er link; mkfifo pipe; echo one >deep/er/file; ln deep/er/file hard",
@@ -63,7 +64,7 @@ test("files come back whole the second time and every time, whether a pause was 
     if (round < 3) await sandbox.pause();
     else {
       await sandbox.update({ timeouts: { idleMs: 1_000, onTimeout: "pause" } });
-      // A look may count as use, so it is left alone for longer than its time.
+      // Reading the info may count as use, so the interval is longer than the timeout.
       await expect.poll(async () => (await sandbox.getInfo()).state, { interval: 3_000 }).toBe("paused");
       await sandbox.setTimeout(600_000);
     }
@@ -76,7 +77,7 @@ test("files come back whole the second time and every time, whether a pause was 
   expect(await sandbox.checkpoints()).toHaveLength(3);
 });
 
-test("what a sandbox was told to be is not forgotten: labels, timeouts, limits, environment, way out", async () => {
+test("settings are kept: labels, timeouts, limits, environment, egress", async () => {
   await using sandbox = await create({
     labels: { job: "seven" },
     env: { GREETING: "hello" },
@@ -84,18 +85,18 @@ test("what a sandbox was told to be is not forgotten: labels, timeouts, limits, 
     timeouts: { idleMs: 3_600_000, onTimeout: "pause" },
     egress: { allow: ["example.org:443"] },
   });
-  const [before, egress] = [termsOf(await sandbox.getInfo()), await sandbox.getEgress()];
+  const [before, egress] = [settingsOf(await sandbox.getInfo()), await sandbox.getEgress()];
   for (const _ of [1, 2]) {
     await sandbox.pause();
-    expect(termsOf(await sandbox.getInfo())).toEqual(before);
+    expect(settingsOf(await sandbox.getInfo())).toEqual(before);
     await sandbox.resume();
-    expect(termsOf(await sandbox.getInfo())).toEqual(before);
+    expect(settingsOf(await sandbox.getInfo())).toEqual(before);
     expect(await sandbox.getEgress()).toEqual(egress);
     expect((await sandbox.commands.run("echo $GREETING; nproc >/dev/null")).stdout).toBe("hello\n");
   }
 });
 
-test("a server in it is there at the next request, with what it has in memory", async () => {
+test("a server in a paused sandbox answers the next request from its memory", async () => {
   await using sandbox = await create();
   const serving = await sandbox.commands.run(["python3", "-c", counter], { background: true });
   await sandbox.waitForPort(8000, { timeoutMs: 60_000 });
@@ -109,7 +110,7 @@ test("a server in it is there at the next request, with what it has in memory", 
   expect(await sandbox.commands.get(serving.id)).toMatchObject({ state: "running" });
 });
 
-test("what commands have said is kept while it is paused and afterwards, and reading it does not wake it", async () => {
+test("the output of commands is kept during and after a pause, and reading it does not wake the sandbox", async () => {
   await using sandbox = await create();
   const ended = await sandbox.commands.run("seq 1 5000; echo wrong >&2; exit 3");
   const running = await sandbox.commands.run("echo begun; read line; echo $line", { background: true, stdin: true });
@@ -123,7 +124,7 @@ test("what commands have said is kept while it is paused and afterwards, and rea
   expect(await following).toMatchObject({ exitCode: 0, stdout: "begun\non\n" });
 });
 
-test("many who come at once to one that sleeps are all answered, and it wakes once", async () => {
+test("many requests at once to a paused sandbox are all answered, and it wakes once", async () => {
   await using sandbox = await create();
   await sandbox.files.write("note", "kept");
   const cursor = (await client.events({ cursor: 0 }).next()).value?.cursor ?? 0;
@@ -151,16 +152,16 @@ test("a pause in the middle of work, and requests in the middle of a pause, lose
   );
   for (const round of [0, 1, 2]) {
     const pausing = Promise.allSettled([sandbox.pause(), sandbox.pause()]);
-    const meanwhile = Promise.allSettled([
+    const requests = Promise.allSettled([
       sandbox.files.write(`file${round}`, `round ${round}`),
       sandbox.commands.run(`echo ${round} >>rounds`),
     ]);
     const refusals = (await pausing).filter((one) => one.status === "rejected");
     expect(refusals.length).toBeLessThan(2);
     for (const { reason } of refusals) expect(reason).toMatchObject({ code: "invalid_state" });
-    // Whoever comes while it is being paused waits and wakes it, or was there before and goes on when it is awake.
+    // A request during the pause waits and then wakes the sandbox; an earlier one goes on when the sandbox is awake.
     await sandbox.files.exists("log");
-    expect((await meanwhile).filter((one) => one.status === "rejected")).toEqual([]);
+    expect((await requests).filter((one) => one.status === "rejected")).toEqual([]);
   }
   await sandbox.files.write("stop", "");
   const { stdout, exitCode } = await writing.wait();

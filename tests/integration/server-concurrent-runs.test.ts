@@ -5,7 +5,7 @@ import { ApiClient, readLines } from "../support/api-client.ts";
 import { RawWebSocket } from "../support/raw-websocket.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
-/** In this process: a promise that fails unheard in the server fails the whole test run. */
+/** The server runs in this process, so that an unhandled rejection in it fails the test run. */
 let server: TestServer;
 let api: ApiClient;
 
@@ -34,7 +34,7 @@ const programs = [
 
 function request(n: number): { driver: string } {
   const program = programs[n % programs.length];
-  if (program === undefined) throw new Error("there is a program for every number");
+  if (program === undefined) throw new Error("No program has this number");
   return { driver: "local", ...program(n) };
 }
 
@@ -56,13 +56,13 @@ async function whole(response: Response): Promise<Seen> {
   return seen;
 }
 
-/** The caller goes at a chosen moment: before any answer, at the start, or after the first output. */
+/** Starts a run and disconnects at a chosen moment: before any response, at the start, or after the first output. */
 async function leave(n: number, headers: Record<string, string>): Promise<void> {
   const left = new AbortController();
   const body = { driver: "local", argv: ["sh", "-c", `echo out ${n}; exec sleep 600`], timeoutMs: 600_000 };
   const answer = post(body, { ...headers, accept: "application/x-ndjson" }, left.signal);
   if (n % 4 === 0) {
-    // Once the request is on its way: other requests pass between this one and its answer.
+    // The request is on its way by now: another request was answered after it was sent.
     await api.ask("GET", "/healthz");
     left.abort();
     await expect(answer).rejects.toThrow(/abort/);
@@ -82,14 +82,14 @@ async function leave(n: number, headers: Record<string, string>): Promise<void> 
     }
   })();
   await expect(reading).rejects.toThrow(/abort/);
-  // Another who follows is told that it is over, and does not wait for ever.
-  for (let told = await follower?.next(); told !== undefined; told = await follower?.next()) {
-    if ("type" in told && (told.type === "ended" || told.type === "error")) break;
+  // A follower gets the end of the command, and does not wait for ever.
+  for (let seen = await follower?.next(); seen !== undefined; seen = await follower?.next()) {
+    if ("type" in seen && (seen.type === "ended" || seen.type === "error")) break;
   }
   await follower?.close();
 }
 
-test("of many runs at once, some of which are left by their callers, each that is waited for is whole and none stays", async () => {
+test("many runs at once, some with callers that disconnect, are complete and leave no sandbox", async () => {
   const total = 90;
   let next = 0;
   const answered: number[] = [];
@@ -115,7 +115,7 @@ test("of many runs at once, some of which are left by their callers, each that i
   };
   await Promise.all(Array.from({ length: 8 }, worker));
   expect(answered).toHaveLength(60);
-  // Those with a key stay for a while, for callers that lost the answer.
+  // The results of runs with a key stay for a while, for callers that lost the response.
   const kept = answered.filter((n) => n % 5 === 0).length;
   await expect
     .poll(async () => (await api.ask<{ sandboxes: unknown[] }>("GET", "/sandboxes")).body.sandboxes.length)
@@ -128,7 +128,7 @@ describe("a run with a key", () => {
   const count = async (): Promise<number> =>
     (await api.ask<{ sandboxes: unknown[] }>("GET", "/sandboxes")).body.sandboxes.length;
 
-  test("goes when it is let go of, and the key stands for a new one then", async () => {
+  test("is removed on request, and the key then starts a new one", async () => {
     const before = await count();
     const first = await api.ask<CommandResult>("POST", "/run", request, headers);
     const again = await api.ask<CommandResult>("POST", "/run", request, headers);
@@ -136,14 +136,14 @@ describe("a run with a key", () => {
     expect(await count()).toBe(before + 1);
     expect((await api.ask("DELETE", "/run", undefined, headers)).status).toBe(204);
     expect(await count()).toBe(before);
-    const anew = await api.ask<CommandResult>("POST", "/run", request, headers);
-    expect(anew.body.command.id).not.toBe(first.body.command.id);
+    const third = await api.ask<CommandResult>("POST", "/run", request, headers);
+    expect(third.body.command.id).not.toBe(first.body.command.id);
     await api.ask("DELETE", "/run", undefined, headers);
     expect((await api.ask("DELETE", "/run", undefined, headers)).status).toBe(204);
     expect((await api.ask("DELETE", "/run")).body.error?.code).toBe("invalid_argument");
   });
 
-  test("is nobody else's to end", async () => {
+  test("cannot be ended by another key", async () => {
     const created = await api.ask<{ secret: string }>("POST", "/keys", { name: "other", verbs: ["commands"] });
     const run = await api.ask<CommandResult>("POST", "/run", request, headers);
     expect((await api.as(created.body.secret).ask("DELETE", "/run", undefined, headers)).status).toBe(204);
@@ -152,7 +152,7 @@ describe("a run with a key", () => {
     await api.ask("DELETE", "/run", undefined, headers);
   });
 
-  test("of the SDK leaves no sandbox, whether it ends or is left", async () => {
+  test("of the SDK leaves no sandbox, whether it ends or is aborted", async () => {
     const before = await count();
     const client = new Atoll({ baseUrl: server.url, apiKey: server.key });
     expect((await client.run(request)).stdout).toBe("hi\n");

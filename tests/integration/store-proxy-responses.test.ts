@@ -6,19 +6,19 @@ import { useRandomFiles } from "../support/object-servers/random-file.ts";
 import { openTestGcs } from "../support/object-servers/test-gcs.ts";
 import { openTestS3 } from "../support/object-servers/test-s3.ts";
 
-interface Place {
+interface TestStore {
   server: { faults: FaultPlan };
   open: (options: { maxAttempts: number }) => ObjectStore;
   close: () => Promise<void>;
 }
 
 const makeFile = useRandomFiles();
-const places: Place[] = [];
+const opened: TestStore[] = [];
 afterEach(async () => {
-  await Promise.all(places.splice(0).map((place) => place.close()));
+  await Promise.all(opened.splice(0).map((testStore) => testStore.close()));
 });
 
-/** What a gateway, a page to log in or a store in trouble says with status 200. */
+/** Responses with status 200 from a gateway, a login page or a broken store. */
 const answers = [
   { type: "text/html", body: "<html><body>Please log in</body></html>" },
   { type: "application/xml", body: "<Error><Code>InternalError</Code><Message>Try again</Message></Error>" },
@@ -46,32 +46,32 @@ const calls: Record<string, (store: ObjectStore) => Promise<unknown>> = {
 describe.for([
   ["S3", openTestS3, "CompleteMultipartUpload"],
   ["Google Cloud Storage", openTestGcs, "objects.compose"],
-] as const)("of a bucket of %s", ([, openPlace, lastOfUpload]) => {
-  test("an upload whose last request is answered by somebody else is not taken for done", async () => {
-    const place: Place = await openPlace();
-    places.push(place);
-    const store = place.open({ maxAttempts: 1 });
+] as const)("a store in a bucket of %s", ([, openTestStore, lastOfUpload]) => {
+  test("does not report an upload as done if a proxy answers its last request", async () => {
+    const testStore: TestStore = await openTestStore();
+    opened.push(testStore);
+    const store = testStore.open({ maxAttempts: 1 });
     const { path, ...checksum } = await makeFile(6 << 20);
     for (const { type, body } of answers) {
       const fault = { do: "answer", headers: { "content-type": type }, body } as const;
-      place.server.faults = ({ operation }) => (operation === lastOfUpload ? fault : undefined);
+      testStore.server.faults = ({ operation }) => (operation === lastOfUpload ? fault : undefined);
       await expect(store.upload("a", path, checksum)).rejects.toMatchObject({ code: "unavailable" });
     }
     expect(await collect(store.list(""))).toEqual([]);
   });
 
-  test.for(Object.keys(calls))("%s that is answered by somebody else is not taken for done", async (call) => {
-    const place: Place = await openPlace();
-    places.push(place);
-    const store = place.open({ maxAttempts: 1 });
+  test.for(Object.keys(calls))("does not report %s as done if a proxy answers it", async (call) => {
+    const testStore: TestStore = await openTestStore();
+    opened.push(testStore);
+    const store = testStore.open({ maxAttempts: 1 });
     await store.put("a", Buffer.from("first"));
-    // What the store learns of the server it has learnt.
+    // By now the store has finished its probe of the server.
     await store.put("z", Buffer.from("first"), { if: "absent" });
     for (const { type, body } of answers) {
-      place.server.faults = () => ({ do: "answer", headers: { "content-type": type }, body });
+      testStore.server.faults = () => ({ do: "answer", headers: { "content-type": type }, body });
       await expect(calls[call]?.(store)).rejects.toMatchObject({ code: "unavailable" });
     }
-    place.server.faults = () => undefined;
+    testStore.server.faults = () => undefined;
     const found = await collect(store.list(""));
     expect(found.map(({ key }) => key)).toEqual(["a", "z"]);
   });

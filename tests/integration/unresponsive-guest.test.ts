@@ -10,7 +10,7 @@ import { freezerOf } from "../support/freezer.ts";
 import { patience } from "../support/patience.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
-// Sandboxes of a busy machine that do answer must not be taken for silent.
+// Sandboxes on a busy machine that answer late must not count as unresponsive.
 const flags = ["--guest-timeout-ms", String(3_000 * patience)];
 let server: TestServer;
 let api: ApiClient;
@@ -22,10 +22,10 @@ afterAll(async () => {
   await server.dispose();
 });
 
-/** As code inside does it, which is why nothing inside is asked to undo it. */
+/** Code in the sandbox runs these attacks, so the tests cannot rely on code in the sandbox to undo them. */
 const attacks = {
   "is stopped": "kill -STOP 1",
-  "is traced by a process that stays": `python3 -c "
+  "is traced by another process": `python3 -c "
 import ctypes, os, time
 if os.fork(): os._exit(0)
 os.setsid()
@@ -40,14 +40,14 @@ async function code(method: string, path: string, body?: unknown): Promise<strin
   return answer.body.error?.code ?? answer.status;
 }
 
-/** Every process of a container, as a machine without time for it does. */
+/** Signals every process of a container, like a machine that has no time for it. */
 async function signalContainer(id: string, signal: "SIGSTOP" | "SIGCONT"): Promise<void> {
   const group = await freezerOf(server.dataDir, id);
   const pids = (await readFile(join(group, "cgroup.procs"), "utf8")).trim().split("\n");
   for (const pid of pids) process.kill(Number(pid), signal);
 }
 
-/** As root inside would, if it could still start something. */
+/** Continues the guest from outside, because nothing can be started in the sandbox. */
 async function continueGuest(id: string): Promise<void> {
   const runs = join(server.dataDir, "sandboxes", id, "run");
   const [container = ""] = await readdir(runs);
@@ -62,13 +62,13 @@ async function untilResponsive(path: string): Promise<void> {
   expect(await pollUntil(isBack, { deadlineMs: 60_000 * patience })).toBe(true);
 }
 
-describe.concurrent("a guest that code inside has taken out of action", () => {
+describe.concurrent("a guest that code in its sandbox made unresponsive", () => {
   test.for([
     ["gvisor", "is stopped"],
-    ["gvisor", "is traced by a process that stays"],
-    ["local", "is traced by a process that stays"],
+    ["gvisor", "is traced by another process"],
+    ["local", "is traced by another process"],
   ] as const)(
-    "%s: one that %s answers no command, and its sandbox says so and can be killed",
+    "%s: a guest that %s makes commands fail, and its sandbox reports it and can be killed",
     async ([driver, how]) => {
       const { sandbox } = await api.create({ driver });
       const path = `/sandboxes/${sandbox.id}`;
@@ -95,7 +95,7 @@ describe.concurrent("a guest that code inside has taken out of action", () => {
     },
   );
 
-  test("a kill does not wait for a command that is being started", async () => {
+  test("a kill does not wait for a command that starts", async () => {
     const { sandbox } = await api.create();
     const path = `/sandboxes/${sandbox.id}`;
     await signalContainer(sandbox.id, "SIGSTOP");
@@ -104,7 +104,7 @@ describe.concurrent("a guest that code inside has taken out of action", () => {
     expect(await starting).toBe("sandbox_ended");
   });
 
-  test("nothing of a sandbox is lost: pausing and going back are refused, its files can be saved, and it goes on when its guest does", async () => {
+  test("pause and rollback are refused, files can be saved, and the sandbox goes on with its guest", async () => {
     const { sandbox } = await api.create({ driver: "gvisor" });
     const path = `/sandboxes/${sandbox.id}`;
     await api.run(sandbox.id, { shell: "echo kept > note" });
@@ -127,7 +127,7 @@ describe.concurrent("a guest that code inside has taken out of action", () => {
 });
 
 test.for(["-KILL", "-SEGV", "-34"])(
-  "a command that is told of the end after kill %s finds the sandbox failed",
+  "when a command ends because of kill %s of its guest, the sandbox has failed",
   async (signal) => {
     const { sandbox } = await api.create({ driver: "gvisor" });
     const path = `/sandboxes/${sandbox.id}`;
@@ -138,7 +138,7 @@ test.for(["-KILL", "-SEGV", "-34"])(
   },
 );
 
-test("a server that starts serves the others, and the silent one when its guest answers", async () => {
+test("a new server serves other sandboxes at once, and an unresponsive one when its guest answers", async () => {
   const silent = await api.create();
   const other = await api.create();
   const counting = await api.start(silent.sandbox.id, { shell: "read line; echo $line; exit 3", stdin: true });

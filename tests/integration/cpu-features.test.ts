@@ -10,7 +10,7 @@ import { makeDataDir } from "../support/test-root.ts";
 
 const run = promisify(execFile);
 
-/** Of the first processor; on machines of today all are alike. */
+/** Returns the flags of the first processor; all processors of one machine are alike. */
 async function ownFlags(): Promise<string[]> {
   const [, flags = ""] = /^flags\s*:(.*)$/m.exec(await readFile("/proc/cpuinfo", "utf8")) ?? [];
   return flags.trim().split(/\s+/).toSorted();
@@ -22,7 +22,7 @@ async function open(options: Parameters<typeof openTestEngine>[0]): Promise<Test
   return host;
 }
 
-test("a common set of CPU features is recorded, and goes on wherever all of them are", async () => {
+test("a checkpoint records the common CPU features, and resumes on every machine that has them", async () => {
   const flags = await ownFlags();
   const first = await open({ cpuFeatures: flags });
   const { id } = await first.engine.create({});
@@ -51,7 +51,7 @@ test("a common set of CPU features is recorded, and goes on wherever all of them
   expect((await runIn(greater.engine.get(id), "echo on")).output).toBe("on\n");
 });
 
-test("a rest is hidden where it can be, and refused by name where it cannot", async () => {
+test("other features are hidden where that is possible, and refused by name where it is not", async () => {
   const hidden = "ssse3";
   const flags = await ownFlags();
   expect(flags).toContain(hidden);

@@ -12,10 +12,10 @@ const unhurried = { timeout: 120_000 };
 const soon = { timeout: 60_000 };
 
 /**
- * Keeps back what a hand-over asks of the store: of the first sandbox when its checkpoint is all but there, of the
- * second when it is stored and only the lease is to be given back.
+ * Holds back the requests of two handovers to the store: the first one before the checkpoint is complete, the second
+ * one when it is stored and only the lease has to be released.
  */
-function obstruct([unstored, stored]: readonly string[]): { plan: FaultPlan; held: Promise<unknown> } {
+function holdHandovers([unstored, stored]: readonly string[]): { plan: FaultPlan; held: Promise<unknown> } {
   const seen = { manifest: false, metadata: false };
   const reached: (() => void)[] = [];
   const held = Promise.all([0, 1].map((step) => new Promise<void>((resolve) => (reached[step] = resolve))));
@@ -33,7 +33,7 @@ function obstruct([unstored, stored]: readonly string[]): { plan: FaultPlan; hel
 }
 
 test(
-  "what was stopped for a hand-over goes on by itself when its server died meanwhile, is back, and nobody waits any more",
+  "sandboxes whose handover was interrupted go on by themselves after a restart of their server if no server waits",
   unhurried,
   async () => {
     const store = await sharedBucket();
@@ -47,7 +47,7 @@ test(
     const ids = await Promise.all([1, 2].map(async () => (await atA.create(persistent)).sandbox.id));
     await Promise.all(ids.map((id) => atA.run(id, { shell: "echo kept >/dev/shm/note" })));
 
-    const { plan, held } = obstruct(ids);
+    const { plan, held } = holdHandovers(ids);
     store.setFaults(plan);
     const leaving = new AbortController();
     const asking = ids.map((id) =>

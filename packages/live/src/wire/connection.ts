@@ -1,0 +1,124 @@
+import { SandboxError } from "@atoll/protocol";
+import type { AppProcess } from "../isolation/app-host.ts";
+import { encodeFrame, FrameReader } from "./frames.ts";
+import {
+  FromRuntime,
+  maxFrameBytes,
+  requests,
+  type Params,
+  type Reply,
+  type RequestName,
+  type RuntimeError,
+} from "./protocol.ts";
+
+/** What the runtime reports by itself. */
+export type RuntimeEvent = Exclude<FromRuntime, { t: "hello" | "reply" | "error" }>;
+
+/** A request that the runtime refused, with its code. */
+export class RequestFailed extends Error {
+  override readonly name = "RequestFailed";
+  readonly error: RuntimeError;
+
+  constructor(error: RuntimeError) {
+    super(error.message);
+    this.error = error;
+  }
+}
+
+interface Pending {
+  name: RequestName;
+  resolve: (reply: never) => void;
+  reject: (error: unknown) => void;
+}
+
+/**
+ * The host's end of the wire protocol. The process is killed when it says what is not understood; every request that
+ * waits is rejected when the process ends.
+ */
+export class Connection {
+  readonly hello: Promise<Extract<FromRuntime, { t: "hello" }>>;
+  readonly #process: AppProcess;
+  readonly #onEvent: (event: RuntimeEvent) => void;
+  readonly #pending = new Map<number, Pending>();
+  #lastRequest = 0;
+  #ended: SandboxError | undefined;
+  #greet: (hello: Extract<FromRuntime, { t: "hello" }>) => void = () => undefined;
+  #refuse: (error: unknown) => void = () => undefined;
+
+  constructor(process: AppProcess, onEvent: (event: RuntimeEvent) => void) {
+    this.#process = process;
+    this.#onEvent = onEvent;
+    this.hello = new Promise((resolve, reject) => {
+      this.#greet = resolve;
+      this.#refuse = reject;
+    });
+    this.hello.catch(() => undefined);
+    void this.#read();
+  }
+
+  /** Rejects with `RequestFailed` if the runtime refuses, and with `timed_out` if it does not answer. */
+  async request<N extends RequestName>(name: N, params: Params<N>, timeoutMs: number): Promise<Reply<N>> {
+    if (this.#ended !== undefined) throw this.#ended;
+    const n = ++this.#lastRequest;
+    let timer: NodeJS.Timeout | undefined;
+    const answer = new Promise<Reply<N>>((resolve, reject) => {
+      this.#pending.set(n, { name, resolve: resolve, reject });
+      timer = setTimeout(() => {
+        reject(new SandboxError("timed_out", `Cannot ${name}: the app did not answer within ${timeoutMs} ms`));
+      }, timeoutMs);
+    });
+    // The answer may come, or the process end, while the request is still being written.
+    answer.catch(() => undefined);
+    try {
+      await this.#process.write(encodeFrame({ n, t: name, params }, maxFrameBytes));
+      return await answer;
+    } finally {
+      clearTimeout(timer);
+      this.#pending.delete(n);
+    }
+  }
+
+  async #read(): Promise<void> {
+    const reader = new FrameReader(maxFrameBytes);
+    try {
+      for await (const chunk of this.#process.output) {
+        for (const message of reader.push(chunk)) this.#handle(FromRuntime.parse(message));
+      }
+      this.#fail(new SandboxError("sandbox_ended", "The app has ended"));
+    } catch (cause) {
+      this.#fail(
+        new SandboxError("guest_violation", "The app sent a message that is not understood, and was ended", { cause }),
+      );
+      await this.#process.kill();
+    }
+  }
+
+  #handle(message: FromRuntime): void {
+    switch (message.t) {
+      case "hello":
+        this.#greet(message);
+        return;
+      case "reply": {
+        const pending = this.#pending.get(message.re);
+        pending?.resolve(requests[pending.name].reply.parse(message.ok) as never);
+        return;
+      }
+      case "error":
+        this.#pending.get(message.re)?.reject(new RequestFailed(message.error));
+        return;
+      case "log":
+      case "crash":
+      case "started":
+      case "stopped":
+      case "ended":
+        this.#onEvent(message);
+    }
+  }
+
+  #fail(error: SandboxError): void {
+    this.#ended = error;
+    this.#refuse(error);
+    for (const { reject } of this.#pending.values()) reject(error);
+    this.#pending.clear();
+  }
+}
