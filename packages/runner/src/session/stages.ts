@@ -1,6 +1,6 @@
 import { checkBaseline } from "../grading/baseline.ts";
 import { failsPassToPassOnly, grade as gradeAttempts } from "../grading/grade.ts";
-import { missingTests } from "../grading/test-results.ts";
+import { findStatus, isFailure, missingTests } from "../grading/test-results.ts";
 import type { AttemptResult } from "../models/report.ts";
 import { Repository } from "../repository/repository.ts";
 import { type Attempt, runAttempt } from "./attempt.ts";
@@ -83,7 +83,9 @@ async function baseline(work: Work): Promise<Outcome> {
   let check = checkBaseline(first.result, task);
   if (!check.held) {
     const missing = missingTests([...task.failToPass, ...task.passToPass], first.result.tests);
-    const symptoms = { text: first.text, missing, seen: Object.keys(first.result.tests) };
+    const { tests } = first.result;
+    const failing = task.passToPass.filter((id) => isFailure(findStatus(id, tests) ?? "passed"));
+    const symptoms = { text: first.text, missing, seen: Object.keys(tests), failing };
     const again = await work.findFixes(work.context(), symptoms);
     if (again !== undefined) {
       await session.removeSandbox();
