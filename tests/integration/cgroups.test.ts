@@ -16,7 +16,7 @@ beforeAll(async () => {
   if (found === undefined) throw new Error("This machine has no cgroups that can limit memory and CPU time");
   const wanted = process.env["ATOLL_TEST_CGROUPS"];
   if (wanted !== undefined && wanted !== String(found.version)) {
-    throw new Error(`This run is about cgroups of version ${wanted}, and the machine has version ${found.version}`);
+    throw new Error(`This run needs cgroups of version ${wanted}, and the machine has version ${found.version}`);
   }
   tree = found;
 });
@@ -51,11 +51,11 @@ async function textOf(process: HostProcess): Promise<string> {
 
 async function firstLine(process: HostProcess): Promise<string> {
   for await (const { data } of process) return data.toString().trim();
-  throw new Error("There was no output");
+  throw new Error("The process printed nothing");
 }
 
 describe("memory", () => {
-  test("a process that wants more than is allowed is killed, and the kill is counted", async () => {
+  test("a process that allocates more than the limit is killed, and the kill is counted", async () => {
     const group = await create({ memoryBytes: 64 * MiB });
     const hog = await startIn(group, `exec ${process.execPath} -e "Buffer.alloc(300 * 1024 * 1024, 1)"`);
     hog.discardOutput();
@@ -64,7 +64,7 @@ describe("memory", () => {
     expect((await group.usage()).memoryPeakBytes).toBeLessThanOrEqual(64 * MiB);
   });
 
-  test("a process that stays below lives, and its use is told", async () => {
+  test("a process below the limit lives, and its usage is reported", async () => {
     const group = await create({ memoryBytes: 128 * MiB });
     const process = await startIn(group, "x=$(head -c 30M /dev/zero | tr '\\0' x); echo up; sleep 1000; echo $x");
     expect(await firstLine(process)).toBe("up");
@@ -74,7 +74,7 @@ describe("memory", () => {
     expect(memoryBytes).toBeLessThan(128 * MiB);
   });
 
-  test("the limit can be changed while it is in force", async () => {
+  test("the limit can be changed while processes run", async () => {
     const group = await create({ memoryBytes: 32 * MiB });
     await group.setLimits({ memoryBytes: 256 * MiB });
     const process = await startIn(group, "x=$(head -c 60M /dev/zero | tr '\\0' x); echo up; sleep 1000; echo $x");
@@ -85,8 +85,8 @@ describe("memory", () => {
 });
 
 describe("CPU time", () => {
-  test("all groups together have the weight that was given", async () => {
-    // What servers give it: some may run beside this test.
+  test("the tree of all groups has the given weight", async () => {
+    // Servers set this weight, too, and some may run beside this test.
     await tree.setWeight(20);
     const group = await create();
     const texts = await Promise.all(
@@ -99,12 +99,12 @@ describe("CPU time", () => {
     expect(texts.filter((text) => text !== "")).toEqual([tree.version === 1 ? "205" : "20"]);
   });
 
-  test("who wants more than is allowed is held back", async () => {
+  test("a process that wants more than the limit is throttled", async () => {
     const group = await create({ cpus: 0.1 });
     const process = await startIn(group, "while :; do :; done");
     process.discardOutput();
     const throttled = async (): Promise<number> => {
-      // The processes are one level below their limits in version 2.
+      // In version 2 the processes are one level below the group that has their limits.
       const places = group.directories.flatMap((directory) => [directory, dirname(directory)]);
       const stats = await Promise.all(
         places.map((directory) => readFile(`${directory}/cpu.stat`, "utf8").catch(() => "")),
@@ -117,7 +117,7 @@ describe("CPU time", () => {
 });
 
 describe("tasks", () => {
-  test("there are no more than are allowed", async () => {
+  test("a fork beyond the limit fails", async () => {
     const group = await create({ pidsMax: 10 });
     const fork = "my $pid = fork(); die $! unless defined $pid; unless ($pid) { sleep 1000; exit }";
     const process = await startIn(group, `exec perl -e 'for (1..30) { ${fork} }'`);
@@ -127,9 +127,9 @@ describe("tasks", () => {
 });
 
 describe("the end", () => {
-  test("processes that fork as fast as they can are all gone", async () => {
+  test("a kill ends processes that fork as fast as they can", async () => {
     const group = await create({ pidsMax: 100, cpus: 2 });
-    // Each starts two of itself and goes on, whether or not its parent lives.
+    // Each process starts two copies of itself and goes on, whether or not its parent lives.
     const bomb = await startIn(group, "b() { b & b & wait; b; }; trap '' TERM HUP; b 2>/dev/null");
     bomb.discardOutput();
     await expect.poll(async () => (await group.pids()).length).toBeGreaterThan(50);
@@ -137,7 +137,7 @@ describe("the end", () => {
     expect(await group.pids()).toEqual([]);
   });
 
-  test("frozen processes die when they are killed", async () => {
+  test("a kill ends frozen processes", async () => {
     const group = await create();
     const process = await startIn(group, "echo up; while :; do :; done");
     await firstLine(process);
@@ -146,7 +146,7 @@ describe("the end", () => {
     expect(await process.wait()).toMatchObject({ signal: "SIGKILL" });
   });
 
-  test("frozen processes stand still until they are thawed", async () => {
+  test("frozen processes do not run until they are thawed", async () => {
     const group = await create();
     const process = await startIn(group, "trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done");
     await firstLine(process);
@@ -157,7 +157,7 @@ describe("the end", () => {
     expect(await process.wait()).toMatchObject({ exitCode: 9 });
   });
 
-  test("a group in use is not removed, an empty one leaves nothing", async () => {
+  test("a group in use is not removed, and an empty one is removed completely", async () => {
     const group = await create({ pidsMax: 50 });
     const process = await startIn(group, "sleep 1000 & echo up; wait");
     await firstLine(process);

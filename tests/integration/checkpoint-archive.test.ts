@@ -39,7 +39,7 @@ async function openEngine(dataDir?: string): Promise<TestEngine> {
   return host;
 }
 
-/** The same files on both machines have the same name. */
+/** Creates the default template. The files of both machines are the same, so their templates have the same name. */
 async function makeTemplate({ engine }: TestEngine): Promise<void> {
   await (await engine.create({})).kill();
 }
@@ -61,68 +61,71 @@ const stores: [string, () => Promise<ObjectStore>][] = [
   ["a bucket", async () => s3.open({ prefix: "moving" })],
 ];
 
-test.for(stores)("a sandbox goes on elsewhere and back through %s, and only what is new is sent", async ([, open]) => {
-  const sent: StoreCall[] = [];
-  const after = (call: StoreCall): void => void (call.name === "upload" && sent.push(call));
-  const store = watchStore(await open(), { after });
-  const [here, there] = [await openEngine(), await openEngine()];
-  const [near, far] = [await archiveOf(here, store), await archiveOf(there, store)];
-  await makeTemplate(there);
-  const sandbox = await here.engine.create({});
-  const record = recordOf(sandbox);
-  const counting = await sandbox.spawn(
-    { argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done"], stdin: true },
-    { keep: true },
-  );
-  await counting.writeStdin("one\n");
-  await new Conversation(counting).until(/1\n/);
-  await runIn(sandbox, "head -c 3000000 /dev/urandom >noise; seq 200000 >numbers");
-  await here.engine.pause(sandbox.id);
-  const first = await near.publish(sandbox.id, 1, { epoch: 1, signal });
-  expect(sent).toHaveLength(first.parts.length);
-  const files = first.parts.find(({ name }) => name === `layer/${sandbox.id}-1`);
-  expect(files?.sizeBytes).toBeGreaterThan(3_000_000);
-  await here.engine.release(sandbox.id);
+test.for(stores)(
+  "a sandbox moves to another engine and back through %s, and only new parts are sent",
+  async ([, open]) => {
+    const sent: StoreCall[] = [];
+    const after = (call: StoreCall): void => void (call.name === "upload" && sent.push(call));
+    const store = watchStore(await open(), { after });
+    const [here, there] = [await openEngine(), await openEngine()];
+    const [near, far] = [await archiveOf(here, store), await archiveOf(there, store)];
+    await makeTemplate(there);
+    const sandbox = await here.engine.create({});
+    const record = recordOf(sandbox);
+    const counting = await sandbox.spawn(
+      { argv: ["bash", "-c", "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done"], stdin: true },
+      { keep: true },
+    );
+    await counting.writeStdin("one\n");
+    await new Conversation(counting).until(/1\n/);
+    await runIn(sandbox, "head -c 3000000 /dev/urandom >noise; seq 200000 >numbers");
+    await here.engine.pause(sandbox.id);
+    const first = await near.publish(sandbox.id, 1, { epoch: 1, signal });
+    expect(sent).toHaveLength(first.parts.length);
+    const files = first.parts.find(({ name }) => name === `layer/${sandbox.id}-1`);
+    expect(files?.sizeBytes).toBeGreaterThan(3_000_000);
+    await here.engine.release(sandbox.id);
 
-  const moved = await far.fetch(sandbox.id, 1, record, { signal });
-  await there.engine.resume(sandbox.id);
-  const going = moved.attach(counting.streamId, { stdoutBytes: 2, stderrBytes: 0 });
-  await going.writeStdin("two\n");
-  expect(await new Conversation(going).until(/\n/)).toBe("2\n");
-  await there.engine.pause(sandbox.id);
-  sent.length = 0;
-  const second = await far.publish(sandbox.id, 2, { epoch: 2, signal });
-  expect(sent.map(({ key }) => key)).not.toContain(files?.key);
-  expect(second.parts.map(({ key }) => key)).toContain(files?.key);
-  const sentBytes = sent.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
-  const newParts = second.parts.filter(({ key }) => !first.parts.some((part) => part.key === key));
-  expect(sentBytes).toBe(newParts.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
-  await there.engine.release(sandbox.id);
+    const moved = await far.fetch(sandbox.id, 1, record, { signal });
+    await there.engine.resume(sandbox.id);
+    const going = moved.attach(counting.streamId, { stdoutBytes: 2, stderrBytes: 0 });
+    await going.writeStdin("two\n");
+    expect(await new Conversation(going).until(/\n/)).toBe("2\n");
+    await there.engine.pause(sandbox.id);
+    sent.length = 0;
+    const second = await far.publish(sandbox.id, 2, { epoch: 2, signal });
+    expect(sent.map(({ key }) => key)).not.toContain(files?.key);
+    expect(second.parts.map(({ key }) => key)).toContain(files?.key);
+    const sentBytes = sent.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    const newParts = second.parts.filter(({ key }) => !first.parts.some((part) => part.key === key));
+    expect(sentBytes).toBe(newParts.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0));
+    await there.engine.release(sandbox.id);
 
-  const back = await near.fetch(sandbox.id, 2, record, { signal });
-  await here.engine.resume(sandbox.id);
-  const again = back.attach(counting.streamId, { stdoutBytes: 4, stderrBytes: 0 });
-  await again.writeStdin("three\n");
-  expect(await new Conversation(again).until(/\n/)).toBe("3\n");
-  expect((await runIn(back, "cat words; wc -c <noise; tail -1 numbers")).output).toBe(
-    "one\ntwo\nthree\n3000000\n200000\n",
-  );
-  for (const { dataDir } of [here, there]) expect(await readdir(join(dataDir, "transfers"))).toEqual([]);
-});
+    const back = await near.fetch(sandbox.id, 2, record, { signal });
+    await here.engine.resume(sandbox.id);
+    const again = back.attach(counting.streamId, { stdoutBytes: 4, stderrBytes: 0 });
+    await again.writeStdin("three\n");
+    expect(await new Conversation(again).until(/\n/)).toBe("3\n");
+    expect((await runIn(back, "cat words; wc -c <noise; tail -1 numbers")).output).toBe(
+      "one\ntwo\nthree\n3000000\n200000\n",
+    );
+    for (const { dataDir } of [here, there]) expect(await readdir(join(dataDir, "transfers"))).toEqual([]);
+  },
+);
 
-describe("a server that is killed without mercy", () => {
-  const prefix = "dying";
+describe("a server that is killed with SIGKILL", () => {
+  const prefix = "killed";
   let store: ObjectStore;
   beforeAll(() => {
     store = s3.open({ prefix });
   });
   const config = (): StoreConfig => ({ ...s3.config, prefix }) as StoreConfig;
 
-  /** Requests that are meant are never answered, and nothing is done about them. Tells whether there was one. */
-  function holdUp(isMeant: (request: { operation: string; key: string }) => boolean): () => boolean {
+  /** Makes the server never answer matching requests. Returns a function that says whether there was such a request. */
+  function holdRequests(matches: (request: { operation: string; key: string }) => boolean): () => boolean {
     let isHeld = false;
     s3.server.faults = (request): Fault | undefined => {
-      if (!isMeant(request)) return undefined;
+      if (!matches(request)) return undefined;
       isHeld = true;
       return { do: "hold", until: new Promise(() => {}) };
     };
@@ -138,9 +141,9 @@ describe("a server that is killed without mercy", () => {
   const sentImages = (): number =>
     s3.server.seen.filter(({ operation, key }) => isWhole.has(operation) && key.includes("/memory/")).length;
 
-  test("in the middle of an upload, a fetch or a collection loses nothing and sends nothing twice", async () => {
+  test("in the middle of an upload, a fetch or a collection, loses nothing and sends nothing twice", async () => {
     const here = await openTestEngine();
-    // Whatever state it was left in, another engine ends all that is there.
+    // Another engine finds and ends everything that the killed ones leave.
     onTestFinished(async () => {
       await here.engine.close();
       await (await openTestEngine({ dataDir: here.dataDir })).dispose();
@@ -157,7 +160,7 @@ describe("a server that is killed without mercy", () => {
     const dataDirs = [here.dataDir, await makeDirectory()] as const;
 
     s3.server.calm();
-    const isUploading = holdUp(({ operation, key }) => operation === "PutObject" && key.includes("layers/"));
+    const isUploading = holdRequests(({ operation, key }) => operation === "PutObject" && key.includes("layers/"));
     const publisher = new CrashingArchive(dataDirs[0], config(), { do: "publish", id, n: 1 });
     await during(publisher, async () => {
       expect(isUploading()).toBe(true);
@@ -171,17 +174,17 @@ describe("a server that is killed without mercy", () => {
     const near = await archiveOf(heir, store);
     for (const n of [1, 2, 3]) await near.publish(id, n, { epoch: 1, signal });
     await heir.engine.close();
-    // That of the first checkpoint was there.
+    // The image of the first checkpoint was stored before.
     expect(sentImages()).toBe(2);
 
-    const isFetching = holdUp(({ operation, key }) => operation === "GetObject" && key.includes("/memory/"));
+    const isFetching = holdRequests(({ operation, key }) => operation === "GetObject" && key.includes("/memory/"));
     const fetcher = new CrashingArchive(dataDirs[1], config(), { do: "fetch", record, n: 3 });
     await during(fetcher, () => expect(isFetching()).toBe(true));
     await fetcher.killHard();
     s3.server.calm();
 
-    // The first look retires two checkpoints, the next condemns their images, and the last is killed when it has
-    // removed one of them.
+    // The first collection retires two checkpoints, the next one condemns their images, and the last one is killed
+    // after it has removed one of them.
     const graceMs = 1_000;
     const startMs = Date.now();
     const action = (look: number) =>
@@ -190,7 +193,7 @@ describe("a server that is killed without mercy", () => {
     await collect(store, action(1));
     expect(await keysOf("/memory/")).toHaveLength(3);
     let removals = 0;
-    const isRemoving = holdUp(
+    const isRemoving = holdRequests(
       ({ operation, key }) => operation === "DeleteObject" && key.includes("/memory/") && ++removals > 1,
     );
     const collector = new CrashingArchive(dataDirs[0], config(), action(2));
@@ -211,7 +214,7 @@ describe("a server that is killed without mercy", () => {
   });
 });
 
-/** Waits until it is so while the worker is at its work, and fails at once when the worker ends before. */
+/** Waits until the condition holds while the worker runs, and fails at once if the worker ends before. */
 async function during(worker: CrashingArchive, isSo: () => void | Promise<void>): Promise<void> {
   const ended = worker.until(() => false);
   await Promise.race([vi.waitFor(isSo, generous), ended]);

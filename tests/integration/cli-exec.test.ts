@@ -29,7 +29,7 @@ describe("the exit code of exec", () => {
     expect(await exec([id, "--", "sh", "-c", line])).toEqual({ exitCode, stdout: "", stderr: "" });
   });
 
-  test("is 124 when the time limit was reached, and stderr says so", async () => {
+  test("is 124 when the time limit was reached, and stderr gives the reason", async () => {
     const { exitCode, stderr } = await exec(["--timeout", "200ms", id, "--", "sleep", "60"]);
     expect(exitCode).toBe(124);
     expect(stderr).toMatch(/^atoll: the command reached its time limit and was ended after /);
@@ -39,7 +39,7 @@ describe("the exit code of exec", () => {
     expect(await exec([id, "--", "no-such-program"])).toMatchObject({ exitCode: 127, stdout: "" });
   });
 
-  test("is 125 when atoll itself failed, whatever the reason", async () => {
+  test("is 125 when atoll itself failed, for any reason", async () => {
     const unknown = await exec(["00000000000000000000", "--", "true"]);
     expect(unknown).toMatchObject({ exitCode: 125, stdout: "" });
     expect((await exec(["--no-such-option", id, "--", "true"])).exitCode).toBe(125);
@@ -57,7 +57,7 @@ describe("exec", () => {
     expect(outcome).toEqual({ exitCode: 0, stdout: "out", stderr: "err" });
   });
 
-  test("sends what is piped into it, every byte and the end", async () => {
+  test("sends all of its stdin, including the end", async () => {
     const input = randomBytes(3_000_000);
     await using running = new RunningAtoll(server, ["exec", "-i", id, "--", "cat"]);
     running.child.stdin.end(input);
@@ -69,17 +69,17 @@ describe("exec", () => {
     expect((await exec([id, "--", "cat"], { stdin: "unread" })).stdout).toBe("");
   });
 
-  test("ends when the command does, with its input still open", async () => {
+  test("ends with the command while its own input is still open", async () => {
     await using running = new RunningAtoll(server, ["exec", "-i", id, "--", "sh", "-c", "exit 4"]);
     expect((await running.ended).exitCode).toBe(4);
   });
 
-  test("takes an unambiguous beginning of the id, options before -- and variables", async () => {
+  test("accepts an unambiguous prefix of the id, options before -- and variables", async () => {
     const words = ["-e", "A=1 2", id.slice(0, 12), "-w", "/tmp", "--", "sh", "-c", 'echo "$A $PWD"'];
     expect((await exec(words)).stdout).toBe("1 2 /tmp\n");
   });
 
-  test("leaves all words behind the sandbox to the command where there is no --", async () => {
+  test("passes all words after the sandbox to the command if there is no --", async () => {
     expect((await exec([id, "echo", "-e", "--json", "-t"])).stdout).toBe("--json -t\n");
   });
 
@@ -94,7 +94,7 @@ describe("exec", () => {
     expect(lines.at(-1)).toMatchObject({ type: "ended", command: { state: "exited", exitCode: 2 } });
   });
 
-  test("sends Ctrl-C on to the command and ends as that does", async () => {
+  test("forwards Ctrl-C to the command and exits with its code", async () => {
     const script = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.1; done";
     await using running = new RunningAtoll(server, ["exec", id, "--", "sh", "-c", script]);
     await expect.poll(() => running.stdout.toString()).toBe("ready\n");
@@ -102,7 +102,7 @@ describe("exec", () => {
     expect(await running.ended).toEqual({ exitCode: 9, stdout: "ready\ncaught\n", stderr: "" });
   });
 
-  test("that is interrupted while the command starts leaves none behind", async () => {
+  test("that is interrupted while the command starts leaves no command running", async () => {
     await using proxy = await delayRequest(server.url, "POST", `/sandboxes/${id}/commands`);
     const words = ["exec", "--name", "late", id, "--", "sleep", "1000"];
     await using running = new RunningAtoll({ ...server, url: proxy.url }, words);
@@ -115,7 +115,7 @@ describe("exec", () => {
     await expect.poll(commands).toContainEqual(expect.objectContaining({ name: "late", signal: "SIGKILL" }));
   });
 
-  test("ends together with the command when nobody reads its output any more", async () => {
+  test("ends together with the command when its output is closed", async () => {
     await using running = new RunningAtoll(server, ["exec", "--name", "endless", id, "--", "yes"]);
     await expect.poll(() => running.stdout.length).toBeGreaterThan(0);
     running.child.stdout.destroy();
@@ -128,11 +128,11 @@ describe("exec", () => {
   });
 });
 
-describe("a command that was left running", () => {
+describe("a command in the background", () => {
   const script = "echo one; echo two >&2; read line; echo got $line; exit 6";
 
-  test("is followed by logs -f and ended by attach, each from a process of its own", async () => {
-    // Its input stays open for whoever attaches.
+  test("is followed by logs -f and ended by attach, each in a separate process", async () => {
+    // The command's input stays open for the attach below.
     await using first = new RunningAtoll(server, ["exec", "-i", "--name", "talk", id, "--", "sh", "-c", script]);
     await expect.poll(() => first.stdout.toString()).toBe("one\n");
     await using follower = new RunningAtoll(server, ["logs", "-f", id, "talk"]);
@@ -143,7 +143,7 @@ describe("a command that was left running", () => {
     expect(await follower.ended).toEqual({ exitCode: 0, stdout: "one\ngot this\n", stderr: "two\n" });
   });
 
-  test("is told by its id, listed, and shows what it has said so far", async () => {
+  test("is identified by its id, listed, and shows its output so far", async () => {
     const { stdout } = await exec(["-d", id, "--", "sh", "-c", "echo so far; exec sleep 1000"]);
     const commandId = stdout.trim();
     expect(commandId).toMatch(/^cmd[a-z0-9]{20}$/);

@@ -26,13 +26,13 @@ const cp = async (from: string, to: string, options: Parameters<typeof runAtoll>
   runAtoll(server, ["cp", from, to], options);
 const done = { exitCode: 0, stdout: "", stderr: "" };
 
-/** The most memory that a copy has used, in kilobytes, as seen every now and then. */
+/** Returns the highest resident memory of a copy in kilobytes, sampled while it runs. */
 async function mostMemory(from: string, to: string): Promise<number> {
   await using running = new RunningAtoll(server, ["cp", from, to]);
   let most = 0;
   const look = setInterval(() => {
     void readFile(`/proc/${running.child.pid}/status`, "utf8")
-      // It may be gone by now.
+      // The process may have ended since.
       .catch(() => "")
       .then((status) => {
         most = Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1] ?? most);
@@ -48,7 +48,7 @@ async function mostMemory(from: string, to: string): Promise<number> {
 }
 
 describe("cp", () => {
-  test("brings a file in and out again with every byte and its mode", async () => {
+  test("copies a file in and out again with the same bytes and mode", async () => {
     const content = randomBytes(2_000_001);
     await writeFile(join(here, "tool"), content, { mode: 0o755 });
     expect(await cp(join(here, "tool"), `${id}:/tmp/`)).toEqual(done);
@@ -57,7 +57,7 @@ describe("cp", () => {
     expect((await lstat(join(here, "back"))).mode & 0o777).toBe(0o755);
   });
 
-  test("says how to copy where the user inside may not", async () => {
+  test("suggests how to copy where the user in the sandbox has no permission", async () => {
     await mkdir(join(here, "few"));
     await writeFile(join(here, "few", "file"), "x");
     for (const from of ["few", "few/file"]) {
@@ -71,12 +71,12 @@ describe("cp", () => {
     expect(asRoot).toEqual(done);
     const { stderr } = await cp(join(here, "few", "file"), `${id}:/etc/few/file`);
     expect(stderr).toContain("-u root");
-    // What even root may not do.
+    // Not even root may write there.
     const never = await runAtoll(server, ["cp", "-u", "root", join(here, "few/file"), `${id}:/proc/x`]);
     expect(never.stderr).not.toContain("hint:");
   });
 
-  test("brings a directory in and out again, with links, empty directories and long names", async () => {
+  test("copies a directory in and out again, with links, empty directories and long names", async () => {
     const tree = join(here, "tree");
     const long = "l".repeat(150);
     await mkdir(join(tree, "empty"), { recursive: true });
@@ -100,7 +100,7 @@ describe("cp", () => {
     "ünï — 文件 🙂",
     "%41?query#hash&x=1",
     "n".repeat(255),
-  ])("brings a file called %j in and out, alone and within a directory", async (name) => {
+  ])("copies a file called %j in and out, alone and in a directory", async (name) => {
     const [source, target] = [await mkdtemp(join(here, "odd-")), await mkdtemp(join(here, "odd-"))];
     await writeFile(join(source, name), name);
     expect(await cp(join(source, name), `${id}:/tmp/`)).toEqual(done);
@@ -112,7 +112,7 @@ describe("cp", () => {
     expect(await readdir(target)).toEqual([name, "tree"].toSorted());
   });
 
-  test("holds little of a large file in memory", async () => {
+  test("uses little memory for a large file", async () => {
     const path = join(here, "large");
     const content = randomBytes(1_000_000);
     await writeFile(path, Buffer.concat(Array.from({ length: 250 }, () => content)));
@@ -121,7 +121,7 @@ describe("cp", () => {
     expect((await readFile(join(here, "large-back"))).equals(await readFile(path))).toBe(true);
   });
 
-  test("puts a directory under its own name into one that is there", async () => {
+  test("puts a directory under its own name into an existing one", async () => {
     const inner = join(here, "inner");
     await mkdir(inner);
     await writeFile(join(inner, "file"), "x");
@@ -135,13 +135,13 @@ describe("cp", () => {
     expect(await cp(`${id}:/tmp/note`, "-")).toEqual({ ...done, stdout: "from a pipe" });
   });
 
-  test("leaves nothing half written where the source is missing", async () => {
+  test("writes nothing if the source is missing", async () => {
     const outcome = await cp(`${id}:/tmp/missing`, join(here, "never"));
     expect(outcome).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("/tmp/missing") });
     expect(await readdir(here)).not.toContain("never");
   });
 
-  test("brings hard links out, and tells what it leaves out", async () => {
+  test("copies hard links out, and reports what it leaves out", async () => {
     const make = "mkdir /tmp/linked && cd /tmp/linked && echo one > a && ln a b && mkfifo \"$(printf 'pipe\\033[2J')\"";
     await runAtoll(server, ["exec", id, "--", "sh", "-c", make]);
     const outcome = await cp(`${id}:/tmp/linked`, join(here, "linked"));
@@ -152,7 +152,7 @@ describe("cp", () => {
     expect(JSON.parse(stdout)).toMatchObject({ files: 2, bytes: 4, leftOut: ["pipe\u001b[2J"] });
   });
 
-  test("writes into a pipe that is there, and leaves a link a link", async () => {
+  test("writes into an existing pipe, and through an existing link", async () => {
     await runAtoll(server, ["exec", id, "--", "sh", "-c", "echo content > /tmp/content"]);
     execFileSync("bash", ["-c", `mkfifo "$0"`, join(here, "fifo")]);
     await symlink("linked-to", join(here, "link"));
@@ -164,7 +164,7 @@ describe("cp", () => {
     expect(await readFile(join(here, "linked-to"), "utf8")).toBe("content\n");
   });
 
-  test("does not follow a link that a sandbox planted out of the directory here", async () => {
+  test("does not follow a link of the sandbox out of the target directory", async () => {
     const plant =
       "mkdir /tmp/trap && ln -s /etc /tmp/trap/way && ln -s ../../../etc/passwd /tmp/trap/out && echo > /tmp/trap/ok";
     await runAtoll(server, ["exec", id, "--", "sh", "-c", plant]);
@@ -174,7 +174,7 @@ describe("cp", () => {
     expect(await readdir(join(here, "trap"))).toEqual(["ok"]);
   });
 
-  test("refuses to copy from here to here", async () => {
+  test("refuses to copy from one local path to another", async () => {
     const outcome = await cp("a", "b");
     expect(outcome.exitCode).toBe(2);
     expect(outcome.stderr).toContain("hint: Write that one as <sandbox>:<path>.");

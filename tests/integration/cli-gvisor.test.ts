@@ -17,8 +17,8 @@ afterAll(async () => {
   await server.dispose();
 });
 
-describe("a terminal into gVisor", () => {
-  test("has the size of the one here, and follows when that changes", async () => {
+describe("a terminal in gVisor", () => {
+  test("has the size of the local one, and follows its changes", async () => {
     const script = "trap 'stty size' WINCH; test -t 0 && test -t 1 && stty size; while :; do sleep 0.1; done";
     await using terminal = new Terminal(server, ["exec", "-it", id, "--", "bash", "-c", script]);
     await terminal.shows("24 80\r\n");
@@ -26,10 +26,10 @@ describe("a terminal into gVisor", () => {
     await terminal.shows("50 100\r\n");
   });
 
-  test("takes Ctrl-C inside, where it ends what runs in the foreground and not the shell", async () => {
+  test("sends Ctrl-C to the foreground process in the sandbox and not to the shell", async () => {
     await using terminal = new Terminal(server, ["shell", "-e", "PS1=here> ", "-e", "PROMPT_COMMAND=", id]);
     await terminal.shows(/[>#$] ?$/);
-    // It is said by the very process that is to be ended, so it is in the foreground by then.
+    // The process that will be interrupted prints this itself, so when the text appears it is in the foreground.
     terminal.type("sh -c 'echo slee\"\"ping; exec sleep 1000'\r");
     await terminal.shows("sleeping");
     terminal.type("\u0003");
@@ -39,7 +39,7 @@ describe("a terminal into gVisor", () => {
     expect(await terminal.ended).toEqual({ exitCode: 5, modes: calm });
   });
 
-  test("is left with ~. and found again", async () => {
+  test("is left with ~. and attached to again", async () => {
     await using first = new Terminal(server, ["shell", id]);
     await first.shows(/[>#$] ?$/);
     first.type("here=kept\r\r~.");
@@ -57,17 +57,17 @@ test.for([
   ["exit 3", 3],
   ["kill -KILL $$", 137],
   ["kill -INT $$", 130],
-] as const)("%s inside ends exec with %d", async ([line, exitCode]) => {
+] as const)("%s in the sandbox ends exec with %d", async ([line, exitCode]) => {
   expect((await runAtoll(server, ["exec", id, "--", "bash", "-c", line])).exitCode).toBe(exitCode);
 });
 
-test("a time limit inside ends exec with 124", async () => {
+test("a time limit in the sandbox ends exec with 124", async () => {
   const { exitCode, stderr } = await runAtoll(server, ["exec", "--timeout", "300ms", id, "--", "sleep", "60"]);
   expect(exitCode).toBe(124);
   expect(stderr).toContain("reached its time limit");
 });
 
-test("a server inside is left running, reached by its port, followed and measured", async () => {
+test("a server in the sandbox runs in the background, is reached by its port, followed and measured", async () => {
   const words = ["exec", "-d", "--name", "web", "-w", "/etc", id, "--", "python3", "-u", "-m", "http.server", "8000"];
   const commandId = (await runAtoll(server, words)).stdout.trim();
   expect(commandId).toMatch(/^cmd/);
@@ -84,7 +84,7 @@ test("a server inside is left running, reached by its port, followed and measure
   expect((await runAtoll(server, ["attach", "--no-stdin", id, "web"])).exitCode).toBe(143);
 });
 
-test("a persistent sandbox is created, shown and told as one, and paused it is no server's", async () => {
+test("a persistent sandbox is created and shown as one, and has no server while it is paused", async () => {
   const created = await runAtoll(server, ["create", "--persistent", "--json"]);
   const sandbox = JSON.parse(created.stdout) as { id: string };
   expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: server.url } });
@@ -98,7 +98,7 @@ test("a persistent sandbox is created, shown and told as one, and paused it is n
   expect((await runAtoll(server, ["kill", sandbox.id])).exitCode).toBe(0);
 });
 
-test("a paused sandbox is looked at without being woken, with a key that may only read", async () => {
+test("a key that may only read can inspect a paused sandbox without waking it", async () => {
   const sleeper = (await runAtoll(server, ["create"])).stdout.trim();
   await runAtoll(server, ["exec", "--name", "said", sleeper, "--", "echo", "something"]);
   await runAtoll(server, ["pause", sleeper]);

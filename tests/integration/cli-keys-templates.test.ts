@@ -25,7 +25,7 @@ function json({ exitCode, stdout, stderr }: CommandOutcome) {
   return JSON.parse(stdout);
 }
 
-/** A root filesystem with one program, which needs nothing else. */
+/** Creates a root filesystem with one static program. */
 async function rootFilesystem(): Promise<string> {
   const root = join(here, "root");
   await mkdir(join(root, "bin"), { recursive: true });
@@ -37,7 +37,7 @@ async function rootFilesystem(): Promise<string> {
 }
 
 describe("a template", () => {
-  test("is imported from a file, used by sandboxes, listed, and removed when none uses it", async () => {
+  test("is imported from a file, used by sandboxes, listed, and removed when no sandbox uses it", async () => {
     const archive = await rootFilesystem();
     expect(await atoll("template", "import", "tiny", archive)).toEqual({ exitCode: 0, stdout: "tiny\n", stderr: "" });
     expect((await atoll("template", "ls")).stdout).toMatch(/^tiny\t\S+\timported$/m);
@@ -52,14 +52,14 @@ describe("a template", () => {
     expect(await atoll("create", "--driver", "local", "--template", "tiny")).toMatchObject({ exitCode: 1, stdout: "" });
   });
 
-  test("comes through a pipe too, compressed as well", async () => {
+  test("is imported from a pipe, also compressed", async () => {
     const archive = execFileSync("gzip", ["-c", await rootFilesystem()]);
     const imported = await runAtoll(server, ["template", "import", "--json", "piped", "-"], { stdin: archive });
     expect(json(imported)).toMatchObject({ name: "piped" });
     expect(json(await atoll("template", "rm", "--json", "piped"))).toEqual({ removed: "piped" });
   });
 
-  test("is not made from what is no archive, and what is wrong is said", async () => {
+  test("is not imported from a file that is no archive, and the error gives the reason", async () => {
     const garbage = join(here, "garbage");
     await writeFile(garbage, Buffer.alloc(3_000_000, "no archive"));
     const refused = await atoll("template", "import", "bad", garbage);
@@ -77,7 +77,7 @@ describe("a key", () => {
     async (...words: string[]) =>
       runAtoll({ url: server.url, key }, words);
 
-  test("does what its verbs, template and number of sandboxes allow, and no more", async () => {
+  test("may do only what its verbs, template and number of sandboxes allow", async () => {
     const verbs = ["--verb", "sandboxes", "--verb", "read", "--verb", "commands"];
     const ceilings = ["--driver", "local", "--max-sandboxes", "1", "--max-memory", "256m", "--egress", "10.0.0.0/8"];
     const limits = ["--template", "host", "--rate", "6000", ...ceilings];
@@ -113,7 +113,7 @@ describe("a key", () => {
     await atoll("kill", foreign);
   });
 
-  test("for every sandbox sees those of others", async () => {
+  test("for every sandbox sees those of other keys", async () => {
     const id = (await atoll("create", "--driver", "local")).stdout.trim();
     const secret = (await atoll("key", "create", "watcher", "--verb", "read", "--every-sandbox")).stdout.trim();
     expect((await as(secret)("ls", "-q")).stdout).toBe(`${id}\n`);
@@ -121,7 +121,7 @@ describe("a key", () => {
     await atoll("kill", id);
   });
 
-  test("is refused with what could be meant when a verb or a number is wrong", async () => {
+  test("with a wrong verb or number is refused with a suggestion", async () => {
     const outcome = await atoll("key", "create", "odd", "--verb", "raed");
     expect(outcome.exitCode).toBe(2);
     expect(outcome.stderr).toContain("Allowed choices are admin, sandboxes, read");

@@ -25,7 +25,7 @@ function json({ exitCode, stdout, stderr }: CommandOutcome) {
 }
 
 describe("a sandbox", () => {
-  test("is created, listed, told about, measured and killed, in tables and in JSON", async () => {
+  test("is created, listed, described, measured and killed, in tables and in JSON", async () => {
     const created = json(await atoll("create", "--json", "--driver", "local", "--label", "job=7", "--memory", "256m"));
     const { id } = created;
     expect(created).toMatchObject({ state: "running", labels: { job: "7" }, limits: { memoryBytes: 268_435_456 } });
@@ -54,7 +54,7 @@ describe("a sandbox", () => {
     expect(json(await atoll("kill", "--all", "--yes", "--json"))).toEqual({ sandboxes: [] });
   });
 
-  test("that is not there is told with how to find those that are", async () => {
+  test("that does not exist is reported with a hint for listing the others", async () => {
     const outcome = await atoll("info", "zzz");
     expect(outcome).toEqual({
       exitCode: 1,
@@ -82,7 +82,7 @@ test("events are followed from a cursor, a JSON line each", async () => {
   expect(types.every((event) => event.sandboxId === id && event.type === "sandbox.state")).toBe(true);
 });
 
-test("a key is made, used, listed and revoked", async () => {
+test("a key is created, used, listed and revoked", async () => {
   const secret = (await atoll("key", "create", "reader", "--verb", "read")).stdout.trim();
   const as = (...words: string[]) => runAtoll({ url: server.url, key: secret }, words);
   expect((await as("ls", "-q")).exitCode).toBe(0);
@@ -96,20 +96,20 @@ test("a key is made, used, listed and revoked", async () => {
   expect(revoked.stderr).toContain("hint: The key comes from --key, ATOLL_API_KEY or");
 });
 
-test("config set is what other calls use, and config tells where each value is from", async () => {
+test("other calls use what config set has stored, and config shows where each value is from", async () => {
   const XDG_CONFIG_HOME = join(server.dataDir, "config-home");
   const as = async (words: string[], stdin = "") => runAtoll(undefined, words, { stdin, env: { XDG_CONFIG_HOME } });
   expect((await as(["config", "set", "url", server.url])).exitCode).toBe(0);
   expect((await as(["config", "set", "key", "-"], `${server.key}\n`)).exitCode).toBe(0);
   expect((await as(["ls", "-q"])).exitCode).toBe(0);
-  const { client, server: told } = json(await as(["config", "--json"]));
+  const { client, server: shown } = json(await as(["config", "--json"]));
   expect(client).toMatchObject({ url: { value: server.url, source: "file" }, key: { source: "file" } });
   expect(JSON.stringify(client)).not.toContain(server.key);
-  expect(told.settings.dataDir).toEqual({ value: server.dataDir, from: "flag" });
+  expect(shown.settings.dataDir).toEqual({ value: server.dataDir, from: "flag" });
 });
 
 describe("run", { tags: "gvisor" }, () => {
-  test("runs code and commands in a sandbox of their own and ends as they do", async () => {
+  test("runs code and commands in a new sandbox and exits with their code", async () => {
     const python = ["run", "-l", "python", "-i", "-c", "import sys; print(sys.stdin.read().upper()); sys.exit(5)"];
     expect(await runAtoll(server, python, { stdin: "typed" })).toEqual({ exitCode: 5, stdout: "TYPED\n", stderr: "" });
     expect(await atoll("run", "--", "sh", "-c", "echo err >&2; exit 3")).toEqual({
@@ -121,13 +121,13 @@ describe("run", { tags: "gvisor" }, () => {
     expect((await atoll("ls", "-q")).stdout).toBe("");
   });
 
-  test("passes bytes on that are no text", async () => {
+  test("passes on bytes that are no text", async () => {
     await using running = new RunningAtoll(server, ["run", "--", "sh", "-c", String.raw`printf 'a\377\376b'`]);
     await running.ended;
     expect(running.stdout).toEqual(Buffer.from([0x61, 0xff, 0xfe, 0x62]));
   });
 
-  test("takes files and input of any bytes, and puts each file under its own name", async () => {
+  test("accepts files and input of any bytes, and writes each file under its own name", async () => {
     const directory = await makeDataDir();
     const bytes = randomBytes(100_000);
     const input = randomBytes(100_000);
@@ -147,7 +147,7 @@ describe("run", { tags: "gvisor" }, () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  test("stops reading what is too much", async () => {
+  test("stops reading input that is too large", async () => {
     for (const words of [
       ["-i", "--", "cat"],
       ["-l", "bash", "-"],
@@ -170,7 +170,7 @@ function* endlessZeros(): Generator<Buffer> {
   for (;;) yield Buffer.alloc(1024 * 1024);
 }
 
-describe("an open stdin that says nothing more", () => {
+describe("an open stdin without further input", () => {
   test.for([
     ["run -", ["run", "-l", "bash", "-"]],
     ["run -i", ["run", "-i", "--", "cat"]],
@@ -183,7 +183,7 @@ describe("an open stdin that says nothing more", () => {
       server,
       words.map((word) => word.replace("ID", id)),
     );
-    // More than fits between the two: it is being read.
+    // More than fits into the pipe is accepted, so stdin is being read.
     await new Promise((resolve) => {
       running.child.stdin.write(Buffer.alloc(900_000, "x"), resolve);
     });
@@ -192,17 +192,17 @@ describe("an open stdin that says nothing more", () => {
     expect(await atoll("exec", id, "--", "cat", "/tmp/never")).toMatchObject({ exitCode: 1, stdout: "" });
   });
 
-  test("does not keep cp from telling an error", async () => {
+  test("does not keep cp from reporting an error", async () => {
     await using running = new RunningAtoll(server, ["cp", "-", "00000000000000000000:/tmp/never"]);
     expect(await running.ended).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("Cannot find") });
   });
 });
 
-test("up starts a server, Ctrl-C stops it", async () => {
+test("up starts a server, and Ctrl-C stops it", async () => {
   const dataDir = await makeDataDir();
   const flags = ["--data-dir", dataDir, "--guest-path", guestBinaryPath(), "--port", "0", "--log-level", "error"];
   await using up = new RunningAtoll(undefined, ["up", ...flags]);
-  await expect.poll(() => up.stdout.toString()).toContain("What there is:");
+  await expect.poll(() => up.stdout.toString()).toContain("Documentation:");
   const url = /listens on (\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   const key = /ATOLL_API_KEY=(\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   expect(await runAtoll({ url, key }, ["ls", "-q"])).toEqual({ exitCode: 0, stdout: "", stderr: "" });
@@ -221,7 +221,7 @@ Stop it, or choose another port: \`npm start -- --port 4700\`, \`atoll up --port
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test("without a command it shows its help, and that is no failure", async () => {
+test("without a command it prints its help and exits with 0", async () => {
   for (const words of [[], ["key"], ["--json"]]) {
     const { exitCode, stdout, stderr } = await runAtoll(undefined, words);
     expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
@@ -230,7 +230,7 @@ test("without a command it shows its help, and that is no failure", async () => 
   expect((await runAtoll(undefined, ["help", "nonsense"])).exitCode).toBe(2);
 });
 
-test("up with a flag that there is not ends with 2", async () => {
+test("up with an unknown flag ends with 2", async () => {
   const { exitCode, stderr } = await runAtoll(undefined, ["up", "--bogus"]);
   expect({ exitCode, stderr }).toEqual({
     exitCode: 2,
@@ -238,7 +238,7 @@ test("up with a flag that there is not ends with 2", async () => {
   });
 });
 
-test("doctor ends with 1 where the server or the key does not do", async () => {
+test("doctor ends with 1 if the server or the key does not work", async () => {
   const nowhere = { url: "http://127.0.0.1:1", key: "any" };
   const absent = await runAtoll(nowhere, ["doctor"]);
   expect(absent.stdout).toContain("--  server: Cannot reach the Atoll server");
@@ -249,7 +249,7 @@ test("doctor ends with 1 where the server or the key does not do", async () => {
   expect((await atoll("doctor")).exitCode).toBe(0);
 });
 
-test("doctor tells of the machine and of the connection", async () => {
+test("doctor reports on the machine and on the connection", async () => {
   const report = JSON.parse((await atoll("doctor", "--json")).stdout);
   expect(report.machine.findings).toContainEqual(expect.objectContaining({ name: "Linux kernel", status: "ok" }));
   expect(report.connection).toEqual([

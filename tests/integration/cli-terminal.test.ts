@@ -19,7 +19,7 @@ afterAll(async () => {
 });
 
 describe("exec -t", () => {
-  test("gives the command a terminal of the same size, and follows when that changes", async () => {
+  test("gives the command a terminal of the same size, and follows changes of the size", async () => {
     const script = "trap 'stty size' WINCH; test -t 0 && test -t 1 && stty size; while :; do sleep 0.1; done";
     await using terminal = new Terminal(server, ["exec", "-t", id, "--", "bash", "-c", script]);
     await terminal.shows("24 80\r\n");
@@ -29,14 +29,14 @@ describe("exec -t", () => {
     await terminal.shows("10 20\r\n");
   });
 
-  test("shows every byte as it was written: a line feed alone stays alone", async () => {
+  test("shows every byte as it was written: a line feed gets no carriage return", async () => {
     const script = String.raw`stty -opost; printf 'a\nb\r\n'`;
     await using terminal = new Terminal(server, ["exec", "-t", id, "--", "bash", "-c", script]);
     expect(await terminal.ended).toEqual({ exitCode: 0, modes: calm });
     expect(terminal.screen).toBe("a\nb\r\n");
   });
 
-  test("lets Ctrl-C go inside, ends as the command does and puts the terminal back", async () => {
+  test("sends Ctrl-C to the command, exits with its code and restores the terminal", async () => {
     const script = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.1; done";
     await using terminal = new Terminal(server, ["exec", "-it", id, "--", "bash", "-c", script]);
     await terminal.shows("ready");
@@ -45,7 +45,7 @@ describe("exec -t", () => {
     expect(terminal.screen).toContain("caught");
   });
 
-  test("puts the terminal back when it is ended from outside, out of whatever mode a program inside left it in", async () => {
+  test("restores the terminal after a signal from outside, whatever mode a program inside has set", async () => {
     const script = String.raw`printf '\033[?1049h\033[?25l'; echo ready; exec sleep 1000`;
     await using terminal = new Terminal(server, ["exec", "-t", "--name", "left", id, "--", "bash", "-c", script]);
     await terminal.shows("ready");
@@ -58,14 +58,14 @@ describe("exec -t", () => {
   });
 });
 
-/** Command lines of all processes that have this word. */
+/** Returns the command lines of all processes that contain this word. */
 async function processesWith(word: string): Promise<string[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const lines = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
   return lines.filter((line) => line.split("\0").includes(word));
 }
 
-test("a terminal that is closed takes atoll with it, and leaves the command", async () => {
+test("a closed terminal ends atoll and not the command", async () => {
   const name = `hangup-${process.pid}`;
   {
     await using terminal = new Terminal(server, [
@@ -87,7 +87,7 @@ test("a terminal that is closed takes atoll with it, and leaves the command", as
 });
 
 describe("shell", () => {
-  test("is a shell: it takes commands, shows them, and its exit code is ours", async () => {
+  test("runs commands, shows their output, and exits with its exit code", async () => {
     await using terminal = new Terminal(server, ["shell", "-e", "PS1=here> ", "-e", "PROMPT_COMMAND=", id]);
     await terminal.shows(/[>#$] ?$/);
     terminal.type("echo $((6 * 7)) $TERM\r");
@@ -96,7 +96,7 @@ describe("shell", () => {
     expect(await terminal.ended).toEqual({ exitCode: 5, modes: calm });
   });
 
-  test("is left with ~. and returned to with attach, which shows what was shown", async () => {
+  test("is left with ~. and attached to again, which repeats the earlier output", async () => {
     await using first = new Terminal(server, ["shell", id]);
     await first.shows(/[>#$] ?$/);
     first.type("here=kept; echo in $((1 + 1))\r");
@@ -112,14 +112,14 @@ describe("shell", () => {
     expect(await second.ended).toEqual({ exitCode: 0, modes: calm });
   });
 
-  test("says what to do where there is no terminal", async () => {
+  test("gives a hint where there is no terminal", async () => {
     const { exitCode, stderr } = await runAtoll(server, ["shell", id]);
     expect(exitCode).toBe(125);
     expect(stderr).toContain(`hint: Run commands with "atoll exec -i ${id} -- sh" instead.`);
   });
 });
 
-describe("a wait on a terminal", () => {
+describe("the progress of a wait on a terminal", () => {
   test.for([
     [["ps", "ID"], "GET", "/sandboxes/ID/commands", "Asking"],
     [["ps", "PREFIX"], "GET", "/sandboxes", "Looking for the sandbox"],
@@ -131,18 +131,20 @@ describe("a wait on a terminal", () => {
     [["config"], "GET", "/config", "Asking"],
     [["template", "ls"], "GET", "/templates", "Asking"],
     [["port", "ID", "8000"], "GET", "/sandboxes/ID/ports/8000", "Asking"],
-  ] as const)("is told by %j, and nothing of it stays", async ([words, method, path, told]) => {
+  ] as const)("is shown by %j, and erased afterwards", async ([words, method, path, shown]) => {
     await runAtoll(server, ["exec", "--name", "said", id, "--", "true"]);
     await using proxy = await delayRequest(server.url, method, path.replace("ID", id));
     const filled = words.map((word) => (word === "PREFIX" ? id.slice(0, 12) : word.replace("ID", id)));
     await using terminal = new Terminal({ ...server, url: proxy.url }, filled);
     await proxy.arrived;
-    await terminal.shows(`\r\u001B[2K${told} · 1s`);
+    await terminal.shows(`\r\u001B[2K${shown} · 1s`);
     proxy.release();
     await expect.poll(() => terminal.screen.split(" · ").at(-1)).toContain("s\r\u001B[2K");
+    // A run removes its sandbox after its output, and the tests below count sandboxes.
+    await terminal.ended;
   });
 
-  test("for a run ends with its first output", async () => {
+  test("is erased at the first output of a run", async () => {
     await using proxy = await delayRequest(server.url, "POST", "/run");
     const words = ["run", "--", "sh", "-c", "echo first; sleep 1"];
     await using terminal = new Terminal({ ...server, url: proxy.url }, words);
@@ -153,7 +155,7 @@ describe("a wait on a terminal", () => {
     expect(terminal.screen.split("first\r\n")[1]).toBe("");
   });
 
-  test("is not told with --json", async () => {
+  test("is not shown with --json", async () => {
     await using proxy = await delayRequest(server.url, "GET", `/sandboxes/${id}/usage`);
     await using terminal = new Terminal({ ...server, url: proxy.url }, ["stats", "--no-stream", "--json", id]);
     await using plain = new Terminal({ ...server, url: proxy.url }, ["stats", "--no-stream", id]);
@@ -165,21 +167,21 @@ describe("a wait on a terminal", () => {
 });
 
 describe("on a terminal", () => {
-  test("ls is a table with a header and colour", async () => {
+  test("ls prints a table with a header and colour", async () => {
     await using terminal = new Terminal(server, ["ls"]);
     await terminal.ended;
     expect(terminal.screen).toContain("\u001B[1mSTATE\u001B[22m");
     expect(terminal.screen).toContain("\u001B[32mrunning\u001B[39m");
   });
 
-  test("NO_COLOR leaves the table and takes the colour", async () => {
+  test("NO_COLOR keeps the table and removes the colour", async () => {
     await using terminal = new Terminal(server, ["ls"], { NO_COLOR: "1" });
     await terminal.ended;
     expect(terminal.screen).toContain("STATE");
     expect(terminal.screen).not.toContain("\u001B");
   });
 
-  test("stats draws its table in place until Ctrl-C, and gives the cursor back", async () => {
+  test("stats draws its table in place until Ctrl-C, and restores the cursor", async () => {
     await using terminal = new Terminal(server, ["stats", "--interval", "100ms", id]);
     await terminal.shows("\u001B[2A\r\u001B[0J");
     terminal.type("\u0003");
@@ -188,7 +190,7 @@ describe("on a terminal", () => {
     expect(terminal.screen).toSatisfy((screen: string) => screen.endsWith("\u001B[?25h"));
   });
 
-  test("kill --all asks, and a no leaves everything alone", async () => {
+  test("kill --all asks, and the answer no changes nothing", async () => {
     await using terminal = new Terminal(server, ["kill", "--all"]);
     await terminal.shows("Kill 1 sandbox? [y/N]");
     terminal.type("n\r");

@@ -21,15 +21,15 @@ afterAll(async () => {
   await server.dispose();
 });
 
-/** Every command of the page, by its words: `["key", "create"]`. */
+/** Returns every command in docs/cli.md, by its words: `["key", "create"]`. */
 async function commandsOfDocs(): Promise<string[]> {
   const page = await readFile(new URL("../../docs/cli.md", import.meta.url), "utf8");
   return [...page.matchAll(/^\| `atoll ([a-z ]+?)(?: [[<].*)?` +\|/gm)].map(([, words = ""]) => words);
 }
 
 /**
- * How each is called so that it succeeds; `ID` is a sandbox that runs. Those of a stream end by themselves or are cut
- * off.
+ * Calls with which each command succeeds; `ID` is a running sandbox. Commands with endless output end by themselves or
+ * are stopped.
  */
 const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" | "is the server" | "see below">> = {
   run: ["--", "true"],
@@ -74,17 +74,17 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
 };
 
 describe("--json", () => {
-  test("has a call for every command that there is", async () => {
+  test("has a call for every command", async () => {
     expect(Object.keys(jsonCalls).toSorted()).toEqual((await commandsOfDocs()).toSorted());
   });
 
   const called = Object.entries(jsonCalls).filter((entry): entry is [string, string[]] => Array.isArray(entry[1]));
 
-  // `kill --all` comes last: it ends what the others use.
+  // `kill --all` comes last, because it kills the sandbox that the other calls use.
   test.for(called.toSorted(([one]) => (one === "kill" ? 1 : -1)))(
-    "%s prints JSON and nothing else",
+    "%s prints only JSON",
     async ([name, words], context) => {
-      // They take no driver, or look for each.
+      // These two take no driver, or check every driver.
       if (name === "run" || name === "doctor") needsDriver("gvisor", context);
       const config = { XDG_CONFIG_HOME: `${server.dataDir}/config-home` };
       const argv = [...name.split(" "), "--json", ...words.map((word) => word.replace("ID", id))];
@@ -105,12 +105,12 @@ describe("--json", () => {
     ["snapshot import", ["bad name!", "/etc/hostname"]],
     ["snapshot rm", ["no-such-snapshot"]],
     ["snapshot share", ["no-such-snapshot"]],
-    ["snapshot unshare", ["nobody/no-such-snapshot"]],
+    ["snapshot unshare", ["no-key/no-such-snapshot"]],
     ["key revoke", ["no-such-key"]],
     ["exec", ["no-such-sandbox", "--", "true"]],
     ["ls", ["--state", "nonsense"]],
     ["lss", []],
-  ] as const)("tells what is wrong with %s %j as JSON too", async ([name, words]) => {
+  ] as const)("prints the error of %s %j as JSON", async ([name, words]) => {
     const { exitCode, stdout, stderr } = await runAtoll(server, [...name.split(" "), "--json", ...words]);
     expect(stdout).toBe("");
     expect(exitCode).not.toBe(0);
@@ -120,7 +120,7 @@ describe("--json", () => {
   });
 });
 
-describe("a reader that leaves", () => {
+describe("a reader that closes the output", () => {
   beforeAll(async () => {
     id = (await runAtoll(server, ["create", "--driver", "local"])).stdout.trim();
     await runAtoll(server, ["exec", "--name", "talk", id, "--", "seq", "100000"]);
@@ -134,7 +134,7 @@ describe("a reader that leaves", () => {
     ["exec", "ID", "--", "yes"],
     ["cp", "ID:/usr/bin/bash", "-"],
     ["stats", "--interval", "10ms"],
-  ])("ends %j without a word", (words) => {
+  ])("ends %j without a message", (words) => {
     const argv = atollArgv(words.map((word) => word.replace("ID", id)));
     const script = '"$@" | head -c 10 > /dev/null; exit "${PIPESTATUS[0]}"';
     const { status, stderr } = spawnSync("bash", ["-c", script, "bash", ...argv], {
@@ -142,13 +142,13 @@ describe("a reader that leaves", () => {
       timeout: 120_000,
     });
     expect(stderr.toString()).toBe("");
-    // Short output is written before anybody could leave.
+    // A short output is complete before the reader can close it.
     expect([0, 141]).toContain(status);
   });
 
-  test("before the first word ends what would go on for ever", () => {
-    // What has no reader any more is told so when it writes, and events that all came before the reader left say
-    // nothing.
+  test("before the first line ends a command that would go on for ever", () => {
+    // A process notices only when it writes that it has no reader. Events that all came before the reader left cause no
+    // further write.
     const script = 'mkfifo "$0" && { : <"$0" & } && exec 4>"$0" && wait $! && "$@" >&4';
     const argv = atollArgv(["events", "--from", "0"]);
     const { status, stderr } = spawnSync("bash", ["-c", script, `${server.dataDir}/left`, ...argv], {
@@ -160,7 +160,7 @@ describe("a reader that leaves", () => {
   });
 });
 
-describe("a full disk behind stdout", () => {
+describe("stdout on a full disk", () => {
   test.for<[string[], number]>([
     [["completion", "bash"], 1],
     [["ls"], 1],
@@ -169,7 +169,7 @@ describe("a full disk behind stdout", () => {
     [["logs", "ID", "talk"], 1],
     [["exec", "ID", "--", "echo", "lost"], 125],
     [["exec", "ID", "--", "yes"], 125],
-  ])("is told by %j", ([words, exitCode]) => {
+  ])("is reported by %j", ([words, exitCode]) => {
     const argv = atollArgv(words.map((word) => word.replace("ID", id)));
     const { status, stderr } = spawnSync("sh", ["-c", 'exec "$@" > /dev/full', "sh", ...argv], {
       env: atollEnvironment(server),
@@ -180,7 +180,7 @@ describe("a full disk behind stdout", () => {
   });
 });
 
-describe("a server that is not there", () => {
+describe("a server that does not run", () => {
   const nowhere = { url: "http://127.0.0.1:9", key: "atk_none" };
 
   test.for([
@@ -193,17 +193,16 @@ describe("a server that is not there", () => {
     ["template ls", 1],
     ["key ls", 1],
     ["kill --all --yes", 1],
-  ] as const)("is told by %s with what helps, and exit code %d", async ([line, exitCode]) => {
+  ] as const)("is reported by %s with a hint and exit code %d", async ([line, exitCode]) => {
     const outcome = await runAtoll(nowhere, line.split(" "));
     expect(outcome).toMatchObject({ exitCode, stdout: "" });
-    expect(outcome.stderr).toMatch(
-      /^error: Cannot reach the Atoll server at http:\/\/127\.0\.0\.1:9: .*\nhint: Start the server with "atoll up", or say where it is with --url/,
-    );
+    expect(outcome.stderr).toMatch(/^error: Cannot reach the Atoll server at http:\/\/127\.0\.0\.1:9: /);
+    expect(outcome.stderr).toContain('\nhint: Start the server with "atoll up", or say where it is with --url');
   });
 });
 
 describe("Ctrl-C", () => {
-  test("while a sandbox is created leaves none behind", async () => {
+  test("while a sandbox is created removes it", async () => {
     const before = (await runAtoll(server, ["ls", "-q"])).stdout;
     await using proxy = await delayRequest(server.url, "POST", "/sandboxes");
     await using creating = new RunningAtoll({ ...server, url: proxy.url }, ["create", "--driver", "local"]);
@@ -215,7 +214,7 @@ describe("Ctrl-C", () => {
     expect((await runAtoll(server, ["ls", "-q"])).stdout).toBe(before);
   });
 
-  test("twice does not wait", async () => {
+  test("twice exits at once", async () => {
     await using proxy = await delayRequest(server.url, "POST", "/sandboxes");
     await using creating = new RunningAtoll({ ...server, url: proxy.url }, ["create", "--driver", "local"]);
     await proxy.arrived;
@@ -235,14 +234,14 @@ describe("Ctrl-C", () => {
   });
 });
 
-test("plain output has neither colour nor headers, whatever the terminal could do", async () => {
+test("output without a terminal has neither colour nor headers", async () => {
   const { stdout } = await runAtoll(server, ["ls"], { env: { TERM: "xterm-256color", COLORTERM: "truecolor" } });
   expect(stdout).toMatch(new RegExp(`^${id}\trunning\t`, "m"));
   expect(stdout).not.toContain("\u001B");
   expect(stdout).not.toContain("STATE");
 });
 
-test("what has to be confirmed is not done where nobody can be asked", async () => {
+test("an action that needs confirmation is refused without a terminal", async () => {
   const outcome = await runAtoll(server, ["kill", "--all"]);
   expect(outcome).toMatchObject({
     exitCode: 2,
@@ -252,7 +251,7 @@ test("what has to be confirmed is not done where nobody can be asked", async () 
   });
 });
 
-test("what a server suggests that answers is told as it is", async () => {
+test("the suggestion of a server is printed unchanged", async () => {
   const error = { code: "unavailable", message: "Cannot go on: the server stops", suggestion: "Ask its neighbour." };
   const busy = createServer((_request, response) => {
     response.writeHead(503, { "content-type": "application/json" }).end(JSON.stringify({ error }));

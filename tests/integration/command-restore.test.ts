@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => host.dispose());
 
-test("what is asked for while the commands of the server before are found comes after them", async () => {
+test("a command that is started while the previous server's commands are restored comes after them", async () => {
   const sandbox = await host.engine.create({ driver: "local" });
   const options = {
     sandbox,
@@ -35,7 +35,7 @@ test("what is asked for while the commands of the server before are found comes 
   ]);
   await restoring;
   expect(again.info().id).toBe(before.info().id);
-  // Its log is not taken for one that a server left before it could start the command.
+  // Its log does not look like one that a server left before it could start the command.
   expect((await readAll(other)).text).toBe("once\n");
   expect(next.list().map(({ id }) => id)).toEqual([before.info().id, other.info().id]);
 });

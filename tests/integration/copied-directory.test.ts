@@ -13,7 +13,7 @@ import { makeDataDir } from "../support/test-root.ts";
 import { startTestServer } from "../support/test-server.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
-/** A lease has to run out. */
+/** The time covers the expiry of a lease. */
 const unhurried = { timeout: 120_000 };
 
 async function storeFlags(...more: string[]): Promise<string[]> {
@@ -23,7 +23,7 @@ async function storeFlags(...more: string[]): Promise<string[]> {
 }
 
 test(
-  "a copy of a data directory, made and started while its server runs, is another server, and touches nothing of the first",
+  "a copy of a data directory, started while the original runs, is a new server and does not touch the first one",
   unhurried,
   async () => {
     const flags = await storeFlags();
@@ -43,14 +43,14 @@ test(
     const seen = await atCopy.ask<SandboxInfo>("GET", `/sandboxes/${id}`);
     expect(seen.body).toMatchObject({ state: "running", server: { url: first.url } });
     expect((await api.run(id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
-    // The first one has it, and saves it for the other as for any server.
+    // The first server runs the sandbox, and stores it for the copy as for any other server.
     expect((await atCopy.run(id, { shell: "cat /dev/shm/note" })).stdout).toBe("kept\n");
     expect(await eventOf(first, "sandbox.handed_over", id)).toMatchObject({ toServer: { url: copy.url } });
   },
 );
 
 test(
-  "a data directory that looks like a copy and is none loses no sandbox: it has them again when their leases have run out",
+  "a data directory that only looks like a copy gets its sandboxes back when their leases have expired",
   unhurried,
   async () => {
     const flags = await storeFlags("--lease-ttl-ms", "3000");
@@ -75,7 +75,7 @@ test(
   },
 );
 
-test("a data directory that is renamed while its sandboxes run has them, and ends all of one that is killed", async () => {
+test("a data directory that is renamed while its sandboxes run keeps them, and can kill one completely", async () => {
   const flags = await storeFlags();
   const first = await startTestServer({ flags });
   const { sandbox } = await new ApiClient(first.url, first.key).create(persistent);

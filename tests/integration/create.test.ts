@@ -14,13 +14,13 @@ const store = async ({ id, ownerDir }: { id: string; ownerDir: string }): Promis
   await writeFile(join(ownerDir, "mine"), id);
 };
 
-describe("what a caller stores while its sandbox starts", () => {
-  test("is there when create resolves", async () => {
+describe("the caller's callback while a sandbox starts", () => {
+  test("has finished when create resolves", async () => {
     await using sandbox = await host.engine.create({ driver: "local" }, { alongside: store });
     expect(await readFile(join(sandbox.ownerDir, "mine"), "utf8")).toBe(sandbox.id);
   });
 
-  test("begins when the intent is stored, and does not wait for the start", async () => {
+  test("starts when the intent is stored, without waiting for the start", async () => {
     let state: string | undefined;
     await using sandbox = await host.engine.create(
       { driver: "local" },
@@ -34,7 +34,7 @@ describe("what a caller stores while its sandbox starts", () => {
     expect(state).toBe("creating");
   });
 
-  test("fails the create if it fails, and nothing is left", async () => {
+  test("fails the create if it fails, and leaves nothing", async () => {
     const created = host.engine.create(
       { driver: "local" },
       {
@@ -49,7 +49,7 @@ describe("what a caller stores while its sandbox starts", () => {
     expect(await readdir(join(host.dataDir, "sandboxes"))).toEqual([]);
   });
 
-  test("is gone after a start that failed, however late it came", async () => {
+  test("is awaited before a failed start removes the sandbox, however long it takes", async () => {
     const stop = new AbortController();
     const created = host.engine.create(
       { driver: "local" },
@@ -57,7 +57,7 @@ describe("what a caller stores while its sandbox starts", () => {
         signal: stop.signal,
         alongside: async (sandbox) => {
           stop.abort(new Error("changed my mind"));
-          // Nothing of its container is left, and the sandbox is there for as long as this goes on.
+          // The container is gone, and the sandbox exists until this callback has finished.
           const runs = join(host.dataDir, "sandboxes", sandbox.id, "run");
           await expect.poll(() => readdir(runs).catch(() => [])).toEqual([]);
           await store(sandbox);
@@ -69,7 +69,7 @@ describe("what a caller stores while its sandbox starts", () => {
   });
 });
 
-test("the way out is there when create resolves", async () => {
+test("egress works when create resolves", async () => {
   await using sandbox = await host.engine.create({ driver: "local" }, { proxyPort: 3128 });
   expect(await runIn(sandbox, "exec 3<>/dev/tcp/127.0.0.1/3128")).toMatchObject({ exitCode: 0 });
 });

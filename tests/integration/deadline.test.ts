@@ -20,7 +20,7 @@ afterEach(async () => {
   host = undefined;
 });
 
-/** How far it has counted, as the machine sees it from outside: without a gap, and never again from the start. */
+/** Returns the count in the sandbox's file, read on the host. It fails on a gap or a second start from 1. */
 function count(dataDir: string, id: string): number {
   const text = readFileSync(join(dataDir, "sandboxes", id, "layers/0/upper/home/user/count"), "utf8");
   const lines = text.split("\n").slice(0, -1);
@@ -29,7 +29,7 @@ function count(dataDir: string, id: string): number {
 }
 
 describeDrivers("a sandbox of driver %s with a deadline", (driver) => {
-  test("stands still by itself when its server is dead, and goes on where it was when it may", async () => {
+  test("stops at the deadline when its server is dead, and goes on where it was with a later deadline", async () => {
     const dataDir = await makeDataDir();
     const server = new CrashingServer(dataDir, "deadline", driver, String(soonMs));
     const { sandboxId = "", streamId = 0, until } = await server.until((fact) => fact.streamId !== undefined);
@@ -54,7 +54,7 @@ describeDrivers("a sandbox of driver %s with a deadline", (driver) => {
     expect(Number(output)).toBe(count(dataDir, sandboxId));
   });
 
-  test("is taken over with it by the next server, and can be killed while it stands still", async () => {
+  test("is taken over with its deadline by the next server, and can be killed while it is stopped", async () => {
     const dataDir = await makeDataDir();
     const server = new CrashingServer(dataDir, "deadline", driver, String(laterMs));
     const { sandboxId = "", until } = await server.until((fact) => fact.streamId !== undefined);
@@ -75,8 +75,8 @@ describeDrivers("a sandbox of driver %s with a deadline", (driver) => {
   });
 });
 
-describe("a pause whose deadline passes meanwhile", { tags: "gvisor" }, () => {
-  /** Lets the deadline pass at one step of the first pause. */
+describe("a pause during which the deadline passes", { tags: "gvisor" }, () => {
+  /** Opens an engine and lets the deadline pass at one step of the first pause. */
   async function openWithDeadlineAt(last: string): Promise<{ sandbox: Sandbox; dataDir: string }> {
     const opened = await openTestEngine({
       atStep: async (step, id) => {
@@ -88,7 +88,7 @@ describe("a pause whose deadline passes meanwhile", { tags: "gvisor" }, () => {
     return { sandbox, dataDir: opened.dataDir };
   }
 
-  test("ends well when everything stood still already, and the sandbox is resumed with a later one only", async () => {
+  test("succeeds if everything was frozen already, and the sandbox resumes only with a later deadline", async () => {
     const { sandbox } = await openWithDeadlineAt("pause: frozen");
     const { engine } = host ?? expect.fail();
     const counting = await sandbox.spawn({
@@ -108,7 +108,7 @@ describe("a pause whose deadline passes meanwhile", { tags: "gvisor" }, () => {
     await engine.pause(sandbox.id);
   });
 
-  test("is refused with the next one if it has to be, and nothing is lost", async () => {
+  test("is refused at an earlier step, and nothing is lost", async () => {
     const { sandbox, dataDir } = await openWithDeadlineAt("pause: frozen");
     const { engine } = host ?? expect.fail();
     const holding = await sandbox.spawn({
@@ -127,7 +127,7 @@ describe("a pause whose deadline passes meanwhile", { tags: "gvisor" }, () => {
     expect(await talk.until(/done\n/)).toBe("done\n");
   });
 
-  test("leaves the deadline in force for the next server when its own dies", async () => {
+  test("leaves the deadline in force when its server dies", async () => {
     const dataDir = await makeDataDir();
     const server = new CrashingServer(dataDir, "deadline", "gvisor", String(laterMs), "pause: saving");
     const { sandboxId = "", until } = await server.until((fact) => fact.streamId !== undefined);

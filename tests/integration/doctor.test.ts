@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { doctor } from "../../packages/engine/src/doctor/doctor.ts";
 import { detectRunsc, minimumRunscDate } from "../../packages/engine/src/doctor/runsc-features.ts";
 
-test("the runsc of this machine says what it can do", async () => {
+test("the check of runsc reports what runsc supports", async () => {
   const runsc = await detectRunsc();
   expect(runsc.date ?? minimumRunscDate).toBeGreaterThanOrEqual(minimumRunscDate);
   expect(runsc.platforms).toContain("systrap");
@@ -12,7 +12,7 @@ test("the runsc of this machine says what it can do", async () => {
   expect(runsc.subcommands).toContain("checkpoint");
 });
 
-test("the machine that runs the tests lacks nothing but the guest that was left out", async () => {
+test("the machine that runs the tests lacks only the guest program that this test leaves out", async () => {
   const { findings } = await doctor({ dataDir: tmpdir(), guestPath: "/no/such/guest" });
   const lacking = findings.filter(({ status }) => status === "missing").map(({ name }) => name);
   expect(lacking).toEqual(["guest program"]);

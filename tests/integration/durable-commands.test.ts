@@ -12,7 +12,7 @@ afterAll(async () => {
 });
 
 describe("a command", () => {
-  test("tells its output and its exit code", async () => {
+  test("reports its output and its exit code", async () => {
     const id = await createIn(host.manager);
     const command = await start(host.manager, id, "echo out; echo err >&2; exit 7");
     expect(await commandResult(command)).toMatchObject({
@@ -40,7 +40,7 @@ describe("a command", () => {
     await expect(readAll(command, whole.length + 1)).rejects.toMatchObject({ code: "invalid_argument" });
   });
 
-  test("that cannot be started leaves nothing behind", async () => {
+  test("that cannot be started leaves nothing", async () => {
     const id = await createIn(host.manager);
     await expect(start(host.manager, id, { argv: ["/no/such/program"] })).rejects.toMatchObject({
       code: "spawn_failed",
@@ -48,14 +48,14 @@ describe("a command", () => {
     expect(host.manager.commands(id)).toEqual([]);
   });
 
-  test("keeps the beginning and the end of what is too long, and tells exactly what is missing", async () => {
+  test("keeps the beginning and the end of long output, and reports exactly what is missing", async () => {
     const id = await createIn(host.manager);
     const command = await start(host.manager, id, { shell: "seq -f '%09.0f' 1 100000", logBytes: 65_536 });
     const { stdoutBytes, droppedBytes } = await command.waitEnd();
     expect(stdoutBytes).toBe(1_000_000);
-    const { text, droppedBytes: told } = await readAll(command);
-    expect(told).toBe(droppedBytes);
-    expect(text.length + told).toBe(stdoutBytes);
+    const { text, droppedBytes: dropped } = await readAll(command);
+    expect(dropped).toBe(droppedBytes);
+    expect(text.length + dropped).toBe(stdoutBytes);
     expect(text.length).toBeGreaterThan(65_536 * 0.85);
     expect(text.length).toBeLessThanOrEqual(65_536);
     const all = Array.from({ length: 100_000 }, (_, i) => `${String(i + 1).padStart(9, "0")}\n`).join("");
@@ -70,13 +70,13 @@ describe("a command", () => {
     );
   });
 
-  test("ends at its time limit, and says so", async () => {
+  test("ends at its time limit, and reports that", async () => {
     const id = await createIn(host.manager);
     const command = await start(host.manager, id, { shell: "sleep 100", timeoutMs: 50 });
     expect(await command.waitEnd()).toMatchObject({ state: "exited", timedOut: true });
   });
 
-  test("has a terminal if asked for", async () => {
+  test("has a terminal on request", async () => {
     const id = await createIn(host.manager);
     const command = await start(host.manager, id, {
       shell: "stty size; read x; stty size",
@@ -90,7 +90,7 @@ describe("a command", () => {
 });
 
 describe("input", () => {
-  test("is taken once, in order, whoever sends it again", async () => {
+  test("is accepted once and in order, even if it is sent again", async () => {
     const id = await createIn(host.manager);
     const command = await start(host.manager, id, { argv: ["cat"], stdin: true });
     expect(await command.writeStdin(Buffer.from("hello "), { offset: 0 })).toBe(6);
@@ -105,14 +105,14 @@ describe("input", () => {
     expect(await command.closeStdin({ offset: 11 })).toBe(11);
     expect(await commandResult(command)).toMatchObject({ stdout: "hello world", command: { stdinBytes: 11 } });
     expect(await command.closeStdin()).toBe(11);
-    // What was taken can be sent again by whoever did not hear of it, more cannot.
+    // A client that missed the reply can send the same bytes again, but not bytes after a gap.
     expect(await command.writeStdin(Buffer.from("o world"), { offset: 4 })).toBe(11);
     const more = command.writeStdin(Buffer.from("o world!"), { offset: 4 });
     await expect(more).rejects.toMatchObject({ code: "invalid_state" });
     await expect(command.writeStdin(Buffer.from("x"))).rejects.toMatchObject({ code: "invalid_state" });
   });
 
-  test("that a writer gave up on in the middle goes on where it was", async () => {
+  test("continues after a writer gave up in the middle", async () => {
     const id = await createIn(host.manager);
     await (await start(host.manager, id, "mkfifo go")).waitEnd();
     const command = await start(host.manager, id, { shell: "read go < go; wc -c", stdin: true });
@@ -130,7 +130,7 @@ describe("input", () => {
     expect((await commandResult(command)).stdout.trim()).toBe("2000000");
   });
 
-  test("is refused by a command that was started without", async () => {
+  test("is refused by a command without stdin", async () => {
     const id = await createIn(host.manager);
     const command = await start(host.manager, id, "sleep 100");
     await expect(command.writeStdin(Buffer.from("x"))).rejects.toMatchObject({ code: "invalid_state" });

@@ -38,7 +38,7 @@ const ways: [string, Get][] = [
 ];
 
 describe.for(ways)("over %s", ([, get]) => {
-  test("a range is that part of the file, and says so", async () => {
+  test("a range returns that part of the file, with Content-Range", async () => {
     const part = await get({ range: "bytes=2-5" });
     expect(part.status).toBe(206);
     expect(part.headers.get("content-range")).toBe("bytes 2-5/36");
@@ -48,21 +48,21 @@ describe.for(ways)("over %s", ([, get]) => {
     expect(await (await get({ range: "bytes=-3" })).text()).toBe("xyz");
   });
 
-  test("a range behind the end is refused with the size", async () => {
+  test("a range after the end is refused with the size", async () => {
     const refused = await get({ range: "bytes=36-" });
     expect(refused.status).toBe(416);
     expect(refused.headers.get("content-range")).toBe("bytes */36");
     expect(await refused.json()).toMatchObject({ error: { code: "invalid_argument" } });
   });
 
-  test("several ranges, and what is no range, give the whole file", async () => {
+  test("several ranges, and an invalid range, return the whole file", async () => {
     for (const range of ["bytes=0-1,4-5", "letters=0-1"]) {
       const whole = await get({ range });
       expect([whole.status, await whole.text()]).toEqual([200, text]);
     }
   });
 
-  test("If-Range gives the part while the file is the same, and the whole file when it is another", async () => {
+  test("If-Range returns the part while the file is unchanged, and the whole file after a change", async () => {
     const etag = (await get({ range: "bytes=0-0" })).headers.get("etag") ?? "";
     expect(etag).toMatch(/^".+"$/);
     const same = await get({ range: "bytes=30-", "if-range": etag });
@@ -73,20 +73,20 @@ describe.for(ways)("over %s", ([, get]) => {
     await put(text);
   });
 
-  test("a file that is not there has no part either", async () => {
+  test("a range of a missing file is not found", async () => {
     await api.fetch("DELETE", filePath());
     expect((await get({ range: "bytes=0-0" })).status).toBe(404);
     await put(text);
   });
 });
 
-test("a part of what is no plain file is all of it", async () => {
+test("a range of a special file returns all of it", async () => {
   await api.run(id, { shell: "ln -sf letters.txt link.txt" });
   const answer = await api.fetch("GET", `/sandboxes/${id}/files?path=link.txt`, { headers: { range: "bytes=2-5" } });
   expect([answer.status, await answer.text()]).toEqual([200, text]);
 });
 
-test("curl carries on with a download that was broken off", async () => {
+test("curl continues an interrupted download", async () => {
   const dir = await mkdtemp(join(tmpdir(), "atoll-range-"));
   try {
     const target = join(dir, "letters.txt");

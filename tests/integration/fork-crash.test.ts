@@ -7,14 +7,14 @@ import { CrashingServer } from "../support/crashing-server.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-/** Each step of a fork at which a server can die, and how many copies run by then. */
+/** The steps of a fork at which a server can die, and how many copies run by then. */
 const ownSteps: [step: string, copies: number][] = [
   ["fork: paused", 0],
   ["fork: inherited", 0],
   ["resume: verified", 2],
   ["fork: started", 2],
 ];
-/** Those of the pause in it, which has tests of its own, and one at which nothing differs from the one before. */
+/** The steps of the pause in a fork, which has its own tests, and one step that equals the one before it. */
 const otherSteps: typeof ownSteps = [
   ["pause: frozen", 0],
   ["pause: saved", 0],
@@ -44,7 +44,7 @@ test.for(steps)("a server that dies at %s of a fork leaves a parent that runs on
     expect((await runIn(parent, "cat /home/user/count")).output).toBe("1\n2\n3\n");
     await counting.kill("SIGKILL");
 
-    // A copy is there whole or not at all, and goes when it is killed.
+    // A copy exists completely or not at all, and a kill removes it.
     const others = host.engine.list().filter((record) => record.id !== id);
     expect(others.map(({ state }) => state)).toEqual(Array.from({ length: copies }, () => "running"));
     for (const other of others) {
@@ -52,7 +52,7 @@ test.for(steps)("a server that dies at %s of a fork leaves a parent that runs on
       await host.engine.kill(other.id);
     }
     expect(await readdir(join(dataDir, "sandboxes"))).toEqual([id]);
-    // From here on it is paused because somebody wants it to be, whatever server comes next.
+    // From now on the sandbox is paused by a request, so a later server must not wake it.
     await expect(access(join(dataDir, "sandboxes", id, "wake"))).rejects.toThrow("ENOENT");
     await host.engine.pause(id);
     await host.engine.close();

@@ -29,7 +29,7 @@ afterAll(async () => {
   await rm(root, { recursive: true });
 });
 
-/** Until not a byte is left, or so many. */
+/** Fills the disk until no byte is free, or only `leavingBytes`. */
 async function fillDisk({ leavingBytes = 0 } = {}): Promise<void> {
   const file = await open(join(disk, "filler"), "w");
   try {
@@ -54,7 +54,7 @@ async function usedBytes(): Promise<number> {
 
 const emptyDisk = (): Promise<void> => rm(join(disk, "filler"));
 
-test("on a full disk what cannot be done is told as such, what runs waits, and with room again all goes on", async () => {
+test("a full disk refuses new work with no_space, running processes wait, and go on when there is room", async () => {
   const { sandbox } = await api.create();
   const path = `/sandboxes/${sandbox.id}`;
   const before = await api.start(sandbox.id, { shell: "read go; seq 1 2000; exit 5", stdin: true });
@@ -80,7 +80,7 @@ test("on a full disk what cannot be done is told as such, what runs waits, and w
   expect((await api.run(sandbox.id, { shell: "cat f" })).stdout).toBe("x");
 });
 
-test("output that the disk has no room for waits, and is whole in the end", async () => {
+test("output for which the disk has no room waits, and is complete in the end", async () => {
   const { sandbox } = await api.create();
   const path = `/sandboxes/${sandbox.id}`;
   const command = await api.start(sandbox.id, { shell: "read go; seq 1 20000; exit 5", stdin: true });
@@ -98,7 +98,7 @@ test("output that the disk has no room for waits, and is whole in the end", asyn
   expect(end.body).toMatchObject({ state: "exited", exitCode: 5, stdoutBytes: lines.length });
 });
 
-test("on a full disk a sandbox can be killed, and makes room", async () => {
+test("a sandbox can be killed on a full disk, and frees space", async () => {
   const { sandbox } = await api.create();
   await api.fetch("PUT", `/sandboxes/${sandbox.id}/files?path=big`, { body: Buffer.alloc(4 * 1024 * 1024) });
   await fillDisk();
@@ -108,7 +108,7 @@ test("on a full disk a sandbox can be killed, and makes room", async () => {
   await emptyDisk();
 });
 
-test("on a full disk a persistent sandbox can be killed, too", { tags: "gvisor" }, async () => {
+test("a persistent sandbox can be killed on a full disk", { tags: "gvisor" }, async () => {
   const { sandbox } = await api.create({ driver: "gvisor", persistent: true });
   await api.fetch("PUT", `/sandboxes/${sandbox.id}/files?path=big`, { body: Buffer.alloc(4 * 1024 * 1024) });
   await fillDisk();
@@ -117,7 +117,7 @@ test("on a full disk a persistent sandbox can be killed, too", { tags: "gvisor" 
   await emptyDisk();
 });
 
-test("a sandbox whose memory has no room on the disk is not paused, and runs on", { tags: "gvisor" }, async () => {
+test("a sandbox whose memory does not fit on the disk is not paused, and runs on", { tags: "gvisor" }, async () => {
   const { sandbox } = await api.create({ driver: "gvisor" });
   const path = `/sandboxes/${sandbox.id}`;
   await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >/dev/shm/memory" });
@@ -131,7 +131,7 @@ test("a sandbox whose memory has no room on the disk is not paused, and runs on"
   const refused = await api.ask("POST", `${path}/pause`, { force: true });
   expect([refused.status, refused.body.error?.code]).toEqual([507, "no_space"]);
   expect((await api.ask("GET", path)).body).toMatchObject({ state: "running" });
-  // Nobody was ended for it.
+  // No process was ended for the pause.
   expect(await holds()).toMatchObject({ state: "running" });
   await emptyDisk();
   expect((await api.ask("POST", `${path}/pause`, { force: true })).body).toMatchObject({ ended: [{}] });
@@ -140,7 +140,7 @@ test("a sandbox whose memory has no room on the disk is not paused, and runs on"
   expect((await api.run(sandbox.id, { shell: "sha256sum /dev/shm/memory" })).stdout).toBe(digest);
 });
 
-test("files that have no room on the disk are not saved, and the sandbox that has them runs on", async () => {
+test("files that do not fit on the disk are not saved, and their sandbox runs on", async () => {
   const { sandbox } = await api.create();
   const path = `/sandboxes/${sandbox.id}`;
   await api.run(sandbox.id, { shell: "head -c 8M /dev/urandom >large" });
@@ -151,7 +151,7 @@ test("files that have no room on the disk are not saved, and the sandbox that ha
     const refused = await api.ask("POST", `${path}/snapshots`, { name: "large" });
     expect([refused.status, refused.body.error?.code]).toEqual([507, "no_space"]);
     await emptyDisk();
-    // What was begun is taken away, and would make room in the next round.
+    // The incomplete copy is removed; otherwise the next round would have less room.
     await expect.poll(usedBytes).toBeLessThan(before + 1024 * 1024);
   }
   expect((await api.ask("GET", "/snapshots/large")).status).toBe(404);

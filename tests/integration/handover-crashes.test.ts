@@ -9,9 +9,9 @@ import { sharedBucket, type SharedS3Store } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
 /**
- * Each of these steps of a hand-over stops another sandbox. Twenty are more than a hand-over has: one that has no such
- * step gets through. The first list has a step of each part: the pause at the owner, what it stores, the claim, what
- * the next one fetches and the resume. `npm run test:long` has them all.
+ * Handovers of several sandboxes, each stopped at another of these steps. A handover has fewer than twenty steps; one
+ * whose step does not exist completes. The short list has one step of each part: the pause at the owner, the upload,
+ * the claim of the metadata, and the download with the resume. `npm run test:long` tries all steps.
  */
 const rounds = thorough(
   [[1, 5, 9, 13]],
@@ -24,10 +24,10 @@ const rounds = thorough(
 const clientOf = ({ url, key }: Pick<TestServer, "url" | "key">): ApiClient => new ApiClient(url, key);
 
 /**
- * Keeps back what the hand-over of a sandbox asks of the store, from its n-th step on: whoever is at it gets no further
- * until they are cleared away.
+ * Stops the handovers of sandboxes by holding back their requests to the store, each from its n-th request on, until
+ * `clear` is called.
  */
-class Obstacles {
+class HeldHandovers {
   readonly #held = new Map<string, () => void>();
   readonly #left = new Map<string, number>();
   readonly #store: SharedS3Store;
@@ -48,20 +48,20 @@ class Obstacles {
     });
   }
 
-  /** Resolves when it stands. */
+  /** Resolves when the handover of this sandbox is stopped. */
   stopAt(step: number, id: string): Promise<void> {
     this.#left.set(id, step);
     return new Promise((resolve) => void this.#held.set(id, resolve));
   }
 
-  /** Whoever lives goes on. */
+  /** Lets the servers that still live go on. */
   clear(): void {
     this.#store.calm();
     this.#clear();
   }
 }
 
-/** Everything that is written, and the downloads; servers look at leases and metadata all the time. */
+/** Counts writes and downloads as steps, but not reads of leases and metadata, which servers repeat all the time. */
 function isStep(operation: string, name: string): boolean {
   return operation === "GetObject" ? /^\d+\//.test(name) : operation !== "HeadObject" && !operation.startsWith("List");
 }
@@ -69,8 +69,8 @@ function isStep(operation: string, name: string): boolean {
 const busy = new Set(["in_use", "unavailable"]);
 
 /**
- * A server that waited for the sandbox keeps its place until that has run out: whoever comes meanwhile is told so, and
- * to try again.
+ * Reads the note, and retries for as long as another server waits for the sandbox: the place of a dead one expires
+ * after a while, and until then requests fail with an error that can be retried.
  */
 async function readNote(api: ApiClient, id: string): Promise<string> {
   let answer = await api.ask<CommandResult>("POST", `/sandboxes/${id}/commands`, { shell: "cat note" });
@@ -79,13 +79,15 @@ async function readNote(api: ApiClient, id: string): Promise<string> {
     answer = await api.ask<CommandResult>("POST", `/sandboxes/${id}/commands`, { shell: "cat note" });
     return false;
   };
-  // A lease takes seconds to run out: whoever asks more often keeps the servers from their work.
+  // A lease takes seconds to expire, and more frequent requests would only keep the servers busy.
   await expect.poll(isSettled, { interval: 500 }).toBe(true);
-  if (answer.status !== 200) throw new Error(`Sandbox ${id} does not go on: ${JSON.stringify(answer.body.error)}`);
+  if (answer.status !== 200) throw new Error(`Sandbox ${id} does not run: ${JSON.stringify(answer.body.error)}`);
   return answer.body.stdout;
 }
 
-/** What may be told of a sandbox when one of these dies. Whoever has only what was stored before says so. */
+/**
+ * The servers that die, and whether work since the last stored checkpoint may be lost. If it is, the sandbox says so.
+ */
 const deaths = [
   { dies: "both servers", killed: ["a", "b"], goesOn: "c", mayLose: true },
   { dies: "the server that had it", killed: ["a"], goesOn: "b", mayLose: true },
@@ -95,21 +97,26 @@ const deaths = [
 const whole = "one\ntwo\n";
 
 test.for(deaths)(
-  "a hand-over that ends with the death of $dies, at any step, goes on elsewhere with what was stored",
+  "a sandbox whose handover ends with the death of $dies, at any step, goes on elsewhere as it was stored",
   { timeout: 300_000 },
   async (death) => {
-    // Most of the time a lease has to run out: rounds wait together.
-    const notes = await Promise.all(rounds.map((steps) => dieInHandOvers(death, steps)));
-    // The first steps come before it was stored, the last ones after.
+    // Most of the time passes until leases expire, so the rounds wait for that together.
+    const notes = await Promise.all(rounds.map((steps) => killDuringHandovers(death, steps)));
+    // At the first steps the new checkpoint is not stored yet, at the last ones it is.
     expect(notes.flat()).toContain(whole);
     if (death.mayLose) expect(notes.flat()).toContain("one\n");
   },
 );
 
-/** Servers on one store, whose leases run out while the test waits: those that are killed are processes. */
-async function startServers(store: SharedS3Store, killed: readonly string[]): Promise<Record<"a" | "b" | "c", Doomed>> {
+/**
+ * Starts servers on one store, with leases that expire while the test waits. Those that will be killed are processes.
+ */
+async function startServers(
+  store: SharedS3Store,
+  killed: readonly string[],
+): Promise<Record<"a" | "b" | "c", KillableServer>> {
   const flags = [...store.flags(), ...leaseTtl];
-  const start = async (name: string): Promise<Doomed> => {
+  const start = async (name: string): Promise<KillableServer> => {
     if (!killed.includes(name)) return { server: await startTestServer({ flags }), kill: () => undefined };
     const server = await startTestServerProcess({ flags });
     return { server, kill: () => server.signal("SIGKILL") };
@@ -119,13 +126,13 @@ async function startServers(store: SharedS3Store, killed: readonly string[]): Pr
   return { a, b, c };
 }
 
-interface Doomed {
+interface KillableServer {
   server: TestServer;
   kill: () => unknown;
 }
 
-/** Sandboxes of which each is stopped at another step. Gives back what their notes are at the end. */
-async function dieInHandOvers(
+/** Stops the handover of each sandbox at another step, kills the servers, and returns the final notes. */
+async function killDuringHandovers(
   { killed, goesOn, mayLose }: (typeof deaths)[number],
   steps: number[],
 ): Promise<string[]> {
@@ -135,17 +142,17 @@ async function dieInHandOvers(
   const [atA, atB] = [clientOf(servers.a.server), clientOf(servers.b.server)];
   const ids = await Promise.all(steps.map(() => createSandboxWithNote(atA)));
 
-  const obstacles = new Obstacles(store);
+  const handovers = new HeldHandovers(store);
   await Promise.all(
     ids.map((id, index) => {
-      const stopped = obstacles.stopAt(steps[index] ?? 0, id);
-      // One that gets through has no such step.
+      const stopped = handovers.stopAt(steps[index] ?? 0, id);
+      // A handover that has no such step completes.
       const done = atB.run(id, { shell: "true" }).catch(() => undefined);
       return Promise.race([stopped, done]);
     }),
   );
   await Promise.all([servers.a.kill(), servers.b.kill()]);
-  obstacles.clear();
+  handovers.clear();
 
   const heir = servers[goesOn].server;
   const api = clientOf(heir);
@@ -153,7 +160,7 @@ async function dieInHandOvers(
   for (const [index, id] of ids.entries()) {
     const { body } = await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`);
     expect(body).toMatchObject({ state: "running", server: { url: heir.url } });
-    // Whether it was stored before they died: then nothing is missing, and otherwise it is told.
+    // If the checkpoint was stored before they died nothing is missing; otherwise `takenOver` reports the older one.
     const isWhole = notes[index] === whole;
     expect(isWhole || (mayLose && notes[index] === "one\n")).toBe(true);
     if (!isWhole || body.takenOver !== undefined) expect(body.takenOver?.checkpoint).toBe(isWhole ? 2 : 1);

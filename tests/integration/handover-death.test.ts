@@ -18,7 +18,7 @@ async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
   return (await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`)).body;
 }
 
-/** Keeps requests back for ever, as a network does whose end is dead. */
+/** Holds requests back for ever, as a network does whose other end is dead. */
 class HeldRequests {
   readonly #store: SharedS3Store;
   readonly #seen = new Map<string, () => void>();
@@ -27,7 +27,7 @@ class HeldRequests {
     this.#store = store;
   }
 
-  /** Each resolves when a request that fits was kept back. */
+  /** Returns a promise per rule that resolves when a matching request was held back. */
   hold(rules: readonly ((request: { operation: string; key: string }) => boolean)[]): Promise<void>[] {
     const held = rules.map((_, index) => new Promise<void>((resolve) => void this.#seen.set(String(index), resolve)));
     this.#store.setFaults((request): Fault | undefined => {
@@ -40,11 +40,11 @@ class HeldRequests {
   }
 }
 
-/** Several servers, many sandboxes, and a lease that has to run out. */
+/** The time covers several servers, many sandboxes, and the expiry of a lease. */
 const unhurried = { timeout: 300_000 };
 
 test(
-  "servers that are killed in the middle of a hand-over lose nothing that was stored, and say from when it goes on",
+  "servers that are killed during a handover lose nothing that was stored, and name the checkpoint that goes on",
   unhurried,
   async () => {
     const store = await sharedBucket();
@@ -64,14 +64,14 @@ test(
     const manifestOf = (id: string, n: number): string => `checkpoints/${id}/${n}/manifest.json`;
     let isPublished = false;
     const held = new HeldRequests(store).hold([
-      // The owner, before the checkpoint is there.
+      // The owner is killed before the checkpoint is complete.
       ({ operation, key }) => operation === "PutObject" && key === manifestOf(unpublished, 2),
-      // The owner, when it is there and the metadata do not say so.
+      // The owner is killed when the checkpoint is complete and the metadata do not name it yet.
       ({ operation, key }) => {
         isPublished ||= operation === "PutObject" && key === manifestOf(unwritten, 2);
         return isPublished && operation === "PutObject" && key === `sandboxes/${unwritten}/metadata.json`;
       },
-      // The taker, who has the lease and not yet the sandbox.
+      // The next server is killed when it has the lease and has not fetched the sandbox yet.
       ({ operation, key }) => operation === "GetObject" && key.startsWith(`checkpoints/${fetched}/2/memory/`),
     ]);
     const notes = [unpublished, unwritten].map((id) => atC.run(id, { shell: "cat note" }));
@@ -88,7 +88,7 @@ test(
       expect(await eventOf(c, "sandbox.taken_over", id)).toMatchObject({ ...takenOver });
     }
     expect((await infoOf(atC, fetched)).takenOver).toBeUndefined();
-    // The number that the dead server had taken is nobody else's.
+    // The checkpoint number that the dead server had used is not used again.
     const paused = await atC.ask<SandboxPaused>("POST", `/sandboxes/${unpublished}/pause`, {});
     expect(paused.body.checkpoint).toBe(3);
 
@@ -103,7 +103,7 @@ test(
 );
 
 test(
-  "a server that is killed has its sandboxes back when it starts again, before its leases have run out",
+  "a server that is killed has its sandboxes again after a restart, before its leases expire",
   unhurried,
   async () => {
     const flags = ["--lease-ttl-ms", "600000"];
@@ -147,7 +147,7 @@ test("a server that is killed while it creates a sandbox leaves nothing of it in
   });
   store.setFaults(({ operation, key }) => {
     if (!key.endsWith("/metadata.json") || operation === "GetObject") return undefined;
-    // It is written, and its server never hears of that.
+    // The object is written, and the server never receives the response.
     if (operation === "PutObject" && !isWritten) {
       isWritten = true;
       return { do: "act-then-cut" };

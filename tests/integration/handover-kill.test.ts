@@ -15,7 +15,7 @@ const unhurried = { timeout: 180_000 };
 const servers = new ServerPair(sharedBucket);
 afterEach(() => servers.store.calm());
 
-/** Keeps requests of this kind back until `release` is called. */
+/** Holds matching requests back until `release` is called. */
 function hold(operation: string, key: RegExp): { held: Promise<void>; release: () => void } {
   let release = (): void => undefined;
   const until = new Promise<void>((resolve) => {
@@ -33,7 +33,7 @@ function hold(operation: string, key: RegExp): { held: Promise<void>; release: (
 const manifests = /checkpoints\/.*manifest\.json$/;
 const memory = /checkpoints\/.*\/memory\//;
 
-test("what is asked of a sandbox while its pause is stored wakes it", unhurried, async () => {
+test("a request to a sandbox while its pause is stored wakes it", unhurried, async () => {
   const [atA] = servers.clients;
   const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
@@ -42,7 +42,7 @@ test("what is asked of a sandbox while its pause is stored wakes it", unhurried,
   const pausing = atA.ask("POST", `${at}/pause`, {});
   await held;
   const running = atA.run(sandbox.id, { shell: "cat note" });
-  // It has come as far as it can: the pause has the turn, and the sandbox counts as this server's until that is over.
+  // The request waits: the pause has the turn, and the sandbox belongs to this server until the pause is over.
   expect((await atA.ask<SandboxInfo>("GET", at)).body).toMatchObject({
     state: "paused",
     server: { url: servers.a.url },
@@ -54,7 +54,7 @@ test("what is asked of a sandbox while its pause is stored wakes it", unhurried,
   await atA.ask("DELETE", at);
 });
 
-test("what is asked of a sandbox while its pause is stored is done afterwards", unhurried, async () => {
+test("requests to a sandbox while its pause is stored are carried out afterwards", unhurried, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
@@ -80,7 +80,7 @@ test("what is asked of a sandbox while its pause is stored is done afterwards", 
   expect(again.body.error).toMatchObject({ code: "invalid_state" });
   expect(removed.body).toEqual({ removed: false });
   expect(forked.sandboxes).toMatchObject([{ sandbox: { state: "running" } }]);
-  // None of it has woken it, and it is nobody's again.
+  // None of these requests has woken the sandbox, and no server owns it again.
   await expect.poll(async () => (await atB.ask<SandboxInfo>("GET", at)).body.server).toBeUndefined();
   expect((await atB.ask("GET", at)).body).toMatchObject({ state: "paused", labels: { job: "8" } });
 
@@ -91,7 +91,7 @@ test("what is asked of a sandbox while its pause is stored is done afterwards", 
   await Promise.all([at, ...copies].map((path) => atA.ask("DELETE", path)));
 });
 
-test("a kill does not wait for a checkpoint to be stored, and who paused is told", unhurried, async () => {
+test("a kill does not wait until a checkpoint is stored, and ends the pause with an error", unhurried, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
@@ -105,7 +105,7 @@ test("a kill does not wait for a checkpoint to be stored, and who paused is told
 });
 
 test(
-  "a kill does not wait for a checkpoint to be fetched, and who waits for the sandbox is told",
+  "a kill does not wait until a checkpoint is fetched, and ends the waiting request with an error",
   unhurried,
   async () => {
     const [atA, atB] = servers.clients;
@@ -122,7 +122,7 @@ test(
   },
 );
 
-test("only servers with the same store may notify, and what is not persistent runs on", unhurried, async () => {
+test("only servers with the same store may notify, and an ephemeral sandbox runs on", unhurried, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create({ driver: "gvisor" });
   const { sandbox: asked } = await atA.create(persistent);
@@ -152,7 +152,7 @@ test("only servers with the same store may notify, and what is not persistent ru
       "Cannot notify lease: only a server with the same metadata store may ask for it",
     ]);
   }
-  // What a notify could cause comes a little after its answer.
+  // An effect of the notification would come a little after the reply.
   for (let count = 0; count < 5; count += 1) {
     expect((await atA.as("").ask("POST", path, undefined, await proof(ours))).status).toBe(204);
     expect((await atA.run(sandbox.id, { shell: "echo on" })).stdout).toBe("on\n");

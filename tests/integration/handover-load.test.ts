@@ -7,11 +7,11 @@ import { sharedDirectory } from "../support/shared-store.ts";
 import { startTestServerProcess } from "../support/test-server.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
-/** Per client and sandbox. */
+/** The number of rounds of each client on each sandbox. */
 const rounds = 4;
 const deadlineMs = 120_000;
 
-/** Until some server has done it; the key makes it one line however often it is asked for. */
+/** Repeats a command on the servers in turn until one has run it. Its idempotency key makes sure that it runs once. */
 async function append(servers: readonly ApiClient[], id: string, word: string): Promise<void> {
   const refusals: string[] = [];
   let attempts = 0;
@@ -31,7 +31,7 @@ async function append(servers: readonly ApiClient[], id: string, word: string): 
 }
 
 test(
-  "two server processes that pull at the same sandboxes do everything once, and lose nothing of their memory",
+  "two server processes that both use the same sandboxes run every command once, and lose no memory",
   async () => {
     await using store = await sharedDirectory();
     await using a = await startTestServerProcess({ flags: store.flags() });
@@ -44,7 +44,7 @@ test(
       ids.flatMap((id, sandbox) =>
         ["one", "two", "three"].map(async (client, number) => {
           const words: string[] = [];
-          // Each client begins with another server than the one before, and goes to the next when it is refused.
+          // Each client starts with a different server, and goes to the next one after a refusal.
           for (let round = 0; round < rounds; round += 1) {
             const word = `${client}-${sandbox}-${round}`;
             const order = (number + round) % 2 === 0 ? [atA, atB] : [atB, atA];

@@ -12,10 +12,10 @@ import { startTestServer } from "../support/test-server.ts";
 const persistent = { driver: "gvisor", persistent: true } as const;
 const soon = { interval: 200 };
 const leaseTtl = ["--lease-ttl-ms", "15000"];
-/** Writes down the time, in milliseconds, about twenty times a second. */
+/** A script that writes the time in milliseconds to a file about twenty times a second. */
 const ticking = "while :; do date +%s%3N >>ticks; sleep 0.05; done";
 
-/** As the host sees it: the server that ran the sandbox cannot be asked. */
+/** Reads the last time from the host's files, because the server that ran the sandbox does not answer. */
 async function lastTick(dataDir: string, id: string): Promise<number> {
   const layers = join(dataDir, "sandboxes", id, "layers");
   const names = await readdir(layers, { recursive: true });
@@ -25,7 +25,7 @@ async function lastTick(dataDir: string, id: string): Promise<number> {
 }
 
 test(
-  "a server that is cut off from the store stops its sandboxes before another runs them, and goes on with those that nobody took",
+  "a server cut off from the store stops its sandboxes before another runs them, and then keeps those not acquired",
   { timeout: 300_000 },
   async () => {
     const store = await sharedBucket();
@@ -47,13 +47,13 @@ test(
         return { id: sandbox.id, path: `/sandboxes/${sandbox.id}/commands/${command.id}` };
       }),
     );
-    if (taken === undefined || left === undefined) throw new Error("There are two");
+    if (taken === undefined || left === undefined) throw new Error("The test needs two sandboxes");
 
     link.cut();
     const there = await atB.run(taken.id, { shell: "date +%s%3N; test -e ticks || echo as saved" });
     const [startedMs, rest] = there.stdout.split("\n");
     expect(rest).toBe("as saved");
-    // Whatever it would have written since is there by now.
+    // After this command, anything that the first server's container might still have written is in the file.
     await atB.run(taken.id, { shell: "true" });
     expect(await lastTick(a.dataDir, taken.id)).toBeLessThan(Number(startedMs));
     expect((await atB.ask<SandboxInfo>("GET", `/sandboxes/${taken.id}`)).body.takenOver).toMatchObject({

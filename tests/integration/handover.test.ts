@@ -19,7 +19,7 @@ import { startTestServer, startTestServerProcess, type TestServer } from "../sup
 
 const soon = { interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
-/** Two pauses and two resumes, on a machine that does something else meanwhile. */
+/** The time covers two pauses and two resumes on a machine that is busy with other tests. */
 const unhurried = { timeout: 180_000 };
 const persistent = { driver: "gvisor", persistent: true } as const;
 
@@ -31,7 +31,7 @@ async function write(api: ApiClient, path: string, offset: number, line: string)
   return api.fetch("POST", `${path}/stdin?offset=${offset}`, { body: `${line}\n` });
 }
 
-/** What is told of the process of `holdDeletedFile`, which cannot be saved. */
+/** The report about the process of `holdDeletedFile`, which cannot be saved. */
 const ended = [{ command: expect.stringContaining("exec 7<>gone") }];
 
 async function holdDeletedFile(api: ApiClient, id: string): Promise<void> {
@@ -64,63 +64,59 @@ describe.for([
     await store?.[Symbol.asyncDispose]();
   });
 
-  test(
-    "hand a sandbox to and fro with its memory, its command, its input, its facts and its token",
-    unhurried,
-    async () => {
-      const egress = { allow: ["example.com"], deny: [] };
-      const { sandbox, token } = await atA.create({
-        ...persistent,
-        labels: { job: "7" },
-        egress,
-        env: { COLOUR: "blue" },
-      });
-      const at = `/sandboxes/${sandbox.id}`;
-      expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: a.url } });
-      const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
-      const path = `${at}/commands/${command.id}`;
-      await write(atA, path, 0, "a");
-      await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
-      await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
-      await atA.ask("PATCH", at, { labels: { job: "8" } });
+  test("hand over a sandbox and back with its memory, command, input, settings and token", unhurried, async () => {
+    const egress = { allow: ["example.com"], deny: [] };
+    const { sandbox, token } = await atA.create({
+      ...persistent,
+      labels: { job: "7" },
+      egress,
+      env: { COLOUR: "blue" },
+    });
+    const at = `/sandboxes/${sandbox.id}`;
+    expect(sandbox).toMatchObject({ persistent: true, state: "running", server: { url: a.url } });
+    const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
+    const path = `${at}/commands/${command.id}`;
+    await write(atA, path, 0, "a");
+    await expect.poll(() => outputOf(atA, path), soon).toBe("running 4");
+    await atA.fetch("PUT", `${at}/files?path=/home/user/note`, { body: "kept" });
+    await atA.ask("PATCH", at, { labels: { job: "8" } });
 
-      // Looking moves nothing.
-      expect(await infoOf(atB, sandbox.id)).toMatchObject({
-        state: "running",
-        server: { url: a.url },
-        labels: { job: "8" },
-      });
-      expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running" });
-      const withToken = new ApiClient(b.url, token);
-      const strange = await new ApiClient(b.url, `${token}x`).ask("GET", at);
-      expect(strange.body.error?.code).toBe("permission_denied");
+    // Reading the sandbox's info does not move it.
+    expect(await infoOf(atB, sandbox.id)).toMatchObject({
+      state: "running",
+      server: { url: a.url },
+      labels: { job: "8" },
+    });
+    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running" });
+    const withToken = new ApiClient(b.url, token);
+    const strange = await new ApiClient(b.url, `${token}x`).ask("GET", at);
+    expect(strange.body.error?.code).toBe("permission_denied");
 
-      expect((await write(withToken, path, 2, "b")).status).toBe(200);
-      await expect.poll(() => outputOf(atB, path), soon).toBe("running 8");
-      expect(await infoOf(atB, sandbox.id)).toMatchObject({
-        state: "running",
-        server: { url: b.url },
-        persistent: true,
-        labels: { job: "8" },
-        egress,
-        createdAtMs: sandbox.createdAtMs,
-      });
-      expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running", server: { url: b.url } });
-      expect((await atB.run(sandbox.id, { shell: "cat note; echo -n $COLOUR" })).stdout).toBe("keptblue");
+    expect((await write(withToken, path, 2, "b")).status).toBe(200);
+    await expect.poll(() => outputOf(atB, path), soon).toBe("running 8");
+    expect(await infoOf(atB, sandbox.id)).toMatchObject({
+      state: "running",
+      server: { url: b.url },
+      persistent: true,
+      labels: { job: "8" },
+      egress,
+      createdAtMs: sandbox.createdAtMs,
+    });
+    expect(await infoOf(atA, sandbox.id)).toMatchObject({ state: "running", server: { url: b.url } });
+    expect((await atB.run(sandbox.id, { shell: "cat note; echo -n $COLOUR" })).stdout).toBe("keptblue");
 
-      await write(atA, path, 4, "c");
-      await atA.fetch("DELETE", `${path}/stdin`);
-      const end = await atA.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
-      expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12 });
-      const output = await (await atA.fetch("GET", `${path}/output`)).text();
-      expect(["a 1", "b 2", "c 3"].filter((line) => !output.includes(line))).toEqual([]);
-      expect((await infoOf(atA, sandbox.id)).takenOver).toBeUndefined();
+    await write(atA, path, 4, "c");
+    await atA.fetch("DELETE", `${path}/stdin`);
+    const end = await atA.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=60000`);
+    expect(end.body).toMatchObject({ state: "exited", exitCode: 7, stdoutBytes: 12 });
+    const output = await (await atA.fetch("GET", `${path}/output`)).text();
+    expect(["a 1", "b 2", "c 3"].filter((line) => !output.includes(line))).toEqual([]);
+    expect((await infoOf(atA, sandbox.id)).takenOver).toBeUndefined();
 
-      expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
-      expect((await atA.ask("GET", at)).status).toBe(404);
-      expect((await atB.ask("GET", at)).status).toBe(404);
-    },
-  );
+    expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
+    expect((await atA.ask("GET", at)).status).toBe(404);
+    expect((await atB.ask("GET", at)).status).toBe(404);
+  });
 });
 
 describe("servers that share a bucket", () => {
@@ -137,7 +133,7 @@ describe("servers that share a bucket", () => {
   });
   const clients = (): ApiClient[] => servers.map(({ url, key }) => new ApiClient(url, key));
 
-  /** Whoever stores a checkpoint waits with its manifest until `release` is called. */
+  /** Holds the manifest of every checkpoint that is being stored back until `release` is called. */
   const holdManifests = (): { held: Promise<void>; release: () => void } => {
     let release = (): void => undefined;
     const until = new Promise<void>((resolve) => {
@@ -154,7 +150,7 @@ describe("servers that share a bucket", () => {
   };
 
   test(
-    "one request waits while a sandbox comes, it is told as resuming, and a second server is told who waits",
+    "one request waits during a handover, the sandbox is shown as resuming, and another server learns who waits",
     unhurried,
     async () => {
       const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
@@ -168,17 +164,17 @@ describe("servers that share a bucket", () => {
       expect(refused.body.error).toMatchObject({ code: "in_use", details: { waiter: { url: servers[1]?.url } } });
       release();
       expect((await running).stdout).toBe("here\n");
-      // What it saw when it was refused is good for a moment.
+      // The metadata that the third server read for its refusal stay in its cache for a moment.
       await expect
         .poll(() => infoOf(atC, sandbox.id), soon)
         .toMatchObject({ state: "running", server: { url: servers[1]?.url } });
-      const told = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
-      expect(told).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1, ended });
+      const event = await eventOf(servers[0] as TestServer, "sandbox.handed_over", sandbox.id);
+      expect(event).toMatchObject({ sandboxId: sandbox.id, toServer: { url: servers[1]?.url }, checkpoint: 1, ended });
       await atC.ask("DELETE", `/sandboxes/${sandbox.id}`);
     },
   );
 
-  test("one whose new server does not want it any more goes on where it was", unhurried, async () => {
+  test("a sandbox whose new server no longer waits goes on where it was", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(persistent);
     const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
@@ -212,7 +208,7 @@ describe("servers that share a bucket", () => {
   });
 
   test(
-    "a pause that cannot be stored says so, loses nothing, and is stored when the store is back",
+    "a pause that cannot be stored reports that, loses nothing, and is stored when the store is back",
     unhurried,
     async () => {
       const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
@@ -234,7 +230,7 @@ describe("servers that share a bucket", () => {
     },
   );
 
-  test("copies of a persistent sandbox are persistent, and go their own ways", unhurried, async () => {
+  test("forks of a persistent sandbox are persistent and independent", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create({ ...persistent, labels: { job: "1" } });
     await atA.run(sandbox.id, { shell: "echo parent >note" });
@@ -251,7 +247,7 @@ describe("servers that share a bucket", () => {
     for (const { id } of [sandbox, one, two]) await atA.ask("DELETE", `/sandboxes/${id}`);
   });
 
-  test("one that was rolled back goes on elsewhere from there", unhurried, async () => {
+  test("a sandbox that was rolled back moves with the state of the rollback", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
@@ -264,7 +260,7 @@ describe("servers that share a bucket", () => {
     expect(needed.body.error?.code).toBe("in_use");
     expect((await atA.run(sandbox.id, { shell: "cat note; echo three >>note" })).stdout).toBe("one\n");
     expect((await atB.run(sandbox.id, { shell: "cat note" })).stdout).toBe("one\nthree\n");
-    // Stored by the first server, and removed by the second, which never had it.
+    // The first server stored this checkpoint, and the second one, which never had it, removes it.
     expect((await atB.ask("DELETE", `${at}/checkpoints/1`)).body).toEqual({ removed: true });
     expect((await atB.ask("DELETE", `${at}/checkpoints/1`)).body).toEqual({ removed: false });
     await atB.ask("DELETE", at);
@@ -285,21 +281,25 @@ describe("servers that share a bucket", () => {
     await there.kill();
   });
 
-  test("a port of a sandbox that is elsewhere is reached through the server that is asked", unhurried, async () => {
-    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const { sandbox } = await atA.create(persistent);
-    const at = `/sandboxes/${sandbox.id}`;
-    await atA.start(sandbox.id, { shell: "echo page >index.html; python3 -m http.server 8080" });
-    await atA.ask("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
-    const { body } = await atB.ask<PortInfo>("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
-    expect(body.url.startsWith(servers[1]?.url ?? "no URL")).toBe(true);
-    expect(await (await fetch(`${body.url}?atoll_token=${body.token}`)).text()).toBe("page\n");
-    expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
-    await atA.ask("DELETE", at);
-  });
+  test(
+    "a port of a sandbox on another server is reached through the server that gets the request",
+    unhurried,
+    async () => {
+      const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+      const { sandbox } = await atA.create(persistent);
+      const at = `/sandboxes/${sandbox.id}`;
+      await atA.start(sandbox.id, { shell: "echo page >index.html; python3 -m http.server 8080" });
+      await atA.ask("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
+      const { body } = await atB.ask<PortInfo>("POST", `${at}/ports/8080/wait`, { timeoutMs: 60_000 });
+      expect(body.url.startsWith(servers[1]?.url ?? "no URL")).toBe(true);
+      expect(await (await fetch(`${body.url}?atoll_token=${body.token}`)).text()).toBe("page\n");
+      expect(await infoOf(atB, sandbox.id)).toMatchObject({ state: "running", server: { url: servers[1]?.url } });
+      await atA.ask("DELETE", at);
+    },
+  );
 
   test(
-    "a server that is to pause on exit leaves its sandboxes to the others, with all that ran",
+    "a server that pauses on exit leaves its sandboxes to the others, with all running commands",
     unhurried,
     async () => {
       const [, atB] = clients() as [ApiClient, ApiClient, ApiClient];
@@ -321,24 +321,28 @@ describe("servers that share a bucket", () => {
     },
   );
 
-  test("one that is killed elsewhere is gone where it was paused, copy and all", unhurried, async () => {
-    const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
-    const a = servers[0] as TestServer;
-    const { sandbox: met } = await atA.create(persistent);
-    const { sandbox: notified } = await atA.create(persistent);
-    for (const { id } of [met, notified]) await atA.ask("POST", `/sandboxes/${id}/pause`, {});
-    // What is asked of it at the very moment is not found either, whether or not this server was told.
-    expect((await atB.ask("DELETE", `/sandboxes/${met.id}`)).body).toEqual({ killed: true });
-    await expect.poll(async () => (await atA.ask("GET", `/sandboxes/${met.id}`)).status, soon).toBe(404);
-    // Nobody asks for the other one.
-    expect((await atB.ask("DELETE", `/sandboxes/${notified.id}`)).body).toEqual({ killed: true });
-    await eventOf(a, "sandbox.copy_dropped", notified.id);
-    const { body } = await atA.ask<SandboxPage>("GET", "/sandboxes");
-    expect(body.sandboxes.filter(({ id }) => [met.id, notified.id].includes(id))).toEqual([]);
-    expect((await atA.ask("DELETE", `/sandboxes/${notified.id}`)).body).toEqual({ killed: false });
-  });
+  test(
+    "a sandbox that another server kills is removed from the server that has its local copy",
+    unhurried,
+    async () => {
+      const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
+      const a = servers[0] as TestServer;
+      const { sandbox: met } = await atA.create(persistent);
+      const { sandbox: notified } = await atA.create(persistent);
+      for (const { id } of [met, notified]) await atA.ask("POST", `/sandboxes/${id}/pause`, {});
+      // This also holds at the very moment of the kill, whether or not this server has been notified.
+      expect((await atB.ask("DELETE", `/sandboxes/${met.id}`)).body).toEqual({ killed: true });
+      await expect.poll(async () => (await atA.ask("GET", `/sandboxes/${met.id}`)).status, soon).toBe(404);
+      // No request for the other sandbox reaches the first server.
+      expect((await atB.ask("DELETE", `/sandboxes/${notified.id}`)).body).toEqual({ killed: true });
+      await eventOf(a, "sandbox.copy_dropped", notified.id);
+      const { body } = await atA.ask<SandboxPage>("GET", "/sandboxes");
+      expect(body.sandboxes.filter(({ id }) => [met.id, notified.id].includes(id))).toEqual([]);
+      expect((await atA.ask("DELETE", `/sandboxes/${notified.id}`)).body).toEqual({ killed: false });
+    },
+  );
 
-  test("a server that could not go on with a sandbox says so, and the sandbox runs on", unhurried, async () => {
+  test("a server that cannot resume a sandbox refuses the request, and the sandbox runs on", unhurried, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
@@ -362,7 +366,7 @@ describe("servers that share a bucket", () => {
     await atB.ask("DELETE", at);
   });
 
-  test("what cannot last is refused before anything is made", async () => {
+  test("a persistent sandbox that cannot be stored is refused before anything is created", async () => {
     const [atA] = clients() as [ApiClient];
     const local = await atA.ask("POST", "/sandboxes", { persistent: true, driver: "local" });
     expect(local.body.error?.code).toBe("unsupported");

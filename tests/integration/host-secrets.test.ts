@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { describeDrivers } from "../support/drivers.ts";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
-/** Where a host keeps what nobody else should see; a marked file is laid into each for the time of the test. */
+/** Directories with a host's secrets. The test puts a marked file into each of them for its duration. */
 const secretPlaces = ["/root", "/home", "/etc", "/var/lib", "/opt", "/srv", "/run", "/usr/local/etc"];
 
 describeDrivers("the host's secrets under %s", (driver) => {
@@ -29,7 +29,7 @@ describeDrivers("the host's secrets under %s", (driver) => {
     await Promise.all(planted.map((path) => rm(path, { force: true })));
   });
 
-  test("none of them is there, not even for root", async () => {
+  test("are not in the sandbox, not even for root", async () => {
     const { output } = await runIn(
       sandbox,
       `for f in ${planted.join(" ")}; do cat $f 2>/dev/null; done; ls -d ${planted.join(" ")}`,
@@ -39,7 +39,7 @@ describeDrivers("the host's secrets under %s", (driver) => {
     expect(output.match(/No such file/g)).toHaveLength(planted.length);
   });
 
-  test("a search of the whole root finds none of them by name", async () => {
+  test("are not found by a search of the whole root", async () => {
     const { output } = await runIn(
       sandbox,
       `find / -xdev -name '${mark}' -not -path '/proc/*' 2>/dev/null; echo searched`,
@@ -48,7 +48,7 @@ describeDrivers("the host's secrets under %s", (driver) => {
     expect(output).toBe("searched\n");
   });
 
-  test("accounts, passwords and the host's name are the sandbox's own", async () => {
+  test("do not include accounts, passwords and the host name", async () => {
     const shadow = await readFile("/etc/shadow", "utf8");
     const inside = await runIn(sandbox, "cat /etc/shadow; cat /etc/passwd; hostname; cat /etc/hostname", {
       user: "root",
@@ -58,17 +58,18 @@ describeDrivers("the host's secrets under %s", (driver) => {
     expect(inside.output).not.toContain(hostname());
   });
 
-  test("the user is not root, cannot become it, and reads nothing of root's", async () => {
+  test("stay closed to the user, who is not root, cannot become root, and reads no file of root", async () => {
     const { output } = await runIn(sandbox, "id -u; cat /etc/shadow; ls /root; sudo -n true; su -c true </dev/null");
     expect(output).toMatch(/^1000\n/);
     expect(output).not.toMatch(/root:[*!$]/);
     expect(output).toMatch(/denied/i);
   });
 
-  test("neither the data directory nor the host's processes are visible", async () => {
+  test("do not include the data directory or the host's processes", async () => {
     const { output } = await runIn(
       sandbox,
-      `ls ${host.dataDir}; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; cat /proc/self/environ | tr '\\0' '\\n'; cat /proc/mounts`,
+      `ls ${host.dataDir}; cat /proc/[0-9]*/cmdline | tr '\\0' ' '; ` +
+        "cat /proc/self/environ | tr '\\0' '\\n'; cat /proc/mounts",
       { user: "root" },
     );
     expect(output).toMatch(/No such file/);

@@ -3,7 +3,7 @@ import type { Sandbox } from "@atoll/engine";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
-/** Root inside can write to the guest's own stdout: everything that arrives from a sandbox may be a lie. */
+/** Root in the sandbox can write to the guest's own stdout, so everything that arrives from a sandbox may be forged. */
 describe("a sandbox whose root attacks the channel", () => {
   let host: TestEngine;
   let neighbour: Sandbox;
@@ -19,7 +19,8 @@ describe("a sandbox whose root attacks the channel", () => {
   const frame = (type: number, id: number, payload: string): string =>
     [
       "import struct,os,sys",
-      "def frame(t,i,p): return struct.pack('<IIII',0x4c4f5441,len(p),t,i)+p+struct.pack('<I',~(len(p)^i^t)&0xffffffff)",
+      "def frame(t,i,p):",
+      "  return struct.pack('<IIII',0x4c4f5441,len(p),t,i)+p+struct.pack('<I',~(len(p)^i^t)&0xffffffff)",
       `d=frame(${type},${id},${payload})`,
       "f=os.open('/proc/1/fd/1',os.O_WRONLY)",
       "os.write(f,d)",
@@ -28,14 +29,15 @@ describe("a sandbox whose root attacks the channel", () => {
   test.for([
     ["random bytes", "import os\nf=os.open('/proc/1/fd/1',os.O_WRONLY)\nos.write(f,os.urandom(5000))"],
     [
-      "a frame of a length that never comes",
-      "import os,struct\nf=os.open('/proc/1/fd/1',os.O_WRONLY)\nos.write(f,struct.pack('<IIII',0x4c4f5441,0xffffffff,0x92,1))",
+      "a frame whose payload never comes",
+      "import os,struct\nf=os.open('/proc/1/fd/1',os.O_WRONLY)\n" +
+        "os.write(f,struct.pack('<IIII',0x4c4f5441,0xffffffff,0x92,1))",
     ],
     ["an unknown type", frame(0xee, 0, "b''")],
-    ["an exit code that no process can have", frame(0x95, 1, "struct.pack('<BBBBIQQQQ',0,0,0,0,4000,0,0,0,0)")],
+    ["an impossible exit code", frame(0x95, 1, "struct.pack('<BBBBIQQQQ',0,0,0,0,4000,0,0,0,0)")],
     ["an exit of its own process before its output", frame(0x95, 1, "struct.pack('<BBBBIQQQQ',0,0,0,0,0,99999,0,0,0)")],
-    ["output that continues nothing", frame(0x92, 1, "struct.pack('<QQB',777,777,1)+b'lies'")],
-  ] as const)("%s: the sandbox is ended, and nobody else notices", async ([, script]) => {
+    ["output at an offset that does not follow", frame(0x92, 1, "struct.pack('<QQB',777,777,1)+b'lies'")],
+  ] as const)("%s: the sandbox is ended, and other sandboxes run on", async ([, script]) => {
     const sandbox = await host.engine.create();
     await runIn(sandbox, ["python3", "-c", script], { user: "root" }).catch(() => undefined);
     await expect.poll(() => sandbox.record).toMatchObject({ state: "failed", reason: { kind: "guest" } });
@@ -44,7 +46,7 @@ describe("a sandbox whose root attacks the channel", () => {
     await sandbox.kill();
   });
 
-  test("a guest that is killed from inside ends its sandbox, and the host is told", async () => {
+  test("a guest that is killed from inside ends its sandbox, and the engine reports that", async () => {
     const sandbox = await host.engine.create();
     const outcome = runIn(sandbox, "kill -9 1; exec sleep 1000", { user: "root" });
     await expect(outcome).rejects.toMatchObject({ code: "sandbox_ended" });

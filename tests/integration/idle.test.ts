@@ -16,7 +16,7 @@ async function untilIdle(dataDir: string, sandbox: { id: string }): Promise<void
   await expect.poll(() => timerSlacksOf(dataDir, sandbox), { interval: 100 }).toEqual([idleSlackNs]);
 }
 
-/** Real gVisor sandboxes: what is looked at is the slack that the host's kernel has for their threads. */
+/** Tests real gVisor sandboxes, by the timer slack that the host's kernel has for their threads. */
 describe("a sandbox that is idle", () => {
   let host: TestEngine;
   let sandbox: Sandbox;
@@ -32,19 +32,19 @@ describe("a sandbox that is idle", () => {
   const isIdle = (): Promise<void> => untilIdle(host.dataDir, sandbox);
   const expectPunctual = (): void => expect(timerSlacksOf(host.dataDir, sandbox)).toEqual([ordinarySlackNs]);
 
-  test("has late timers until something is asked of it, and then on every thread", async () => {
+  test("has late timers on every thread until a request comes", async () => {
     await isIdle();
     const started = sandbox.spawn({ argv: ["echo", "here"] });
     expectPunctual();
     expect(await new Conversation(await started).toEnd()).toBe("here\n");
     expectPunctual();
-    // What it is asked by routine is answered as it is.
+    // Routine requests are answered without ending the idle state.
     await isIdle();
     expect((await sandbox.usage()).processes).toBe(0);
     expect(timerSlacksOf(host.dataDir, sandbox)).toEqual([idleSlackNs]);
   });
 
-  test("answers on its ports, and timers in it fire, no later than is promised", async () => {
+  test("answers on its ports, and its timers fire, within the promised time", async () => {
     const program = `
       let at = Date.now();
       setInterval(() => {
@@ -57,12 +57,12 @@ describe("a sandbox that is idle", () => {
     await new Conversation(server).until(/listens/);
     server.discardOutput();
     await isIdle();
-    // Read on the host, because any question would end the idleness.
+    // The file is read on the host, because any request would end the idle state.
     const file = join(host.dataDir, "sandboxes", sandbox.id, "layers/0/upper/home/user/late");
     const ticks = (): number[] => (existsSync(file) ? readFileSync(file, "utf8").trim().split("\n").map(Number) : []);
     const before = ticks().length;
     await expect.poll(() => ticks().length, { interval: 100 }).toBeGreaterThan(before + 3);
-    // What the load of the machine adds is not in all of them; what the slack allows is.
+    // Other load on the machine delays some ticks, while the timer slack delays all of them.
     expect(Math.min(...ticks().slice(-3))).toBeLessThanOrEqual(idleSlackNs / 1_000_000 + 50);
     const connection = await sandbox.dial(8000, { signal: deadlineAfter(60_000 * patience) });
     expectPunctual();
@@ -74,7 +74,7 @@ describe("a sandbox that is idle", () => {
     await server.wait();
   });
 
-  test("is paused, resumed, forked, saved and killed as any other", async () => {
+  test("is paused, resumed, forked, saved and killed like any other", async () => {
     const counter = await sandbox.spawn({
       argv: ["bash", "-c", "while read line; do echo $((n += 1)); done"],
       stdin: true,
@@ -100,7 +100,7 @@ describe("a sandbox that is idle", () => {
   });
 });
 
-test("a sandbox whose server is gone is punctual at once, and late again with the next one", async () => {
+test("a sandbox whose server has ended has exact timers at once, and late ones with the next server", async () => {
   const dataDir = await makeDataDir();
   const server = new CrashingServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go; echo went; exit 7");
   const { sandboxId, streamId } = await server.until((fact) => fact.streamId !== undefined);
@@ -117,7 +117,7 @@ test("a sandbox whose server is gone is punctual at once, and late again with th
   await second.engine.close();
   expect(timerSlacksOf(dataDir, { id })).toEqual([ordinarySlackNs]);
 
-  // Twice, because the launcher must notice the end of every server.
+  // The loop runs twice, because the launcher must notice the end of every server.
   const third = new CrashingServer(dataDir, "follow", "gvisor", `${dataDir}.log`, "read go");
   await third.until((fact) => fact.streamId !== undefined);
   await untilIdle(dataDir, { id });

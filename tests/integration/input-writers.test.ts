@@ -24,7 +24,7 @@ function connect(faults: () => Faults = () => ({}), to: { url: string; key: stri
   return new Atoll({ baseUrl: to.url, apiKey: to.key, webSocket });
 }
 
-/** Breaks the connection at every so many messages, again and again. */
+/** Breaks each connection after this number of messages. */
 function breaking(every: number): () => Faults {
   return () => {
     let left = every;
@@ -36,11 +36,11 @@ function breaking(every: number): () => Faults {
 const linesOf = (name: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${name} ${index} ${"x".repeat(index % 50)}\n`);
 
-/** What of the output a writer wrote. */
+/** Returns the lines of the output that this writer wrote. */
 const of = (output: string, name: string): string[] =>
   output.split(/(?<=\n)/).filter((line) => line.startsWith(`${name} `));
 
-test("of two clients that write at the same time, over connections that break, all bytes arrive once and in order", async () => {
+test("clients that write at the same time over breaking connections lose, double and reorder no byte", async () => {
   const owner = connect();
   const started = await (
     await Sandbox.connect(sandboxId, { client: owner })
@@ -64,7 +64,7 @@ test("of two clients that write at the same time, over connections that break, a
   for (const client of clients) client.close();
 });
 
-test("over HTTP a writer's input is taken once, and another's is no retry of it", async () => {
+test("over HTTP a writer's input is accepted once, and another writer's input is no retry of it", async () => {
   const api = new ApiClient(server.url, server.key);
   const { id } = await api.start(sandboxId, { argv: ["cat"], stdin: true });
   const path = `/sandboxes/${sandboxId}/commands/${id}`;
@@ -86,7 +86,7 @@ test("over HTTP a writer's input is taken once, and another's is no retry of it"
   expect(body).toMatchObject({ state: "exited", exitCode: 0, stdoutBytes: 13 });
 });
 
-test("two writers carry on where each of them was when the server is killed and comes back", async () => {
+test("two writers continue where each of them was after the server was killed and restarted", async () => {
   const port = String(await freePort());
   let running = await startTestServerProcess({ flags: ["--port", port] });
   await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
@@ -124,7 +124,7 @@ test("two writers carry on where each of them was when the server is killed and 
   for (const client of [...clients, owner]) client.close();
 });
 
-test("whose input an ended command had is known to the next server too", async () => {
+test("the next server knows the writers of an ended command", async () => {
   const port = String(await freePort());
   let running = await startTestServerProcess({ flags: ["--port", port] });
   await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
@@ -140,7 +140,7 @@ test("whose input an ended command had is known to the next server too", async (
   await api.fetch("DELETE", `${path}/stdin`);
   expect((await api.ask("GET", `${path}/wait`)).body).toMatchObject({ state: "exited" });
   await running.signal("SIGKILL");
-  // Who did not hear of the end closes the input again.
+  // A client that missed the reply closes the input again.
   const closing = started.closeStdin();
   isDeaf = false;
   running = await startTestServerProcess({ dataDir: running.dataDir, flags: ["--port", port] });
@@ -153,7 +153,7 @@ test("whose input an ended command had is known to the next server too", async (
   client.close();
 });
 
-test("a writer goes on where it was when its sandbox was paused and the server was killed", async () => {
+test("a writer continues where it was after its sandbox was paused and the server was killed", async () => {
   const port = String(await freePort());
   let running = await startTestServerProcess({ flags: ["--port", port] });
   await using _ = { [Symbol.asyncDispose]: () => running.dispose() };

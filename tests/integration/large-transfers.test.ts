@@ -5,10 +5,10 @@ import { startTestServerProcess, type TestServerProcess } from "../support/test-
 
 const MiB = 1024 * 1024;
 
-/** A gigabyte, `ATOLL_TEST_TRANSFER_MIB=1024`, says the same and takes longer. */
+/** `ATOLL_TEST_TRANSFER_MIB=1024` transfers a gigabyte, which tests the same and takes longer. */
 const bytes = Number(process.env["ATOLL_TEST_TRANSFER_MIB"] ?? "256") * MiB;
 
-/** What buffers, sockets and garbage take; far less than what is transferred. */
+/** Buffers, sockets and garbage need this much memory, far less than what is transferred. */
 const allowedGrowthBytes = 96 * MiB;
 
 let server: TestServerProcess;
@@ -22,13 +22,13 @@ beforeAll(async () => {
 });
 afterAll(() => server.dispose());
 
-/** The most memory that the server has had meanwhile, beyond what it had before. */
+/** Returns how far the server's memory rose during the work above its level before. */
 async function growthDuring(work: () => Promise<void>): Promise<number> {
   const status = async (field: string): Promise<number> => {
     const text = await readFile(`/proc/${server.pid}/status`, "utf8");
     return Number(new RegExp(`^${field}:\\s+(\\d+) kB`, "m").exec(text)?.[1]) * 1024;
   };
-  // Begins to count the peak anew.
+  // This resets the kernel's record of the peak.
   await writeFile(`/proc/${server.pid}/clear_refs`, "5");
   const before = await status("VmRSS");
   await work();
@@ -56,7 +56,7 @@ function zeros(total: number): ReadableStream<Uint8Array> {
   });
 }
 
-test("a download takes no more memory than a small one", async () => {
+test("a large download takes no more memory than a small one", async () => {
   await api.run(id, { argv: ["truncate", "-s", String(bytes), "sparse"] });
   const growth = await growthDuring(async () => {
     expect(await receive(`/sandboxes/${id}/files?path=sparse`)).toBe(bytes);
@@ -64,7 +64,7 @@ test("a download takes no more memory than a small one", async () => {
   expect(growth).toBeLessThan(allowedGrowthBytes);
 });
 
-test("an upload takes no more memory than a small one", async () => {
+test("a large upload takes no more memory than a small one", async () => {
   const growth = await growthDuring(async () => {
     const body = zeros(bytes);
     const answer = await api.fetch("PUT", `/sandboxes/${id}/files?path=uploaded`, { body, duplex: "half" });
@@ -74,12 +74,12 @@ test("an upload takes no more memory than a small one", async () => {
   await api.fetch("DELETE", `/sandboxes/${id}/files?path=uploaded`);
 });
 
-test("a reader that stops in the middle holds nothing up", async () => {
+test("a reader that stops in the middle delays no other request", async () => {
   const leaving = new AbortController();
   const growth = await growthDuring(async () => {
     const answer = await api.fetch("GET", `/sandboxes/${id}/files?path=sparse`, { signal: leaving.signal });
     await answer.body?.getReader().read();
-    // While it is not read, others are served.
+    // While the reader does not read, other requests are served.
     expect((await api.run(id, { argv: ["echo", "hi"] })).stdout).toBe("hi\n");
     leaving.abort();
   });

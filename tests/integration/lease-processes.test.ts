@@ -17,12 +17,12 @@ async function open(): Promise<Shop> {
   return { facts, start: (id, ...manner) => new LeaseProcess(directory, id, facts, ...manner) };
 }
 
-/** Everything that was written, in the order in which the right to do so was found. */
+/** Returns all writes in the order of the times at which the workers checked their leases. */
 function writesOf(facts: LeaseFact[]): LeaseFact[] {
   return facts.filter(({ step }) => step === "wrote").toSorted((one, two) => one.atMs - two.atMs);
 }
 
-/** No owner acts after a later one has, and no count is given out twice. */
+/** Checks that no owner writes after a later one has, and that no count is written twice. */
 function expectOneOwner(facts: LeaseFact[]): void {
   const writes = writesOf(facts);
   const epochs = writes.map(({ epoch }) => epoch ?? 0);
@@ -33,7 +33,7 @@ function expectOneOwner(facts: LeaseFact[]): void {
   expect(owners.size).toBe(facts.filter(({ step }) => step === "held").length);
 }
 
-test("the lease of a server that was killed goes to the one who waits, when it has expired", async () => {
+test("the lease of a killed server goes to the waiting server when it has expired", async () => {
   const { facts, start } = await open();
   const owner = start("a", "keep");
   const first = await owner.step("held");
@@ -44,14 +44,14 @@ test("the lease of a server that was killed goes to the one who waits, when it h
   const last = writesOf(facts).at(-1);
   const held = await heir.step("held");
   expect(held).toMatchObject({ origin: "expired", epoch: (first.epoch ?? 0) + 1 });
-  // So much earlier than anybody else may begin, an owner ends.
+  // An owner stops this long before another server may start.
   expect(held.atMs - (last?.atMs ?? 0)).toBeGreaterThan(leaseWorkerTiming.stopMs);
   const next = await heir.step("wrote");
   expect(next.value).toBeGreaterThan(last?.value ?? 0);
   expectOneOwner(facts);
 });
 
-test("a server that was stopped while it owned writes nothing more when it wakes up", async () => {
+test("a server that was stopped while it owned the lease writes nothing after it continues", async () => {
   const { facts, start } = await open();
   const owner = start("a", "keep");
   await owner.step("wrote");
@@ -72,7 +72,7 @@ test("a server that was stopped while it owned writes nothing more when it wakes
   expectOneOwner(facts);
 });
 
-test("two servers hand a sandbox to each other, again and again, and lose no count", async () => {
+test("two servers that hand a sandbox to each other repeatedly lose no count", async () => {
   const { facts, start } = await open();
   const [one, two] = [start("a"), start("b")];
   for (let turn = 0; turn < 3; turn += 1) {
@@ -82,14 +82,14 @@ test("two servers hand a sandbox to each other, again and again, and lose no cou
   await Promise.all([one.kill(), two.kill()]);
   expect(facts.filter(({ origin }) => origin === "released").length).toBeGreaterThan(3);
   expectOneOwner(facts);
-  // A busy machine may lose a lease, and with it the answer to one write.
+  // A busy machine may lose a lease, and with it the reply to one write.
   const writes = writesOf(facts);
   const unanswered = (writes.at(-1)?.value ?? 0) - writes.length;
   expect(unanswered).toBeLessThanOrEqual(facts.filter(({ step }) => step === "lost").length);
 });
 
 test(
-  "whoever of three is killed whenever, there is one owner, and the lease goes on",
+  "while any of three servers are killed at any time, there is one owner, and the lease goes on",
   { timeout: 300_000 },
   async () => {
     const { facts, start } = await open();
@@ -98,7 +98,7 @@ test(
       const held = await Promise.any(workers.map((worker) => worker.step("held")));
       const victim = round % 2 === 0 ? workers.findIndex(({ id }) => id === held.id) : randomInt(workers.length);
       const worker = workers[victim];
-      if (worker === undefined) throw new Error("nobody to kill");
+      if (worker === undefined) throw new Error("There is no worker to kill");
       await worker.kill();
       workers[victim] = start(`${worker.id}${round}`);
     }

@@ -6,55 +6,55 @@ import { openTestGcs } from "../support/object-servers/test-gcs.ts";
 import { openTestS3 } from "../support/object-servers/test-s3.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-interface Place {
-  /** Another client of the same store. */
+interface TestStore {
+  /** Opens another client of the same store. */
   open: () => Promise<ObjectStore>;
-  /** The next calls take place and are not answered. */
+  /** Makes the store carry out the next calls without a response. */
   loseAnswers?: (times: number) => void;
 }
 
-async function filePlace(): Promise<Place> {
+async function filePlace(): Promise<TestStore> {
   const directory = await makeDataDir();
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   return { open: () => FileObjectStore.open(directory) };
 }
 
-async function s3Place(): Promise<Place> {
-  const place = await openTestS3({});
-  onTestFinished(() => place.close());
+async function s3Place(): Promise<TestStore> {
+  const testStore = await openTestS3({});
+  onTestFinished(() => testStore.close());
   return {
-    open: async () => place.open({ prefix: "here" }),
-    loseAnswers: (times) => (place.server.faults = contractFaults({ kind: "lost_answer", times })),
+    open: async () => testStore.open({ prefix: "here" }),
+    loseAnswers: (times) => (testStore.server.faults = contractFaults({ kind: "lost_answer", times })),
   };
 }
 
-async function gcsPlace(): Promise<Place> {
-  const place = await openTestGcs();
-  onTestFinished(() => place.close());
+async function gcsPlace(): Promise<TestStore> {
+  const testStore = await openTestGcs();
+  onTestFinished(() => testStore.close());
   return {
-    open: async () => place.open({ prefix: "here" }),
-    loseAnswers: (times) => (place.server.faults = contractFaults({ kind: "lost_answer", times })),
+    open: async () => testStore.open({ prefix: "here" }),
+    loseAnswers: (times) => (testStore.server.faults = contractFaults({ kind: "lost_answer", times })),
   };
 }
 
 const key = "sandboxes/one/lease.json";
-/** Short looks, so that a test is quick; a long time to live, so that a busy machine loses nothing. */
+/** Short intervals keep the test quick; a long time to live keeps a busy machine from losing a lease. */
 const timing = { ttlMs: 30_000, watchMs: 20, pollMs: 20 };
 
-async function server({ open }: Place, id: string): Promise<{ leases: Leases; store: ObjectStore }> {
+async function server({ open }: TestStore, id: string): Promise<{ leases: Leases; store: ObjectStore }> {
   const store = await open();
   onTestFinished(() => store.close());
   return { store, leases: await Leases.open({ store, self: { id, url: `http://${id}` }, timing }) };
 }
 
 describe.for([
-  { name: "file", openPlace: filePlace },
-  { name: "s3", openPlace: s3Place },
-  { name: "gcs", openPlace: gcsPlace },
-])("leases in a $name store", ({ openPlace }) => {
-  test("of ten that race exactly one gets it, and of the rest exactly one waits", async () => {
-    const place = await openPlace();
-    const servers = await Promise.all(Array.from({ length: 10 }, (_, index) => server(place, `s${index}`)));
+  { name: "file", openTestStore: filePlace },
+  { name: "s3", openTestStore: s3Place },
+  { name: "gcs", openTestStore: gcsPlace },
+])("leases in a $name store", ({ openTestStore }) => {
+  test("are acquired by exactly one of ten servers that race, and exactly one of the others waits", async () => {
+    const testStore = await openTestStore();
+    const servers = await Promise.all(Array.from({ length: 10 }, (_, index) => server(testStore, `s${index}`)));
     const first = await Promise.allSettled(servers.map(({ leases }) => leases.acquire(key)));
     const winners = first.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
     expect(winners.map(({ epoch }) => epoch)).toEqual([1]);
@@ -73,9 +73,9 @@ describe.for([
     await heirs[0]?.release();
   });
 
-  test("a sandbox goes from one server to the other with what was written under its lease", async () => {
-    const place = await openPlace();
-    const [one, two] = [await server(place, "a"), await server(place, "b")];
+  test("move from one server to the other with the data written under them", async () => {
+    const testStore = await openTestStore();
+    const [one, two] = [await server(testStore, "a"), await server(testStore, "b")];
     const at = (store: ObjectStore) => ({ store, key: "sandboxes/one/metadata.json", schema: { parse: String } });
     const lease = await one.leases.acquire(key, {
       onReleaseRequested: () => void metadata.write("saved").then(() => lease.release()),
@@ -94,16 +94,16 @@ describe.for([
 });
 
 describe.for([
-  { name: "s3", openPlace: s3Place },
-  { name: "gcs", openPlace: gcsPlace },
-])("leases in a $name store whose answers are lost", ({ openPlace }) => {
-  test("are acquired and given back all the same", async () => {
-    const place = await openPlace();
-    const { leases } = await server(place, "a");
-    place.loseAnswers?.(2);
+  { name: "s3", openTestStore: s3Place },
+  { name: "gcs", openTestStore: gcsPlace },
+])("leases in a $name store whose answers are lost", ({ openTestStore }) => {
+  test("are acquired and released", async () => {
+    const testStore = await openTestStore();
+    const { leases } = await server(testStore, "a");
+    testStore.loseAnswers?.(2);
     const lease = await leases.acquire(key);
     expect(lease.epoch).toBe(1);
-    place.loseAnswers?.(2);
+    testStore.loseAnswers?.(2);
     await lease.release();
     expect(await leases.look(key)).toEqual({ epoch: 1, owner: undefined, waiter: undefined });
   });

@@ -11,7 +11,7 @@ import { hostLeftovers } from "../support/host-leftovers.ts";
 import { Conversation, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-/** A stand-in for runsc that does as its body says, for failures that the real one cannot be made to have on order. */
+/** Writes a script that replaces runsc, for failures that the real runsc cannot be made to have. */
 async function fakeRunsc(dataDir: string, body: string): Promise<string> {
   const path = join(dataDir, "runsc");
   const script = [
@@ -30,7 +30,7 @@ async function fakeRunsc(dataDir: string, body: string): Promise<string> {
 }
 
 describeDrivers("a sandbox under %s", (driver) => {
-  test("kill ends everything it had, twice or at the same time with the same result", async () => {
+  test("kill ends everything of it, and a second kill, also at the same time, has the same result", async () => {
     const host = await openTestEngine();
     const sandbox = await host.engine.create({ driver });
     await sandbox.spawn({ argv: ["bash", "-c", "setsid sleep 1000 & setsid sleep 1000 & sleep 1000"] });
@@ -43,7 +43,7 @@ describeDrivers("a sandbox under %s", (driver) => {
     await host.dispose();
   });
 
-  test("kill removes a tree that is nested deeper than a path can be long", async () => {
+  test("kill removes a tree whose paths are longer than the limit for a path", async () => {
     const host = await openTestEngine();
     const sandbox = await host.engine.create({ driver });
     const dig = "import os\nfor i in range(60): os.mkdir('d'*200); os.chdir('d'*200)";
@@ -53,7 +53,7 @@ describeDrivers("a sandbox under %s", (driver) => {
     await host.dispose();
   });
 
-  test("kill while it starts ends the start and leaves nothing", async () => {
+  test("a kill during the start ends the start and leaves nothing", async () => {
     const host = await openTestEngine();
     for (const moment of ["creating", "launched"]) {
       const seen = new Promise<SandboxId>((resolve) => {
@@ -70,7 +70,7 @@ describeDrivers("a sandbox under %s", (driver) => {
           .toBeGreaterThan(0);
       }
       await host.engine.kill(id);
-      // A start may be over before the kill arrives; then what was created is killed.
+      // A start may be over before the kill arrives; then the kill ends the new sandbox.
       const created = await outcome;
       expect(created).toMatchObject(moment === "creating" ? { code: "sandbox_ended" } : {});
       if (!(created instanceof Error)) expect(created).toHaveProperty("state", "killed");
@@ -88,7 +88,7 @@ describeDrivers("a sandbox under %s", (driver) => {
     await host.dispose();
   });
 
-  test("files outlive the death of the sandbox, until it is killed", async () => {
+  test("files outlive the end of the sandbox until it is killed", async () => {
     const host = await openTestEngine();
     const sandbox = await host.engine.create({ driver });
     await sandbox.files.write("/home/user/kept", "precious");
@@ -101,7 +101,7 @@ describeDrivers("a sandbox under %s", (driver) => {
     await host.dispose();
   });
 
-  test("two engines cannot have one data directory", async () => {
+  test("two engines cannot use one data directory", async () => {
     const host = await openTestEngine();
     await expect(Engine.open({ dataDir: host.dataDir, guestPath: guestBinaryPath() })).rejects.toMatchObject({
       code: "in_use",
@@ -110,7 +110,7 @@ describeDrivers("a sandbox under %s", (driver) => {
     await host.dispose();
   });
 
-  test("a closed engine leaves its sandboxes running, and the next one carries on", async () => {
+  test("a closed engine leaves its sandboxes running, and the next one manages them", async () => {
     const first = await openTestEngine();
     const { id } = await first.engine.create({ driver });
     await first.engine.close();
@@ -122,7 +122,7 @@ describeDrivers("a sandbox under %s", (driver) => {
 });
 
 describe("the platform of gVisor", { tags: "gvisor" }, () => {
-  test("ptrace can be asked for, and does the same", async () => {
+  test("ptrace can be selected, and works the same", async () => {
     const host = await openTestEngine({ platform: "ptrace" });
     const sandbox = await host.engine.create();
     expect((await runIn(sandbox, "echo $((6*7)); exit 3")).output).toBe("42\n");
@@ -132,7 +132,7 @@ describe("the platform of gVisor", { tags: "gvisor" }, () => {
   test.for([
     ["systrap", "ptrace"],
     ["ptrace", "systrap"],
-  ] as const)("what began under %s goes on so on an engine that prefers %s", async ([first, second]) => {
+  ] as const)("a sandbox started on %s stays on it with an engine that prefers %s", async ([first, second]) => {
     const counter = ["bash", "-c", "i=0; while read x; do echo $((i+=1)); done"];
     const before = await openTestEngine({ platform: first });
     const { dataDir } = before;
@@ -141,7 +141,7 @@ describe("the platform of gVisor", { tags: "gvisor" }, () => {
     await counting.writeStdin(Buffer.from("x\n"));
     await new Conversation(counting).until(/1\n/);
     await before.engine.close();
-    // Taken over while it runs: what it is paused as is known from the container alone.
+    // This engine takes over a running container, and only the container says on which platform it runs.
     const after = await openTestEngine({ dataDir, platform: second });
     await after.engine.pause(id);
     await after.engine.resume(id);
@@ -172,7 +172,7 @@ describe("a start that fails", () => {
       { startTimeoutMs: 1_500 },
     ],
   ] as const)(
-    "a runtime that %s is told as it is, with nothing left",
+    "the failure of a runtime that %s is reported, and nothing is left",
     { tags: "gvisor" },
     async ([, body, error, options]) => {
       const dataDir = await makeDataDir();
@@ -184,7 +184,7 @@ describe("a start that fails", () => {
     },
   );
 
-  test("kill while the driver hangs ends it", { tags: "gvisor" }, async () => {
+  test("a kill while the driver hangs ends the start", { tags: "gvisor" }, async () => {
     const dataDir = await makeDataDir();
     const runscPath = await fakeRunsc(dataDir, "trap '' TERM INT HUP; while :; do sleep 1; done");
     const host = await openTestEngine({ dataDir, runscPath });
@@ -198,7 +198,7 @@ describe("a start that fails", () => {
     await host.dispose();
   });
 
-  test("leftovers of a dead server are removed at the next start, and strange things reported", async () => {
+  test("leftovers of a dead server are removed at the next start, and unknown entries are reported", async () => {
     const host = await openTestEngine();
     const { dataDir } = host;
     await host.engine.close();
@@ -213,7 +213,7 @@ describe("a start that fails", () => {
     await next.dispose();
   });
 
-  test("mounts and launchers of a dead server are gone after the next start, with the directories they were in", async () => {
+  test("mounts and launchers of a dead server, and their directories, are removed at the next start", async () => {
     const host = await openTestEngine();
     const { dataDir } = host;
     await host.engine.close();
@@ -224,7 +224,7 @@ describe("a start that fails", () => {
       await mkdir(target, { recursive: true });
       execFileSync("sh", ["-c", 'mount -t tmpfs none "$0"', target]);
     }
-    // As a launcher is called, and waiting for as long as the test lives.
+    // The script has the name of a launcher, and waits for as long as the test runs.
     await writeFile(join(dataDir, "launch"), "read forever\n");
     const launcher = spawn("sh", ["launch", "--dir", join(dir, "run", "bbbbbbbbbbbbbbbbbbbb")], { cwd: dataDir });
     await once(launcher, "spawn");

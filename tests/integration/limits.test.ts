@@ -7,7 +7,7 @@ import { Conversation, finish, openTestEngine, runIn, type TestEngine } from "..
 
 const MiB = 1024 * 1024;
 
-/** Real gVisor sandboxes that misbehave, each beside a neighbour that must not notice. */
+/** Real gVisor sandboxes that misbehave, each beside another sandbox that must not be affected. */
 describe("a sandbox that takes too much", () => {
   let host: TestEngine;
   let neighbour: Sandbox;
@@ -30,7 +30,7 @@ describe("a sandbox that takes too much", () => {
     expect((await runIn(neighbour, "echo fine")).output).toBe("fine\n");
   };
 
-  test("memory: a process that is killed for it is told so, and its sandbox lives on or ends with that reason", async () => {
+  test("memory: a process killed at the limit reports it, and its sandbox goes on or ends", async () => {
     const sandbox = await host.engine.create({ limits: { memoryBytes: 128 * MiB } });
     const hog = "import mmap\nm=mmap.mmap(-1,1<<30)\nfor i in range(0,1<<30,4096): m[i]=1";
     const end = await runIn(sandbox, ["python3", "-c", hog]).catch((error: unknown) => error);
@@ -43,7 +43,7 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
-  test("memory: when the runtime itself is killed, whoever waits is told that memory was the reason", async () => {
+  test("memory: when the runtime itself is killed, waiting calls fail with that reason", async () => {
     const sandbox = await host.engine.create({ limits: { memoryBytes: 128 * MiB } });
     const hog = runIn(sandbox, "head -c 400M /dev/zero | tail -c 300M | wc -c");
     await expect(hog).rejects.toMatchObject({ code: "sandbox_ended", details: { outOfMemory: true } });
@@ -55,39 +55,36 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
-  test.for(["user", "root"])(
-    "processes: a fork bomb of %s meets EAGAIN, and the sandbox stays usable",
-    async (user) => {
-      const sandbox = await host.engine.create({ limits: { processes: 40 } });
-      const bomb = [
-        "import os,time,sys",
-        "n=0",
-        "try:",
-        "  while n<500:",
-        "    if os.fork()==0: time.sleep(600); os._exit(0)",
-        "    n+=1",
-        "except OSError as e: print(n, e.errno, flush=True)",
-        "else: print(n, 'unlimited', flush=True)",
-        "time.sleep(600)",
-      ].join("\n");
-      const process = await sandbox.spawn({ argv: ["python3", "-c", bomb], user });
-      const said = await new Conversation(process).until(/\n/);
-      const [count, errno] = said.trim().split(" ");
-      expect(errno).toBe("11");
-      expect(Number(count)).toBeLessThan(41);
-      await expect
-        .poll(() => events)
-        .toContainEqual(expect.objectContaining({ sandboxId: sandbox.id, type: "limit.hit", limit: "processes" }));
-      await expectNeighbourUnharmed();
-      expect((await sandbox.files.list("/", { user })).length).toBeGreaterThan(3);
-      await process.kill("SIGKILL");
-      await process.wait();
-      expect((await runIn(sandbox, "echo again", { user })).output).toBe("again\n");
-      await sandbox.kill();
-    },
-  );
+  test.for(["user", "root"])("processes: a fork bomb of %s gets EAGAIN, and the sandbox stays usable", async (user) => {
+    const sandbox = await host.engine.create({ limits: { processes: 40 } });
+    const bomb = [
+      "import os,time,sys",
+      "n=0",
+      "try:",
+      "  while n<500:",
+      "    if os.fork()==0: time.sleep(600); os._exit(0)",
+      "    n+=1",
+      "except OSError as e: print(n, e.errno, flush=True)",
+      "else: print(n, 'unlimited', flush=True)",
+      "time.sleep(600)",
+    ].join("\n");
+    const process = await sandbox.spawn({ argv: ["python3", "-c", bomb], user });
+    const said = await new Conversation(process).until(/\n/);
+    const [count, errno] = said.trim().split(" ");
+    expect(errno).toBe("11");
+    expect(Number(count)).toBeLessThan(41);
+    await expect
+      .poll(() => events)
+      .toContainEqual(expect.objectContaining({ sandboxId: sandbox.id, type: "limit.hit", limit: "processes" }));
+    await expectNeighbourUnharmed();
+    expect((await sandbox.files.list("/", { user })).length).toBeGreaterThan(3);
+    await process.kill("SIGKILL");
+    await process.wait();
+    expect((await runIn(sandbox, "echo again", { user })).output).toBe("again\n");
+    await sandbox.kill();
+  });
 
-  test("processes: threads are counted as the limit counts them", async () => {
+  test("processes: the reported count includes threads, as the limit does", async () => {
     const sandbox = await host.engine.create({ limits: { processes: 40 } });
     const bomb = [
       "import threading,time",
@@ -109,7 +106,7 @@ describe("a sandbox that takes too much", () => {
   });
 
   test.for(["user", "root"])(
-    "disk: %s is stopped from growing and told why, and may go on after cleaning up",
+    "disk: %s cannot grow beyond the limit, gets the reason, and can go on after cleaning up",
     async (user) => {
       const sandbox = await host.engine.create({ limits: { diskBytes: 32 * MiB } });
       const home = user === "root" ? "/root" : "/home/user";
@@ -156,7 +153,7 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
-  test("disk: what a server stopped, the next one allows when there is room", async () => {
+  test("disk: a sandbox that one server stopped goes on with the next one when there is room", async () => {
     const first = await openTestEngine();
     const sandbox = await first.engine.create({ limits: { diskBytes: 16 * MiB } });
     await runIn(sandbox, "i=0; while head -c 1M /dev/zero > fill$i; do i=$((i+1)); sleep 0.005; done");
@@ -176,14 +173,14 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
-  test("/tmp: it is memory, and has a limit", async () => {
+  test("/tmp: it is in memory, and has a limit", async () => {
     const sandbox = await host.engine.create({ limits: { tmpBytes: 2 * MiB } });
     const { output } = await runIn(sandbox, "head -c 5M /dev/zero > /tmp/x; stat -c %s /tmp/x");
     expect(output).toMatch(/No space left/);
     await sandbox.kill();
   });
 
-  test("CPU: a hog gets its share and no more, and a neighbour still answers", async () => {
+  test("CPU: a busy sandbox gets only its share, and another one still answers", async () => {
     const sandbox = await host.engine.create({ limits: { cpus: 0.25 } });
     const hogs = await Promise.all([1, 2, 3].map(() => sandbox.spawn({ argv: ["sh", "-c", "while :; do :; done"] })));
     const first = await sandbox.usage();
@@ -195,20 +192,21 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
-  test("CPU: waiting for it is told, and when there is enough again", async () => {
-    // So little that a busy machine leaves more than that to it, and so much that a slow one can start it.
+  test("CPU: events report that a sandbox waits for CPU time, and that it has enough again", async () => {
+    // The limit is so low that even a busy machine has more CPU time to give, and high enough for a slow one to start
+    // it.
     const cpus = Math.min(0.05 * patience, 0.5);
     const sandbox = await host.engine.create({ limits: { cpus } });
     const hog = await sandbox.spawn({ argv: ["sh", "-c", "while :; do :; done"] });
-    const told = (type: SandboxEventMessage["type"]): unknown =>
+    const last = (type: SandboxEventMessage["type"]): unknown =>
       events.find((event) => event.type === type && "limit" in event && event.limit === "cpu");
-    await expect.poll(() => told("limit.hit")).toMatchObject({ sandboxId: sandbox.id, allowed: cpus });
+    await expect.poll(() => last("limit.hit")).toMatchObject({ sandboxId: sandbox.id, allowed: cpus });
     await hog.kill("SIGKILL");
-    await expect.poll(() => told("limit.eased")).toMatchObject({ sandboxId: sandbox.id });
+    await expect.poll(() => last("limit.eased")).toMatchObject({ sandboxId: sandbox.id });
     await sandbox.kill();
   });
 
-  test("endless output that nobody reads waits, and the rest of the sandbox does not", async () => {
+  test("a process whose endless output is not read waits, and the rest of the sandbox does not", async () => {
     const sandbox = await host.engine.create();
     const endless = await Promise.all([1, 2, 3, 4].map(() => sandbox.spawn({ argv: ["yes"] })));
     expect((await runIn(sandbox, "echo still here")).output).toBe("still here\n");
@@ -222,14 +220,14 @@ describe("a sandbox that takes too much", () => {
     await sandbox.kill();
   });
 
-  test("time: the sandbox is killed at the end of its lifetime, and the reason is told", async () => {
+  test("time: the sandbox is killed at the end of its lifetime, and the reason is reported", async () => {
     const sandbox = await host.engine.create({ limits: { lifetimeMs: 1_500 } });
     await expect.poll(() => sandbox.state).toBe("killed");
     expect(sandbox.record).toMatchObject({ reason: { kind: "lifetime" } });
     expect(events).toContainEqual(expect.objectContaining({ type: "limit.hit", limit: "lifetime" }));
   });
 
-  test("usage is told in numbers, and a limit that comes near is told before it is hit", async () => {
+  test("usage is reported in numbers, and a limit that comes near is reported before it is reached", async () => {
     const sandbox = await host.engine.create({ limits: { diskBytes: 20 * MiB } });
     await sandbox.files.write("/home/user/file", Buffer.alloc(19 * MiB));
     const usage = await sandbox.usage();

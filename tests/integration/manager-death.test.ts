@@ -9,7 +9,7 @@ import { openTestManager, readAll, start, type TestManager } from "../support/te
 import { makeDataDir } from "../support/test-root.ts";
 
 const lines = 100_000;
-/** Every line is different, so that a lost or doubled piece cannot hide. */
+/** All lines differ, so that a lost or doubled piece is found. */
 const shell = `seq -f 'line %09.0f of the output' 1 ${lines}; echo the end >&2; exit 37`;
 const expected = Array.from({ length: lines }, (_, i) => `line ${String(i + 1).padStart(9, "0")} of the output\n`).join(
   "",
@@ -43,7 +43,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
     },
   );
 
-  test("in the middle of input loses and doubles nothing that was accepted", async () => {
+  test("in the middle of input, loses and doubles nothing that was accepted", async () => {
     const total = 3_000_000;
     const dataDir = await makeDataDir();
     const server = new CrashingManager(dataDir, "feed", driver, String(total));
@@ -56,7 +56,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
       const command = commandOf(host, started);
       expect(command.info().stdinBytes).toBeGreaterThanOrEqual(stdinBytes);
       const all = Buffer.from(Array.from({ length: total }, (_, index) => index % 251));
-      // As a client does: from what it was told, which may be less than what arrived.
+      // A client continues after the bytes that were acknowledged to it, which may be fewer than arrived.
       expect(await command.writeStdin(all.subarray(stdinBytes), { offset: stdinBytes })).toBe(total);
       await command.closeStdin({ offset: total });
       expect((await command.waitEnd()).exitCode).toBe(0);
@@ -68,7 +68,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
 });
 
 describe("after a crash", () => {
-  test("a command that ended while no server lived tells its output and exit code", async () => {
+  test("a command that ended while no server ran has its output and exit code", async () => {
     const dataDir = await makeDataDir();
     const request = { shell: "echo ready; read line; echo got $line; exit 9", stdin: true };
     const server = new CrashingManager(dataDir, "follow", "local", JSON.stringify(request));
@@ -77,7 +77,7 @@ describe("after a crash", () => {
     await server.killHard();
     const first = await openTestManager({ dataDir });
     await commandOf(first, started).writeStdin(Buffer.from("it\n"));
-    // Stopped in good order this time, whatever the command does meanwhile.
+    // This time the server shuts down in order, whatever the command does at the time.
     await first.manager.shutdown();
     const second = await openTestManager({ dataDir });
     try {
@@ -109,7 +109,7 @@ describe("after a crash", () => {
     }
   });
 
-  test("the same creation gives the same sandbox and token, and events go on counting", async () => {
+  test("a repeated create returns the same sandbox and token, and event numbers continue", async () => {
     const dataDir = await makeDataDir();
     const server = new CrashingManager(dataDir, "create", "local");
     const { created } = await server.until((fact) => fact.created !== undefined);
@@ -130,7 +130,7 @@ describe("after a crash", () => {
     }
   });
 
-  test("a command whose sandbox died meanwhile is lost, says why, and keeps its output", async () => {
+  test("a command whose sandbox died while no server ran is lost, gives the reason, and keeps its output", async () => {
     const dataDir = await makeDataDir();
     const request = { shell: "echo before; sleep 1000" };
     const server = new CrashingManager(dataDir, "follow", "local", JSON.stringify(request));

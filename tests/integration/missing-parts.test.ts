@@ -7,7 +7,7 @@ import { openTestEngine, runIn } from "../support/test-engine.ts";
 const nothing = { processes: [], mounts: [], cgroups: [], sandboxes: [] };
 
 test(
-  "a sandbox goes on without its driver, and can be killed; new ones cannot be started",
+  "a sandbox goes on without its driver and can be killed, and new ones cannot be started",
   { tags: "gvisor" },
   async () => {
     const first = await openTestEngine();
@@ -24,7 +24,7 @@ test(
   },
 );
 
-test("a sandbox whose template is gone can be killed, and nothing of it is left", async () => {
+test("a sandbox whose template is missing can be killed completely", async () => {
   const first = await openTestEngine();
   const { dataDir } = first;
   const { id } = await first.engine.create({ driver: "local" });

@@ -18,7 +18,7 @@ const run = (code: string, more: object = {}): Promise<ApiAnswer<CommandResult>>
   api.ask<CommandResult>("POST", "/run", { driver: "local", language: "typescript", code, ...more });
 
 test.for<DriverName>(["local", "gvisor"])(
-  "TypeScript runs on the machine's own Node, whatever that can do: %s",
+  "TypeScript runs on the machine's own Node, with and without type stripping: %s",
   async (driver, context) => {
     needsDriver(driver, context);
     const code = `import { EOL } from "node:os";
@@ -38,7 +38,7 @@ test("an error names the line and column of the TypeScript", async () => {
   expect(withEnum.body.stderr).toContain("main.ts:5:");
 });
 
-test("what is no TypeScript fails as a program does", async () => {
+test("invalid TypeScript fails like a program with an error", async () => {
   const { status, body } = await run("const fine = 1;\nconst x: = 3;\n");
   expect(status).toBe(200);
   expect(body.command).toMatchObject({ state: "exited", exitCode: 1 });

@@ -7,7 +7,7 @@ import { CrashingServer, type Fact } from "../support/crashing-server.ts";
 import { Conversation, openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-/** Each step at which a server can die, and how its sandbox is found by the next one. */
+/** The steps at which a server can die, and the state in which the next server finds its sandbox. */
 const steps: [step: string, found: "running" | "paused"][] = [
   ["pause: intent", "running"],
   ["pause: prepared", "running"],
@@ -27,14 +27,14 @@ const steps: [step: string, found: "running" | "paused"][] = [
 interface Crashed {
   dataDir: string;
   host: TestEngine;
-  /** What the server said of each sandbox, with the step at which that one stood. */
+  /** The facts that the server printed about each sandbox, with the step at which that sandbox stopped. */
   started: Fact[];
 }
 
 describe("a server that dies", () => {
   let crashed: Promise<Crashed> | undefined;
 
-  /** All sandboxes of one server, each at another step when it dies; one engine finds them. */
+  /** Kills a server whose sandboxes have stopped at different steps, and opens one engine for all of them. */
   async function crash(): Promise<Crashed> {
     const dataDir = await makeDataDir();
     const server = new CrashingServer(dataDir, "move-each", dataDir, ...steps.map(([step]) => step));
@@ -54,14 +54,14 @@ describe("a server that dies", () => {
       expect(await readdir(join(dataDir, "sandboxes", sandbox.id, "run"))).toEqual([]);
       await host.engine.resume(sandbox.id);
     }
-    // One container, and in it the one process, at the number where it was.
+    // There is one container, and in it the same process with its count.
     expect(await readdir(join(dataDir, "sandboxes", sandbox.id, "run"))).toHaveLength(1);
     const counting = sandbox.attach(streamId, { stdoutBytes: 4, stderrBytes: 0 });
     await counting.writeStdin("three\n");
     expect(await new Conversation(counting).until(/\n/)).toBe("3\n");
     expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n3\n");
     await counting.kill("SIGKILL");
-    // What was left half done does not stand in the way of the next time.
+    // Leftovers of the interrupted operation do not make the next one fail.
     await host.engine.pause(sandbox.id);
     await host.engine.resume(sandbox.id);
     expect((await runIn(sandbox, "cat /home/user/count")).output).toBe("1\n2\n3\n");
@@ -69,14 +69,14 @@ describe("a server that dies", () => {
   });
 });
 
-test("a server that dies while memory is being written leaves a sandbox that is paused with all of it", async () => {
+test("a server that dies while memory is written leaves a paused sandbox with its complete memory", async () => {
   const dataDir = await makeDataDir();
   const server = new CrashingServer(dataDir, "hold", "96");
   const { sandboxId, streamId = 0 } = await server.until((fact) => fact.streamId !== undefined);
   const begun = join(dataDir, "sandboxes", sandboxId ?? "", "checkpoints/1/outcome.stderr");
   await vi.waitFor(() => access(begun), { interval: 1, timeout: 60_000 });
   await server.killHard();
-  // The one who writes it was not done yet.
+  // The process that saves memory has not finished yet.
   await expect(access(begun.replace(".stderr", ""))).rejects.toThrow("ENOENT");
 
   const host = await openTestEngine({ dataDir });
@@ -86,7 +86,7 @@ test("a server that dies while memory is being written leaves a sandbox that is 
     await host.engine.resume(sandbox.id);
     const holding = sandbox.attach(streamId, { stdoutBytes: 65, stderrBytes: 0 });
     await holding.writeStdin("go\n");
-    // The digest of what it holds is what it was before.
+    // The digest of the process's memory is unchanged.
     expect(await new Conversation(holding).until(/\n/)).toBe("same\n");
   } finally {
     await host.dispose();
@@ -94,7 +94,7 @@ test("a server that dies while memory is being written leaves a sandbox that is 
 });
 
 test.for(["pause: saved", "pause: sealed"])(
-  "an image that is not in a manifest when the machine goes down at %s is not believed, and the files survive",
+  "a memory image without a manifest after a crash of the machine at %s is not used, and the files survive",
   async (step) => {
     const dataDir = await makeDataDir();
     const server = new CrashingServer(dataDir, "move", join(dataDir, "output.log"), step);
@@ -103,7 +103,7 @@ test.for(["pause: saved", "pause: sealed"])(
     await server.killHard();
     const recordFile = join(dataDir, "sandboxes", sandboxId, "record.json");
     const record = SandboxRecord.parse(JSON.parse(await readFile(recordFile, "utf8")));
-    if (record.state !== "pausing") throw new Error(`It is ${record.state}`);
+    if (record.state !== "pausing") throw new Error(`The sandbox is ${record.state}`);
     const container = { ...record.container, bootId: "00000000-0000-4000-8000-000000000000" };
     await writeFile(recordFile, JSON.stringify({ ...record, container }));
 
@@ -120,7 +120,7 @@ test.for(["pause: saved", "pause: sealed"])(
   },
 );
 
-test("a server that dies over bringing a sandbox back makes no checkpoint of old memory and newer files", async () => {
+test("a server that dies while it restores a sandbox makes no checkpoint of old memory and newer files", async () => {
   const dataDir = await makeDataDir();
   const server = new CrashingServer(
     dataDir,
@@ -144,7 +144,7 @@ test("a server that dies over bringing a sandbox back makes no checkpoint of old
   }
 });
 
-test("a pause that the next server cannot finish at once is finished when it can be", async () => {
+test("a pause that the next server cannot finish at once is finished later", async () => {
   const dataDir = await makeDataDir();
   const server = new CrashingServer(dataDir, "move", join(dataDir, "output.log"), "pause: saved");
   const { sandboxId } = await server.until((fact) => fact.streamId !== undefined);

@@ -21,7 +21,7 @@ afterAll(() => host.dispose());
 
 const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $i; done";
 
-/** The processes of the host that run a container. */
+/** Returns the processes of the host that run a container. */
 async function pidsOf(containerId: string): Promise<number[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const commands = await Promise.all(pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "")));
@@ -31,7 +31,7 @@ async function pidsOf(containerId: string): Promise<number[]> {
 const checkpointsOf = (id: SandboxId): string => join(host.dataDir, "sandboxes", id, "checkpoints");
 
 test.for(["prepared", "frozen", "saved", "stopped", "layer", "sealed", "manifest"])(
-  "a sandbox whose pause fails at %s runs on, with everything it had",
+  "a sandbox whose pause fails at %s runs on with everything it had",
   async (failing) => {
     const sandbox = await host.engine.create({});
     const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
@@ -59,13 +59,13 @@ test.for(["prepared", "frozen", "saved", "stopped", "layer", "sealed", "manifest
   },
 );
 
-test("a sandbox whose memory cannot be written has failed, and its record says what survives", async () => {
+test("a sandbox whose memory cannot be written fails, and its record says what survives", async () => {
   const sandbox = await host.engine.create({});
   await sandbox.files.write("/home/user/note", "kept");
   await host.engine.pause(sandbox.id);
   await host.engine.resume(sandbox.id);
   atStep = async (step, id) => {
-    // runsc does not write over a file that is there.
+    // runsc does not overwrite an existing file.
     if (step === "pause: saving") await writeFile(join(checkpointsOf(id), "2/memory/checkpoint.img"), "in the way");
   };
   const error: unknown = await host.engine.pause(sandbox.id).catch((reason: unknown) => reason);
@@ -76,7 +76,7 @@ test("a sandbox whose memory cannot be written has failed, and its record says w
   await sandbox.kill();
 });
 
-test("an image that runsc cannot restore leaves the sandbox paused, and its processes go on with a good one", async () => {
+test("a sandbox with an unusable memory image stays paused, and resumes when the image is repaired", async () => {
   const sandbox = await host.engine.create({});
   const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
   const talk = new Conversation(counting);
@@ -107,7 +107,7 @@ test("an image that runsc cannot restore leaves the sandbox paused, and its proc
   await sandbox.kill();
 });
 
-test("a sandbox that ends the moment it has answered, before it counts as running, has failed", async () => {
+test("a sandbox that ends between its first answer and the state running has failed", async () => {
   const sandbox = await host.engine.create({});
   await host.engine.pause(sandbox.id);
   const hasFailed = stateReached(host.engine, sandbox.id, "failed");
@@ -124,15 +124,15 @@ test("a sandbox that ends the moment it has answered, before it counts as runnin
   await sandbox.kill();
 });
 
-test("a caller that leaves before the end does not stop a pause, one that leaves a resume undoes it", async () => {
+test("an aborted call does not stop a pause, and undoes a resume", async () => {
   const sandbox = await host.engine.create({});
   const left = new AbortController();
   atStep = (step) => {
-    if (step === "pause: frozen" || step === "resume: verified") left.abort(new Error("I have left"));
+    if (step === "pause: frozen" || step === "resume: verified") left.abort(new Error("call aborted"));
   };
   await host.engine.pause(sandbox.id, { signal: left.signal });
   expect(sandbox.state).toBe("paused");
-  await expect(host.engine.resume(sandbox.id, { signal: left.signal })).rejects.toThrow("I have left");
+  await expect(host.engine.resume(sandbox.id, { signal: left.signal })).rejects.toThrow("call aborted");
   expect(sandbox.state).toBe("paused");
   atStep = () => undefined;
   await host.engine.resume(sandbox.id);
@@ -140,7 +140,7 @@ test("a caller that leaves before the end does not stop a pause, one that leaves
   await sandbox.kill();
 });
 
-test("an engine that is closed in the middle of a pause ends it first", async () => {
+test("an engine that is closed in the middle of a pause finishes it first", async () => {
   const own = await openTestEngine();
   const sandbox = await own.engine.create({});
   const isPausing = stateReached(own.engine, sandbox.id, "pausing");
@@ -155,7 +155,7 @@ test("an engine that is closed in the middle of a pause ends it first", async ()
   await next.dispose();
 });
 
-test("an engine that is closed in the middle of a fork ends it first", async () => {
+test("an engine that is closed in the middle of a fork finishes it first", async () => {
   const own = await openTestEngine();
   const parent = await own.engine.create({});
   const isPausing = stateReached(own.engine, parent.id, "pausing");
@@ -172,22 +172,22 @@ test("an engine that is closed in the middle of a fork ends it first", async () 
   await next.dispose();
 });
 
-test("events tell each state, and the phases of what led to it", async () => {
+test("events report each state, and the phases of the operation that led to it", async () => {
   const sandbox = await host.engine.create({});
-  const told: { to: string; phases: string[] }[] = [];
+  const reported: { to: string; phases: string[] }[] = [];
   const times: (PhaseTimes | undefined)[] = [];
   const stop = host.engine.events.listen((event) => {
     if (event.type === "state" && event.sandboxId === sandbox.id) {
-      told.push({ to: event.to, phases: Object.keys(event.phases ?? {}) });
+      reported.push({ to: event.to, phases: Object.keys(event.phases ?? {}) });
       times.push(event.phases);
     }
   });
   const paused = await host.engine.pause(sandbox.id);
   const resumed = await host.engine.resume(sandbox.id);
   stop();
-  // Those of the results, which add up to the whole.
+  // These are the phases in the results, and they add up to the whole.
   expect(times).toEqual([undefined, paused.phases, undefined, resumed.phases]);
-  expect(told).toEqual([
+  expect(reported).toEqual([
     { to: "pausing", phases: [] },
     { to: "paused", phases: ["freeze", "save", "layer", "verify"] },
     { to: "resuming", phases: [] },
@@ -196,14 +196,14 @@ test("events tell each state, and the phases of what led to it", async () => {
   await sandbox.kill();
 });
 
-/** Stops or wakes everything that a sandbox consists of on the host, as a machine without time for it does. */
+/** Stops or continues all host processes of a sandbox, like a machine that has no time for them. */
 async function signalContainer({ id }: Sandbox, signal: "SIGSTOP" | "SIGCONT"): Promise<void> {
   const group = await freezerOf(host.dataDir, id);
   const pids = (await readFile(join(group, "cgroup.procs"), "utf8")).trim().split("\n");
   for (const pid of pids) process.kill(Number(pid), signal);
 }
 
-test("a sandbox that is too slow to be paused runs on, answers when it has time, and can be paused then", async () => {
+test("a sandbox that is too slow to be paused runs on, and can be paused when it answers again", async () => {
   const sandbox = await host.engine.create({});
   const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true });
   const talk = new Conversation(counting);
@@ -225,7 +225,7 @@ test("a sandbox that is too slow to be paused runs on, answers when it has time,
   await sandbox.kill();
 });
 
-/** Makes the next pause fail when memory was saved, and what was saved unusable. */
+/** Makes the next pause fail after memory was saved, and damages the saved memory. */
 function breakPause(): void {
   atStep = async (step, id) => {
     if (step !== "pause: sealed") return;
@@ -235,7 +235,7 @@ function breakPause(): void {
   };
 }
 
-test("a sandbox that can be neither paused nor brought back says what survives, and can be gone back to", async () => {
+test("a sandbox that can be neither paused nor restored says what survives, and can be rolled back", async () => {
   const sandbox = await host.engine.create({});
   const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true }, { keep: true });
   const talk = new Conversation(counting);
@@ -257,14 +257,14 @@ test("a sandbox that can be neither paused nor brought back says what survives, 
   const again = sandbox.attach(counting.streamId, { stdoutBytes: 2, stderrBytes: 0 });
   await again.writeStdin("other\n");
   expect(await new Conversation(again).until(/\n/)).toBe("2\n");
-  // It is a sandbox as any other again.
+  // From here on the sandbox works like any other.
   atStep = () => undefined;
   await host.engine.pause(sandbox.id);
   await host.engine.resume(sandbox.id);
   await sandbox.kill();
 });
 
-test("the files of a sandbox that has failed can be saved, with what it wrote last", async () => {
+test("the files of a failed sandbox can be saved, including its last writes", async () => {
   const sandbox = await host.engine.create({});
   await runIn(sandbox, "echo one >words");
   await host.engine.pause(sandbox.id);

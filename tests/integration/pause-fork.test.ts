@@ -21,7 +21,7 @@ const counter = "i=0; while read word; do i=$((i+1)); echo $word >>words; echo $
 const sumOf = (phases: PhaseTimes): number => Object.values(phases).reduce((sum, ms) => sum + ms, 0);
 
 describe("fork", () => {
-  test("the parent and three copies go on from the same point, each for itself", async () => {
+  test("the parent and three copies go on from the same point, independent of each other", async () => {
     const { engine } = host;
     const parent = await engine.create({ labels: { of: "four" } });
     const counting = await parent.spawn({ argv: ["bash", "-c", counter], stdin: true });
@@ -46,7 +46,7 @@ describe("fork", () => {
     }
     expect((await runIn(parent, "cat words; hostname")).output).toBe(`a\nb\nparent\n${parent.id}\n`);
 
-    // The memory image is there once, whoever has it.
+    // The memory image exists once, for all of them.
     const image = join(
       host.dataDir,
       "sandboxes",
@@ -59,7 +59,7 @@ describe("fork", () => {
     // The copies do not need their parent any more.
     await parent.kill();
     const [first, second] = sandboxes;
-    if (first === undefined || second === undefined) throw new Error("There are three");
+    if (first === undefined || second === undefined) throw new Error("The fork should have three copies");
     await engine.pause(first.id);
     await engine.resume(first.id);
     expect((await runIn(first, "cat words")).output).toBe("a\nb\ncopy0\n");
@@ -67,7 +67,7 @@ describe("fork", () => {
     await Promise.all(sandboxes.map((copy) => copy.kill()));
   });
 
-  test("copies draw different random numbers", async () => {
+  test("copies get different random numbers", async () => {
     const parent = await host.engine.create({});
     const { sandboxes } = await host.engine.fork(parent.id, { count: 2 });
     const drawn = await Promise.all(
@@ -77,7 +77,7 @@ describe("fork", () => {
     await Promise.all([parent, ...sandboxes].map((sandbox) => sandbox.kill()));
   });
 
-  test("each copy has a boot id of its own, and keeps it; the parent keeps its", async () => {
+  test("each copy has a new boot id and keeps it, and the parent keeps its own", async () => {
     const bootIdOf = async (sandbox: Sandbox): Promise<string> => {
       const { output } = await runIn(sandbox, "cat /proc/sys/kernel/random/boot_id");
       expect(output).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\n$/);
@@ -87,16 +87,16 @@ describe("fork", () => {
     const parent = await engine.create({});
     const first = await bootIdOf(parent);
     const [copy] = (await engine.fork(parent.id)).sandboxes;
-    if (copy === undefined) throw new Error("There is one");
+    if (copy === undefined) throw new Error("The fork should have one copy");
     const second = await bootIdOf(copy);
     const [copyOfCopy] = (await engine.fork(copy.id)).sandboxes;
-    if (copyOfCopy === undefined) throw new Error("There is one");
+    if (copyOfCopy === undefined) throw new Error("The fork should have one copy");
     const third = await bootIdOf(copyOfCopy);
     expect(new Set([first, second, third]).size).toBe(3);
     await engine.pause(copyOfCopy.id);
     await engine.resume(copyOfCopy.id);
     expect(await Promise.all([parent, copy, copyOfCopy].map(bootIdOf))).toEqual([first, second, third]);
-    // It is shown once, and what it is shown with is nowhere else.
+    // The boot id is mounted once, and the file that is mounted is visible nowhere else.
     expect((await runIn(copyOfCopy, "grep -c boot_id /proc/mounts; ls -A /dev | grep boot || true")).output).toBe(
       "1\n",
     );
@@ -114,7 +114,7 @@ describe("fork", () => {
   });
 });
 
-test("when the parent of a fork does not wake up, no copy is left, and it can be woken later", async () => {
+test("a fork whose parent does not resume leaves no copy, and the parent can be resumed later", async () => {
   const parent = await host.engine.create({});
   await parent.files.write("/home/user/note", "kept");
   atStep = (step, id) => {
@@ -129,7 +129,7 @@ test("when the parent of a fork does not wake up, no copy is left, and it can be
 });
 
 describe("rollback", () => {
-  test("memory and files are those of the checkpoint, and what was left behind can be gone back to", async () => {
+  test("restores the memory and files of the checkpoint, and the state before it can be restored as well", async () => {
     const { engine } = host;
     const sandbox = await engine.create({});
     const first = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true }, { keep: true });
@@ -148,7 +148,7 @@ describe("rollback", () => {
       });
     });
     const { phases, totalMs } = await engine.rollback(sandbox.id, 1);
-    // What is left behind is saved within that time.
+    // The state before the rollback is saved within that time.
     const { verify, ...saving } = (await paused) ?? {};
     expect(Object.keys(phases)).toEqual(["verify", ...Object.keys(saving), "caller", "restore", "firstAnswer"]);
     expect(phases).toMatchObject(saving);
@@ -173,7 +173,7 @@ describe("rollback", () => {
     await sandbox.kill();
   });
 
-  test("a removed checkpoint is gone with its layer unless a fork needs it, and its number is not used again", async () => {
+  test("removing a checkpoint keeps a layer that a fork needs, and its number is not used again", async () => {
     const { engine, dataDir } = host;
     const sandbox = await engine.create({});
     await engine.pause(sandbox.id);
@@ -195,7 +195,7 @@ describe("rollback", () => {
     await sandbox.kill();
   });
 
-  test("to a checkpoint that is not there is refused, and the sandbox runs on", async () => {
+  test("to a missing checkpoint is refused, and the sandbox runs on", async () => {
     const sandbox = await host.engine.create({});
     const error: unknown = await host.engine.rollback(sandbox.id, 4).catch((reason: unknown) => reason);
     expect(isSandboxError(error, "not_found")).toBe(true);

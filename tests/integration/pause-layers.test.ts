@@ -14,53 +14,53 @@ beforeAll(async () => {
 afterAll(() => host.dispose());
 
 const MiB = 1024 * 1024;
-/** More than a stack has layers. */
+/** The number of pauses is greater than the maximum depth of a stack. */
 const pauses = thorough(11, 30);
 
-test(
-  `${pauses} pauses keep every change made in between, in a stack that stays shallow`,
-  { timeout: 300_000 },
-  async () => {
-    const { engine } = host;
-    const sandbox = await engine.create({});
-    const command = "i=0; while read n; do i=$((i+1)); echo $n >>log; echo $i; done";
-    const counting = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
-    const events = counting[Symbol.asyncIterator]();
-    for (let n = 1; n <= pauses; n += 1) {
-      await counting.writeStdin(`${n}\n`);
-      const { value } = await events.next();
-      expect(value?.data.toString()).toBe(`${n}\n`);
-      // One file is new, one is gone, one directory is another one, one file changes its kind, and one comes back.
-      await runIn(
-        sandbox,
-        `echo ${n} >new${n}; rm -f new$((${n} - 2)); rm -rf dir; mkdir dir; echo ${n} >dir/in${n}; rm -rf kind; if (( ${n} % 2 )); then mkdir kind; echo ${n} >kind/x; else echo ${n} >kind; fi; rm -f sometimes; (( ${n} % 3 )) || echo ${n} >sometimes`,
-      );
-      await engine.pause(sandbox.id);
-      await engine.resume(sandbox.id);
-      if (![2, 5, pauses].includes(n)) continue;
-      const log = Array.from({ length: n }, (_, index) => `${index + 1}\n`).join("");
-      expect((await runIn(sandbox, "cat log")).output).toBe(log);
-      const expected = [`new${n - 1}`, `new${n}`, `dir/in${n}`, n % 2 === 1 ? "kind/x" : "kind"];
-      if (n % 3 === 0) expected.push("sometimes");
-      const found = (await runIn(sandbox, "find * ! -name log -type f")).output.trim().split("\n");
-      expect(found.toSorted()).toEqual(expected.toSorted());
-      expect((await runIn(sandbox, "cat kind 2>/dev/null || cat kind/x")).output).toBe(`${n}\n`);
-    }
-    const checkpoints = await engine.checkpoints(sandbox.id);
-    expect(checkpoints.map(({ n }) => n)).toEqual(Array.from({ length: pauses }, (_, index) => index + 1));
-    const manifest = await readFile(
-      join(host.dataDir, "sandboxes", sandbox.id, `checkpoints/${pauses}/manifest.json`),
-      "utf8",
+test(`${pauses} pauses keep every change between them in a stack of bounded depth`, { timeout: 300_000 }, async () => {
+  const { engine } = host;
+  const sandbox = await engine.create({});
+  const command = "i=0; while read n; do i=$((i+1)); echo $n >>log; echo $i; done";
+  const counting = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
+  const events = counting[Symbol.asyncIterator]();
+  for (let n = 1; n <= pauses; n += 1) {
+    await counting.writeStdin(`${n}\n`);
+    const { value } = await events.next();
+    expect(value?.data.toString()).toBe(`${n}\n`);
+    // One file is new, one is removed, one directory is replaced, one path changes its kind, and one comes back.
+    await runIn(
+      sandbox,
+      [
+        `echo ${n} >new${n}; rm -f new$((${n} - 2)); rm -rf dir; mkdir dir; echo ${n} >dir/in${n}`,
+        `rm -rf kind; if (( ${n} % 2 )); then mkdir kind; echo ${n} >kind/x; else echo ${n} >kind; fi`,
+        `rm -f sometimes; (( ${n} % 3 )) || echo ${n} >sometimes`,
+      ].join("; "),
     );
-    expect(CheckpointManifest.parse(JSON.parse(manifest)).layers.length).toBeLessThanOrEqual(8);
-    await engine.rollback(sandbox.id, 7);
-    expect((await runIn(sandbox, "ls; cat log | wc -l")).output).toBe("dir\nkind\nlog\nnew6\nnew7\n7\n");
-    await sandbox.kill();
-    expect(await readdir(join(host.dataDir, "layers"))).toEqual([]);
-  },
-);
+    await engine.pause(sandbox.id);
+    await engine.resume(sandbox.id);
+    if (![2, 5, pauses].includes(n)) continue;
+    const log = Array.from({ length: n }, (_, index) => `${index + 1}\n`).join("");
+    expect((await runIn(sandbox, "cat log")).output).toBe(log);
+    const expected = [`new${n - 1}`, `new${n}`, `dir/in${n}`, n % 2 === 1 ? "kind/x" : "kind"];
+    if (n % 3 === 0) expected.push("sometimes");
+    const found = (await runIn(sandbox, "find * ! -name log -type f")).output.trim().split("\n");
+    expect(found.toSorted()).toEqual(expected.toSorted());
+    expect((await runIn(sandbox, "cat kind 2>/dev/null || cat kind/x")).output).toBe(`${n}\n`);
+  }
+  const checkpoints = await engine.checkpoints(sandbox.id);
+  expect(checkpoints.map(({ n }) => n)).toEqual(Array.from({ length: pauses }, (_, index) => index + 1));
+  const manifest = await readFile(
+    join(host.dataDir, "sandboxes", sandbox.id, `checkpoints/${pauses}/manifest.json`),
+    "utf8",
+  );
+  expect(CheckpointManifest.parse(JSON.parse(manifest)).layers.length).toBeLessThanOrEqual(8);
+  await engine.rollback(sandbox.id, 7);
+  expect((await runIn(sandbox, "ls; cat log | wc -l")).output).toBe("dir\nkind\nlog\nnew6\nnew7\n7\n");
+  await sandbox.kill();
+  expect(await readdir(join(host.dataDir, "layers"))).toEqual([]);
+});
 
-test("the second pause writes about as much as has changed", async () => {
+test("the second pause writes about as much as was changed", async () => {
   const { engine } = host;
   const sandbox = await engine.create({});
   await runIn(sandbox, "head -c 64M /dev/urandom >large");
@@ -69,7 +69,7 @@ test("the second pause writes about as much as has changed", async () => {
   await runIn(sandbox, "head -c 1M /dev/urandom >small");
   await engine.pause(sandbox.id);
   const [first, second] = await engine.checkpoints(sandbox.id);
-  if (first === undefined || second === undefined) throw new Error("There are two");
+  if (first === undefined || second === undefined) throw new Error("There should be two checkpoints");
   const ownBytes = (checkpoint: typeof first): number => checkpoint.sizeBytes - checkpoint.memoryBytes;
   expect(ownBytes(first)).toBeGreaterThan(64 * MiB);
   expect(ownBytes(second)).toBeGreaterThan(1 * MiB);
@@ -79,7 +79,7 @@ test("the second pause writes about as much as has changed", async () => {
   await sandbox.kill();
 });
 
-test("the disk quota counts what lies in the layers below", async () => {
+test("the disk quota includes the layers below", async () => {
   const { engine } = host;
   const sandbox = await engine.create({});
   await runIn(sandbox, "head -c 8M /dev/urandom >large");
@@ -89,7 +89,7 @@ test("the disk quota counts what lies in the layers below", async () => {
   await sandbox.kill();
 });
 
-test("pauses between which nothing was written leave nothing in the stack", { timeout: 120_000 }, async () => {
+test("pauses without writes between them add nothing to the stack", { timeout: 120_000 }, async () => {
   const { engine } = host;
   const sandbox = await engine.create({});
   const pauseTwice = async (): Promise<number> => {
@@ -114,7 +114,7 @@ test("pauses between which nothing was written leave nothing in the stack", { ti
   await sandbox.kill();
 });
 
-test("owner, mode and time of the directories that everything lies in are kept, with memory and without", async () => {
+test("the owner, mode and time of the root directories are kept, with memory and without", async () => {
   const { engine } = host;
   const sandbox = await engine.create({});
   const look = async (of: Sandbox): Promise<string> => (await runIn(of, "stat -c '%n %u:%g %a %Y' / /usr")).output;

@@ -32,7 +32,7 @@ interface Paused {
   id: SandboxId;
   image: string;
   manifest: string;
-  /** A file of the sandbox, in its layer. */
+  /** The path of a file of the sandbox, in its layer. */
   note: string;
   layer: string;
 }
@@ -58,7 +58,7 @@ async function flipByte(path: string, at: number): Promise<void> {
   await writeFile(path, bytes);
 }
 
-/** Each way in which something that was saved can be bad, and what the refusal names. */
+/** The ways in which saved data can be damaged, and the text of the error for each. */
 const damages: [what: string, named: RegExp, damage: (paused: Paused) => Promise<unknown>][] = [
   ["a memory image with another byte", /checkpoint\.img: its contents/, ({ image }) => flipByte(image, 5_000)],
   ["a memory image that is cut off", /checkpoint\.img: it has 1000 bytes/, ({ image }) => truncate(image, 1000)],
@@ -67,7 +67,7 @@ const damages: [what: string, named: RegExp, damage: (paused: Paused) => Promise
   ["a file with another byte, of the same size and time", /layer .* not what was saved/, changeUnseen],
   ["a file that is cut off", /layer .* not what was saved/, ({ note }) => truncate(note, 3)],
   ["a file that is missing", /layer .* not what was saved/, ({ note }) => rm(note)],
-  ["a file too many", /layer .* not what was saved/, ({ note }) => writeFile(`${note}2`, "")],
+  ["an extra file", /layer .* not what was saved/, ({ note }) => writeFile(`${note}2`, "")],
   ["a layer that is missing", /layer .* it is missing/, ({ layer }) => rename(layer, `${layer}.away`)],
   ["a manifest that is no manifest", /manifest\.json: it cannot be read/, ({ manifest }) => writeFile(manifest, "{}")],
   ["a manifest that is missing", /manifest\.json: it is missing/, ({ manifest }) => rm(manifest)],
@@ -87,7 +87,7 @@ async function expectRefusal(id: SandboxId, named: RegExp): Promise<void> {
   expect(await readdir(join(host.dataDir, "sandboxes", id, "run"))).toEqual([]);
 }
 
-describe("what was saved is looked at before anything is started", () => {
+describe("saved data is verified before anything is started", () => {
   test.for(damages)("%s is refused by name", async ([, named, damage]) => {
     const paused = await makePaused();
     await damage(paused);
@@ -96,7 +96,7 @@ describe("what was saved is looked at before anything is started", () => {
     await host.engine.kill(paused.id);
   });
 
-  test("parts of another sandbox are refused, and its own are good again", async () => {
+  test("parts of another sandbox are refused, and the sandbox's own parts are accepted again", async () => {
     const [mine, foreign] = [await makePaused(), await makePaused()];
     await copyFile(mine.image, `${mine.image}.own`);
     await copyFile(foreign.image, mine.image);
@@ -113,7 +113,7 @@ describe("what was saved is looked at before anything is started", () => {
     await Promise.all([host.engine.kill(mine.id), host.engine.kill(foreign.id)]);
   });
 
-  test("each byte of a memory image counts, and what else is beside it is not what a resume goes by", async () => {
+  test("a resume verifies each byte of a memory image, and not the owner's files beside it", async () => {
     const sandbox = await host.engine.create({});
     const { id, ownerDir } = sandbox;
     await mkdir(ownerDir, { recursive: true });
@@ -137,7 +137,7 @@ describe("what was saved is looked at before anything is started", () => {
     const others = (await readdir(checkpoint)).filter((name) => name !== "memory" && name !== "manifest.json");
     expect(others.toSorted()).toEqual(["needs.json", "outcome", "outcome.stderr", "owner.pack"]);
     for (const name of others) await writeFile(join(checkpoint, name), "damaged");
-    // What its owner kept is of use to a rollback alone, which reads it.
+    // Only a rollback reads the files that the owner kept.
     await expect(host.engine.rollback(id, 1)).rejects.toMatchObject({
       code: "unrestorable",
       details: { part: "owner" },
@@ -148,17 +148,17 @@ describe("what was saved is looked at before anything is started", () => {
     await host.engine.kill(id);
   });
 
-  test("files that nobody has touched are not read again", async () => {
+  test("untouched files are not read again", async () => {
     const paused = await makePaused();
     const noted = (): Promise<number> => stat(join(paused.layer, "seal.json")).then(({ ino }) => ino);
-    // Whoever has read a layer writes down what it is.
+    // An engine that reads a layer stores what it found.
     const before = await noted();
     await host.engine.resume(paused.id);
     expect(await noted()).toBe(before);
     await host.engine.kill(paused.id);
   });
 
-  test("files that were touched, and are the same, are good", async () => {
+  test("files that were touched and have the same content are accepted", async () => {
     const paused = await makePaused();
     const { mode } = await stat(paused.note);
     await chmod(paused.note, 0o600);
@@ -168,7 +168,7 @@ describe("what was saved is looked at before anything is started", () => {
     await host.engine.kill(paused.id);
   });
 
-  test("a damaged memory image does not keep its files from being used", async () => {
+  test("the files of a checkpoint with a damaged memory image can be used", async () => {
     const paused = await makePaused();
     await truncate(paused.image, 1000);
     await host.engine.resume(paused.id, { memory: false });
@@ -177,8 +177,8 @@ describe("what was saved is looked at before anything is started", () => {
   });
 });
 
-describe("a machine that lacks something is told what", () => {
-  test("a CPU feature", async () => {
+describe("the error for a machine that lacks something names it", () => {
+  test("for a CPU feature", async () => {
     const paused = await makePaused();
     features = ["fpu"];
     await expectRefusal(paused.id, /its processor lacks sse2/);
@@ -188,8 +188,8 @@ describe("a machine that lacks something is told what", () => {
     await host.engine.kill(paused.id);
   });
 
-  test("nothing, if it is the same processor under another kernel", async () => {
-    // As of Linux 6.1; later releases do not tell the last two, and a restart may change the others.
+  test("and there is none for the same processor under another kernel", async () => {
+    // These are names of Linux 6.1; later releases do not report the last two, and a restart may change the others.
     features = ["fpu", "sse2", "constant_tsc", "pti", "tsc_known_freq", "invpcid_single"];
     const paused = await makePaused();
     features = ["fpu", "sse2"];
@@ -205,14 +205,14 @@ describe("a machine that lacks something is told what", () => {
     await host.engine.kill(paused.id);
   });
 
-  test("CPU features that sandboxes may not see, and that no machine could hide", async () => {
+  test("for CPU features that sandboxes may not see and that no machine can hide", async () => {
     const dataDir = await makeDataDir();
     const refused = Engine.open({ dataDir, guestPath: guestBinaryPath(), cpuFeatures: ["fpu", "feature_of_2050"] });
     await expect(refused).rejects.toMatchObject({ code: "unsupported", details: { lacking: ["feature_of_2050"] } });
     await rm(dataDir, { recursive: true });
   });
 
-  test("the version of runsc, its platform, and the guest", async () => {
+  test("for the version of runsc, its platform, and the guest", async () => {
     const paused = await makePaused();
     const manifest = CheckpointManifest.parse(JSON.parse(await readFile(paused.manifest, "utf8")));
     const older = { ...manifest, runtime: { ...manifest.runtime, version: "release-20200101.0" } };
@@ -227,7 +227,7 @@ describe("a machine that lacks something is told what", () => {
   });
 });
 
-test("a sandbox with more open directories than can be looked at is paused without a list of its pipes", async () => {
+test("a sandbox with too many open directories to examine is paused without a list of its pipes", async () => {
   const sandbox = await host.engine.create({});
   const script = `
 import os

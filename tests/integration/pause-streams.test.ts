@@ -14,7 +14,7 @@ afterEach(() => {
 });
 afterAll(() => host.dispose());
 
-test("no byte of output is lost or doubled over pauses in the middle of it", async () => {
+test("no byte of output is lost or doubled by pauses", async () => {
   const sandbox = await host.engine.create({});
   const lines = 120_000;
   const writing = await sandbox.spawn({ argv: ["bash", "-c", `seq -f 'line %09.0f' 1 ${lines}; exit 37`] });
@@ -38,7 +38,7 @@ test("no byte of output is lost or doubled over pauses in the middle of it", asy
   await sandbox.kill();
 });
 
-test("a terminal is the same terminal afterwards, and its size can be changed", async () => {
+test("a terminal goes on after a resume, and its size can be changed", async () => {
   const sandbox = await host.engine.create({});
   const shell = await sandbox.spawn({ argv: ["bash", "--norc", "-i"], pty: { rows: 24, cols: 80 } });
   const talk = new Conversation(shell);
@@ -55,19 +55,19 @@ test("a terminal is the same terminal afterwards, and its size can be changed", 
   await sandbox.kill();
 });
 
-test("input written while it is paused arrives when it goes on", async () => {
+test("input written during a pause arrives after the resume", async () => {
   const sandbox = await host.engine.create({});
   const echo = await sandbox.spawn({ argv: ["cat"], stdin: true });
   await echo.writeStdin("before ");
   await host.engine.pause(sandbox.id);
-  await echo.writeStdin("meanwhile ");
+  await echo.writeStdin("during ");
   await echo.closeStdin();
   await host.engine.resume(sandbox.id);
-  expect((await finish(echo)).output).toBe("before meanwhile ");
+  expect((await finish(echo)).output).toBe("before during ");
   await sandbox.kill();
 });
 
-test("a process that is killed while it is paused is gone when it goes on", async () => {
+test("a process that is killed during a pause is gone after the resume", async () => {
   const sandbox = await host.engine.create({});
   const sleeping = await sandbox.spawn({ argv: ["sleep", "1000"] });
   await host.engine.pause(sandbox.id);
@@ -79,7 +79,7 @@ test("a process that is killed while it is paused is gone when it goes on", asyn
 });
 
 test.for([0, 5, 20, 40])(
-  "a process that ends about %d ms after the pause began tells its exit code",
+  "a process that ends about %d ms after the start of a pause reports its exit code",
   async (delayMs) => {
     const sandbox = await host.engine.create({});
     const ending = await sandbox.spawn({
@@ -128,7 +128,7 @@ for line in sys.stdin:
   await sandbox.kill();
 });
 
-test("sockets with a name, pipes with a name and mapped files go on", async () => {
+test("named sockets, named pipes and mapped files go on", async () => {
   const sandbox = await host.engine.create({});
   const script = `
 import mmap, os, socket, sys, threading
@@ -157,13 +157,13 @@ print(open("/home/user/mapped", "rb").read(11).decode(), flush=True)
   await sandbox.kill();
 });
 
-test("the clock inside is that of the host afterwards", async () => {
+test("the clock in the sandbox matches the host's after a resume", async () => {
   const steps = new Map<string, number>();
   atStep = (step) => void steps.set(step, Date.now());
   const sandbox = await host.engine.create({});
   await host.engine.pause(sandbox.id);
   await host.engine.resume(sandbox.id);
-  // For so long at least nothing inside ran. A clock that stood still with it would be behind by as much.
+  // Nothing in the sandbox ran for at least this time. A clock that had stopped would be behind by as much.
   const stoodStillMs = (steps.get("resume: verified") ?? 0) - (steps.get("pause: frozen") ?? 0);
   const before = Date.now();
   const inside = Number((await runIn(sandbox, "date +%s%3N")).output);
@@ -172,7 +172,7 @@ test("the clock inside is that of the host afterwards", async () => {
   await sandbox.kill();
 });
 
-test("without memory it starts afresh on the saved files, and its processes are gone", async () => {
+test("a resume without memory starts again from the saved files, without the processes", async () => {
   const sandbox = await host.engine.create({});
   await sandbox.files.write("/home/user/note", "kept");
   const sleeping = await sandbox.spawn({ argv: ["sleep", "1000"] });
@@ -184,7 +184,7 @@ test("without memory it starts afresh on the saved files, and its processes are 
   await sandbox.kill();
 });
 
-test("a killed sandbox is gone, whether it was being paused, paused or being resumed", async () => {
+test("a sandbox can be killed during a pause, while it is paused and during a resume", async () => {
   const { engine } = host;
   const whilePausing = await engine.create({});
   const isPausing = stateReached(engine, whilePausing.id, "pausing");
@@ -209,7 +209,7 @@ test("a killed sandbox is gone, whether it was being paused, paused or being res
   }
 });
 
-test("of two that pause at once one is told that it is paused", async () => {
+test("of two pauses at the same time one is refused because the sandbox is paused", async () => {
   const sandbox = await host.engine.create({});
   const results = await Promise.allSettled([host.engine.pause(sandbox.id), host.engine.pause(sandbox.id)]);
   expect(results.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"]);

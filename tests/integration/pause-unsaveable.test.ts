@@ -13,10 +13,10 @@ afterEach(() => {
 });
 afterAll(() => host.dispose());
 
-/** Pins a file that has no name any more, and repeats what it is told from it. */
+/** Holds a deleted file open, and copies each line of its input into that file and to its output. */
 const holder = "exec 7<>gone; rm gone; echo held; while read word; do echo $word >&7; echo $word; done";
 
-test("a deleted file that is open is refused by name, with its process, and nothing is lost", async () => {
+test("a pause with an open deleted file is refused with the file and its process, and nothing is lost", async () => {
   const sandbox = await host.engine.create({});
   const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
   const talk = new Conversation(holding);
@@ -35,11 +35,11 @@ test("a deleted file that is open is refused by name, with its process, and noth
   await sandbox.kill();
 });
 
-test("with force exactly the processes in the way are ended, and told", async () => {
+test("force ends exactly the processes that prevent the pause, and reports them", async () => {
   const sandbox = await host.engine.create({});
   const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
   await new Conversation(holding).until(/held\n/);
-  // What was made since under its name, and what is really called as if it were deleted, open and mapped, can be saved.
+  // A new file with that name, and a file whose real name ends in "(deleted)", open and mapped, can be saved.
   const scripts = ["exec cat", "exec cat 7<>gone", "cp /bin/cat 'gone (deleted)'; exec './gone (deleted)'"];
   const others = await Promise.all(
     scripts.map(async (script) => {
@@ -61,31 +61,31 @@ test("with force exactly the processes in the way are ended, and told", async ()
   await sandbox.kill();
 });
 
-test("force needs no shell and no account of the sandbox, and events tell whom it ended", async () => {
+test("force works without a shell in the sandbox, and events report which processes it ended", async () => {
   const sandbox = await host.engine.create({});
   const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
   await new Conversation(holding).until(/held\n/);
   await runIn(sandbox, "echo 'root:x:65534:65534::/:/bin/false' >/etc/passwd; rm -f /bin/sh /usr/bin/sh", {
     user: "0:0",
   });
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const stop = host.engine.events.listen((event) => {
-    if (event.type === "state" && event.sandboxId === sandbox.id && event.ended !== undefined) told.push(event);
+    if (event.type === "state" && event.sandboxId === sandbox.id && event.ended !== undefined) reported.push(event);
   });
   const { ended } = await host.engine.pause(sandbox.id, { force: true });
   stop();
   expect(ended.map(({ pid }) => pid)).toEqual([holding.pid]);
-  expect(told).toMatchObject([{ to: "paused", ended: [{ pid: holding.pid }] }]);
+  expect(reported).toMatchObject([{ to: "paused", ended: [{ pid: holding.pid }] }]);
   await sandbox.kill();
 });
 
-test("a pause that fails after it has ended processes says which", async () => {
+test("a pause that fails after it has ended processes reports them", async () => {
   const sandbox = await host.engine.create({});
   const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
   await new Conversation(holding).until(/held\n/);
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const stop = host.engine.events.listen((event) => {
-    if (event.type === "state" && event.sandboxId === sandbox.id && event.ended !== undefined) told.push(event);
+    if (event.type === "state" && event.sandboxId === sandbox.id && event.ended !== undefined) reported.push(event);
   });
   atStep = (step) => {
     if (step === "pause: sealed") throw new SandboxError("no_space", "Cannot go on: no space left on device");
@@ -96,12 +96,12 @@ test("a pause that fails after it has ended processes says which", async () => {
     details: { ended },
   });
   stop();
-  expect(told).toMatchObject([{ to: "running", ended }]);
+  expect(reported).toMatchObject([{ to: "running", ended }]);
   expect(sandbox.state).toBe("running");
   await sandbox.kill();
 });
 
-test("a refused pause wakes all but what was stopped before", async () => {
+test("a refused pause continues all processes except those that were stopped before", async () => {
   const sandbox = await host.engine.create({});
   const holding = await sandbox.spawn({ argv: ["bash", "-c", holder], stdin: true });
   const talk = new Conversation(holding);
@@ -118,7 +118,7 @@ test("a refused pause wakes all but what was stopped before", async () => {
   await sandbox.kill();
 });
 
-test("a deleted directory in which a process works is refused by name", async () => {
+test("a pause with a deleted working directory is refused with its name", async () => {
   const sandbox = await host.engine.create({});
   const command = "mkdir work; cd work; rmdir ../work; echo there; exec sleep 1000";
   const working = await sandbox.spawn({ argv: ["bash", "-c", command] });
@@ -130,7 +130,7 @@ test("a deleted directory in which a process works is refused by name", async ()
   await sandbox.kill();
 });
 
-test("a file whose name only looks deleted is no obstacle", async () => {
+test("a file whose name only looks deleted does not prevent a pause", async () => {
   const sandbox = await host.engine.create({});
   const command = "exec 7>'x (deleted)'; echo open; read word; echo $word >&7; echo written";
   const writing = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
@@ -144,7 +144,7 @@ test("a file whose name only looks deleted is no obstacle", async () => {
   await sandbox.kill();
 });
 
-test("force ends who holds a deleted file whose name is no text", async () => {
+test("force ends a process with a deleted file whose name is not UTF-8", async () => {
   const sandbox = await host.engine.create({});
   const command = "exec 7<>$'gone\\xff'; rm gone*; echo held; exec sleep 1000";
   const holding = await sandbox.spawn({ argv: ["bash", "-c", command] });
@@ -154,7 +154,7 @@ test("force ends who holds a deleted file whose name is no text", async () => {
   await sandbox.kill();
 });
 
-test("an open file deeper than any path can tell is saved, and refused once it is deleted", async () => {
+test("an open file with a path beyond the limit is saved, and refused once it is deleted", async () => {
   const sandbox = await host.engine.create({});
   const script = `
 import os
@@ -185,7 +185,7 @@ input()
   await sandbox.kill();
 });
 
-test("deleted files in memory are saved with it", async () => {
+test("deleted files in memory are saved", async () => {
   const sandbox = await host.engine.create({});
   const command = "exec 7<>/tmp/gone; rm /tmp/gone; echo text >&7; echo held; read word; cat /proc/self/fd/7";
   const holding = await sandbox.spawn({ argv: ["bash", "-c", command], stdin: true });
@@ -198,7 +198,7 @@ test("deleted files in memory are saved with it", async () => {
   await sandbox.kill();
 });
 
-test("a driver that cannot save memory says so, and its sandbox runs on", async () => {
+test("a driver that cannot save memory refuses a pause, and its sandbox runs on", async () => {
   const sandbox = await host.engine.create({ driver: "local" });
   const error: unknown = await host.engine.pause(sandbox.id).catch((reason: unknown) => reason);
   expect(isSandboxError(error, "unsupported")).toBe(true);

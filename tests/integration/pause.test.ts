@@ -12,7 +12,7 @@ afterAll(() => host.dispose());
 const sum = (phases: Record<string, number>): number => Object.values(phases).reduce((a, b) => a + b, 0);
 
 describe("a sandbox that was paused and resumed", () => {
-  test("its processes go on where they were, with their numbers, input, output and exit code", async () => {
+  test("has its processes with their pids, input, output and exit code", async () => {
     const sandbox = await host.engine.create({});
     const counter = await sandbox.spawn({
       argv: [
@@ -44,9 +44,9 @@ describe("a sandbox that was paused and resumed", () => {
   });
 
   test.for<[string, (sandbox: Sandbox) => Promise<unknown>]>([
-    ["was done with its files", (sandbox) => sandbox.files.stat("/home/user")],
-    ["was counted of its processes", countDuring],
-  ])("its memory does not grow by what %s", async ([, operation]) => {
+    ["its files did", (sandbox) => sandbox.files.stat("/home/user")],
+    ["counting its processes did", countDuring],
+  ])("does not grow in memory by what %s", async ([, operation]) => {
     const { engine } = host;
     const sandbox = await engine.create({});
     const pauseAfter = async (operations: number): Promise<number> => {

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 afterAll(() => host.dispose());
 
-/** Its runtime dies, and its launcher lives to say how. */
+/** Kills the runtime of a sandbox. The launcher lives on and reports how the runtime ended. */
 async function fail(sandbox: Sandbox): Promise<void> {
   const launcher = "container" in sandbox.record ? sandbox.record.container.pid : 0;
   const { processes } = await hostLeftovers(host.dataDir);
@@ -23,7 +23,7 @@ async function fail(sandbox: Sandbox): Promise<void> {
   await expect.poll(() => sandbox.state).toBe("failed");
 }
 
-/** One may go with another. */
+/** Kills a process, which may have ended together with another one. */
 function killIfThere(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
@@ -39,7 +39,7 @@ test.for([
   ["gvisor", "never"],
   ["gvisor", "once"],
 ] as const)(
-  "a sandbox under %s that was %s paused and has failed goes on with all that it wrote",
+  "a sandbox under %s that was %s paused and has failed restarts with all its files",
   { tags: "gvisor" },
   async ([driver, paused]) => {
     const sandbox = await host.engine.create({ driver });
@@ -59,12 +59,12 @@ test.for([
     await host.engine.pause(sandbox.id);
     await host.engine.resume(sandbox.id);
     expect(await wordsOf(sandbox)).toBe("one\ntwo\n");
-    // It is watched as before.
+    // The restarted sandbox is watched like before.
     await fail(sandbox);
   },
 );
 
-test("one that cannot be started afresh has failed as before, and can be later", async () => {
+test("a failed sandbox that cannot be restarted stays failed, and can be restarted later", async () => {
   const sandbox = await host.engine.create({ driver: "local" });
   await runIn(sandbox, "echo one >words");
   await fail(sandbox);

@@ -4,7 +4,7 @@ import type { SandboxId } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { openTestEngine, runIn, type TestEngine } from "../support/test-engine.ts";
 
-/** Pauses it so many times, each time with another word in `note`. */
+/** Pauses a sandbox once per word, with that word in the file `note`. */
 async function pauseOften({ engine }: TestEngine, id: SandboxId, words: readonly string[]): Promise<void> {
   const sandbox = engine.get(id);
   for (const word of words) {
@@ -17,18 +17,18 @@ async function pauseOften({ engine }: TestEngine, id: SandboxId, words: readonly
 const numbersOf = async ({ engine }: TestEngine, id: SandboxId): Promise<number[]> =>
   (await engine.checkpoints(id)).map(({ n }) => n);
 
-test("no more checkpoints stay than the policy keeps, and what stays can be gone back to", async () => {
+test("only as many checkpoints stay as the policy keeps, and a rollback to those works", async () => {
   const host = await openTestEngine({ keepCheckpoints: 2 });
   try {
     const { engine, dataDir } = host;
     const { id } = await engine.create({});
     await pauseOften(host, id, ["one", "two", "three", "four"]);
     expect(await numbersOf(host, id)).toEqual([3, 4]);
-    // Only what is there has a directory: what is gone leaves no trace, however often it is paused.
+    // Only existing checkpoints have a directory, so the number of directories does not grow with the pauses.
     expect((await readdir(join(dataDir, "sandboxes", id, "checkpoints"))).toSorted()).toEqual(["3", "4"]);
     await engine.rollback(id, 3);
     expect((await engine.get(id).files.readAll("/home/user/note")).toString()).toBe("three");
-    // It stands on the third now, which stays whatever comes after it.
+    // The sandbox is now based on the third checkpoint, which stays whatever follows.
     expect(await numbersOf(host, id)).toEqual([3, 4]);
     await pauseOften(host, id, ["five", "six"]);
     expect(await numbersOf(host, id)).toEqual([5, 6]);
@@ -39,7 +39,7 @@ test("no more checkpoints stay than the policy keeps, and what stays can be gone
   }
 });
 
-test("a rollback to the oldest one that is kept finds it, although it makes one more", async () => {
+test("a rollback to the oldest kept checkpoint works, although it adds one", async () => {
   const host = await openTestEngine({ keepCheckpoints: 2 });
   try {
     const { engine } = host;
@@ -54,7 +54,7 @@ test("a rollback to the oldest one that is kept finds it, although it makes one 
   }
 });
 
-test("young ones stay, however many they are", async () => {
+test("young checkpoints stay, however many there are", async () => {
   const host = await openTestEngine({ keepCheckpoints: 1, keepCheckpointsForMs: 3_600_000 });
   try {
     const { id } = await host.engine.create({});
@@ -65,12 +65,12 @@ test("young ones stay, however many they are", async () => {
   }
 });
 
-test("an engine that opens retires what the one before kept, and clears up what it died over", async () => {
+test("an engine retires checkpoints of the previous one when it opens, and finishes interrupted removals", async () => {
   const before = await openTestEngine();
   const { id } = await before.engine.create({});
   await pauseOften(before, id, ["one", "two", "three"]);
   await before.engine.close();
-  // As a server leaves it that dies after the first step of retiring, and one that had nothing but the last to retire.
+  // A server that dies after the first step of retiring leaves this, and so does one that had only the last step to do.
   const checkpoints = join(before.dataDir, "sandboxes", id, "checkpoints");
   for (const name of ["2.gone", "7.gone"]) {
     await mkdir(join(checkpoints, name, "memory"), { recursive: true });
@@ -84,14 +84,14 @@ test("an engine that opens retires what the one before kept, and clears up what 
     expect(await readdir(join(checkpoints, "7.gone"))).toEqual([]);
     await host.engine.resume(id);
     expect((await runIn(host.engine.get(id), "cat note")).output).toBe("three");
-    // The number of one that is gone is not given again.
+    // The number of a removed checkpoint is not used again.
     expect((await host.engine.pause(id)).checkpoint).toBe(8);
   } finally {
     await host.dispose();
   }
 });
 
-test("a checkpoint that copies are being made of stays until they have it", async () => {
+test("a checkpoint stays while copies are made of it", async () => {
   const host = await openTestEngine({ keepCheckpoints: 1 });
   try {
     const { engine, dataDir } = host;
@@ -99,7 +99,7 @@ test("a checkpoint that copies are being made of stays until they have it", asyn
     await pauseOften(host, parent.id, ["one"]);
     const image = join(dataDir, "sandboxes", parent.id, "checkpoints/1/memory/checkpoint.img");
     const whilePaused = async (): Promise<void> => {
-      // Somebody else moves on with the parent meanwhile.
+      // Another client resumes and changes the parent during the fork.
       await engine.resume(parent.id);
       await pauseOften(host, parent.id, ["two"]);
       await access(image);
@@ -110,7 +110,7 @@ test("a checkpoint that copies are being made of stays until they have it", asyn
     expect(await numbersOf(host, parent.id)).toEqual([1, 2]);
     await pauseOften(host, parent.id, ["three"]);
     expect(await numbersOf(host, parent.id)).toEqual([3]);
-    // The layers that the copy stands on stay for it.
+    // The layers below the copy stay for it.
     expect((await sandboxes[0]?.files.readAll("/home/user/note"))?.toString()).toBe("one");
   } finally {
     await host.dispose();

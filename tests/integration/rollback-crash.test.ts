@@ -15,8 +15,8 @@ const before = { stdoutBytes: 8, commands: 2, next: "a 1\nb 2\nz 3\n" };
 const after = { stdoutBytes: 4, commands: 1, next: "a 1\nz 2\n" };
 
 /**
- * Each step at which a server can die, and what the next one finds. Where that stands at a step of its own, the disk is
- * full at first.
+ * The steps at which a server can die, and what the next server finds. If a step is named last, the disk is full at
+ * that step when the next server starts.
  */
 const steps: [step: string, state: "running" | "paused", found: typeof before, fullAt?: string][] = [
   ["pause: saved", "paused", before],
@@ -28,7 +28,7 @@ const steps: [step: string, state: "running" | "paused", found: typeof before, f
 ];
 
 test.for(steps)(
-  "a server that dies at %s leaves all of before or all of after",
+  "a server that dies at %s leaves the complete state before or after the rollback",
   async ([step, state, found, fullAt]) => {
     const dataDir = await makeDataDir();
     const server = new CrashingManager(dataDir, "roll-back", step);
@@ -63,13 +63,14 @@ test.for(steps)(
   },
 );
 
-/** Not so short that a busy machine loses a lease by itself. */
+/** Lease time that is long enough for a busy machine to renew its leases in time. */
 const ttlMs = 10_000;
 const patient = { timeout: 60_000, interval: 50 };
 
 /**
- * At which steps the server of persistent sandboxes dies, and how they are found by another server when it has started
- * again: `left` is what a rollback left behind, and `stdoutBytes` what the command had said.
+ * The steps at which the server of persistent sandboxes dies, and how another server finds them when it has started
+ * again: `left` is the number of the checkpoint that a rollback made of the state before, and `stdoutBytes` the length
+ * of the command's output.
  */
 const found = {
   "the pause of a rollback": { move: "rollback", step: "pause: frozen", rollbacks: undefined, stdoutBytes: 8 },
@@ -78,15 +79,15 @@ const found = {
   "after the switch": { move: "rollback", step: "resume: running", rollbacks: 1, stdoutBytes: 4, left: 2 },
   "the end of a rollback": { move: "rollback", step: "rollback: switched", rollbacks: 1, stdoutBytes: 4, left: 2 },
   "the beginning of a pause": { move: "pause", step: "pause: intent", rollbacks: undefined, stdoutBytes: 8 },
-  "a pause that stands still": { move: "pause", step: "pause: frozen", rollbacks: undefined, stdoutBytes: 8 },
+  "a pause that is frozen": { move: "pause", step: "pause: frozen", rollbacks: undefined, stdoutBytes: 8 },
 } as const;
-/** The same, of those that another server takes over while theirs is dead. */
+/** The same for sandboxes that another server takes over while theirs is dead. */
 const takenOver = {
   "a rollback that is over": { move: "rollback", step: "rollback: switched" },
-  "a pause that stands still for good": { move: "pause", step: "pause: saving" },
+  "a pause that is frozen for good": { move: "pause", step: "pause: saving" },
 } as const;
 
-test("what a server that dies over persistent sandboxes leaves is told by their records, and nothing of it is lost", async () => {
+test("a server that dies during pauses and rollbacks of persistent sandboxes loses nothing", async () => {
   const [storeDir, dataDir, otherDir] = await Promise.all([makeDataDir(), makeDataDir(), makeDataDir()]);
   onTestFinished(() => rm(storeDir, { recursive: true, force: true }));
   const plan: CrashPlan = { ...found, ...takenOver };
@@ -96,7 +97,7 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
   await crashing.until(() => seen("name") === count && seen("step") === count);
   const idOf = (name: keyof typeof found | keyof typeof takenOver): SandboxId =>
     SandboxId.parse(crashing.seen.find((fact) => fact.name === name)?.sandboxId);
-  const still = idOf("a pause that stands still for good");
+  const still = idOf("a pause that is frozen for good");
   const group = await freezerOf(dataDir, still);
   await crashing.killHard();
   const countTicks = (dir: string, id: string): number =>
@@ -110,7 +111,7 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
       await host.dispose();
       await store.close();
     });
-    host.manager.persistent.begin();
+    host.manager.persistent.start();
     return host;
   };
   const bring = async ({ manager }: TestManager, id: SandboxId): Promise<void> => {
@@ -133,14 +134,14 @@ test("what a server that dies over persistent sandboxes leaves is told by their 
     code: "not_found",
     suggestion: expect.stringContaining("crashing"),
   });
-  // No freezer holds the container that was being saved, and nothing in it runs: it stands still by itself until it is
+  // No freezer holds the container that was being saved, and no process in it runs: runsc has stopped it until it is
   // saved or ends.
   await start(other.manager, still, "while sleep 0.02; do echo tick >>ticks; done");
   await expect.poll(() => countTicks(otherDir, still), patient).toBeGreaterThan(30);
   expect([isFrozen(group), countTicks(dataDir, still)]).toEqual([false, ticks]);
 
   const again = await open("crashing", dataDir);
-  // What it left behind is stored before the copy here is dropped.
+  // The checkpoint of the state before the rollback is stored before the local copy is dropped.
   await expect.poll(() => again.manager.engine.list().map(({ id }) => id), patient).not.toContain(rolledBack);
   expect(await storedAt(other, rolledBack)).toEqual([1, 2]);
   await other.manager.rollbacks.rollback(rolledBack, { checkpoint: 2, force: false });

@@ -12,16 +12,16 @@ const before = "one\ntwo\n";
 const after = "one\n";
 
 /**
- * What a rollback to a checkpoint that has to be fetched asks of the store when its server dies, and which time is
- * found then.
+ * The requests to the store at which the server dies, during a rollback to a checkpoint that has to be fetched, and the
+ * state that is found then.
  */
 const deaths = [
-  { at: "laying claim to it", operation: "PutObject", key: /\/1\/manifest\.json$/, found: before },
+  { at: "claiming the checkpoint", operation: "PutObject", key: /\/1\/manifest\.json$/, found: before },
   { at: "fetching it", operation: "GetObject", key: /\/1\/memory\//, found: before },
-  { at: "storing what is left behind", operation: "PutObject", key: /\/memory\//, found: after },
+  { at: "storing the state before", operation: "PutObject", key: /\/memory\//, found: after },
 ];
 
-test("a server that is killed over a rollback from the store leaves all of before or all of after", async () => {
+test("a server that is killed during a rollback from the store leaves the state before or after it", async () => {
   await using store = await sharedBucket();
   const flags = store.flags();
   await using a = await startTestServer({ flags });
@@ -52,8 +52,8 @@ test("a server that is killed over a rollback from the store leaves all of befor
     }
     expect(await readdir(join(b.dataDir, "transfers"))).toEqual([]);
 
-    // What the one that had answered left behind has been stored by now. What it leaves behind while the store takes
-    // nothing of that is stored when it is another server's.
+    // The completed rollback has stored the state before it by now. While the store refuses that, it is stored when
+    // another server acquires the sandbox.
     const id = crashing.at(-1)?.id ?? "";
     const stored = async (): Promise<number[]> => {
       const { body } = await atA.ask<{ checkpoints: ListedCheckpoint[] }>("GET", `/sandboxes/${id}/checkpoints`);

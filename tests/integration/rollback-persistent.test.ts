@@ -22,7 +22,7 @@ import { makeDataDir } from "../support/test-root.ts";
 const soon = { timeout: 60_000, interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
 
-/** Of two bytes with its end, to a command that answers with four. */
+/** Writes a line of two bytes to a command that answers with four bytes. */
 async function writeLine(api: ApiClient, path: string, offset: number, line: string): Promise<void> {
   expect((await api.fetch("POST", `${path}/stdin?offset=${offset}`, { body: `${line}\n` })).status).toBe(200);
   await expect
@@ -32,7 +32,7 @@ async function writeLine(api: ApiClient, path: string, offset: number, line: str
 
 const servers = new ServerPair(sharedDirectory);
 
-test("a sandbox that lasts is rolled back where it is, and goes on so on another server", async () => {
+test("a persistent sandbox is rolled back on its server, and goes on from there on another one", async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create({ driver: "gvisor", persistent: true });
   const at = `/sandboxes/${sandbox.id}`;
@@ -62,11 +62,11 @@ test("a sandbox that lasts is rolled back where it is, and goes on so on another
   expect((await atB.ask("DELETE", at)).body).toEqual({ killed: true });
 });
 
-test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stored", async (operation) => {
+test.for(["rollback", "fork"] as const)("the checkpoint of a failed %s is stored", async (operation) => {
   const directory = await makeDataDir();
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const dataDir = await makeDataDir();
-  const { home, persistence, close } = await openManagerStore(directory, { name: "a", dataDir });
+  const { sandboxStores, persistence, close } = await openManagerStore(directory, { name: "a", dataDir });
   onTestFinished(close);
   let isBroken = false;
   const host = await openTestManager({
@@ -93,7 +93,7 @@ test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stor
   const left = (await manager.engine.checkpoints(id)).at(-1)?.n;
   expect(left).toBeGreaterThan(1);
   await expect
-    .poll(() => SandboxHandle.read(home, id), soon)
+    .poll(() => SandboxHandle.read(sandboxStores, id), soon)
     .toMatchObject({ state: "paused", checkpoint: { n: left } });
   await expect.poll(() => manager.persistent.has(id), soon).toBe(false);
   isBroken = false;
@@ -101,11 +101,13 @@ test.for(["rollback", "fork"] as const)("what a %s that fails has paused is stor
   expect((await readAll(await start(manager, id, "cat note"))).text).toBe("later\n");
 });
 
-describe("on a server that fetched it", () => {
+describe("a rollback on a server that fetched the sandbox", () => {
   const listOf = async (api: ApiClient, at: string): Promise<ListedCheckpoint[]> =>
     (await api.ask<{ checkpoints: ListedCheckpoint[] }>("GET", `${at}/checkpoints`)).body.checkpoints;
 
-  /** Paused on A three times, each time with another word in `note` and one line more read; then brought to B. */
+  /**
+   * Pauses a sandbox on A three times, each time with a new word in `note` and one more line read, and moves it to B.
+   */
   async function wander(): Promise<{ at: string; path: string; listed: ListedCheckpoint[] }> {
     const [atA, atB] = servers.clients;
     const { sandbox } = await atA.create({ driver: "gvisor", persistent: true });
@@ -122,7 +124,7 @@ describe("on a server that fetched it", () => {
     return { at, path, listed };
   }
 
-  test("all checkpoints are listed and can be rolled back to, with files, memory and commands", async () => {
+  test("works to every listed checkpoint, with files, memory and commands", async () => {
     const [atA, atB] = servers.clients;
     const { at, path, listed } = await wander();
     expect(listed.map(({ n, local, stored }) => [n, local, stored])).toEqual([
@@ -151,7 +153,7 @@ describe("on a server that fetched it", () => {
     ]);
     const none = await atB.ask("POST", `${at}/rollback`, { checkpoint: 99 });
     expect(none.body.error).toMatchObject({ code: "not_found", suggestion: `It has 1, 2, 3, ${left}.` });
-    // What was left behind at B can be gone back to at A.
+    // The state that was replaced on B can be restored on A.
     const undone = await atA.ask<SandboxRolledBack>("POST", `${at}/rollback`, { checkpoint: left });
     expect(undone.body).toMatchObject({ checkpoint: left, sandbox: { server: { url: servers.a.url } } });
     expect(await (await atA.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("three");
@@ -162,7 +164,7 @@ describe("on a server that fetched it", () => {
     await atB.ask("DELETE", at);
   });
 
-  test("one of which a part is damaged, or that this machine lacks something for, is refused, and the sandbox runs on", async () => {
+  test("to a damaged checkpoint, or one that this machine cannot run, is refused", async () => {
     const [, atB] = servers.clients;
     const { at, path } = await wander();
     const store = await FileObjectStore.open(servers.store.flags()[1] ?? "");

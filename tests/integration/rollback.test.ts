@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterAll(() => host.dispose());
 
-/** Reads on until that many bytes are there. */
+/** Reads the output until it has this number of bytes. */
 async function until(command: Command, bytes: number): Promise<void> {
   for await (const piece of command.follow({ signal: patience() }))
     if (piece.type === "output" && piece.at + piece.data.byteLength >= bytes) return;
@@ -28,17 +28,17 @@ async function say(command: Command, text: string): Promise<void> {
   await until(command, stdoutBytes + 4);
 }
 
-/** What was told of it since, up to the first that is of this type. */
-async function toldSince(cursor: number, sandboxId: SandboxId, type: ApiEvent["type"]): Promise<ApiEvent[]> {
-  const told: ApiEvent[] = [];
+/** Returns the events about this sandbox since the cursor, up to the first one of this type. */
+async function eventsSince(cursor: number, sandboxId: SandboxId, type: ApiEvent["type"]): Promise<ApiEvent[]> {
+  const events: ApiEvent[] = [];
   for await (const event of manager.events.follow({ cursor, sandboxId, signal: patience() })) {
-    told.push(event);
+    events.push(event);
     if (event.type === type) break;
   }
-  return told;
+  return events;
 }
 
-test("commands are those of that time: what ran runs on, what came later is gone, and whoever follows is told", async () => {
+test("commands are those of the checkpoint: later ones are gone, and followers get an error", async () => {
   const { cursor } = manager.events;
   const id = await createIn(manager, { driver: "gvisor" });
   const first = await start(manager, id, { shell: counting, stdin: true });
@@ -62,7 +62,7 @@ test("commands are those of that time: what ran runs on, what came later is gone
   const again = manager.command(id, first.id);
   expect(again.info()).toMatchObject({ state: "running", stdoutBytes: 4, stdinBytes: 2, rollbacks: 1 });
   await say(again, "c\n");
-  // The bytes are there, and not those that were read before.
+  // The log has bytes at these offsets, but they are not the bytes that were read before.
   await expect(again.follow({ from: 8, rollbacks: 0 }).next()).rejects.toMatchObject({ code: "rolled_back" });
   await expect(first.follow().next()).rejects.toMatchObject({ code: "rolled_back" });
 
@@ -80,17 +80,17 @@ test("commands are those of that time: what ran runs on, what came later is gone
   expect(await manager.rollbacks.removeCheckpoint(id, 3)).toBe(true);
   expect(await manager.rollbacks.removeCheckpoint(id, 3)).toBe(false);
   expect((await manager.pauseResume.checkpoints(id)).map(({ n }) => n)).toEqual([1, 2]);
-  const events = await toldSince(cursor, id, "checkpoint.removed");
+  const events = await eventsSince(cursor, id, "checkpoint.removed");
   expect(events.filter(({ type }) => type !== "sandbox.state" && !type.startsWith("command."))).toMatchObject([
     { type: "sandbox.rolled_back", checkpoint: 1, left: 2 },
     { type: "sandbox.rolled_back", checkpoint: 2, left: 3 },
     { type: "checkpoint.removed", checkpoint: 3 },
   ]);
-  // Of a past that is no more nobody hears that it has ended.
+  // No event reports the end of a command that the rollback has removed.
   expect(events.filter(({ type }) => type === "command.lost")).toEqual([]);
 });
 
-test("one that is refused leaves everything as it is", async () => {
+test("a refused rollback changes nothing", async () => {
   const id = await createIn(manager, { driver: "gvisor" });
   await manager.pauseResume.pause(id, { force: false });
   const holding = await start(manager, id, "exec 3>gone; rm gone; echo held; exec sleep 1000");
@@ -112,7 +112,7 @@ test("one that is refused leaves everything as it is", async () => {
   expect(holding.info()).toMatchObject({ state: "running", stdoutBytes: 5 });
   expect(await manager.rollbacks.rollback(id, { checkpoint: 1, force: true })).toMatchObject({ left: 2 });
   expect(manager.commands(id)).toEqual([]);
-  // A command that is asked for meanwhile waits for the sandbox to be there.
+  // A command that is started during the rollback waits until the sandbox runs.
   const [, command] = await Promise.all([
     manager.rollbacks.rollback(id, { checkpoint: 1, force: false }),
     start(manager, id, "echo after"),

@@ -35,7 +35,7 @@ async function eventsOf(from: number, until: (event: ApiEvent) => boolean): Prom
 }
 
 describe("killing", () => {
-  test("a sandbox tells those who follow its commands that they are lost, and leaves nothing", async () => {
+  test("a sandbox reports its commands as lost to their followers, and leaves nothing", async () => {
     const id = await createIn(manager);
     const command = await start(manager, id, "echo started; sleep 1000");
     const following = readAll(command);
@@ -49,7 +49,7 @@ describe("killing", () => {
     expect(() => manager.get(id)).toThrow(expect.objectContaining({ code: "not_found" }));
   });
 
-  test("while commands are being started leaves nothing either", async () => {
+  test("a sandbox while its commands start leaves nothing, too", async () => {
     const id = await createIn(manager);
     const starts = Array.from({ length: 20 }, () => start(manager, id, "sleep 1000"));
     const [killed, ...started] = await Promise.allSettled([manager.kill(id), ...starts]);
@@ -59,7 +59,7 @@ describe("killing", () => {
     }
   });
 
-  test("changes that come too late are refused", async () => {
+  test("a sandbox makes later changes fail", async () => {
     const id = await createIn(manager);
     const killing = manager.kill(id);
     await expect(manager.changes.update(id, { labels: { a: "b" } })).rejects.toMatchObject({ code: "sandbox_ended" });
@@ -68,7 +68,7 @@ describe("killing", () => {
 });
 
 describe("timeouts", () => {
-  test("an idle sandbox is killed, one that works is not", async () => {
+  test("an idle sandbox is killed, and a busy one is not", async () => {
     const timeouts = SandboxTimeouts.parse({ idleMs: 1_000 });
     const busy = await createIn(manager);
     const command = await start(manager, busy, { shell: "read line", stdin: true });
@@ -83,7 +83,7 @@ describe("timeouts", () => {
     await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id)).not.toContain(busy);
   });
 
-  /** When it resolves, the idle time of every sandbox that rested before is over. */
+  /** Resolves when a new sandbox has been idle for its whole timeout, so older idle sandboxes have been, too. */
   async function untilAnotherWasIdle(): Promise<void> {
     const from = manager.events.cursor;
     const idle = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_500 }) });
@@ -93,7 +93,7 @@ describe("timeouts", () => {
   }
   const ids = (): SandboxId[] => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id);
 
-  test("what a command left behind is work, and its end is noticed", async () => {
+  test("a background process of an ended command counts as work until it ends", async () => {
     const id = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_000 }) });
     const leave = "mkfifo go; setsid sh -c 'read line < go' >/dev/null 2>&1 &";
     expect(await (await start(manager, id, leave)).waitEnd()).toMatchObject({ exitCode: 0 });
@@ -103,7 +103,7 @@ describe("timeouts", () => {
     await expect.poll(ids).not.toContain(id);
   });
 
-  test("a sandbox rests though a command runs that need not keep it, but not while somebody is connected to it", async () => {
+  test("a sandbox is idle while a command with keepAlive false runs, but not while a port is connected", async () => {
     const id = await createIn(manager, { timeouts: SandboxTimeouts.parse({ idleMs: 1_000 }) });
     const connected = manager.access.retain(id);
     const server = [
@@ -124,7 +124,7 @@ describe("timeouts", () => {
     expect(command.info()).toMatchObject({ state: "lost", lostBecause: expect.stringContaining("idle") });
   });
 
-  test("can be changed while it lives", async () => {
+  test("can be changed while the sandbox runs", async () => {
     const id = await createIn(manager);
     const { endsAtMs = 0 } = await manager.changes.update(id, {
       timeouts: SandboxTimeouts.parse({ lifetimeMs: 1_000 }),
@@ -133,7 +133,7 @@ describe("timeouts", () => {
     await expect.poll(() => manager.list({ limit: 1000 }).sandboxes.map(({ id }) => id)).not.toContain(id);
   });
 
-  test("pausing at a timeout is refused where memory cannot be saved", async () => {
+  test("with the action pause are refused if memory cannot be saved", async () => {
     await expect(createIn(manager, { timeouts: { onTimeout: "pause" } })).rejects.toMatchObject({
       code: "unsupported",
     });
@@ -141,7 +141,7 @@ describe("timeouts", () => {
 });
 
 describe("a hold", () => {
-  test("keeps others out until it is given back or runs out", async () => {
+  test("refuses others until it is released or expires", async () => {
     const id = await createIn(manager);
     const [me, you] = ["me", "you"].map((holder) => ({ who: "key", holder })) as [
       { who: string; holder: string },
@@ -152,7 +152,7 @@ describe("a hold", () => {
     expect(() => manager.access.assertNotHeld(id, { who: "key", holder: undefined })).toThrow(
       expect.objectContaining({ code: "in_use" }),
     );
-    // Its name is told to whoever is kept out.
+    // A refused client learns the name of the holder.
     const impostor = { ...me, who: "another key" };
     expect(() => manager.access.assertNotHeld(id, impostor)).toThrow(expect.objectContaining({ code: "in_use" }));
     await expect(manager.changes.hold(id, impostor, 1_000)).rejects.toMatchObject({ code: "in_use" });
@@ -176,7 +176,7 @@ test("a list comes in pages, by label", async () => {
   expect(manager.list({ limit: 10 }, ({ id }) => id === ids[0]).sandboxes).toHaveLength(1);
 });
 
-test("events tell the life of a sandbox and its commands in order", async () => {
+test("events report the life of a sandbox and its commands in order", async () => {
   const from = manager.events.cursor;
   const id = await createIn(manager);
   const command = await start(manager, id, "exit 3");
@@ -195,13 +195,13 @@ test("events tell the life of a sandbox and its commands in order", async () => 
   expect(own[3]).toMatchObject({ exitCode: 3, commandId: command.id });
 });
 
-test("the environment of a sandbox is in every command, and the command's own wins", async () => {
+test("every command has the environment of its sandbox, and its own variables take precedence", async () => {
   const id = await createIn(manager, { env: { A: "sandbox", B: "sandbox" } });
   const command = await start(manager, id, { shell: "echo $A $B", env: { B: "command" } });
   expect((await readAll(command)).text).toBe("sandbox command\n");
 });
 
-test("a token opens its own sandbox only", async () => {
+test("a token is valid only for its own sandbox", async () => {
   const request = CreateSandbox.parse({ driver: "local" });
   const [one, two] = await Promise.all([
     manager.create(request, { keyId: "test" }),
@@ -213,7 +213,7 @@ test("a token opens its own sandbox only", async () => {
   expect(manager.access.verifyToken(one.sandbox.id, one.token)).toBe(false);
 });
 
-test("a one-off run gives its result and leaves nothing", async () => {
+test("a one-off run returns its result and leaves nothing", async () => {
   const request = RunOnce.parse({
     language: "python",
     code: "import sys; print(open('data.txt').read() + sys.stdin.read()); sys.exit(4)",
@@ -227,7 +227,7 @@ test("a one-off run gives its result and leaves nothing", async () => {
   expect(() => manager.get(run.sandboxId)).toThrow(expect.objectContaining({ code: "not_found" }));
 });
 
-test("stopping leaves sandboxes and commands to the next server, and tells those who wait", async () => {
+test("a server that stops leaves sandboxes and commands to the next one, and ends waiting calls", async () => {
   const first = await openTestManager();
   const id = await createIn(first.manager);
   const command = await start(first.manager, id, { shell: "echo one; read line; echo two; exit 5", stdin: true });
@@ -250,14 +250,14 @@ test("stopping leaves sandboxes and commands to the next server, and tells those
   }
 });
 
-test("output of an ended command that the disk has lost is told as dropped by the next server", async () => {
+test("output of an ended command that is lost on disk is reported as dropped by the next server", async () => {
   const first = await openTestManager();
   const id = await createIn(first.manager);
   const command = await start(first.manager, id, "seq 1 3; echo said last >&2");
   expect(await command.waitEnd()).toMatchObject({ stdoutBytes: 6, stderrBytes: 10, droppedBytes: 0 });
   const log = join(first.dataDir, "sandboxes", id, "owner", "commands", command.id, "head");
   await first.manager.shutdown();
-  // As a machine that lost its power may leave it.
+  // A machine that lost its power may leave the log in this state.
   await truncate(log, 24 + 6);
 
   const second = await openTestManager({ dataDir: first.dataDir });
@@ -272,7 +272,7 @@ test("output of an ended command that the disk has lost is told as dropped by th
   }
 });
 
-test("of the output of ended commands only so much is kept, and what was dropped is told, also by the next server", async () => {
+test("the kept output of ended commands is limited, and every server reports dropped output", async () => {
   let small = await openTestManager({ keptLogBytes: 150_000 });
   try {
     const id = await createIn(small.manager);
@@ -304,7 +304,7 @@ test("of the output of ended commands only so much is kept, and what was dropped
       [0, 60_000],
       [60_000, 0],
     ]);
-    // One alone has no more than all together.
+    // The limit for one command is not above the limit for all together.
     const long = await say(1_000_000);
     await expect.poll(keptDirs).toEqual([long]);
     expect(small.manager.command(id, long).keptLogBytes).toBeLessThanOrEqual(150_000);
@@ -317,7 +317,7 @@ test("of the output of ended commands only so much is kept, and what was dropped
   }
 });
 
-test("only so many ended commands are kept", async () => {
+test("the number of ended commands that are kept is limited", async () => {
   const small = await openTestManager({ keptCommands: 3 });
   try {
     const id = await createIn(small.manager);
@@ -333,7 +333,7 @@ test("only so many ended commands are kept", async () => {
   }
 });
 
-test("a long command is there when it ends, with its output and its key, however many ended before it", async () => {
+test("a long command is kept with its output and its key, however many commands ended before it", async () => {
   const small = await openTestManager({ keptCommands: 3, keptLogBytes: 150_000 });
   try {
     const id = await createIn(small.manager);
@@ -347,7 +347,7 @@ test("a long command is there when it ends, with its output and its key, however
     expect(await commandResult(long)).toMatchObject({ stdout: "\0".repeat(60_000), droppedBytes: 0 });
     expect(small.manager.command(id, long.id)).toBe(long);
     expect(await run()).toBe(long);
-    // While somebody reads it, it stays.
+    // A command whose log is being read stays.
     const reading = long.follow();
     await reading.next();
     for (let index = 0; index < 4; index += 1) await runShort();
@@ -367,7 +367,7 @@ describe("the pool", () => {
     limits: SandboxLimits.parse({}),
   };
 
-  test("gives each sandbox to one client, and fills itself again", async () => {
+  test("gives each sandbox to one client, and is filled again", async () => {
     const pooled = await openTestManager({ pool: [{ shape, count: 2 }] });
     try {
       await expect.poll(() => pooled.manager.counts().pooled).toBe(2);
@@ -382,11 +382,11 @@ describe("the pool", () => {
     }
   });
 
-  test("of a server that died is not given to anybody", async () => {
+  test("of a server that died is not used by the next one", async () => {
     const pooled = await openTestManager({ pool: [{ shape, count: 1 }] });
     await expect.poll(() => pooled.manager.counts().pooled).toBe(1);
     const [left] = pooled.manager.engine.list();
-    // As if it had died: nothing of the pool is put away.
+    // This simulates a crash: the sandboxes of the pool are not removed.
     await pooled.manager.engine.close();
     const next = await openTestManager({ dataDir: pooled.dataDir });
     try {

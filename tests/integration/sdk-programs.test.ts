@@ -20,7 +20,7 @@ const start = `
   const handle = await sandbox.commands.run("echo ready; exec sleep 1000", options);
 `;
 
-/** Programs that have nothing left to do, while a command of theirs runs on. */
+/** Programs that have nothing left to do while one of their commands runs on. */
 test.for([
   ["has sent input", `await handle.sendStdin("one line");`],
   ["has sent all of the input", `await handle.sendStdin("one line"); await handle.closeStdin();`],
@@ -33,7 +33,7 @@ test.for([
      await waiting.catch(() => undefined);`,
   ],
   [
-    "would have waited, had its signal not aborted",
+    "was about to wait with an aborted signal",
     `await handle.wait({ signal: AbortSignal.abort() }).catch(() => undefined);`,
   ],
   [
@@ -43,12 +43,12 @@ test.for([
      });
      await seen;`,
   ],
-  ["only looked", `for await (const event of handle) break; await sandbox.getInfo();`],
-] as const)("a program ends that %s", async ([, rest]) => {
+  ["only looked at events", `for await (const event of handle) break; await sandbox.getInfo();`],
+] as const)("a program ends after it %s", async ([, rest]) => {
   const program = `${start}${rest}\nconsole.log(sandbox.id);`;
   const words = ["--conditions=source", "--import", "tsx", "--input-type=module", "--eval", program];
   const child = await startHostProcess(process.execPath, words, {
-    // The command would keep it for longer.
+    // The command itself would keep its output open for longer.
     signal: AbortSignal.timeout(100_000),
     cwd: `${repositoryRoot}/packages/cli`,
     env: { ATOLL_API_URL: server.url, ATOLL_API_KEY: server.key, PATH: process.env["PATH"] ?? "" },

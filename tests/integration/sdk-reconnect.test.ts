@@ -6,7 +6,7 @@ import { assertWhole, recorded, recordedBytes, textOf } from "../../packages/sdk
 import { freePort } from "../support/free-port.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
-/** Says what was recorded; the pauses make pieces of it. */
+/** A command that prints the recorded output. The pauses split it into pieces. */
 const recordedLine = `${recorded
   .map(({ stream, text }) => `printf '${text.replace("\n", "\\n")}'${stream === "stderr" ? " >&2" : ""}`)
   .join("; sleep 0.01; ")}; exit 7`;
@@ -41,7 +41,7 @@ async function read(events: AsyncIterable<OutputEvent>): Promise<OutputEvent[]> 
   return all;
 }
 
-test("a stream of the server is whole wherever its connection breaks", async () => {
+test("a stream of the server is complete wherever its connection breaks", async () => {
   for (let cutAt = 0; cutAt <= recordedBytes; cutAt += 1) {
     const cuts = [cutAfterOutput(cutAt)];
     const { client, sandbox } = await attach({ faults: () => cuts.pop() ?? {} });
@@ -52,7 +52,7 @@ test("a stream of the server is whole wherever its connection breaks", async () 
   }
 });
 
-test("a stream out of gVisor is whole for readers whose connections break at each of its bytes", async () => {
+test("a stream from gVisor is complete for readers whose connections break at each of its bytes", async () => {
   const { client } = await attach({});
   const { id, commands } = await Sandbox.create({ client, driver: "gvisor" });
   const command = await commands.run(`read go; ${recordedLine}`, { background: true, stdin: true });
@@ -73,7 +73,7 @@ test("a stream out of gVisor is whole for readers whose connections break at eac
   client.close();
 });
 
-test("a run whose answer breaks is whole and happens once", async () => {
+test("a run whose response breaks off is complete and runs once", async () => {
   for (const cutAt of [0, 1, 100, 500, 600, 650, 700, 750, 800, 900, 1000, 1100]) {
     const name = `run-${cutAt}`;
     const { client, sandbox } = await attach({ fetch: cutBody(fetch, "ndjson", cutAt) });
@@ -84,7 +84,7 @@ test("a run whose answer breaks is whole and happens once", async () => {
   }
 });
 
-test("input arrives in order and once wherever the connection breaks", async () => {
+test("input arrives once and in order wherever the connection breaks", async () => {
   const pieces = ["one ", "two ", "three ", "four ", "five"];
   for (const direction of ["onSend", "onReceive"] as const) {
     for (let cutAt = 0; cutAt < 12; cutAt += 1) {
@@ -104,7 +104,7 @@ test("input arrives in order and once wherever the connection breaks", async () 
   }
 });
 
-test("bytes that the log no longer has are told, and the rest is where it belongs", async () => {
+test("missing bytes of the log are reported, and the rest has the right offsets", async () => {
   const { client, sandbox } = await attach({});
   const { id } = await sandbox.commands.run("head -c 1000000 /dev/zero | tr '\\0' x; printf end", { logBytes: 65_536 });
   const events = await read(await sandbox.commands.connect(id));
@@ -119,7 +119,7 @@ test("bytes that the log no longer has are told, and the rest is where it belong
   client.close();
 });
 
-test("a server that is killed and comes back is invisible to readers, writers and runs", async () => {
+test("readers, writers and runs do not notice that the server was killed and restarted", async () => {
   const port = String(await freePort());
   let running = await startTestServerProcess({ flags: ["--port", port] });
   await using _ = { [Symbol.asyncDispose]: () => running.dispose() };
@@ -141,7 +141,7 @@ test("a server that is killed and comes back is invisible to readers, writers an
   client.close();
 });
 
-test("a stream of a key that has asked too often comes as soon as the key may ask again", async () => {
+test("a stream of a rate-limited key starts as soon as the key may make requests again", async () => {
   const admin = new Atoll({ baseUrl: server.url, apiKey: server.key });
   const limits = { ownOnly: false, requestsPerMinute: 60 };
   const { secret, key } = await admin.keys.create({ name: "hasty", verbs: ["read", "events"], ...limits });

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.dispose());
 
-/** What never comes is not waited for any longer. */
+/** Returns a signal that also aborts after a deadline, so that a test does not wait for an event that never comes. */
 function orLate({ signal }: AbortController): AbortSignal {
   return AbortSignal.any([signal, AbortSignal.timeout(60_000)]);
 }
@@ -27,7 +27,7 @@ async function* eventsOf(response: Response): AsyncGenerator<ApiEvent, void, voi
   }
 }
 
-/** Sandboxes without gVisor start faster, and what is asked here is the same for them. */
+/** Sandboxes without gVisor start faster, and authorisation works the same for them. */
 const policy = { drivers: ["local"] };
 
 async function makeKey(request: Record<string, unknown>): Promise<{ id: string; api: ApiClient }> {
@@ -36,11 +36,11 @@ async function makeKey(request: Record<string, unknown>): Promise<{ id: string; 
   return { id: body.key.id, api: admin.as(body.secret) };
 }
 
-describe("a request without the right to it", () => {
+describe("a request without authorisation", () => {
   test.for<[string, Record<string, string>]>([
-    ["no key at all", {}],
-    ["a key that never was", { authorization: `Bearer atk_${"0".repeat(12)}_${"A".repeat(43)}` }],
-    ["something that is no key", { authorization: "Bearer x" }],
+    ["no key", {}],
+    ["a key that does not exist", { authorization: `Bearer atk_${"0".repeat(12)}_${"A".repeat(43)}` }],
+    ["text that is no key", { authorization: "Bearer x" }],
     ["a key in another scheme", { authorization: "Basic YTpi" }],
     ["an empty key", { "x-api-key": "" }],
   ])("%s is refused before the body is read", async ([, headers]) => {
@@ -49,7 +49,7 @@ describe("a request without the right to it", () => {
     expect(answer.body.error?.requestId).toBe(answer.headers.get("x-request-id"));
   });
 
-  test("a wrong key says nothing about what is there", async () => {
+  test("the error for a wrong key does not depend on what exists", async () => {
     const { sandbox } = await admin.create();
     const stranger = admin.as(`atk_${"0".repeat(12)}_${"A".repeat(43)}`);
     const [there, absent] = await Promise.all([
@@ -62,7 +62,7 @@ describe("a request without the right to it", () => {
 });
 
 describe("a key for its own sandboxes", () => {
-  test("does not see those of others, and cannot tell them from none", async () => {
+  test("does not see those of others, and gets the same errors as for missing ones", async () => {
     const mine = await makeKey({});
     const other = await makeKey({});
     const { sandbox } = await mine.api.create();
@@ -84,13 +84,13 @@ describe("a key for its own sandboxes", () => {
     expect((await other.api.ask<{ sandboxes: SandboxInfo[] }>("GET", "/sandboxes")).body.sandboxes).toEqual([]);
     expect((await mine.api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body.owner).toBe(mine.id);
     expect((await mine.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: true });
-    // Who could see it is told that it is gone already, and nobody else that it was.
+    // A key that could see the sandbox learns that it is gone, and other keys do not.
     expect((await mine.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: false });
     expect((await admin.ask("DELETE", `/sandboxes/${sandbox.id}`)).body).toEqual({ killed: false });
     expect((await other.api.ask("DELETE", `/sandboxes/${sandbox.id}`)).status).toBe(404);
   });
 
-  test("does not hear of those of others", async () => {
+  test("gets no events of those of others", async () => {
     const mine = await makeKey({});
     const other = await makeKey({});
     const { sandbox: foreign } = await other.api.create();
@@ -110,7 +110,7 @@ describe("a key for its own sandboxes", () => {
 });
 
 describe("events of a key's own sandboxes", () => {
-  test("come from the first one on, while it happens", async () => {
+  test("are streamed from the first one on", async () => {
     const mine = await makeKey({});
     const leaving = new AbortController();
     const response = await mine.api.fetch("GET", "/events", { signal: orLate(leaving) });
@@ -122,7 +122,7 @@ describe("events of a key's own sandboxes", () => {
     await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
   });
 
-  test("come also from before a restart, of sandboxes that are gone", async () => {
+  test("include those from before a restart, of removed sandboxes", async () => {
     const first = await startTestServer();
     const root = new ApiClient(first.url, first.key);
     const keys = await Promise.all(
@@ -161,7 +161,7 @@ describe("events of a key's own sandboxes", () => {
 });
 
 describe("a key's scope", () => {
-  test("verbs: what they do not name is refused", async () => {
+  test("verbs: others are refused", async () => {
     const { api } = await makeKey({ verbs: ["read"] });
     expect((await api.ask("GET", "/sandboxes")).status).toBe(200);
     expect((await api.ask("POST", "/sandboxes", {})).body.error).toMatchObject({
@@ -172,13 +172,13 @@ describe("a key's scope", () => {
     expect((await api.ask("GET", "/config")).status).toBe(403);
   });
 
-  test("templates: others are refused, for runs too", async () => {
+  test("templates: others are refused, also for runs", async () => {
     const { api } = await makeKey({ templates: ["debian"] });
     expect((await api.ask("POST", "/sandboxes", { driver: "local" })).status).toBe(403);
     expect((await api.ask("POST", "/run", { argv: ["true"], driver: "local" })).status).toBe(403);
   });
 
-  test("sandboxes: no more than so many, also when asked for at once, and a repeated request counts once", async () => {
+  test("sandboxes: the number is limited under concurrency, and a repeated request counts once", async () => {
     const { api } = await makeKey({ policy: { ...policy, limits: { sandboxes: 2 } } });
     const headers = { "idempotency-key": "one" };
     const first = await api.ask<SandboxCreated>("POST", "/sandboxes", { driver: "local" }, headers);
@@ -197,7 +197,7 @@ describe("a key's scope", () => {
     await Promise.all(body.sandboxes.map(({ id }) => api.ask("DELETE", `/sandboxes/${id}`)));
   });
 
-  test("rate: too many requests are told when to come back", async () => {
+  test("rate: the refusal of too many requests says when to retry", async () => {
     const { api } = await makeKey({ requestsPerMinute: 3 });
     const answers = await Promise.all(Array.from({ length: 5 }, () => api.ask("GET", "/sandboxes")));
     const refused = answers.filter(({ status }) => status === 429);
@@ -219,7 +219,7 @@ describe("streams and signed URLs of a key that is revoked", () => {
     ["server-sent events", () => "/events"],
     ["output of a command", (id, commandId) => `/sandboxes/${id}/commands/${commandId}/output`],
     ["a watch", (id) => `/sandboxes/${id}/files/watch?path=/home/user`],
-  ])("%s: end, and say why", { timeout: 60_000 }, async ([, path]) => {
+  ])("%s: end with the reason", { timeout: 60_000 }, async ([, path]) => {
     const { id, api } = await makeKey({});
     const { sandbox } = await api.create();
     const command = await api.start(sandbox.id, { shell: "cat", stdin: true });
@@ -239,7 +239,7 @@ describe("streams and signed URLs of a key that is revoked", () => {
 });
 
 describe("uploads of a key that is revoked", () => {
-  /** Sends a little of the body, and never the rest. */
+  /** Sends a part of the body, and never the rest. */
   function beginUpload(api: ApiClient, path: string): Promise<Response> {
     const body = new ReadableStream({ start: (stream) => stream.enqueue(Buffer.alloc(1024)) });
     return api.fetch("PUT", path, { body, duplex: "half", headers: { "content-type": "application/octet-stream" } });
@@ -252,7 +252,7 @@ describe("uploads of a key that is revoked", () => {
     expect(response.status).toBe(403);
   }
 
-  test("a file: is refused in its middle, and nothing is there", { timeout: 60_000 }, async () => {
+  test("a file: is refused in the middle, and writes nothing", { timeout: 60_000 }, async () => {
     const { id, api } = await makeKey({});
     const { sandbox } = await api.create();
     const names = async (): Promise<string[]> => {
@@ -263,14 +263,14 @@ describe("uploads of a key that is revoked", () => {
       return (listed.body.files ?? []).map(({ name }) => name);
     };
     const answer = beginUpload(api, `/sandboxes/${sandbox.id}/files?path=/home/user/late/file`);
-    // What it is written to until it is whole.
+    // The upload goes into a temporary file until it is complete.
     await expect.poll(names).toHaveLength(1);
     await expectRefused(answer, id);
     expect(await names()).toEqual([]);
     await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
   });
 
-  test("a template: is refused in its middle, and nothing is left of it", { timeout: 60_000 }, async () => {
+  test("a template: is refused in the middle, and leaves nothing", { timeout: 60_000 }, async () => {
     const { id, api } = await makeKey({ verbs: ["admin"] });
     const uploads = (): Promise<string[]> => readdir(join(server.dataDir, "uploads"));
     const answer = beginUpload(api, "/templates/late");
@@ -280,7 +280,7 @@ describe("uploads of a key that is revoked", () => {
     expect(JSON.stringify((await admin.ask("GET", "/templates")).body)).not.toContain('"late"');
   });
 
-  test("a request whose body comes after it is refused", { timeout: 60_000 }, async () => {
+  test("a request whose body comes later is refused", { timeout: 60_000 }, async () => {
     const { id, api } = await makeKey({});
     let send: (text: string) => void = () => undefined;
     const body = new ReadableStream({
@@ -309,7 +309,7 @@ describe("uploads of a key that is revoked", () => {
 });
 
 describe("a sandbox's own token", () => {
-  test("is good for that sandbox: commands, files and ports, not for its end", async () => {
+  test("allows commands, files and ports of that sandbox, but not to kill it", async () => {
     const [{ sandbox, token }, other] = [await admin.create(), await admin.create()];
     for (const api of [admin.as(token), admin.as("", { "x-atoll-sandbox-token": token })]) {
       expect((await api.run(sandbox.id, { shell: "echo hi" })).stdout).toBe("hi\n");
@@ -329,7 +329,7 @@ describe("a sandbox's own token", () => {
   });
 });
 
-test("refusals are events, and the audit has who did what without any secret", async () => {
+test("refusals are events, and the audit log says who did what without any secret", async () => {
   await admin.as("atk_wrong").ask("GET", "/sandboxes");
   const response = await admin.fetch("GET", "/events?cursor=0");
   let text = "";
@@ -339,7 +339,7 @@ test("refusals are events, and the audit has who did what without any secret", a
   }
   const { sandbox, token } = await admin.create();
   await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
-  // Whoever takes the secret for the id is refused, and the secret stays one.
+  // A request that names the key by its secret is refused, and the secret is not logged.
   const revoked = await admin.ask("DELETE", `/keys/${server.key}`);
   expect(revoked.body.error).toMatchObject({ code: "invalid_argument", details: { field: "keyId" } });
   expect(JSON.stringify(revoked.body)).not.toContain(server.key);

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => server.dispose());
 
 describe("a page of an allowed origin", () => {
-  test("is told before it asks what it may send", async () => {
+  test("gets an answer to its preflight request", async () => {
     const asks = { "access-control-request-method": "PUT", "access-control-request-headers": "authorization" };
     const preflight = await api.as("").fetch("OPTIONS", "/sandboxes", { headers: { origin, ...asks } });
     expect(preflight.status).toBe(204);
@@ -29,7 +29,7 @@ describe("a page of an allowed origin", () => {
     expect(preflight.headers.get("access-control-allow-credentials")).toBeNull();
   });
 
-  test("may read the answer, also when it is an error", async () => {
+  test("may read the response, also an error", async () => {
     for (const path of ["/sandboxes", "/sandboxes/abcdefghij0123456789", "/nowhere"]) {
       const answer = await api.fetch("GET", path, { headers: { origin } });
       expect(answer.headers.get("access-control-allow-origin")).toBe(origin);
@@ -47,7 +47,7 @@ describe("a page of an allowed origin", () => {
 describe("a page of any other origin", () => {
   const strange = "https://app.example.evil.test";
 
-  test("is told nothing, and may read nothing", async () => {
+  test("gets no CORS headers, and may read nothing", async () => {
     for (const method of ["OPTIONS", "GET"]) {
       const answer = await api.fetch(method, "/sandboxes", { headers: { origin: strange } });
       expect(answer.headers.get("access-control-allow-origin")).toBeNull();
@@ -72,7 +72,7 @@ describe("a client that offers HTTP/2 with its request", () => {
     expect(JSON.parse(list.stdout)).toHaveProperty("sandboxes");
   });
 
-  test("may send its body in pieces, and the next request after it", async () => {
+  test("may send its body in pieces, and another request after it", async () => {
     const { sandbox } = await api.create();
     const body = "x".repeat(300_000);
     const socket = connect(Number(new URL(server.url).port), "127.0.0.1");
@@ -92,7 +92,7 @@ describe("a client that offers HTTP/2 with its request", () => {
     expect(answers).toMatch(/"sizeBytes":300000[^]*"state":"running"/);
   });
 
-  test("is refused what it has no key for, as anybody", async () => {
+  test("is refused without a key, like any client", async () => {
     const args = ["-sS", "--http2", "-o", "/dev/null", "-w", "%{http_code} %{http_version}", `${server.url}/sandboxes`];
     expect((await promisify(execFile)("curl", args)).stdout).toBe("403 1.1");
   });

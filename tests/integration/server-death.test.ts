@@ -9,7 +9,7 @@ import { finish, openTestEngine, runIn } from "../support/test-engine.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 const lines = 200_000;
-/** Every line is different, so that a lost or doubled piece cannot hide. */
+/** All lines differ, so that a lost or doubled piece is found. */
 const command = `seq -f 'line %09.0f of the output' 1 ${lines}; exit 37`;
 const expected = createHash("sha256");
 for (let line = 1; line <= lines; line += 1) expected.update(`line ${String(line).padStart(9, "0")} of the output\n`);
@@ -43,7 +43,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
     },
   );
 
-  test("a process that ended while no server lived still tells its output and its exit code", async () => {
+  test("a process that ended while no server ran still has its output and its exit code", async () => {
     const dataDir = await makeDataDir();
     const logFile = join(dataDir, "output.log");
     const server = new CrashingServer(dataDir, "follow", driver, logFile, "read go; echo late; exit 9");
@@ -54,7 +54,7 @@ describeDrivers("a server killed with SIGKILL, %s", (driver) => {
       .get(SandboxId.parse(sandboxId))
       .attach(streamId ?? 0, { stdoutBytes: 0, stderrBytes: 0 }, { keep: true });
     await attached.writeStdin("go\n");
-    // The end is in the guest and has not been told: this server goes as well.
+    // The guest has the exit status and no server has acknowledged it. This server is killed as well.
     expect((await attached.wait()).exitCode).toBe(9);
     await first.engine.close();
 

@@ -14,12 +14,12 @@ beforeAll(async () => {
 });
 afterAll(() => server.dispose());
 
-test("code runs in a sandbox of its own", async () => {
+test("code runs in a new sandbox", async () => {
   const { body } = await api.ask<CommandResult>("POST", "/run", { language: "python", code: "print(6 * 7)" });
   expect(body).toMatchObject({ stdout: "42\n", command: { exitCode: 0 } });
 });
 
-test("a port inside has a URL, which wants its token until it is made public", async () => {
+test("a port has a URL, which needs its token until the port is made public", async () => {
   await api.start(id, { argv: ["python3", "-m", "http.server", "8000"] });
   const { body: port } = await api.ask<PortInfo>("POST", `/sandboxes/${id}/ports/8000/wait`, {});
   expect((await fetch(port.url)).status).toBeGreaterThanOrEqual(401);
@@ -29,7 +29,7 @@ test("a port inside has a URL, which wants its token until it is made public", a
   expect((await fetch(port.url)).status).toBe(200);
 });
 
-test("nothing outside is reached without a rule, and the refusal is an event", async () => {
+test("a connection without a rule is refused, and the refusal is an event", async () => {
   const result = await api.run(id, { argv: ["curl", "-sSf", "--max-time", "10", "http://example.com/"] });
   expect(result.command.exitCode).not.toBe(0);
   const leaving = new AbortController();
@@ -46,7 +46,7 @@ test("nothing outside is reached without a rule, and the refusal is an event", a
   expect(policy.body.error?.code).toBe("invalid_argument");
 });
 
-test("a command that is out of time says so", async () => {
+test("a command that reaches its time limit reports it", async () => {
   const { command } = await api.run(id, { argv: ["sleep", "1000"], timeoutMs: 200 });
   expect(command satisfies CommandInfo).toMatchObject({ timedOut: true, exitCode: null, signal: "SIGTERM" });
 });

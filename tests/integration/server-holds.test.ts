@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => server.dispose());
 
 const named = { "x-atoll-holder": "build-7" };
-/** With the key that holds it, or the other one; with the holder's name, or without. */
+/** Returns a client with the holder's key (0) or the other key (1), with or without the holder's name. */
 const as = (key: 0 | 1, headers: Record<string, string> = {}): ApiClient =>
   admin.as("", { authorization: `Bearer ${keys[key] ?? ""}`, ...headers });
 
@@ -36,7 +36,7 @@ async function sign(api: ApiClient, method: "GET" | "PUT"): Promise<string> {
   return body.url;
 }
 
-test("neither the key alone nor the name alone is the holder", async () => {
+test("neither the key alone nor the name alone gives access", async () => {
   await hold();
   for (const api of [as(1), as(1, named), as(0), admin, admin.as(server.key, named)]) {
     const answer = await api.ask("POST", `/sandboxes/${id}/commands`, { argv: ["true"] });
@@ -50,7 +50,7 @@ test("neither the key alone nor the name alone is the holder", async () => {
   expect((await as(1).run(id, { shell: "echo ours" })).stdout).toBe("ours\n");
 });
 
-test("a held sandbox is ended by its holder, or by an admin", async () => {
+test("a held sandbox can be killed by its holder or by an admin", async () => {
   await hold();
   for (const api of [as(0), as(1), as(1, named)]) {
     expect((await api.ask("DELETE", `/sandboxes/${id}`)).body.error?.code).toBe("in_use");
@@ -61,7 +61,7 @@ test("a held sandbox is ended by its holder, or by an admin", async () => {
   expect((await admin.ask("DELETE", `/sandboxes/${id}`)).body).toEqual({ killed: true });
 });
 
-test("URLs that others signed do not work meanwhile; the holder's do", async () => {
+test("URLs that others signed do not work during a hold, and the holder's do", async () => {
   const [put, get] = [await sign(as(1), "PUT"), await sign(as(1), "GET")];
   expect((await fetch(put, { method: "PUT", body: "theirs" })).status).toBe(204);
   await hold();
@@ -73,7 +73,7 @@ test("URLs that others signed do not work meanwhile; the holder's do", async () 
   expect((await fetch(get)).status).toBe(200);
 });
 
-test("a WebSocket watches and writes for the holder only", async () => {
+test("a WebSocket may watch and write only for the holder", async () => {
   await hold();
   const command = (await as(0, named).run(id, { shell: "cat", stdin: true, background: true })).command;
   for (const [key, code] of [

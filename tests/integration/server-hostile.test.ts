@@ -7,7 +7,7 @@ let server: TestServer;
 let api: ApiClient;
 let id: string;
 beforeAll(async () => {
-  // Long enough for whoever only shares a busy machine.
+  // These times are long enough for ordinary clients on a busy machine.
   const limits = ["--body-timeout-ms", "2000", "--headers-timeout-ms", "2000", "--max-body-bytes", "65536"];
   server = await startTestServer({ flags: [...limits, "--max-connections", "50"] });
   api = new ApiClient(server.url, server.key);
@@ -22,14 +22,16 @@ function open(): Socket {
   return socket;
 }
 
-/** Also when it is reset, which is how a client that does not listen may be cut off. */
+/**
+ * Resolves when the connection has ended, also by a reset, with which the server may end a client that does not read.
+ */
 function closed(socket: Socket): Promise<void> {
   return new Promise((resolve) => {
     socket.once("close", () => resolve());
   });
 }
 
-/** What the server says to these bytes until it closes the connection. */
+/** Sends these bytes and returns what the server answers until it closes the connection. */
 async function say(...parts: string[]): Promise<string> {
   const socket = open();
   let text = "";
@@ -45,14 +47,14 @@ const auth = (): string => `Authorization: Bearer ${server.key}\r\nHost: localho
 
 describe("bodies", () => {
   test.for<[string, string, string, number]>([
-    ["JSON that is cut off", '{"driver":', "application/json", 400],
+    ["truncated JSON", '{"driver":', "application/json", 400],
     ["no JSON at all", "hello", "application/json", 400],
     ["JSON of another kind", "[1,2]", "application/json", 400],
     ["null", "null", "application/json", 400],
-    ["a prototype in disguise", '{"__proto__":{"driver":"local"}}', "application/json", 400],
+    ["a field __proto__", '{"__proto__":{"driver":"local"}}', "application/json", 400],
     ["a form", "driver=local", "application/x-www-form-urlencoded", 415],
     ["plain text", '{"driver":"local"}', "text/plain", 415],
-    ["a type that is none", "{}", "x", 415],
+    ["an invalid content type", "{}", "x", 415],
   ])("%s is refused", async ([, body, type, status]) => {
     const response = await api.fetch("POST", "/sandboxes", { body, headers: { "content-type": type } });
     expect(response.status).toBe(status);
@@ -71,23 +73,24 @@ describe("bodies", () => {
     expect(answer.body.error?.message).toContain(field);
   });
 
-  test("one that is not there is an empty one", async () => {
+  test("a missing body counts as an empty one", async () => {
     const answer = await api.ask<{ holder: unknown }>("POST", `/sandboxes/${id}/hold`);
     expect(answer.body.error).toMatchObject({ code: "invalid_argument", details: { field: "holder" } });
     const bare = await say(`POST /sandboxes/${id}/hold HTTP/1.1\r\n${auth()}Connection: close\r\n\r\n`);
     expect(bare).toContain('"field":"holder"');
   });
 
-  test("one that is too large is refused, told or not", async () => {
+  test("a body that is too large is refused, with and without Content-Length", async () => {
     const labels = { a: "x".repeat(100_000) };
     expect((await api.ask("POST", "/sandboxes", { labels })).status).toBe(413);
     const big = JSON.stringify({ labels });
     const chunk = `${big.length.toString(16)}\r\n${big}\r\n0\r\n\r\n`;
-    const head = `POST /sandboxes HTTP/1.1\r\n${auth()}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const type = "Content-Type: application/json";
+    const head = `POST /sandboxes HTTP/1.1\r\n${auth()}${type}\r\nTransfer-Encoding: chunked\r\n\r\n`;
     expect(await say(head, chunk)).toMatch(/^HTTP\/1.1 413 /);
   });
 
-  test("an unknown parameter, one that comes twice and one that is missing are refused by name", async () => {
+  test("unknown, repeated and missing parameters are refused by name", async () => {
     for (const [query, field] of [
       ["path=/etc&pth=1", "pth"],
       ["path=/etc&path=/usr", "path"],
@@ -99,7 +102,7 @@ describe("bodies", () => {
   });
 });
 
-describe("fields where none are taken", () => {
+describe("fields where none are allowed", () => {
   test.for<[string, string, unknown, string]>([
     ["POST", "/sandboxes?driver=local", {}, "driver"],
     ["GET", "/sandboxes/:id?verbose=1", undefined, "verbose"],
@@ -113,7 +116,7 @@ describe("fields where none are taken", () => {
     expect(answer.body.error).toMatchObject({ code: "invalid_argument", details: { field } });
   });
 
-  test("an empty body, and what a probe adds, are no fields", async () => {
+  test("an empty body, and the parameters of a probe, are accepted", async () => {
     const { body } = await api.ask("DELETE", `/sandboxes/${"z".repeat(20)}`, {});
     expect(body.error?.code).toBe("not_found");
     expect((await api.ask("GET", "/healthz?at=1")).status).toBe(200);
@@ -121,11 +124,11 @@ describe("fields where none are taken", () => {
 });
 
 describe.concurrent("slow clients", () => {
-  test("one that does not finish its headers is cut off", async () => {
+  test("one that does not finish its headers is disconnected", async () => {
     expect(await say("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")).toMatch(/^(HTTP\/1.1 408 |$)/);
   });
 
-  test("one that drips its JSON is cut off", async () => {
+  test("one that sends its JSON byte by byte is disconnected", async () => {
     const socket = open();
     socket.write(
       `POST /sandboxes HTTP/1.1\r\n${auth()}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{`,
@@ -135,21 +138,22 @@ describe.concurrent("slow clients", () => {
     clearInterval(drip);
   });
 
-  test("one that stops in the middle of a file is cut off, and nothing is written", async ({ expect }) => {
+  test("one that stops in the middle of a file is disconnected, and nothing is written", async ({ expect }) => {
     const path = `/sandboxes/${id}/files?path=/home/user/half`;
-    const head = `PUT ${path} HTTP/1.1\r\n${auth()}Content-Type: application/octet-stream\r\nContent-Length: 1000\r\n\r\nhalf`;
+    const type = "Content-Type: application/octet-stream";
+    const head = `PUT ${path} HTTP/1.1\r\n${auth()}${type}\r\nContent-Length: 1000\r\n\r\nhalf`;
     await say(head);
     await expect
       .poll(async () => (await api.ask("GET", `/sandboxes/${id}/files/stat?path=/home/user/half`)).status)
       .toBe(404);
   });
 
-  test("one that is refused and keeps sending is not listened to for ever", async () => {
+  test("one that is refused and keeps sending is disconnected", async () => {
     const head = `PUT /sandboxes/${id}/files?path=x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n`;
     expect(await say(head, "x".repeat(1000))).toMatch(/^HTTP\/1.1 403 /);
   });
 
-  test("a file that comes slowly but steadily arrives", async () => {
+  test("a file that comes slowly but steadily is written", async () => {
     const pieces = (async function* () {
       for (let count = 0; count < 10; count += 1) {
         await new Promise((resolve) => setTimeout(resolve, 250));
@@ -177,13 +181,13 @@ describe("addresses and headers", () => {
     ["/sandboxes/", 400],
     ["/p/x/80/", 404],
     ["/signed/x", 403],
-  ])("%s is %i, in our own words", async ([path, status]) => {
+  ])("%s gets %i with an error in our format", async ([path, status]) => {
     const text = await say(`GET ${path} HTTP/1.1\r\n${auth()}Connection: close\r\n\r\n`);
     expect(text).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
     expect(text).toMatch(/"code":"(not_found|invalid_argument|permission_denied)"/);
   });
 
-  test("a path in a sandbox stays in the sandbox", async () => {
+  test("a path with .. stays in the sandbox", async () => {
     const answer = await api.ask(
       "GET",
       `/sandboxes/${id}/files/stat?path=/../../../../../../../../etc/shadow&user=user`,
@@ -199,18 +203,18 @@ describe("addresses and headers", () => {
     ["a negative length", "Content-Length: -1\r\n"],
     ["a header with a bare line feed", "X-Bad: a\nX-Worse b\r\n"],
     ["headers without end", `X-Big: ${"x".repeat(100_000)}\r\n`],
-  ])("%s: no request at all", async ([, header]) => {
+  ])("a request with %s is refused", async ([, header]) => {
     expect(await say(`POST /sandboxes HTTP/1.1\r\n${auth()}${header}\r\n{}`)).toMatch(/^HTTP\/1.1 4(00|31) /);
   });
 
-  test("a request id of the client's is taken only if it is harmless", async () => {
+  test("a request id of the client is used only if it is harmless", async () => {
     const harmless = await api.ask("GET", "/healthz", undefined, { "x-request-id": "abc-1" });
     expect(harmless.headers.get("x-request-id")).toBe("abc-1");
     const long = await api.ask("GET", "/healthz", undefined, { "x-request-id": "a".repeat(200) });
     expect(long.headers.get("x-request-id")).toHaveLength(36);
   });
 
-  test("no web page is told that it may call", async () => {
+  test("no CORS headers are sent", async () => {
     const preflight = await api.fetch("OPTIONS", "/sandboxes", {
       headers: { origin: "https://evil.example", "access-control-request-method": "POST" },
     });
@@ -220,34 +224,30 @@ describe("addresses and headers", () => {
   });
 });
 
-test(
-  "no more than so many are connected at a time, and others are let in when they go",
-  { timeout: 60_000 },
-  async () => {
-    await using small = await startTestServer({ flags: ["--max-connections", "3"] });
-    const { hostname, port } = new URL(small.url);
-    const connectAnother = (): Socket => {
-      const socket = connect({ host: hostname, port: Number(port) });
-      socket.on("error", () => undefined);
-      return socket;
-    };
-    const greet = async (socket: Socket): Promise<boolean> => {
-      const answered = new Promise<boolean>((resolve) => {
-        socket.once("data", () => resolve(true));
-        socket.once("close", () => resolve(false));
-      });
-      socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
-      return answered;
-    };
-    const three = Array.from({ length: 3 }, connectAnother);
-    for (const socket of three) expect(await greet(socket)).toBe(true);
-    expect(await greet(connectAnother())).toBe(false);
-    three[0]?.destroy();
-    await expect.poll(() => greet(connectAnother())).toBe(true);
-    for (const socket of three) socket.destroy();
-  },
-);
+test("the number of connections is limited, and others connect when one ends", { timeout: 60_000 }, async () => {
+  await using small = await startTestServer({ flags: ["--max-connections", "3"] });
+  const { hostname, port } = new URL(small.url);
+  const connectAnother = (): Socket => {
+    const socket = connect({ host: hostname, port: Number(port) });
+    socket.on("error", () => undefined);
+    return socket;
+  };
+  const greet = async (socket: Socket): Promise<boolean> => {
+    const answered = new Promise<boolean>((resolve) => {
+      socket.once("data", () => resolve(true));
+      socket.once("close", () => resolve(false));
+    });
+    socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    return answered;
+  };
+  const three = Array.from({ length: 3 }, connectAnother);
+  for (const socket of three) expect(await greet(socket)).toBe(true);
+  expect(await greet(connectAnother())).toBe(false);
+  three[0]?.destroy();
+  await expect.poll(() => greet(connectAnother())).toBe(true);
+  for (const socket of three) socket.destroy();
+});
 
-test("after all that the server works as before", async () => {
+test("after all these requests the server works normally", async () => {
   expect((await api.run(id, { shell: "echo fine" })).stdout).toBe("fine\n");
 });

@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => server.dispose());
 
 describe("sandboxes", () => {
-  test("one that was created is listed, told about, changed and killed", async () => {
+  test("a new one is listed, described, changed and killed", async () => {
     const { sandbox } = await api.create({ labels: { team: "red" } });
     expect((await api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body).toMatchObject({ state: "running" });
     const listed = await api.ask<{ sandboxes: SandboxInfo[] }>("GET", "/sandboxes?label=team%3Dred");
@@ -35,7 +35,7 @@ describe("sandboxes", () => {
     expect((await api.ask("GET", `/sandboxes/${sandbox.id}`)).status).toBe(404);
   });
 
-  test("the same Idempotency-Key gives the same sandbox and token, another body is refused", async () => {
+  test("the same Idempotency-Key returns the same sandbox and token, and another body is refused", async () => {
     const headers = { "idempotency-key": "once" };
     const first = await api.ask<{ sandbox: SandboxInfo; token: string }>(
       "POST",
@@ -56,7 +56,7 @@ describe("sandboxes", () => {
     await api.ask("DELETE", `/sandboxes/${first.body.sandbox.id}`);
   });
 
-  test("one that is held is used by its holder alone", async () => {
+  test("a held one is used only by its holder", async () => {
     const { sandbox } = await api.create();
     const path = `/sandboxes/${sandbox.id}/commands`;
     await api.ask("POST", `/sandboxes/${sandbox.id}/hold`, { holder: "me" });
@@ -69,7 +69,7 @@ describe("sandboxes", () => {
 });
 
 describe("commands", () => {
-  test("an answer has the end and the output, and a non-zero exit code is no error", async () => {
+  test("a response has the exit status and the output, and a non-zero exit code is no error", async () => {
     const result = await api.run(id, { shell: "echo out; echo err >&2; exit 3" });
     expect(result).toMatchObject({ stdout: "out\n", stderr: "err\n", command: { exitCode: 3, state: "exited" } });
   });
@@ -90,7 +90,7 @@ describe("commands", () => {
     expect(Buffer.concat(output)).toEqual(Buffer.from([0x68, 0xc3, 0xa9, 0x0a, 0xff]));
   });
 
-  test("a client that leaves does not end the command, and another reads on from any byte", async () => {
+  test("a client that disconnects does not end the command, and another one reads on from any byte", async () => {
     const leaving = new AbortController();
     const response = await api.fetch("POST", `/sandboxes/${id}/commands`, {
       headers: { "content-type": "application/json", accept: "application/x-ndjson" },
@@ -116,7 +116,7 @@ describe("commands", () => {
     expect(rest.at(-1)).toMatchObject({ type: "ended", command: { exitCode: 0 } });
   });
 
-  test("a quiet stream shows signs of life", async () => {
+  test("a quiet stream sends keep-alive lines", async () => {
     const response = await api.fetch("POST", `/sandboxes/${id}/commands`, {
       headers: { "content-type": "application/json", accept: "application/x-ndjson" },
       body: JSON.stringify({ shell: "read line", stdin: true }),
@@ -131,7 +131,7 @@ describe("commands", () => {
     expect(commandId).not.toBe("");
   });
 
-  test("waiting ends with the command, or with its time", async () => {
+  test("waiting ends with the command, or with the given time", async () => {
     const command = await api.start(id, { shell: "read line; exit 7", stdin: true });
     const path = `/sandboxes/${id}/commands/${command.id}`;
     expect((await api.ask<CommandInfo>("GET", `${path}/wait?timeoutMs=20`)).body.state).toBe("running");
@@ -140,13 +140,13 @@ describe("commands", () => {
     expect((await waiting).body).toMatchObject({ state: "exited", signal: "SIGTERM", exitCode: null });
   });
 
-  test("reading from behind the end is refused before the stream begins", async () => {
+  test("reading from after the end is refused before the stream starts", async () => {
     const { command } = await api.run(id, { shell: "echo x" });
     const answer = await api.ask("GET", `/sandboxes/${id}/commands/${command.id}/output?from=3`);
     expect(answer).toMatchObject({ status: 400, body: { error: { details: { field: "from" } } } });
   });
 
-  test("a run of its own leaves no sandbox, answered or streamed or repeated", async () => {
+  test("a one-off run leaves no sandbox, whether it is answered, streamed or repeated", async () => {
     const request = { argv: ["cat"], stdin: "6 * 7", driver: "local" };
     const first = await api.ask<CommandResult>("POST", "/run", request);
     expect(first.body).toMatchObject({ stdout: "6 * 7", command: { exitCode: 0 } });
@@ -164,7 +164,7 @@ describe("commands", () => {
 describe("files", () => {
   const path = (what: string): string => `/sandboxes/${id}/files${what}`;
 
-  test("many megabytes go in and come out as they were", async () => {
+  test("many megabytes go in and come out unchanged", async () => {
     const bytes = randomBytes(24 * 1024 * 1024);
     const put = await api.fetch("PUT", path("?path=big.bin&mode=600"), { body: bytes });
     expect(await put.json()).toMatchObject({ sizeBytes: bytes.byteLength, mode: 0o600 });
@@ -187,14 +187,14 @@ describe("files", () => {
     expect((await api.ask("GET", path("/stat?path=a"))).body.error?.code).toBe("not_found");
   });
 
-  test("a file that is not there is an error with a status, not a stream that breaks off", async () => {
+  test("a missing file is an error with a status, not a stream that breaks off", async () => {
     expect(await api.ask("GET", path("?path=nope"))).toMatchObject({
       status: 404,
       body: { error: { code: "not_found" } },
     });
   });
 
-  test("a watch tells changes, and carries on where the client left it", async () => {
+  test("a watch reports changes, and continues where the client left it", async () => {
     await api.ask("POST", path("/mkdir"), { path: "watched" });
     const leaving = new AbortController();
     const first = await api.fetch("GET", path("/watch?path=watched"), { signal: leaving.signal });
@@ -214,7 +214,7 @@ describe("files", () => {
     }
   });
 
-  test("a signed URL works without a key, for its file alone", async () => {
+  test("a signed URL works without a key, and only for its file", async () => {
     await api.fetch("PUT", path("?path=shared.txt"), { body: "for all" });
     const signed = await api.ask<{ url: string }>("POST", path("/sign"), { path: "shared.txt" });
     expect(await (await fetch(signed.body.url)).text()).toBe("for all");
@@ -223,7 +223,7 @@ describe("files", () => {
 });
 
 describe("events", () => {
-  test("follow from a cursor, and again from the last one that came", async () => {
+  test("are followed from a cursor, and again from the last one received", async () => {
     const leaving = new AbortController();
     const response = await api.fetch("GET", `/events?cursor=0&sandboxId=${id}`, { signal: leaving.signal });
     const first = await readEvent(response);
@@ -238,7 +238,7 @@ describe("events", () => {
     again.abort();
   });
 
-  test("without a cursor begin with an id to come back with, before anything happens", async () => {
+  test("start without a cursor with an id to reconnect with, before any event", async () => {
     const leaving = new AbortController();
     const response = await api.fetch("GET", `/events?sandboxId=${id}`, { signal: leaving.signal });
     let text = "";
@@ -259,7 +259,7 @@ describe("events", () => {
 });
 
 describe("the server itself", () => {
-  test("tells that it lives, takes work, and what it measures", async () => {
+  test("reports that it lives and is ready, and its metrics", async () => {
     const stranger = api.as("");
     expect((await stranger.ask("GET", "/healthz")).body).toEqual({ status: "ok" });
     expect((await stranger.ask("GET", "/readyz")).body).toEqual({ status: "ready" });
@@ -270,7 +270,7 @@ describe("the server itself", () => {
     expect(metrics).toMatch(/atoll_http_request_seconds_count\{method="POST",route="\/sandboxes",status="201"\}/);
   });
 
-  test("tells its metrics to nobody without the key for that, unless it is set to", async () => {
+  test("serves its metrics only with a key that may read them, unless they are public", async () => {
     const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "tenant" });
     for (const one of [api.as(""), api.as(token), api.as(body.secret)]) {
       expect((await one.ask("GET", "/metrics")).body.error?.code).toBe("permission_denied");
@@ -280,18 +280,18 @@ describe("the server itself", () => {
     expect((await new ApiClient(open.url, "").fetch("GET", "/metrics")).status).toBe(200);
   });
 
-  test("shows its configuration with origins to an admin only", async () => {
+  test("shows its configuration with origins only to an admin", async () => {
     expect((await api.ask("GET", "/config")).body).toMatchObject({ settings: { port: { value: 0, from: "flag" } } });
     expect((await api.as(token).ask("GET", "/config")).status).toBe(403);
   });
 
-  test("serves its own description", async () => {
+  test("serves its OpenAPI description", async () => {
     const document = await api.as("").ask<{ openapi: string }>("GET", "/openapi.json");
     expect(document.body.openapi).toBe("3.1.0");
     expect(await (await api.as("").fetch("GET", "/docs")).text()).toContain("createSandbox");
   });
 
-  test("curl needs nothing but a key", async () => {
+  test("works for curl with only a key", async () => {
     const args = ["-sN", `${server.url}/sandboxes/${id}/commands`, "-H", `Authorization: Bearer ${server.key}`];
     const json = ["-H", "Content-Type: application/json", "-H", "Accept: application/x-ndjson"];
     const { stdout } = await promisify(execFile)("curl", [...args, ...json, "-d", '{"shell":"echo hi; exit 4"}']);
@@ -314,5 +314,5 @@ async function readEvent(response: Response): Promise<{ id: number; data: Record
     const [, eventId, data] = /id: (\d+)\nevent: \S+\ndata: (.*)\n\n/.exec(text) ?? [];
     if (data !== undefined) return { id: Number(eventId), data: JSON.parse(data) };
   }
-  throw new Error("No event came");
+  throw new Error("The stream ended without an event");
 }

@@ -35,7 +35,7 @@ describe("egress", () => {
     outside.close();
   });
 
-  test("is changed live, with the proxy's variables in every command, and each answer is an event and an audit line", async () => {
+  test("is changed while a sandbox runs, and each decision is an event and an audit line", async () => {
     const fetching = `curl -sS --noproxy '' http://127.0.0.1:${port}/`;
     expect(await output(fetching)).toContain("no rule names it");
     const policy = { allow: [`127.0.0.1:${port}`], deny: [] };
@@ -50,23 +50,23 @@ describe("egress", () => {
     expect(await output(fetching)).toContain("no rule names it");
     const events = await api.fetch("GET", `/events?cursor=0&sandboxId=${id}`);
     const reader = events.body?.getReader();
-    let told: ApiEvent[] = [];
+    let found: ApiEvent[] = [];
     let text = "";
-    while (told.length < 3) {
+    while (found.length < 3) {
       const { value, done } = (await reader?.read()) ?? { done: true };
       if (done) break;
       text += Buffer.from(value ?? []).toString();
       const whole = text.slice(0, text.lastIndexOf("\n")).split("\n");
       const data = whole.flatMap((line) => /^data: ?(.*)$/.exec(line)?.[1] ?? []);
-      told = data.map((line) => JSON.parse(line) as ApiEvent).filter(({ type }) => type.startsWith("egress."));
+      found = data.map((line) => JSON.parse(line) as ApiEvent).filter(({ type }) => type.startsWith("egress."));
     }
     await reader?.cancel();
     const because = expect.stringContaining("no rule names it");
-    const place = { sandboxId: id, host: "127.0.0.1", port };
-    expect(told).toMatchObject([
-      { ...place, type: "egress.refused", because },
-      { ...place, type: "egress.allowed" },
-      { ...place, type: "egress.refused", because },
+    const destination = { sandboxId: id, host: "127.0.0.1", port };
+    expect(found).toMatchObject([
+      { ...destination, type: "egress.refused", because },
+      { ...destination, type: "egress.allowed" },
+      { ...destination, type: "egress.refused", because },
     ]);
     expect(await auditedEgress()).toMatchObject([
       { result: "refused", details: { host: "127.0.0.1", port, because } },
@@ -75,7 +75,7 @@ describe("egress", () => {
     ]);
   });
 
-  test("of a sandbox is held to the ceiling of the key that set its policy", async () => {
+  test("of a sandbox is limited by the ceiling of the key that set its policy", async () => {
     const { secret } = (await api.ask<KeyCreated>("POST", "/keys", { name: "tenant", policy: { drivers: ["local"] } }))
       .body;
     const tenant = api.as(secret);
@@ -87,7 +87,7 @@ describe("egress", () => {
       details: { rule: `127.0.0.1:${port}`, ceiling: "key" },
     });
     const fetching = `curl -sS --noproxy '' http://127.0.0.1:${port}/`;
-    // Who may grant it does so by setting the policy.
+    // A key with a higher ceiling allows the address when it sets the policy.
     expect((await api.ask("PUT", path, inner)).status).toBe(200);
     expect((await tenant.run(sandbox.id, { shell: fetching })).stdout).toBe("outside");
     expect((await tenant.ask("PUT", path, { allow: ["*"] })).status).toBe(200);
@@ -95,14 +95,14 @@ describe("egress", () => {
     await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
   });
 
-  test("without end is counted, and the number is told when the sandbox goes", async () => {
+  test("refused without end is counted, and the number is logged when the sandbox is killed", async () => {
     const other = (await api.create()).sandbox.id;
-    const asking = "for i in $(seq 8); do curl -s --noproxy '' -o /dev/null http://nobody.test/; done";
+    const asking = "for i in $(seq 8); do curl -s --noproxy '' -o /dev/null http://refused.test/; done";
     await api.run(other, { shell: asking });
     expect(await auditedEgress(other)).toHaveLength(3);
     await api.ask("DELETE", `/sandboxes/${other}`);
     const lines = await auditedEgress(other);
-    expect(lines.slice(3)).toMatchObject([{ result: "refused", details: { host: "nobody.test", more: 5 } }]);
+    expect(lines.slice(3)).toMatchObject([{ result: "refused", details: { host: "refused.test", more: 5 } }]);
   });
 
   async function auditedEgress(of = id): Promise<unknown[]> {
@@ -157,7 +157,7 @@ describe("archives", () => {
     expect(names.toString()).toContain("./test-server.ts");
   });
 
-  test("that are none are refused, and so is a directory that is not there", async () => {
+  test("that are invalid are refused, and so is a missing directory", async () => {
     const put = await api.fetch("PUT", path("up"), {
       body: "x".repeat(5000),
       headers: { "content-type": "application/x-tar" },

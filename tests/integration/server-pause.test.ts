@@ -27,7 +27,7 @@ async function start(options: Parameters<typeof startTestServerProcess>[0] = {})
 }
 
 const soon = { interval: 100 };
-/** A request is no idleness: longer apart than the timeout. */
+/** The interval is longer than the idle timeout, because each request makes the sandbox busy. */
 const seldom = { interval: 3_000 };
 const gvisor = { driver: "gvisor" } as const;
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
@@ -41,7 +41,7 @@ async function outputOf(api: ApiClient, path: string): Promise<string> {
   return `${info.body.state} ${info.body.stdoutBytes}`;
 }
 
-test("a command goes on over pause, a server that is killed, and the resume that its next input brings", async () => {
+test("a command survives a pause and a kill of its server, and its next input resumes the sandbox", async () => {
   const first = await start();
   const api = new ApiClient(first.url, first.key);
   const { sandbox } = await api.create(gvisor);
@@ -54,7 +54,7 @@ test("a command goes on over pause, a server that is killed, and the resume that
   expect(paused.body).toMatchObject({ checkpoint: 1, ended: [], sandbox: { state: "paused", runningCommands: 1 } });
   const total = Object.values(paused.body.phases).reduce((sum, ms) => sum + ms, 0);
   expect(total).toBeCloseTo(paused.body.totalMs, 3);
-  // Looking does not wake it.
+  // Reading the output does not resume the sandbox.
   expect(await outputOf(api, path)).toBe("running 4");
   expect(await stateOf(api, sandbox.id)).toBe("paused");
   await first.signal("SIGKILL");
@@ -71,7 +71,7 @@ test("a command goes on over pause, a server that is killed, and the resume that
   expect(await (await again.fetch("GET", `${path}/output`)).text()).toContain("b 2");
 });
 
-test("files, ports and new commands wake a paused sandbox; a resume of one that runs is refused by name", async () => {
+test("files, ports and new commands wake a paused sandbox, and a resume of a running one is refused", async () => {
   const api = await start().then(({ url, key }) => new ApiClient(url, key));
   const { sandbox } = await api.create(gvisor);
   const at = `/sandboxes/${sandbox.id}`;
@@ -93,7 +93,7 @@ test("files, ports and new commands wake a paused sandbox; a resume of one that 
   ]);
 });
 
-test("from a shell: pause, look, resume, roll back", async () => {
+test("the commands pause, checkpoints, resume and rollback work", async () => {
   const running = await start();
   const { sandbox } = await new ApiClient(running.url, running.key).create(gvisor);
   const paused = await runAtoll(running, ["pause", sandbox.id]);
@@ -114,7 +114,7 @@ test("from a shell: pause, look, resume, roll back", async () => {
   expect(JSON.parse(removed.stdout)).toEqual({ removed: true });
 });
 
-test("without its memory it starts afresh on its files, and its commands are told as lost", async () => {
+test("a resume without memory starts again from the files, and reports the commands as lost", async () => {
   const api = await start().then(({ url, key }) => new ApiClient(url, key));
   const { sandbox } = await api.create(gvisor);
   const at = `/sandboxes/${sandbox.id}`;
@@ -128,7 +128,7 @@ test("without its memory it starts afresh on its files, and its commands are tol
   expect(await (await api.fetch("GET", `${at}/files?path=/home/user/note`)).text()).toBe("kept");
 });
 
-test("a file that was deleted but is open is named, nothing is lost, and force ends who has it", async () => {
+test("an open deleted file is named, nothing is lost, and force ends its process", async () => {
   const api = await start().then(({ url, key }) => new ApiClient(url, key));
   const { sandbox } = await api.create(gvisor);
   const at = `/sandboxes/${sandbox.id}`;
@@ -143,7 +143,7 @@ test("a file that was deleted but is open is named, nothing is lost, and force e
   expect(forced.body.sandbox.state).toBe("paused");
 });
 
-test("an idle sandbox is paused when it is to be, and its time begins anew when it wakes", async () => {
+test("an idle sandbox is paused after its timeout, and the timeout starts again when it wakes", async () => {
   const api = await start().then(({ url, key }) => new ApiClient(url, key));
   const { sandbox } = await api.create({ ...gvisor, timeouts: { idleMs: 1_000, onTimeout: "pause" } });
   await expect.poll(() => stateOf(api, sandbox.id), seldom).toBe("paused");
@@ -152,7 +152,7 @@ test("an idle sandbox is paused when it is to be, and its time begins anew when 
   await expect.poll(() => stateOf(api, sandbox.id), seldom).toBe("paused");
 });
 
-test("a server that is to pause on exit leaves its sandboxes paused", async () => {
+test("a server that pauses on exit leaves its sandboxes paused", async () => {
   const first = await start({ flags: ["--pause-on-exit"] });
   const { sandbox } = await new ApiClient(first.url, first.key).create(gvisor);
   expect(await first.signal("SIGTERM")).toEqual({ code: 0, signal: null });
@@ -164,7 +164,7 @@ test("a server that is to pause on exit leaves its sandboxes paused", async () =
   expect(end.body).toMatchObject({ exitCode: 0, stdoutBytes: 5 });
 });
 
-test("copies go on with the commands that ran, each for itself, and so does the parent", async () => {
+test("copies and their parent go on with the running commands, independent of each other", async () => {
   const running = await start();
   const api = new ApiClient(running.url, running.key);
   const { sandbox } = await api.create({ ...gvisor, labels: { job: "7" } });
@@ -185,7 +185,7 @@ test("copies go on with the commands that ran, each for itself, and so does the 
     const facts = await readFile(join(running.dataDir, "sandboxes", id, "owner", "sandbox.json"), "utf8");
     return (JSON.parse(facts) as { egressCeiling?: unknown }).egressCeiling;
   };
-  // A copy is held to what the key of who made it allows.
+  // The ceiling of the key that forks also applies to the copies.
   expect(await ceilingOf(sandbox.id)).toEqual({ allow: ["*"], deny: [] });
   for (const copy of copies) expect(await ceilingOf(copy.sandbox.id)).toEqual(policy.egress);
   const ids = [sandbox.id, ...copies.map((copy) => copy.sandbox.id)];
@@ -198,7 +198,7 @@ test("copies go on with the commands that ran, each for itself, and so does the 
     expect(end.body).toMatchObject({ sandboxId: id, state: "exited", exitCode: 7, stdoutBytes: 4 + index + 4 });
     expect(await (await api.fetch("GET", `${of(id)}/output`)).text()).toContain(`${"x".repeat(index + 1)} 2`);
   }
-  // A copy's own token opens that copy, and nothing else.
+  // The token of a copy is valid only for that copy.
   const [first] = copies;
   const guest = new ApiClient(running.url, first?.token ?? "");
   expect((await guest.ask("GET", `/sandboxes/${sandbox.id}`)).body.error).toBeDefined();
@@ -207,7 +207,7 @@ test("copies go on with the commands that ran, each for itself, and so does the 
   expect(left.state).toBeDefined();
 });
 
-test("the server keeps as many checkpoints of a sandbox as it is told to", async () => {
+test("the server keeps as many checkpoints of a sandbox as its setting says", async () => {
   const { url, key } = await start({ flags: ["--keep-checkpoints", "1"] });
   const api = new ApiClient(url, key);
   const { sandbox } = await api.create(gvisor);

@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.dispose());
 
-/** Sandboxes without gVisor start faster, and what is asked here is the same for them. */
+/** Sandboxes without gVisor start faster, and policies work the same for them. */
 const policy = { drivers: ["local"] };
 
 async function makeKey(request: Record<string, unknown>): Promise<ApiClient> {
@@ -25,7 +25,7 @@ async function makeKey(request: Record<string, unknown>): Promise<ApiClient> {
   return admin.as(body.secret);
 }
 
-test("drivers: a key that was made without a word on them has no local one, whatever the way", async () => {
+test("drivers: a key without a list of drivers cannot use local, on any route", async () => {
   const api = await makeKey({ policy: undefined });
   const refused = {
     code: "permission_denied",
@@ -44,7 +44,7 @@ test("drivers: a key that was made without a word on them has no local one, what
   await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
 });
 
-test("egress: a policy beyond the ceiling is refused at create, at change and at a fork, with rule and ceiling", async () => {
+test("egress: a policy above the ceiling is refused at create, change and fork, with the rule", async () => {
   const api = await makeKey({});
   const inner = { allow: ["example.com", "10.0.0.0/8"] };
   const refused = {
@@ -62,7 +62,7 @@ test("egress: a policy beyond the ceiling is refused at create, at change and at
     code: "permission_denied",
     details: { rule: "example.com", ceiling: "key" },
   });
-  // The server's own holds for all.
+  // The server's own ceiling applies to all keys.
   expect((await admin.ask("PUT", path, { allow: ["127.0.0.1:80"] })).body.error).toMatchObject({
     code: "permission_denied",
     details: { rule: "127.0.0.1:80", ceiling: "server" },
@@ -72,7 +72,7 @@ test("egress: a policy beyond the ceiling is refused at create, at change and at
   await admin.ask("DELETE", `/sandboxes/${sandbox.id}`);
 });
 
-test("limits: nothing over a ceiling of the key or of the machine, and what is not asked for fits", async () => {
+test("limits: values above a ceiling of the key or the machine are refused, and defaults fit", async () => {
   const limits = { memoryBytes: 128 * 1024 ** 2, cpus: 0.5, processes: 64 };
   const api = await makeKey({ policy: { ...policy, limits } });
   const { sandbox } = await api.create({ limits: { cpus: 0.25 } });

@@ -15,7 +15,7 @@ async function start(options: Parameters<typeof startTestServerProcess>[0] = {})
   return server;
 }
 
-/** Follows a command with as many servers as it takes, as a client without the SDK would. */
+/** Follows a command across as many servers as necessary, as a client without the SDK would. */
 async function followTo(read: () => ApiClient, path: string): Promise<{ output: string; end: CommandInfo }> {
   let output = Buffer.alloc(0);
   let end: CommandInfo | undefined;
@@ -30,19 +30,19 @@ async function followTo(read: () => ApiClient, path: string): Promise<{ output: 
   };
   const hasEnded = async (): Promise<boolean> => {
     await readOn().catch((error: unknown) => {
-      // As `fetch` tells of a server that is not there, or goes while it answers; everything else is a failure.
+      // `fetch` reports a missing server, and one that ends during a response, in this way; other errors are failures.
       if (!(error instanceof TypeError)) throw error;
       lastError = error;
     });
     return end !== undefined;
   };
   await pollUntil(hasEnded, { deadlineMs: 120_000 });
-  if (end === undefined) throw new Error(`No end of ${path} in time`, { cause: lastError });
+  if (end === undefined) throw new Error(`The command at ${path} did not end in time`, { cause: lastError });
   return { output: output.toString(), end };
 }
 
 describe("a server that is asked to stop", () => {
-  test("says goodbye to streams, ends well, and leaves the sandboxes to the next one", async () => {
+  test("ends streams with a message, exits with 0, and leaves the sandboxes to the next one", async () => {
     const first = await start();
     const api = new ApiClient(first.url, first.key);
     const { sandbox } = await api.create();
@@ -57,7 +57,7 @@ describe("a server that is asked to stop", () => {
 
     const second = await start({ dataDir: first.dataDir });
     expect(second.key).toBe("");
-    expect(second.greeting).toContain("Carries on with 1 sandbox");
+    expect(second.greeting).toContain("Continues 1 sandbox");
     const again = new ApiClient(second.url, first.key);
     await again.fetch("POST", `${path}/stdin?offset=0`, { body: "x\n" });
     const { output, end } = await followTo(() => again, path);
@@ -75,7 +75,7 @@ describe("a server that is asked to stop", () => {
   });
 });
 
-test("a server that is killed in the middle of everything loses no byte of any command", async () => {
+test("a server that is killed during many commands loses no byte of their output", async () => {
   const first = await start();
   let api = new ApiClient(first.url, first.key);
   const count = 3;
@@ -98,7 +98,7 @@ test("a server that is killed in the middle of everything loses no byte of any c
   }
 });
 
-test("a one-off run whose server is killed is told as lost to who asks again, and is not run a second time", async () => {
+test("a retry of a one-off run whose server was killed reports it as lost, and does not run it again", async () => {
   let running = await start();
   const { key, dataDir } = running;
   const ask = (method: "POST" | "DELETE", body: object | undefined, named: Record<string, string>) =>
@@ -123,7 +123,7 @@ test("a one-off run whose server is killed is told as lost to who asks again, an
   expect((await ask("POST", other, headers)).body).toMatchObject({ command: { exitCode: 0 } });
 });
 
-test("a server that cannot start says which setting is wrong", async () => {
+test("a server that cannot start names the wrong setting", async () => {
   await expect(startTestServerProcess({ flags: ["--max-connections", "none"] })).rejects.toThrow(
     /maxConnections \(from --max-connections\)/,
   );

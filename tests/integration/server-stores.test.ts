@@ -6,13 +6,13 @@ import { ApiClient } from "../support/api-client.ts";
 import { makeDataDir } from "../support/test-root.ts";
 import { startTestServer } from "../support/test-server.ts";
 
-test("a server whose store does not answer says which setting it is, and leaves the data directory to the next one", async () => {
+test("a server whose store does not answer names the setting, and releases the data directory", async () => {
   const dataDir = await makeDataDir();
   onTestFinished(() => rm(dataDir, { recursive: true, force: true }));
   const credentials = { accessKeyId: "id", secretAccessKey: "secret" };
   const endpoint = "http://127.0.0.1:9";
-  const nobody = { kind: "s3", bucket: "bucket-1", region: "here", endpoint, credentials, maxAttempts: 1 };
-  const flags = ["--metadata-store", JSON.stringify(nobody)];
+  const unreachable = { kind: "s3", bucket: "bucket-1", region: "here", endpoint, credentials, maxAttempts: 1 };
+  const flags = ["--metadata-store", JSON.stringify(unreachable)];
   await expect(startTestServer({ dataDir, flags })).rejects.toMatchObject({
     code: "unavailable",
     message: expect.stringMatching(/^Cannot start: metadataStore: /),
@@ -24,7 +24,7 @@ test("a server whose store does not answer says which setting it is, and leaves 
 });
 
 test(
-  "a server keeps as many checkpoints of a sandbox in the store as it is told to, and none of a killed one",
+  "a server keeps as many checkpoints of a sandbox in the store as its setting says, and none of a killed one",
   { tags: "gvisor" },
   async () => {
     const path = await makeDataDir();

@@ -7,7 +7,7 @@ const traceId = "0af7651916cd43dd8448eb211c80319c";
 const clientSpan = "b7ad6b7169203331";
 const traceparent = `00-${traceId}-${clientSpan}-01`;
 
-test("a request, and the sandbox and the command that it makes, are told below the client's own trace", async () => {
+test("a request, and the sandbox and the command that it creates, are spans below the client's own span", async () => {
   await using collector = await TraceCollector.start();
   const server = await startTestServer({ flags: ["--otlp-endpoint", collector.url] });
   try {
@@ -16,7 +16,7 @@ test("a request, and the sandbox and the command that it makes, are told below t
     await api.run(sandbox.id, { argv: ["sh", "-c", "exit 3"] });
     await api.ask("DELETE", `/sandboxes/${sandbox.id}`);
     await api.as("wrong").ask("GET", "/sandboxes");
-    // What is left is sent when the server stops.
+    // The server sends the remaining spans when it stops.
     await server.stop();
     expect([...collector.paths]).toEqual(["/v1/traces"]);
     expect(collector.resource).toMatchObject({ "service.name": "atoll" });
@@ -45,7 +45,7 @@ test("a request, and the sandbox and the command that it makes, are told below t
   }
 });
 
-test("a command that outlives its server, and a collector that is gone, keep nobody", async () => {
+test("a running command and a missing collector do not delay the end of a server", async () => {
   const collector = await TraceCollector.start();
   const { url } = collector;
   const first = await startTestServer({ flags: ["--otlp-endpoint", url] });

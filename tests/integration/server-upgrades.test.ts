@@ -8,14 +8,14 @@ let server: TestServerProcess;
 let api: ApiClient;
 let id: string;
 beforeAll(async () => {
-  // In a process of its own, whose end is seen.
+  // The server runs in a separate process, so that the test notices its end.
   server = await startTestServerProcess({ flags: ["--port-domains", "ports.test"] });
   api = new ApiClient(server.url, server.key);
   id = (await api.create({ driver: "gvisor" })).sandbox.id;
 });
 afterAll(() => server.dispose());
 
-/** What the server says to these bytes until it closes the connection. */
+/** Sends these bytes and returns what the server answers until it closes the connection. */
 async function say(bytes: string): Promise<string> {
   const { hostname, port } = new URL(server.url);
   const socket = connect({ host: hostname, port: Number(port) });
@@ -69,47 +69,44 @@ describe("an offer of another protocol ends no server", () => {
     await expectAlive();
   });
 
-  test("to an address that is longer than any", async () => {
+  test("to an address that is too long", async () => {
     await say(`GET /${"a".repeat(20_000)} HTTP/1.1\r\n${offer}\r\n`);
     await expectAlive();
   });
 
   test.for<[string, string]>([
     ["no key", "Sec-WebSocket-Version: 13\r\n"],
-    ["a key that is none", "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n"],
+    ["an invalid key", "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n"],
     ["two keys", `Sec-WebSocket-Version: 13\r\n${key}${key}`],
     ["no version", key],
     ["another version", `Sec-WebSocket-Version: 99999999999999999999\r\n${key}`],
-    ["protocols that are none", `Sec-WebSocket-Version: 13\r\n${key}Sec-WebSocket-Protocol: ,,\r\n`],
+    ["invalid protocols", `Sec-WebSocket-Version: 13\r\n${key}Sec-WebSocket-Protocol: ,,\r\n`],
   ])("to our own path with %s", async ([, headers]) => {
     expect(await say(`GET /ws HTTP/1.1\r\n${offer}${headers}\r\n`)).toMatch(/^HTTP\/1.1 4\d\d /);
     await expectAlive();
   });
 
-  test("by a method that has none", async () => {
+  test("with a method that allows none", async () => {
     for (const method of ["POST", "CONNECT", "OPTIONS", "HEAD"]) {
       await say(`${method} /ws HTTP/1.1\r\n${offer}Sec-WebSocket-Version: 13\r\n${key}\r\n`);
     }
     await expectAlive();
   });
 
-  test.for(["/p/zzzzzzzzzzzzzzzzzzzz/80/", "//", "/ws"])(
-    "to %s that does not wait for the answer before it",
-    async (target) => {
-      for (const before of ["/healthz", "/docs", "/p/zzzzzzzzzzzzzzzzzzzz/80/"]) {
-        await say(`GET ${before} HTTP/1.1\r\nHost: localhost\r\n\r\nGET ${target} HTTP/1.1\r\n${offer}\r\n`);
-      }
-      await expectAlive();
-    },
-  );
+  test.for(["/p/zzzzzzzzzzzzzzzzzzzz/80/", "//", "/ws"])("to %s before the previous response", async (target) => {
+    for (const before of ["/healthz", "/docs", "/p/zzzzzzzzzzzzzzzzzzzz/80/"]) {
+      await say(`GET ${before} HTTP/1.1\r\nHost: localhost\r\n\r\nGET ${target} HTTP/1.1\r\n${offer}\r\n`);
+    }
+    await expectAlive();
+  });
 
-  test("of which a connection brings hundreds", async () => {
+  test("repeated hundreds of times on one connection", async () => {
     const one = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
     await say(one.repeat(300));
     await expectAlive();
   });
 
-  test("to a public port, with bytes that no header may have", async () => {
+  test("to a public port, with bytes that are invalid in a header", async () => {
     await api.ask<PortInfo>("PUT", `/sandboxes/${id}/ports/80`, { isPublic: true });
     for (const bytes of ["\f", "\t", "\xff", "%", "\x7f"]) {
       for (const headers of ["", "Connection: Upgrade\r\nUpgrade: x\r\n"]) {
@@ -120,7 +117,7 @@ describe("an offer of another protocol ends no server", () => {
   });
 });
 
-describe("a request to a name that somebody else made lead here", () => {
+describe("a request with a foreign host name that resolves to this server", () => {
   const webSocket = `Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n${key}`;
   const send = (target: string, host: string, headers = ""): Promise<string> =>
     say(`GET ${target} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n${headers}\r\n`);
@@ -136,14 +133,14 @@ describe("a request to a name that somebody else made lead here", () => {
     },
   );
 
-  test("is refused a WebSocket, to this server and to a port, and by its own name gets one", async () => {
+  test("cannot open a WebSocket to the server or a port, while the server's own name can", async () => {
     for (const target of ["/ws", `/p/${id}/80/`]) {
       expect(await send(target, "evil.test", webSocket)).toMatch(/^HTTP\/1.1 403 Forbidden\r\nConnection: close/);
     }
     expect(await send("/ws", "localhost", webSocket)).toMatch(/^HTTP\/1.1 101 /);
   });
 
-  test("is passed on where the name is that of a port", async () => {
+  test("is forwarded if the name is that of a port", async () => {
     expect(await send("/", `81-${id}.ports.test:4600`)).toContain("This port is guarded.");
     expect(await send("/", `81-${id}.other.test:4600`)).toContain("this server has another name");
   });

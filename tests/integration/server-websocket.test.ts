@@ -36,7 +36,7 @@ async function start(shell: string, options: Record<string, unknown> = {}): Prom
   return (await api.start(sandboxId, { shell, ...options })).id;
 }
 
-/** Reads one channel to its end, acknowledging everything. */
+/** Reads one channel to its end and acknowledges everything. */
 async function readAll(socket: RawWebSocket, channel: number): Promise<{ output: Buffer; exitCode: number | null }> {
   const pieces: Buffer[] = [];
   for (;;) {
@@ -51,7 +51,7 @@ async function readAll(socket: RawWebSocket, channel: number): Promise<{ output:
   }
 }
 
-test("what is done over a WebSocket is in the audit log, without what was typed", async () => {
+test("actions over a WebSocket are in the audit log, without the input", async () => {
   const commandId = await start("cat >/dev/null; sleep 1000", { stdin: true });
   const socket = await greeted();
   socket.send({ type: "follow", channel: 1, sandboxId, commandId });
@@ -61,14 +61,14 @@ test("what is done over a WebSocket is in the audit log, without what was typed"
   while (!(await socket.until("stdin_accepted", 1)).isEnd);
   socket.send({ type: "signal", channel: 1, signal: "SIGKILL" });
   await readAll(socket, 1);
-  const told = async (): Promise<unknown[]> => {
+  const audited = async (): Promise<unknown[]> => {
     const text = await readFile(join(server.dataDir, "audit", "audit.jsonl"), "utf8");
     expect(text).not.toContain("hush");
     const lines = text.split("\n").filter((line) => line.includes(commandId) && !line.includes("runCommand"));
     return lines.map((line) => JSON.parse(line) as unknown);
   };
   const about = { who: server.key.split("_")[1], sandboxId, result: "ok" };
-  await expect.poll(told).toMatchObject([
+  await expect.poll(audited).toMatchObject([
     { ...about, what: "signalCommand", details: { commandId, signal: "SIGKILL" } },
     { ...about, what: "writeStdin", bytesIn: 9, details: { commandId } },
     { ...about, what: "closeStdin", details: { commandId } },
@@ -96,7 +96,7 @@ describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", 
     expect(output.byteLength).toBe(2);
   });
 
-  test("gets its input in order and once, however often it is sent", async () => {
+  test("gets its input once and in order, however often it is sent", async () => {
     const commandId = await start("cat; exit 4", { stdin: true });
     const first = await greeted();
     first.send({ type: "follow", channel: 1, sandboxId, commandId });
@@ -131,7 +131,7 @@ describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", 
     expect((await socket.until("ended", 2)).command).toMatchObject({ signal: "SIGTERM", exitCode: null });
   });
 
-  test("waits for a reader that does not acknowledge, and holds up no other channel", async () => {
+  test("waits for a reader that does not acknowledge, and blocks no other channel", async () => {
     const bytes = 3 * 1024 * 1024;
     const commandId = await start(`head -c ${bytes} /dev/zero`);
     await api.ask("GET", `/sandboxes/${sandboxId}/commands/${commandId}/wait`);
@@ -162,7 +162,7 @@ describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", 
     expect(received).toBe(bytes);
   });
 
-  test("goes on when its client's connection is cut", async () => {
+  test("goes on when its client's connection breaks", async () => {
     const commandId = await start("read line; exit 6", { stdin: true });
     const socket = await greeted();
     socket.send({ type: "follow", channel: 1, sandboxId, commandId });
@@ -175,7 +175,7 @@ describe.for(["gvisor", "local"] as const)("a command over a WebSocket, in %s", 
   });
 });
 
-test("watches and events come over the same connection", async () => {
+test("watches and events use the same connection", async () => {
   const socket = await greeted();
   socket.send({ type: "events", channel: 2, sandboxId });
   expect((await socket.until("passed", 2)).cursor).toBeGreaterThan(0);
@@ -195,8 +195,8 @@ test("watches and events come over the same connection", async () => {
   for (let path = ""; !path.endsWith("unseen");) ({ path } = (await again.until("changed")).event);
 });
 
-describe("who may", () => {
-  test("a sandbox's token follows commands of its sandbox, and of no other", async () => {
+describe("authorisation", () => {
+  test("a sandbox's token may follow only commands of its sandbox", async () => {
     const other = await api.create();
     const commandId = await start("echo mine");
     const socket = await greeted({ sandboxToken: token });
@@ -209,7 +209,7 @@ describe("who may", () => {
     await api.ask("DELETE", `/sandboxes/${other.sandbox.id}`);
   });
 
-  test("a key that may only read follows, and writes nothing", async () => {
+  test("a key that may only read can follow, and cannot write", async () => {
     const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "reader", verbs: ["read"], ownOnly: false });
     const commandId = await start("cat", { stdin: true });
     const socket = await greeted({ key: body.secret });
@@ -220,7 +220,7 @@ describe("who may", () => {
     await api.ask("DELETE", `/sandboxes/${sandboxId}/commands/${commandId}/stdin`);
   });
 
-  test("a key that is revoked is told so, and its connection ends with all channels", async () => {
+  test("the connection of a revoked key ends with all its channels and the reason", async () => {
     const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "short", ownOnly: false });
     const commandId = await start("cat", { stdin: true });
     const [socket, other] = [await greeted({ key: body.secret }), await greeted()];
@@ -238,7 +238,7 @@ describe("who may", () => {
     await other.until("ended", 2);
   });
 
-  test("input of a followed command is no request: the rate of a key is not spent by it", async () => {
+  test("input of a followed command does not count against the rate of a key", async () => {
     const limits = { ownOnly: false, requestsPerMinute: 5 };
     const { body } = await api.ask<KeyCreated>("POST", "/keys", { name: "slow", ...limits });
     const commandId = await start("cat", { stdin: true });
@@ -250,14 +250,14 @@ describe("who may", () => {
     expect((await readAll(socket, 1)).output.toString()).toBe("x".repeat(50));
   });
 
-  test("a page of another origin is not let in", async () => {
+  test("a page of another origin is refused", async () => {
     const socket = new WebSocket(`${server.url.replace("http", "ws")}/ws`, { origin: "https://evil.example" });
     const [error] = (await once(socket, "error")) as [Error];
     expect(error.message).toContain("403");
   });
 });
 
-describe("what is not in the contract closes the connection", () => {
+describe("a violation of the protocol closes the connection", () => {
   const policyViolation = 1008;
   const closing: [string, (socket: RawWebSocket) => void, number][] = [
     ["no JSON", (socket) => socket.socket.send("{"), policyViolation],
@@ -279,19 +279,19 @@ describe("what is not in the contract closes the connection", () => {
     ["no key", JSON.stringify({ type: "hello", version: 1 })],
     ["another version", JSON.stringify({ type: "hello", version: 2, key: "x" })],
     ["anything before hello", JSON.stringify({ type: "ping", id: 1 })],
-  ])("%s is told why first", async ([, message]) => {
+  ])("%s gets the reason first", async ([, message]) => {
     const socket = await RawWebSocket.open(server.url);
     socket.socket.send(message);
     expect((await socket.until("error")).error.message).toContain("Cannot");
     await expect.poll(() => socket.closedWith).toBe(policyViolation);
   });
 
-  test("a channel number that is taken, and more input than the window, end no more than they must", async () => {
+  test("a used channel number and too much input end only their own channel", async () => {
     const commandId = await start("sleep 1000", { stdin: true });
     const socket = await greeted();
     socket.send({ type: "follow", channel: 1, sandboxId, commandId });
     await socket.until("following");
-    // A process that reads nothing fills its pipe first.
+    // The process reads nothing, so its pipe fills first.
     const piece = "x".repeat(512 * 1024);
     for (let count = 0; count < 8; count += 1) socket.sendStdin(1, count * piece.length, piece);
     expect((await socket.until("error", 1)).error.code).toBe("limit_reached");
@@ -301,7 +301,7 @@ describe("what is not in the contract closes the connection", () => {
   });
 });
 
-test("a client that answers no heartbeat is let go", async () => {
+test("a client that answers no heartbeat is disconnected", async () => {
   await using other = await startTestServer({ flags: ["--heartbeat-ms", "200"] });
   const socket = new WebSocket(`${other.url.replace("http", "ws")}/ws`, { autoPong: false });
   await once(socket, "open");
@@ -309,7 +309,7 @@ test("a client that answers no heartbeat is let go", async () => {
   await once(socket, "close");
 });
 
-test("a server that stops says so, and closes", async () => {
+test("a server that stops sends the reason and closes the connection", async () => {
   const other = await startTestServer();
   const socket = await RawWebSocket.greeted(other.url, { key: other.key });
   const stopping = other.stop();

@@ -7,7 +7,7 @@ import { openTestS3, s3PieceBytes } from "../support/object-servers/test-s3.ts";
 const makeFile = useRandomFiles();
 const radosgw = { ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" } as const;
 
-test("an archive goes up in parts, also where the end of an upload keeps no conditions", async () => {
+test("an archive is uploaded in parts, also to a store that ignores conditions at the end of an upload", async () => {
   const { open, server, close } = await openTestS3(radosgw);
   onTestFinished(close);
   const { path, sha256, sizeBytes } = await makeFile(2 * s3PieceBytes + 1);

@@ -52,7 +52,7 @@ test.for<[what: "take" | "remove", when: "before" | "after", call: string, isThe
   ["take", "after", "put", true],
   ["remove", "before", "remove", true],
   ["remove", "after", "remove", false],
-])("a server that dies in a %s %s its store's %s leaves a snapshot whole or not at all", deadline, async (dies) => {
+])("a server that dies in a %s %s its store's %s leaves a complete snapshot or none", deadline, async (dies) => {
   const [what, when, call, isThere] = dies;
   const directory = await makeDataDir();
   await mkdir(join(directory, "store"));
@@ -65,7 +65,7 @@ test.for<[what: "take" | "remove", when: "before" | "after", call: string, isThe
   const name = SnapshotName.parse("tools");
   expect((await library.list(testUser)).map((snapshot) => snapshot.name)).toEqual(isThere ? ["tools"] : []);
   if (!isThere) await library.take(SandboxId.parse("s".repeat(20)), name, testUser);
-  // What is left of it goes when it has been of no use for a day, and nothing else does.
+  // The incomplete parts are collected after a day without use, and nothing else is.
   const kept = new SnapshotStore(store);
   const nowMs = Date.now();
   await kept.collect({ nowMs });

@@ -27,7 +27,7 @@ afterAll(async () => {
   await other?.dispose();
 });
 
-/** Everything that a filesystem keeps, made inside as root. gVisor sets no attributes. */
+/** A script that makes, as root, every kind of file that a snapshot keeps. gVisor cannot set extended attributes. */
 const make = (driver: DriverName): string => `
 set -e
 mkdir kinds && cd kinds
@@ -52,7 +52,7 @@ if sys.argv[1] == "local":
 END
 `;
 
-/** What there is to see of it. */
+/** A script that prints everything that can be seen of these files. */
 const look = `
 cd kinds
 find . -printf '%p|%y|%m|%U|%G|%s|%n|%l\\n' | sort
@@ -80,7 +80,7 @@ async function save(sandbox: Sandbox): Promise<FilesSource> {
   return { archive: async () => archive, ...saved };
 }
 
-/** An archive of so many names, each of a few bytes. */
+/** Makes an archive with this number of names of a few bytes each. */
 async function forgeFiles(like: FilesSource, count: number): Promise<FilesSource> {
   const names = Array.from({ length: count }, (_, n) => String(n)).toSorted();
   const others = Array.from({ length: like.trees - 1 }, () => forge.tree());
@@ -92,7 +92,7 @@ async function forgeFiles(like: FilesSource, count: number): Promise<FilesSource
 }
 
 describeDrivers("files under driver %s", (driver) => {
-  test("come back on another engine, every kind as it was", deadline, async () => {
+  test("are the same on another engine, every kind of them", deadline, async () => {
     const sandbox = await host.engine.create({ driver });
     expect((await runIn(sandbox, make(driver), asRoot)).output).toBe("");
     const before = await seen(sandbox);
@@ -106,9 +106,10 @@ describeDrivers("files under driver %s", (driver) => {
     await Promise.all([sandbox.kill(), copy.kill()]);
   });
 
-  test("are all of one moment, and what wrote them goes on", deadline, async () => {
+  test("are all of one moment, and the processes that wrote them go on", deadline, async () => {
     const sandbox = await host.engine.create({ driver });
-    // The first is always as far as the last, or one ahead. Between them lies what takes a while to copy.
+    // The count in the first file equals that in the last, or is one ahead. Files that take a while to copy lie
+    // between.
     const script = `
 import os
 os.mkdir("between")
@@ -137,7 +138,7 @@ while True:
   });
 });
 
-test("all layers of a sandbox that was paused are in it, whether it runs again or not", onGvisor, async () => {
+test("a snapshot of a sandbox that was paused contains all its layers, whether it runs or not", onGvisor, async () => {
   const sandbox = await host.engine.create({});
   const list = (of: Sandbox) => runIn(of, "find . -type f | sort; cat changed; ls /etc/hosts", asRoot);
   await runIn(sandbox, "mkdir d; echo 1 >d/first; echo 1 >gone; echo 1 >changed; rm /etc/hosts", asRoot);
@@ -163,54 +164,50 @@ test("all layers of a sandbox that was paused are in it, whether it runs again o
   await sandbox.kill();
 });
 
-test(
-  "sandboxes that begin with the same files share them, through pause, fork and the next server",
-  onGvisor,
-  async () => {
-    const dataDir = await makeDataDir();
-    let next = await openTestEngine({ dataDir });
-    try {
-      const builder = await host.engine.create({ driver: "local" });
-      await runIn(builder, "mkdir d; echo 1 >d/kept; echo 1 >d/gone; rm /etc/hosts", asRoot);
-      const saved = await save(builder);
-      await builder.kill();
-      let fetched = 0;
-      const files = { ...saved, archive: () => ((fetched += 1), saved.archive()) };
-      const layers = (): Promise<string[]> => readdir(join(dataDir, "layers"));
-      const list = async (of: Sandbox) => (await runIn(of, "find d -type f | sort; ls /etc/hosts 2>&1", asRoot)).output;
-      const other = await next.engine.create({ driver: "local" }, { files });
-      let one = await next.engine.create({}, { files });
-      expect(fetched).toBe(1);
-      expect(await layers()).toEqual([`files-${saved.sha256}`]);
-      const whole = await list(other);
-      expect(whole).toMatch(/^d\/gone\nd\/kept\n/);
-      await runIn(one, "rm d/gone; echo 2 >d/more", asRoot);
-      const changed = await list(one);
-      expect(changed).toBe(whole.replace("gone", "kept").replace("d/kept\nd/kept", "d/kept\nd/more"));
+test("sandboxes that start with the same files share them, across pause, fork and restart", onGvisor, async () => {
+  const dataDir = await makeDataDir();
+  let next = await openTestEngine({ dataDir });
+  try {
+    const builder = await host.engine.create({ driver: "local" });
+    await runIn(builder, "mkdir d; echo 1 >d/kept; echo 1 >d/gone; rm /etc/hosts", asRoot);
+    const saved = await save(builder);
+    await builder.kill();
+    let fetched = 0;
+    const files = { ...saved, archive: () => ((fetched += 1), saved.archive()) };
+    const layers = (): Promise<string[]> => readdir(join(dataDir, "layers"));
+    const list = async (of: Sandbox) => (await runIn(of, "find d -type f | sort; ls /etc/hosts 2>&1", asRoot)).output;
+    const other = await next.engine.create({ driver: "local" }, { files });
+    let one = await next.engine.create({}, { files });
+    expect(fetched).toBe(1);
+    expect(await layers()).toEqual([`files-${saved.sha256}`]);
+    const whole = await list(other);
+    expect(whole).toMatch(/^d\/gone\nd\/kept\n/);
+    await runIn(one, "rm d/gone; echo 2 >d/more", asRoot);
+    const changed = await list(one);
+    expect(changed).toBe(whole.replace("gone", "kept").replace("d/kept\nd/kept", "d/kept\nd/more"));
 
-      await next.engine.close();
-      next = await openTestEngine({ dataDir });
-      one = next.engine.get(one.id);
-      expect(await list(one)).toBe(changed);
-      await next.engine.pause(one.id);
-      await next.engine.resume(one.id);
-      const { sandboxes } = await next.engine.fork(one.id);
-      expect(await list(one)).toBe(changed);
-      for (const fork of sandboxes) expect(await list(fork)).toBe(changed);
-      const archive = join(dataDir, "again");
-      const again = await next.engine.saveFiles(one.id, archive, { signal: AbortSignal.timeout(60_000) });
-      const copy = await next.engine.create({ driver: "local" }, { files: { ...again, archive: async () => archive } });
-      expect(await list(copy)).toBe(changed);
-      expect(await list(next.engine.get(other.id))).toBe(whole);
-      await Promise.all(next.engine.list().map(({ id }) => next.engine.kill(id)));
-      expect(await layers()).toEqual([]);
-    } finally {
-      await next.dispose();
-    }
-  },
-);
+    await next.engine.close();
+    next = await openTestEngine({ dataDir });
+    one = next.engine.get(one.id);
+    expect(await list(one)).toBe(changed);
+    await next.engine.pause(one.id);
+    await next.engine.resume(one.id);
+    const { sandboxes } = await next.engine.fork(one.id);
+    expect(await list(one)).toBe(changed);
+    for (const fork of sandboxes) expect(await list(fork)).toBe(changed);
+    const archive = join(dataDir, "again");
+    const again = await next.engine.saveFiles(one.id, archive, { signal: AbortSignal.timeout(60_000) });
+    const copy = await next.engine.create({ driver: "local" }, { files: { ...again, archive: async () => archive } });
+    expect(await list(copy)).toBe(changed);
+    expect(await list(next.engine.get(other.id))).toBe(whole);
+    await Promise.all(next.engine.list().map(({ id }) => next.engine.kill(id)));
+    expect(await layers()).toEqual([]);
+  } finally {
+    await next.dispose();
+  }
+});
 
-test("what was hidden in one template is not shown in another that never had it", deadline, async () => {
+test("a file that was deleted from one template leaves no trace in another template", deadline, async () => {
   const root = join(host.dataDir, "root");
   await mkdir(join(root, "dir", "inner"), { recursive: true });
   const pack = (name: string, ...paths: string[]): string => {
@@ -220,7 +217,7 @@ test("what was hidden in one template is not shown in another that never had it"
   };
   const names = ["full", "empty"].map((name) => TemplateName.parse(name));
   const [full = names[0], empty = names[1]] = names;
-  if (full === undefined || empty === undefined) throw new Error("Two templates are needed");
+  if (full === undefined || empty === undefined) throw new Error("The test needs two templates");
   const signal = AbortSignal.timeout(60_000);
   await host.engine.templates.importRootfs(full, { archive: pack("full", "dir") }, { signal });
   await mkdir(join(root, "else"));
@@ -235,33 +232,29 @@ test("what was hidden in one template is not shown in another that never had it"
   await Promise.all([sandbox.kill(), copy.kill()]);
 });
 
-/** The fewest that are too many for any disk: to make them takes longer than all else here. */
-test.for(thorough([], [17_000]))(
-  "%i files are too many for a small disk, and leave nothing",
-  deadline,
-  async (count) => {
-    const sandbox = await host.engine.create({ driver: "local" });
-    const files = await save(sandbox);
-    const before = host.engine.list().length;
-    const many = await forgeFiles(files, count);
-    const small = { driver: "local", limits: { diskBytes: 2_000_000 } } as const;
-    await expect(host.engine.create(small, { files: many })).rejects.toMatchObject({
-      code: "limit_reached",
-      details: { mostEntries: 16_994 },
-    });
-    const looked = { ...many, archive: await many.archive() };
-    const signal = AbortSignal.timeout(60_000);
-    await expect(host.engine.checkFiles(looked, { signal, maxBytes: 2_000_000 })).rejects.toMatchObject({
-      code: "limit_reached",
-    });
-    expect(host.engine.list()).toHaveLength(before);
-    expect(await readdir(join(host.dataDir, "sandboxes"))).toHaveLength(before);
-    expect(await readdir(join(host.dataDir, "copies"))).toEqual([]);
-    await sandbox.kill();
-  },
-);
+/** This number of files is too large for any disk here. Making them takes longer than all other tests of this file. */
+test.for(thorough([], [17_000]))("%i files do not fit on a small disk, and leave nothing", deadline, async (count) => {
+  const sandbox = await host.engine.create({ driver: "local" });
+  const files = await save(sandbox);
+  const before = host.engine.list().length;
+  const many = await forgeFiles(files, count);
+  const small = { driver: "local", limits: { diskBytes: 2_000_000 } } as const;
+  await expect(host.engine.create(small, { files: many })).rejects.toMatchObject({
+    code: "limit_reached",
+    details: { mostEntries: 16_994 },
+  });
+  const looked = { ...many, archive: await many.archive() };
+  const signal = AbortSignal.timeout(60_000);
+  await expect(host.engine.checkFiles(looked, { signal, maxBytes: 2_000_000 })).rejects.toMatchObject({
+    code: "limit_reached",
+  });
+  expect(host.engine.list()).toHaveLength(before);
+  expect(await readdir(join(host.dataDir, "sandboxes"))).toHaveLength(before);
+  expect(await readdir(join(host.dataDir, "copies"))).toEqual([]);
+  await sandbox.kill();
+});
 
-test("files that are too large for the sandbox's disk, or none at all, leave nothing", deadline, async () => {
+test("an archive that is too large for the sandbox's disk, or is no archive, leaves nothing", deadline, async () => {
   const sandbox = await host.engine.create({ driver: "local" });
   await runIn(sandbox, "head -c 3000000 /dev/urandom >large", asRoot);
   const files = await save(sandbox);

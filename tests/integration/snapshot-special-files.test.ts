@@ -32,13 +32,14 @@ async function save(sandbox: Sandbox, from: TestEngine = host): Promise<FilesSou
 }
 
 /**
- * In directories of both trees of the template, whether or not anything else was written there, and where they took the
- * place of something.
+ * A script that makes special files in both trees of the template: in directories with and without other changes, and
+ * in place of existing files.
  */
 const makeAsRoot = `
 set -e
 mkfifo /at-the-root /usr/at-the-root /usr/lib/in-the-template
-mkfifo /etc/pipe && chown 7:8 /etc/pipe && chmod 4751 /etc/pipe && touch -d '2001-02-03 04:05:06.123456789 UTC' /etc/pipe
+mkfifo /etc/pipe && chown 7:8 /etc/pipe && chmod 4751 /etc/pipe
+touch -d '2001-02-03 04:05:06.123456789 UTC' /etc/pipe
 mkfifo -m 600 /root/private /root/left && mv /root/left /root/moved
 rm /etc/hosts && mkfifo /etc/hosts
 mkfifo "$(printf '/var/name\\nwith\\tall \\303\\244 \\377')"
@@ -57,8 +58,8 @@ os.mkdir("."+"x"*100); os.mkfifo("."+"x"*100+"/"+"y"*255)'
 `;
 
 /**
- * What there is to see of them and of the directories that they are in, but for the roots of trees, whose times are
- * those of a start. All of `/usr` takes too long.
+ * A script that prints everything that can be seen of these files and their directories, except for the roots of trees,
+ * whose times are those of the start. It skips most of \`/usr\`, which would take too long.
  */
 const look = `
 show='|%y|%m|%U|%G|%T+\\n'
@@ -73,7 +74,7 @@ async function seen(sandbox: Sandbox): Promise<string> {
   return (await runIn(sandbox, look, { user: "root", cwd: "/" })).stdout.toString("latin1");
 }
 
-/** Two processes talk through a pipe; a socket is nobody's and can be taken. */
+/** A script in which two processes talk through a pipe, and a server takes over a socket file that has no server. */
 const use = `
 (echo through >$1 & cat $1)
 python3 - $2 <<'END'
@@ -95,7 +96,7 @@ async function useIn(sandbox: Sandbox, pipe = "pipe"): Promise<string> {
 }
 
 describe("pipes and sockets that were made under gVisor", () => {
-  test("are in a snapshot, and can be used under either driver", deadline, async () => {
+  test("are in a snapshot, and can be used under both drivers", deadline, async () => {
     const sandbox = await host.engine.create({});
     expect((await runIn(sandbox, makeAsRoot, asRoot)).output).toBe("");
     expect((await runIn(sandbox, makeAsUser, asUser)).output).toBe("");
@@ -121,7 +122,7 @@ describe("pipes and sockets that were made under gVisor", () => {
   });
 
   test.for(drivers)(
-    "that came with a snapshot of driver %s are in the next one as they are then",
+    "that came with a snapshot of driver %s are in the next one with their changes",
     deadline,
     async (driver) => {
       const first = await host.engine.create({ driver });
@@ -161,7 +162,7 @@ describe("pipes and sockets that were made under gVisor", () => {
     await Promise.all([sandbox, ...sandboxes].map((one) => one.kill()));
   });
 
-  test("are there for those who go on with the files of a pause alone", deadline, async () => {
+  test("are kept by a resume that uses only the files of a pause", deadline, async () => {
     const sandbox = await host.engine.create({});
     await runIn(sandbox, makeAsRoot, asRoot);
     await runIn(sandbox, makeAsUser, asUser);
@@ -180,7 +181,7 @@ describe("pipes and sockets that were made under gVisor", () => {
     await sandbox.kill();
   });
 
-  test("that came with a snapshot are in one of the pause after it, as they are then", deadline, async () => {
+  test("that came with a snapshot are, with their changes, in a snapshot of the next pause", deadline, async () => {
     const first = await host.engine.create({});
     await runIn(first, "mkfifo kept gone; chmod 611 kept", asUser);
     const second = await host.engine.create({}, { files: await save(first) });
@@ -195,7 +196,7 @@ describe("pipes and sockets that were made under gVisor", () => {
     await Promise.all([first.kill(), second.kill()]);
   });
 
-  test("that come and go meanwhile do not hurt the others", deadline, async () => {
+  test("that come and go during a snapshot do not affect the others", deadline, async () => {
     const sandbox = await host.engine.create({});
     const script = `
 import os, itertools
@@ -218,9 +219,9 @@ for n in itertools.count():
   });
 });
 
-test("more pipes than anybody has are refused under gVisor, and nothing is left", deadline, async () => {
+test("too many pipes are refused under gVisor, and nothing is left", deadline, async () => {
   const sandbox = await host.engine.create({ driver: "local" });
-  // A list is bounded in bytes: long paths make it long with few files.
+  // The list of pipes is limited in bytes, so long paths reach the limit with few files.
   const script = `
 import os
 for level in range(8): os.mkdir("d" * 240); os.chdir("d" * 240)
@@ -240,7 +241,7 @@ describe("extended attributes under gVisor", () => {
   const name = "user.note";
   const value = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte)).toString("hex");
 
-  test("cannot be set on what a snapshot has, so none is lost unnoticed", deadline, async () => {
+  test("cannot be set on files that a snapshot would save, so none can be lost", deadline, async () => {
     const sandbox = await host.engine.create({});
     const script = `
 import os
@@ -257,13 +258,14 @@ except OSError as error: print(error.errno)
     await sandbox.kill();
   });
 
-  test("that a snapshot brings are in the next one, also of files that were changed", deadline, async () => {
+  test("that came with a snapshot are in the next one, also those of changed files", deadline, async () => {
     const first = await host.engine.create({ driver: "local" });
     const set = `
 import os
 os.makedirs("d/e")
 for path in ["same", "written", "mode", "moved", "linked", "d/f"]: open(path, "w").close()
-for path in ["same", "written", "mode", "moved", "linked", "d", "d/e", "d/f"]: os.setxattr(path, "${name}", bytes(range(256)))
+for path in ["same", "written", "mode", "moved", "linked", "d", "d/e", "d/f"]:
+  os.setxattr(path, "${name}", bytes(range(256)))
 `;
     expect((await runIn(first, ["python3", "-c", set], asUser)).output).toBe("");
     const second = await host.engine.create({}, { files: await save(first) });
@@ -272,7 +274,8 @@ for path in ["same", "written", "mode", "moved", "linked", "d", "d/e", "d/f"]: o
     const third = await other.engine.create({ driver: "local" }, { files: await save(second) });
     const read = `
 import os
-for path in ["same", "written", "mode", "to", "linked", "again", "d", "d/e", "d/f"]: print(path, os.getxattr(path, "${name}").hex())
+for path in ["same", "written", "mode", "to", "linked", "again", "d", "d/e", "d/f"]:
+  print(path, os.getxattr(path, "${name}").hex())
 print(os.listxattr("d/e/new"))
 `;
     const paths = ["same", "written", "mode", "to", "linked", "again", "d", "d/e", "d/f"];

@@ -7,7 +7,7 @@ import { makeDataDir } from "../support/test-root.ts";
 import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
-/** A sandbox that stands still until its lease is had again, on a machine that does something else meanwhile. */
+/** The time covers the expiry of a lease on a machine that is busy with other tests. */
 const unhurried = { timeout: 180_000 };
 
 async function directory(): Promise<string> {
@@ -17,8 +17,7 @@ async function directory(): Promise<string> {
 }
 
 /**
- * One data directory, on which servers start with different settings. Whatever the last one was, everything goes at the
- * end.
+ * Starts servers with different settings on one data directory. The last server removes everything at the end.
  */
 class Restarts {
   readonly dataDir: string;
@@ -37,8 +36,8 @@ class Restarts {
 
 const flagsFor = (path: string): string[] => ["--metadata-store", path, "--checkpoint-store", path];
 
-/** A sandbox with something in its memory, whose server has stopped. */
-async function leaveBehind(restarts: Restarts, store: string): Promise<string> {
+/** Creates a sandbox with data in its memory, and stops the server. */
+async function createAndStop(restarts: Restarts, store: string): Promise<string> {
   const { api, server } = await restarts.with(flagsFor(store));
   const { sandbox } = await api.create(persistent);
   await api.run(sandbox.id, { shell: "echo kept >/dev/shm/note" });
@@ -47,12 +46,12 @@ async function leaveBehind(restarts: Restarts, store: string): Promise<string> {
 }
 
 test(
-  "a server that is started with another store, an empty one or none refuses to start while persistent sandboxes are here, and loses none",
+  "a server with another store, an empty one or none refuses to start while it has persistent sandboxes",
   unhurried,
   async () => {
     const [store, other] = [await directory(), await directory()];
     const restarts = new Restarts(await directory());
-    const id = await leaveBehind(restarts, store);
+    const id = await createAndStop(restarts, store);
 
     for (const setting of ["metadataStore", "checkpointStore"]) {
       const flag = setting === "metadataStore" ? "--metadata-store" : "--checkpoint-store";
@@ -72,7 +71,7 @@ test(
       },
     };
     await expect(restarts.with(flagsFor(other))).rejects.toMatchObject(refusal);
-    // A disk that is not mounted: the directory is there, and empty.
+    // An unmounted disk looks like this: the directory exists and is empty.
     await rename(store, `${store}.away`);
     onTestFinished(() => rm(`${store}.away`, { recursive: true, force: true }));
     await expect(restarts.with(flagsFor(store))).rejects.toMatchObject(refusal);
@@ -89,12 +88,12 @@ test(
 );
 
 test(
-  "a persistent sandbox of which the store knows nothing stands still, is told so, goes on with the store of before, and can be killed",
+  "a persistent sandbox without metadata in the store does not run, reports that, and runs with its own store",
   unhurried,
   async () => {
     const [store, other] = [await directory(), await directory()];
     const restarts = new Restarts(await directory());
-    const id = await leaveBehind(restarts, store);
+    const id = await createAndStop(restarts, store);
     const forgetStore = async (): Promise<void> => {
       const path = join(restarts.dataDir, "server.json");
       const { metadataStore: _, ...rest } = JSON.parse(await readFile(path, "utf8")) as Record<string, unknown>;
@@ -103,7 +102,7 @@ test(
 
     await forgetStore();
     const wrong = await restarts.with(flagsFor(other));
-    for (const _ of ["when it is met first", "when it is known"]) {
+    for (const _ of ["at the first request", "at a later request"]) {
       const { body } = await wrong.api.ask("POST", `/sandboxes/${id}/commands`, { shell: "true" });
       expect(body.error).toMatchObject({ code: "unrestorable", details: { setting: "metadataStore" } });
       expect(body.error?.message).toContain(other);

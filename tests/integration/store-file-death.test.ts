@@ -21,13 +21,13 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Everything in the directory of a store but directories. */
+/** Lists every file in the directory of a store. */
 async function filesIn(path: string): Promise<string[]> {
   const entries = await readdir(path, { recursive: true, withFileTypes: true });
   return entries.filter((entry) => !entry.isDirectory()).map((entry) => join(entry.parentPath, entry.name));
 }
 
-/** After a sweep there are two files per object, its head and its bytes, and one of the store that looks. */
+/** Expects two files per object after a sweep, its head and its content, and one file of the store that sweeps. */
 async function expectNoLeftovers(path: string, store: FileObjectStore): Promise<void> {
   await store.sweep();
   let objects = 0;
@@ -40,7 +40,7 @@ const before = { create: undefined, replace: "old", remove: "old" } as const;
 const after = { create: "new", replace: "new", remove: undefined } as const;
 
 describe.for(["create", "replace", "remove"] as const)("a process that dies at any step of a %s", (kind) => {
-  test("leaves what was there or what was to be, which goes on from there", async () => {
+  test("leaves the state before or the state after, and the object can be changed further", async () => {
     const outcomes: (string | undefined)[] = [];
     for (let step = 0; ; step += 1) {
       const path = join(directory, `${kind}-${step}`);
@@ -59,7 +59,7 @@ describe.for(["create", "replace", "remove"] as const)("a process that dies at a
       if (end === "exit 0") break;
       expect(end).toBe("SIGKILL");
     }
-    // First always the one, then always the other: there is one moment at which it happens.
+    // There is one step at which the outcome changes: all earlier steps have the old one, all later steps the new one.
     const turn = outcomes.indexOf(after[kind]);
     expect(turn).toBeGreaterThan(0);
     expect(outcomes.slice(0, turn).filter((outcome) => outcome !== before[kind])).toEqual([]);
@@ -67,7 +67,7 @@ describe.for(["create", "replace", "remove"] as const)("a process that dies at a
   });
 });
 
-test("a process that is killed while it writes loses nothing that it has told", async () => {
+test("a process that is killed while it writes loses nothing that it has reported", async () => {
   const path = join(directory, "write-on");
   await mkdir(path);
   const store = await FileObjectStore.open(path);
@@ -77,9 +77,9 @@ test("a process that is killed while it writes loses nothing that it has told", 
       if ((await child.next()) === undefined) throw new Error(await child.end());
     }
     await child.kill();
-    const told = child.facts.at(-1)?.number ?? 0;
+    const reported = child.facts.at(-1)?.number ?? 0;
     const stored = Number((await store.get(`round-${round}/number`))?.data.toString());
-    expect([told, told + 1]).toContain(stored);
+    expect([reported, reported + 1]).toContain(stored);
     for (const key of ["big/0", "big/1"].map((name) => `round-${round}/${name}`)) {
       if ((await store.stat(key)) === undefined) continue;
       const copy = join(directory, "copy");
@@ -91,7 +91,7 @@ test("a process that is killed while it writes loses nothing that it has told", 
   await store.close();
 });
 
-test("a half done write of a living process is not swept, and that of a dead one is", async () => {
+test("an incomplete write of a living process is not swept, and one of a dead process is", async () => {
   const path = join(directory, "hold");
   await mkdir(path);
   const store = await FileObjectStore.open(path);
@@ -101,7 +101,7 @@ test("a half done write of a living process is not swept, and that of a dead one
   const withHalf = await filesIn(path);
   expect(await store.sweep()).toBe(0);
   expect(await filesIn(path)).toEqual(withHalf);
-  // It holds nobody up, either.
+  // The incomplete write does not block other writes.
   await store.put("key", Buffer.from("changed"));
   await child.kill();
   expect(await store.sweep()).toBe(1);

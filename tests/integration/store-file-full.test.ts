@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 import { StoreProcess } from "../support/store-process/store-process.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
-test("a full disk is told as such, breaks nothing, and works again when there is room", async () => {
+test("a full disk is reported as no_space, damages nothing, and works again when there is room", async () => {
   const directory = await makeDataDir();
   try {
     const content = randomBytes(3 << 20);

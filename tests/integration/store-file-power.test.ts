@@ -26,7 +26,7 @@ async function readTree(root: string): Promise<Tree> {
   return tree;
 }
 
-/** What a store says of the key when this is what it finds on disk. */
+/** Opens a store on this tree and returns what it says about the key. */
 async function readFrom(tree: Tree, root: string): Promise<string> {
   await rm(root, { recursive: true, force: true });
   const paths = [...tree.keys()].toSorted((one, two) => one.length - two.length);
@@ -46,7 +46,7 @@ const cases = [
 ] as const;
 
 describe.for(cases)("a loss of power during a $kind", ({ kind, before, after }) => {
-  test("leaves the one or the other, and what was told when it was told", async () => {
+  test("leaves the state before or after, and the state after if the operation had completed", async () => {
     const root = join(directory, kind);
     const store = await FileObjectStore.open(root);
     if (before !== "nothing") await store.put("some/key", Buffer.from(before));

@@ -16,7 +16,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-test("processes that count in one object lose no count", async () => {
+test("processes that increment one object lose no increment", async () => {
   const path = join(directory, "count");
   await mkdir(path);
   const children = Array.from(
@@ -28,7 +28,7 @@ test("processes that count in one object lose no count", async () => {
   expect((await store.get("counter"))?.data.toString()).toBe(String(processes * 15));
 });
 
-test("processes that create and remove one object in turn are never two at a time, also while others sweep", async () => {
+test("processes that use an object as a lock exclude each other, also while others sweep", async () => {
   const path = join(directory, "lock");
   await mkdir(path);
   const children = Array.from(
@@ -48,7 +48,7 @@ test("processes that create and remove one object in turn are never two at a tim
   await store.close();
 });
 
-test("of processes that create the same objects each object has exactly one winner", async () => {
+test("of several processes that create the same objects, exactly one wins each object", async () => {
   const path = join(directory, "claim");
   await mkdir(path);
   const keys = Array.from({ length: 40 }, (_, index) => `claims/${index}`);

@@ -7,23 +7,23 @@ import { useRandomFiles } from "../support/object-servers/random-file.ts";
 import { gcsPieceBytes, openTestGcs, type TestGcs } from "../support/object-servers/test-gcs.ts";
 
 const makeFile = useRandomFiles();
-const places: TestGcs[] = [];
+const opened: TestGcs[] = [];
 afterEach(async () => {
-  await Promise.all(places.splice(0).map((place) => place.close()));
+  await Promise.all(opened.splice(0).map((testStore) => testStore.close()));
 });
 
-async function openPlace(...args: Parameters<typeof openTestGcs>): Promise<TestGcs> {
-  const place = await openTestGcs(...args);
-  places.push(place);
-  return place;
+async function openTestStore(...args: Parameters<typeof openTestGcs>): Promise<TestGcs> {
+  const testStore = await openTestGcs(...args);
+  opened.push(testStore);
+  return testStore;
 }
 
 const text = (content: string) => Buffer.from(content);
 const countOf = ({ server }: TestGcs, operation: string) =>
   server.seen.filter((request) => request.operation === operation).length;
 
-test("a bucket that ignores conditions is refused by the probe, which says what it saw", async () => {
-  const { open, bucket } = await openPlace({ conditions: "ignored" });
+test("a bucket that ignores conditions is refused by the probe, which reports what it saw", async () => {
+  const { open, bucket } = await openTestStore({ conditions: "ignored" });
   await expect(open().probe()).rejects.toMatchObject({
     code: "unsupported",
     details: { seen: expect.stringContaining("created an object that exists already") },
@@ -31,9 +31,9 @@ test("a bucket that ignores conditions is refused by the probe, which says what 
   expect(bucket.names()).toEqual([]);
 });
 
-describe("what a store says of its bucket", () => {
-  test("a bucket that does not exist", async () => {
-    const { open } = await openPlace();
+describe("the error of a store", () => {
+  test("for a bucket that does not exist", async () => {
+    const { open } = await openTestStore();
     const store = open({ bucket: "nowhere" });
     const wanted = { code: "storage_failed", details: { reason: "bucket_missing" } };
     await expect(store.get("a")).rejects.toMatchObject(wanted);
@@ -46,54 +46,54 @@ describe("what a store says of its bucket", () => {
     { status: 403, said: "userRateLimitExceeded", code: "unavailable", reason: "throttled" },
     { status: 429, said: "Too Many Requests", code: "unavailable", reason: "throttled" },
     { status: 503, said: "Backend Error", code: "unavailable", reason: "unreachable" },
-  ])("an answer of $status $said is $code, $reason", async ({ status, said, code, reason }) => {
-    const { open, server } = await openPlace();
+  ])("for a response with $status $said is $code, $reason", async ({ status, said, code, reason }) => {
+    const { open, server } = await openTestStore();
     server.faults = () => ({ do: "refuse", status, code: said });
     const wanted = { code, details: { reason } };
     await expect(open().put("a", text("x"))).rejects.toMatchObject(wanted);
     await expect(open().stat("a")).rejects.toMatchObject(wanted);
   });
 
-  test("nobody who listens", async () => {
-    const { open, close } = await openPlace();
+  test("for a server that does not listen", async () => {
+    const { open, close } = await openTestStore();
     await close();
-    places.length = 0;
+    opened.length = 0;
     await expect(open().get("a")).rejects.toMatchObject({ code: "unavailable", details: { reason: "unreachable" } });
   });
 });
 
 describe("an upload in pieces", () => {
-  test("carries a broken piece on in its session", async () => {
-    const place = await openPlace();
+  test("continues a broken piece in its session", async () => {
+    const testStore = await openTestStore();
     const file = await makeFile(3 * gcsPieceBytes + 7);
-    place.server.faults = failing("resumable upload", { do: "cut" }, { skip: 1 });
-    await place.open().upload("big", file.path, file);
-    expect(countOf(place, "resumable begin")).toBe(4);
-    expect(place.bucket.objects.get("big")?.data.equals(file.content)).toBe(true);
+    testStore.server.faults = failing("resumable upload", { do: "cut" }, { skip: 1 });
+    await testStore.open().upload("big", file.path, file);
+    expect(countOf(testStore, "resumable begin")).toBe(4);
+    expect(testStore.bucket.objects.get("big")?.data.equals(file.content)).toBe(true);
   });
 
-  test.for(["resumable upload", "objects.compose"])("survives the lost answer of %s", async (operation) => {
-    const place = await openPlace();
-    const store = place.open();
+  test.for(["resumable upload", "objects.compose"])("survives a lost response to %s", async (operation) => {
+    const testStore = await openTestStore();
+    const store = testStore.open();
     const file = await makeFile(gcsPieceBytes + 7);
-    place.server.faults = failing(operation, { do: "act-then-cut" });
+    testStore.server.faults = failing(operation, { do: "act-then-cut" });
     const info = await store.upload("big", file.path, { ...file, if: "absent" });
     expect((await store.stat("big"))?.version).toBe(info.version);
-    expect(place.bucket.objects.get("big")?.data.equals(file.content)).toBe(true);
+    expect(testStore.bucket.objects.get("big")?.data.equals(file.content)).toBe(true);
   });
 
-  test("puts more pieces together than the store takes at once, and leaves none", async () => {
-    const place = await openPlace();
-    const store = place.open({ pieceBytes: 64 << 10 });
+  test("composes more pieces than the store accepts at once, and leaves none of them", async () => {
+    const testStore = await openTestStore();
+    const store = testStore.open({ pieceBytes: 64 << 10 });
     const file = await makeFile((64 << 10) * 40 + 1);
     await store.upload("big", file.path, file);
-    expect(place.bucket.names()).toEqual(["big"]);
+    expect(testStore.bucket.names()).toEqual(["big"]);
     await store.download("big", `${file.path}.back`, file);
     expect((await readFile(`${file.path}.back`)).equals(file.content)).toBe(true);
   });
 
-  test("leaves no pieces behind when it is refused or lost", async () => {
-    const { open, server, bucket } = await openPlace();
+  test("leaves no pieces when it is refused or loses", async () => {
+    const { open, server, bucket } = await openTestStore();
     const store = open();
     const file = await makeFile(gcsPieceBytes + 1);
     await expect(store.upload("a", file.path, { ...file, sha256: "0".repeat(64) })).rejects.toThrow("expected");
@@ -105,8 +105,8 @@ describe("an upload in pieces", () => {
     expect(bucket.names()).toEqual(["taken"]);
   });
 
-  test("that died is swept up later, and shows in no list", async () => {
-    const { open, bucket } = await openPlace();
+  test("that was interrupted is swept later, and appears in no list", async () => {
+    const { open, bucket } = await openTestStore();
     const store = open({ sweepAfterMs: -60_000 });
     await store.put("kept", text("x"));
     bucket.insert(`~parts/${randomUUID()}/0`, text("left"), {}, new URLSearchParams());
@@ -117,20 +117,20 @@ describe("an upload in pieces", () => {
   });
 });
 
-describe("bytes on their way back", () => {
-  test("a download goes on where a stream broke", async () => {
-    const place = await openPlace();
-    const store = place.open({ silentWithinMs: 2_000 });
+describe("reading", () => {
+  test("continues a download where a stream broke off", async () => {
+    const testStore = await openTestStore();
+    const store = testStore.open({ silentWithinMs: 2_000 });
     const file = await makeFile(2 * gcsPieceBytes + 7);
     await store.upload("big", file.path, file);
-    place.server.faults = failing("objects.get media", { do: "cut-body", afterBytes: 100_000 }, { times: 2 });
+    testStore.server.faults = failing("objects.get media", { do: "cut-body", afterBytes: 100_000 }, { times: 2 });
     await store.download("big", `${file.path}.back`, file);
     expect((await readFile(`${file.path}.back`)).equals(file.content)).toBe(true);
-    expect(countOf(place, "objects.get media")).toBe(3 + 2);
+    expect(countOf(testStore, "objects.get media")).toBe(3 + 2);
   });
 
-  test("a reader is told when the object was replaced under it", async () => {
-    const { open } = await openPlace();
+  test("fails when the object was replaced during the read", async () => {
+    const { open } = await openTestStore();
     const store = open();
     await store.put("a", text("one version"));
     const bytes = await store.read("a", { offset: 0, length: 100 });
@@ -139,8 +139,8 @@ describe("bytes on their way back", () => {
   });
 });
 
-test("a small object that is replaced each time it is about to be read is read in the end", async () => {
-  const { open, server, bucket } = await openPlace();
+test("a small object that is replaced before each attempt is read in the end", async () => {
+  const { open, server, bucket } = await openTestStore();
   const store = open();
   await store.put("a", text("0"));
   server.faults = ({ operation, nth }) => {
@@ -150,8 +150,8 @@ test("a small object that is replaced each time it is about to be read is read i
   expect((await store.get("a"))?.data.toString()).toBe("4");
 });
 
-test("a removal under a condition whose answer is lost is done, and leaves nothing", async () => {
-  const { open, server, bucket } = await openPlace();
+test("a conditional removal whose response is lost is done, and leaves nothing", async () => {
+  const { open, server, bucket } = await openTestStore();
   const store = open();
   const { version } = await store.put("a", text("x"));
   server.faults = failing("objects.insert", { do: "act-then-cut" }, { skip: 1 });

@@ -2,18 +2,18 @@ import { storeContract, type StorePlace } from "../../packages/storage/test/supp
 import { contractFaults } from "../support/object-servers/faults.ts";
 import { gcsPieceBytes, openTestGcs } from "../support/object-servers/test-gcs.ts";
 
-async function openPlace(): Promise<StorePlace> {
-  const place = await openTestGcs();
-  const open = () => place.open({ prefix: "some/where" });
+async function openTestStore(): Promise<StorePlace> {
+  const testStore = await openTestGcs();
+  const open = () => testStore.open({ prefix: "some/where" });
   return {
     store: open(),
     another: async () => open(),
     inject: (fault) => {
-      place.server.faults = contractFaults(fault);
+      testStore.server.faults = contractFaults(fault);
     },
     partBytes: gcsPieceBytes,
-    close: place.close,
+    close: testStore.close,
   };
 }
 
-storeContract("gcs", openPlace);
+storeContract("gcs", openTestStore);

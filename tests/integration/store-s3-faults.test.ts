@@ -7,23 +7,23 @@ import { useRandomFiles } from "../support/object-servers/random-file.ts";
 import { openTestS3, s3PieceBytes, type TestS3 } from "../support/object-servers/test-s3.ts";
 
 const makeFile = useRandomFiles();
-const places: TestS3[] = [];
+const opened: TestS3[] = [];
 afterEach(async () => {
-  await Promise.all(places.splice(0).map((place) => place.close()));
+  await Promise.all(opened.splice(0).map((testStore) => testStore.close()));
 });
 
-async function openPlace(...args: Parameters<typeof openTestS3>): Promise<TestS3> {
-  const place = await openTestS3(...args);
-  places.push(place);
-  return place;
+async function openTestStore(...args: Parameters<typeof openTestS3>): Promise<TestS3> {
+  const testStore = await openTestS3(...args);
+  opened.push(testStore);
+  return testStore;
 }
 
 const text = (content: string) => Buffer.from(content);
 const radosgw = { ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" } as const;
 
 describe("a bucket that ignores conditions", () => {
-  test("is refused by the probe, which says what it saw", async () => {
-    const { open, bucket } = await openPlace({ putConditions: "ignored" });
+  test("is refused by the probe, which reports what it saw", async () => {
+    const { open, bucket } = await openTestStore({ putConditions: "ignored" });
     await expect(open().probe()).rejects.toMatchObject({
       code: "unsupported",
       details: { seen: expect.stringContaining("If-None-Match is ignored") },
@@ -34,8 +34,8 @@ describe("a bucket that ignores conditions", () => {
   test.for([
     { at: 1, seen: /let [2-6] of 6 create one object/ },
     { at: 7, seen: /let [2-6] of 6 replace one version/ },
-  ])("is refused when it lets several win a race: $seen", async ({ at, seen }) => {
-    const { open, server } = await openPlace({ putConditions: "early" });
+  ])("is refused when several writers win a race: $seen", async ({ at, seen }) => {
+    const { open, server } = await openTestStore({ putConditions: "early" });
     let arrived = 0;
     let go = (): void => undefined;
     const until = new Promise<void>((resolve) => {
@@ -44,7 +44,7 @@ describe("a bucket that ignores conditions", () => {
     server.faults = ({ operation, key }) => {
       if (operation !== "PutObject" || !key.endsWith("/race")) return undefined;
       arrived += 1;
-      // Two of one race are looked at before either is carried out.
+      // The server has checked the conditions of both racing requests before it carries out either.
       if (arrived === at + 1) go();
       return arrived === at || arrived === at + 1 ? { do: "hold", until } : undefined;
     };
@@ -54,33 +54,33 @@ describe("a bucket that ignores conditions", () => {
     });
   });
 
-  test("takes plain writes, and none under a condition", async () => {
-    const store = (await openPlace({ putConditions: "ignored" })).open();
+  test("accepts unconditional writes, and no conditional ones", async () => {
+    const store = (await openTestStore({ putConditions: "ignored" })).open();
     await store.put("a", text("plain"));
     await expect(store.put("b", text("x"), { if: "absent" })).rejects.toMatchObject({ code: "unsupported" });
     expect(await store.stat("b")).toBeUndefined();
   });
 });
 
-describe("what a store says of its bucket", () => {
-  test("credentials that are refused", async () => {
-    const { open } = await openPlace();
+describe("the error of a store", () => {
+  test("for refused credentials", async () => {
+    const { open } = await openTestStore();
     const store = open({ credentials: { accessKeyId: "someone-else", secretAccessKey: "secret" } });
     const wanted = { code: "storage_failed", details: { reason: "credentials", said: "InvalidAccessKeyId" } };
     await expect(store.put("a", text("x"))).rejects.toMatchObject(wanted);
     await expect(store.probe()).rejects.toMatchObject(wanted);
   });
 
-  test("a bucket that does not exist", async () => {
-    const { open } = await openPlace();
+  test("for a bucket that does not exist", async () => {
+    const { open } = await openTestStore();
     const store = open({ bucket: "nowhere" });
     const wanted = { code: "storage_failed", details: { reason: "bucket_missing" } };
     await expect(store.get("a")).rejects.toMatchObject(wanted);
     await expect(store.put("a", text("x"))).rejects.toMatchObject(wanted);
   });
 
-  test("a store that asks to slow down is asked again, and told when it goes on", async () => {
-    const { open, server } = await openPlace();
+  test("comes only after retries of a server that asks to slow down", async () => {
+    const { open, server } = await openTestStore();
     const store = open();
     server.faults = failing("PutObject", { do: "refuse", status: 503, code: "SlowDown" });
     await store.put("a", text("x"));
@@ -91,23 +91,23 @@ describe("what a store says of its bucket", () => {
     expect(server.seen.filter(({ operation }) => operation === "PutObject")).toHaveLength(3);
   });
 
-  test("nobody who listens", async () => {
-    const { open, close } = await openPlace();
+  test("for a server that does not listen", async () => {
+    const { open, close } = await openTestStore();
     const store = open();
     await close();
-    places.length = 0;
+    opened.length = 0;
     await expect(store.get("a")).rejects.toMatchObject({ code: "unavailable", details: { reason: "unreachable" } });
   });
 
-  test("a clock that is an hour off is made up for", async () => {
-    const { open } = await openPlace({}, () => Date.now() + 3_600_000);
+  test("does not come for a clock that is an hour off, which is corrected", async () => {
+    const { open } = await openTestStore({}, () => Date.now() + 3_600_000);
     const store = open();
     await store.put("a", text("x"));
     expect((await store.get("a"))?.data.toString()).toBe("x");
   });
 
-  test("a clock that nothing makes up for", async () => {
-    const { open, server } = await openPlace();
+  test("for a clock that cannot be corrected", async () => {
+    const { open, server } = await openTestStore();
     const skewed = { do: "refuse", status: 403, code: "RequestTimeTooSkewed" } as const;
     server.faults = failing("PutObject", skewed, { times: 100 });
     const wanted = { code: "storage_failed", details: { reason: "clock_skew" } };
@@ -115,8 +115,8 @@ describe("what a store says of its bucket", () => {
   });
 });
 
-test("a write that meets another one is made again, and only its condition decides", async () => {
-  const { open, server } = await openPlace();
+test("a write that conflicts with another one is retried, and only its condition decides", async () => {
+  const { open, server } = await openTestStore();
   const store = open();
   await store.probe();
   server.calm();
@@ -126,8 +126,8 @@ test("a write that meets another one is made again, and only its condition decid
   await expect(store.put("a", text("x"), { if: "absent" })).rejects.toMatchObject({ code: "conflict" });
 });
 
-test("a create and a replacement whose answers are lost are done", async () => {
-  const { open, server } = await openPlace();
+test("a create and a replacement whose responses are lost are done", async () => {
+  const { open, server } = await openTestStore();
   const store = open();
   await store.probe();
   server.calm();
@@ -141,16 +141,16 @@ test("a create and a replacement whose answers are lost are done", async () => {
 });
 
 describe("an upload in parts", () => {
-  test("sends only the part again that broke", async () => {
-    const { open, server } = await openPlace();
+  test("repeats only the part that broke off", async () => {
+    const { open, server } = await openTestStore();
     const file = await makeFile(3 * s3PieceBytes + 7);
     server.faults = failing("UploadPart", { do: "cut" }, { skip: 1 });
     await open().upload("big", file.path, file);
     expect(server.seen.filter(({ operation }) => operation === "UploadPart")).toHaveLength(4 + 1);
   });
 
-  test("has no more parts under way than it may", async () => {
-    const { open, server } = await openPlace();
+  test("sends at most the allowed number of parts at once", async () => {
+    const { open, server } = await openTestStore();
     const store = open({ parallel: 2 });
     const file = await makeFile(4 * s3PieceBytes);
     const held: (() => void)[] = [];
@@ -161,7 +161,7 @@ describe("an upload in parts", () => {
       most = Math.max(most, held.length);
       return { do: "hold", until };
     };
-    // Two calls at once, because the limit is for all of them together.
+    // The test makes two calls at once, because the limit applies to all of them together.
     const uploads = ["one", "two"].map((key) => store.upload(key, file.path, file));
     for (let part = 1; part <= 8; part++) {
       await expect.poll(() => held.length).toBe(part < 8 ? 2 : 1);
@@ -171,8 +171,8 @@ describe("an upload in parts", () => {
     expect(most).toBe(2);
   });
 
-  test("whose last answer is lost is done, and done once", async () => {
-    const { open, server } = await openPlace();
+  test("whose last response is lost is done exactly once", async () => {
+    const { open, server } = await openTestStore();
     const store = open();
     const file = await makeFile(s3PieceBytes + 1);
     server.faults = failing("CompleteMultipartUpload", { do: "act-then-cut" });
@@ -185,8 +185,8 @@ describe("an upload in parts", () => {
     expect((await store.stat("created"))?.version).toBe(created.version);
   });
 
-  test("leaves no parts behind when it is given up, refused or lost", async () => {
-    const { open, server, bucket } = await openPlace();
+  test("leaves no parts when it is aborted, refused or loses", async () => {
+    const { open, server, bucket } = await openTestStore();
     const store = open();
     const file = await makeFile(s3PieceBytes + 1);
     await expect(store.upload("a", file.path, { ...file, sha256: "0".repeat(64) })).rejects.toThrow("expected");
@@ -201,8 +201,8 @@ describe("an upload in parts", () => {
     expect(bucket.keys()).toEqual(["taken"]);
   });
 
-  test("is one write where only that keeps conditions, and the server checks its bytes", async () => {
-    const { open, server, bucket } = await openPlace(radosgw);
+  test("is one write if the store enforces conditions only there, and the server checks its bytes", async () => {
+    const { open, server, bucket } = await openTestStore(radosgw);
     const store = open();
     const file = await makeFile(s3PieceBytes + 1);
     await store.probe();
@@ -216,9 +216,9 @@ describe("an upload in parts", () => {
   });
 });
 
-describe("bytes on their way back", () => {
-  test("a download goes on where a stream broke", async () => {
-    const { open, server } = await openPlace();
+describe("reading", () => {
+  test("continues a download where a stream broke off", async () => {
+    const { open, server } = await openTestStore();
     const store = open();
     const file = await makeFile(2 * s3PieceBytes + 7);
     await store.upload("big", file.path, file);
@@ -230,16 +230,16 @@ describe("bytes on their way back", () => {
     expect(asked).toHaveLength(3 + 2);
   });
 
-  test("a small object whose body breaks off is read anew", async () => {
-    const { open, server } = await openPlace();
+  test("reads a small object again whose body broke off", async () => {
+    const { open, server } = await openTestStore();
     const store = open();
     await store.put("a", Buffer.alloc(100_000, 1));
     server.faults = failing("GetObject", { do: "cut-body", afterBytes: 50_000 });
     expect((await store.get("a"))?.data.length).toBe(100_000);
   });
 
-  test("a reader is told when the object was replaced under it", async () => {
-    const { open } = await openPlace();
+  test("fails when the object was replaced during the read", async () => {
+    const { open } = await openTestStore();
     const store = open();
     await store.put("a", text("one version"));
     const bytes = await store.read("a", { offset: 0, length: 100 });
@@ -248,9 +248,9 @@ describe("bytes on their way back", () => {
   });
 });
 
-describe("a removal under a condition", () => {
-  test.for([{}, radosgw])("whose answer is lost is done, on a bucket like %j", async (behaviour) => {
-    const { open, server } = await openPlace(behaviour);
+describe("a conditional removal", () => {
+  test.for([{}, radosgw])("whose response is lost is done, on a bucket like %j", async (behaviour) => {
+    const { open, server } = await openTestStore(behaviour);
     const store = open();
     await store.probe();
     const { version } = await store.put("a", text("x"));
@@ -262,9 +262,9 @@ describe("a removal under a condition", () => {
     expect((await store.get("a"))?.data.toString()).toBe("again");
   });
 
-  test("leaves nothing where removals keep conditions, and a few bytes where not", async () => {
-    const honest = await openPlace();
-    const like = await openPlace(radosgw);
+  test("leaves nothing if the store enforces conditions of removals, and a few bytes if not", async () => {
+    const honest = await openTestStore();
+    const like = await openTestStore(radosgw);
     for (const { open } of [honest, like]) {
       const store = open();
       await store.remove("a", { if: (await store.put("a", text("x"))).version });
@@ -278,9 +278,9 @@ describe("a removal under a condition", () => {
 describe("a sweep", () => {
   const day = 24 * 3_600_000;
 
-  test("ends uploads that nobody ends, and only those", async () => {
+  test("ends abandoned uploads, and only those", async () => {
     let nowMs = Date.now();
-    const { open, bucket } = await openPlace({}, () => nowMs);
+    const { open, bucket } = await openTestStore({}, () => nowMs);
     nowMs -= 10 * 60_000;
     for (const key of ["ours/a", "ours/b", "ours/c", "theirs/a"]) bucket.createUpload(key, {});
     nowMs += 10 * 60_000;
@@ -292,8 +292,8 @@ describe("a sweep", () => {
     expect([...bucket.uploads.keys()].at(-1)).toBe(young);
   });
 
-  test("takes the mark of a removal, and leaves the object that took its place", async () => {
-    const { open, server, bucket } = await openPlace();
+  test("removes the mark of a removal, and keeps an object that replaced the mark", async () => {
+    const { open, server, bucket } = await openTestStore();
     const store = open({ sweepAfterMs: -60_000 });
     await store.probe();
     for (const key of ["gone", "back"]) {

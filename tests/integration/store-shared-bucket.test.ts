@@ -16,7 +16,7 @@ const id = "a".repeat(20);
 const partName = `${"0".repeat(64)}.br.${"0".repeat(64)}.00000000`;
 const text = (content: string) => Buffer.from(content);
 
-/** Of others: names like ours and unlike any key, of every size that could be taken for something. */
+/** Objects of other programs, whose names resemble ours but are no valid keys, with the sizes of special objects. */
 const foreign: Readonly<Record<string, Buffer>> = {
   _SUCCESS: Buffer.alloc(0),
   "checkpoints/": Buffer.alloc(0),
@@ -53,15 +53,15 @@ const ours = {
 const notes = ["collection/checkpoints/condemned.json", "snapshot-notes/condemned.json"];
 
 /**
- * Three looks, a day and more between them, by the collectors' clock; the store is opened so that everything is old for
- * its sweep.
+ * Runs three collections, each more than a day after the one before by the collector's clock. The store is opened so
+ * that its sweep takes everything for old.
  */
 async function collectThrice(store: ObjectStore): Promise<void> {
   let nowMs = Date.now();
   const collector = new CheckpointCollector({
     store,
     policy: { keepLast: 1 },
-    standingOf: async () => undefined,
+    statusOf: async () => undefined,
     log,
     nowMs: () => nowMs,
   });
@@ -78,11 +78,11 @@ async function collectThrice(store: ObjectStore): Promise<void> {
 const inOrder = (names: readonly string[]): string[] =>
   names.toSorted((one, two) => Buffer.compare(Buffer.from(one), Buffer.from(two)));
 
-describe("in a bucket that others use, what is not ours stays and what we left goes", () => {
+describe("in a bucket that others use, foreign objects stay and our leftovers are removed", () => {
   test.for([
-    { like: "S3 as its documentation has it", behaviour: {}, tombstones: [] },
+    { like: "S3 as documented", behaviour: {}, tombstones: [] },
     {
-      like: "S3 as radosgw has it",
+      like: "S3 as radosgw implements it",
       behaviour: { ifMatch: "bare", completeConditions: "ignored", deleteConditions: "ignored" } as const,
       tombstones: [...ours.parts, "sandboxes/gone"],
     },
@@ -118,7 +118,7 @@ describe("in a bucket that others use, what is not ours stays and what we left g
   });
 });
 
-test("a list has what can be an object of a store, and nothing else", async () => {
+test("a list contains only names that can be objects of a store", async () => {
   const s3 = await openTestS3();
   onTestFinished(s3.close);
   const gcs = await openTestGcs();
@@ -129,12 +129,12 @@ test("a list has what can be an object of a store, and nothing else", async () =
   }
   const keysOf = async (store: ObjectStore) => (await collect(store.list("checkpoints/"))).map(({ key }) => key);
   expect(await keysOf(s3.open())).toEqual(["checkpoints/epoch-10.pt"]);
-  // Here an object may be empty.
+  // In Google Cloud Storage an object of a store may be empty.
   expect(await keysOf(gcs.open())).toEqual(["checkpoints/_SUCCESS", "checkpoints/epoch-10.pt"]);
 });
 
-describe("a store in a bucket of S3 that others use", () => {
-  test("ends no upload when nobody says which are ours, but its own trials", async () => {
+describe("a store in an S3 bucket that others use", () => {
+  test("ends no upload without a prefix of its own, except those of its probe", async () => {
     const { open, bucket, close } = await openTestS3();
     onTestFinished(close);
     for (const key of ["checkpoints/epoch-11.pt", ...ours.uploads]) bucket.createUpload(key, {});
@@ -145,7 +145,7 @@ describe("a store in a bucket of S3 that others use", () => {
     ]);
   });
 
-  test("sweeps on past what it may not read", async () => {
+  test("continues a sweep after objects that it may not read", async () => {
     const { open, bucket, server, close } = await openTestS3();
     onTestFinished(close);
     bucket.put("a/theirs", text("123456789012345"), {});
@@ -158,7 +158,7 @@ describe("a store in a bucket of S3 that others use", () => {
     expect(bucket.keys()).toEqual(["a/theirs"]);
   });
 
-  test("takes the place of a removed object, also of one removed long ago, and not that of something short", async () => {
+  test("replaces the mark of a removed object, also an old one, and no other short object", async () => {
     const { open, bucket, close } = await openTestS3();
     onTestFinished(close);
     const store = open();
@@ -174,7 +174,7 @@ describe("a store in a bucket of S3 that others use", () => {
   });
 });
 
-/** Prefixes of two Atolls in one bucket; `undefined` is none. */
+/** The prefixes of two Atolls in one bucket; `undefined` means no prefix. */
 const neighbours: [one: string | undefined, other: string | undefined][] = [
   ["a", "ab"],
   ["ab", "a"],
@@ -187,7 +187,7 @@ const neighbours: [one: string | undefined, other: string | undefined][] = [
   [undefined, "snapshots"],
 ];
 
-test.for(neighbours)("an Atoll below %j takes nothing of one below %j", async ([one, other]) => {
+test.for(neighbours)("an Atoll with the prefix %j removes nothing of one with the prefix %j", async ([one, other]) => {
   const s3 = await openTestS3();
   onTestFinished(s3.close);
   const gcs = await openTestGcs();

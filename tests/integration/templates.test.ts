@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => rm(base, { recursive: true, force: true }));
 
 /**
- * Runs a script in the template with a writable layer on top. The mounts are in a namespace that ends with the script.
+ * Runs a script in the template with a writable layer on top, in a mount namespace that ends with the script.
  */
 async function inTemplate(script: string): Promise<string> {
   const root = join(base, "root");
@@ -42,17 +42,17 @@ async function inTemplate(script: string): Promise<string> {
   return stdout.toString().trim();
 }
 
-test("the programs of the host run in it", async () => {
+test("the programs of the host run in the default template", async () => {
   expect(await inTemplate("python3 -c 'import ssl, json; print(1 + 1)'; perl -e 'print 3'")).toBe("2\n3");
 });
 
-test("the default user is there, has a home, and root can become it", async () => {
+test("the default user exists, has a home, and root can become that user", async () => {
   expect(await inTemplate("stat -c '%U %a' ~user; su - user -c 'touch x && id -un && pwd'")).toBe(
     "user 755\nuser\n/home/user",
   );
 });
 
-test("nothing of the host's own is visible", async () => {
+test("no private file of the host is visible", async () => {
   const paths = "/root /home /opt /srv /mnt /var/lib /var/log /var/cache";
   expect(await inTemplate(`find ${paths} -mindepth 1 ! -path '/home/user*' ! -name '.bashrc' ! -name '.profile'`)).toBe(
     "",
@@ -68,7 +68,7 @@ test("no file of /usr that is private on the host is visible", async () => {
   expect(await inTemplate(`find /usr -xdev ${isPrivate}`)).toBe("");
 });
 
-test("what is written below /usr stays in the sandbox's layer", async () => {
+test("writes below /usr stay in the sandbox's layer", async () => {
   expect(await inTemplate("mkdir /usr/local/etc && echo mine > /usr/local/etc/conf && cat /usr/local/etc/conf")).toBe(
     "mine",
   );

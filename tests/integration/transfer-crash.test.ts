@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(packed, { recursive: true, force: true }));
 
-/** Lets a server get to this step, ends it, and opens an engine where it was. */
+/** Kills a server at this step, and opens an engine on its data directory. */
 async function afterDeath(step: string, ...words: string[]): Promise<TestEngine> {
   const dataDir = await makeDataDir();
   const server = new CrashingServer(dataDir, ...words, step);
@@ -36,7 +36,7 @@ async function leftIn({ dataDir }: TestEngine): Promise<string[]> {
 }
 
 test.for(["import: parts", "import: manifest"])(
-  "a server that dies at %s leaves nothing, and the sandbox can come again",
+  "a server that dies at %s leaves nothing, and the sandbox can be imported again",
   async (step) => {
     const host = await withCopy(packed, (copy) => afterDeath(step, "import", copy));
     try {
@@ -50,7 +50,7 @@ test.for(["import: parts", "import: manifest"])(
   },
 );
 
-test("a server that dies when the record is written leaves a sandbox that is paused", async () => {
+test("a server that dies after it wrote the record leaves a paused sandbox", async () => {
   const host = await withCopy(packed, (copy) => afterDeath("import: recorded", "import", copy));
   try {
     const sandbox = host.engine.get(id);
@@ -79,7 +79,7 @@ test.for([
   ["import checkpoint: verified", [2]],
   ["import checkpoint: placed", [1, 2]],
 ] as const)(
-  "a server that dies at %s leaves a sandbox that runs, and all of the checkpoint or nothing",
+  "a server that dies at %s leaves a running sandbox, and the complete checkpoint or none",
   async ([step, known]) => {
     const host = await afterDeath(step, "fetch-back");
     try {

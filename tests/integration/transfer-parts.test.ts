@@ -12,7 +12,7 @@ import { makeDataDir } from "../support/test-root.ts";
 let host: TestEngine;
 const features: string[] = ["fpu", "sse2"];
 let id: SandboxId;
-/** Of a sandbox that is not here any more. */
+/** A package of a sandbox that this engine no longer has. */
 let packed: string;
 beforeAll(async () => {
   host = await openTestEngine({ readCpuFlags: async () => features });
@@ -39,7 +39,7 @@ async function flipByte(path: string): Promise<void> {
 
 function firstLayer({ layers }: SandboxImport): { part: LayerPart; archive: string } {
   const [layer] = layers;
-  if (layer === undefined) throw new Error("There is no layer");
+  if (layer === undefined) throw new Error("The package has no layer");
   return layer;
 }
 
@@ -47,7 +47,7 @@ const image = ({ memoryDir }: SandboxImport): string => join(memoryDir, "checkpo
 const archive = (from: SandboxImport): string => firstLayer(from).archive;
 const owner = (from: SandboxImport): string => from.owner ?? "";
 
-/** Puts other bytes in the place of the layer's archive, and into the manifest what they are. */
+/** Replaces the layer's archive, and corrects its size and digest in the manifest. */
 async function replaceArchive(from: SandboxImport, bytes: Buffer): Promise<SandboxImport> {
   const layer = firstLayer(from);
   await writeFile(layer.archive, bytes);
@@ -57,7 +57,7 @@ async function replaceArchive(from: SandboxImport, bytes: Buffer): Promise<Sandb
 }
 
 type Damage = (from: SandboxImport) => Promise<SandboxImport | void>;
-/** Each way in which what arrives can be bad, and what the refusal names. */
+/** The ways in which received data can be damaged, and the text of the error for each. */
 const damages: [what: string, named: RegExp, damage: Damage][] = [
   ["memory with another byte", /checkpoint\.img: its contents/, (from) => flipByte(image(from))],
   ["memory that is cut off", /checkpoint\.img: it has 1000 bytes/, (from) => truncate(image(from), 1000)],
@@ -86,10 +86,10 @@ const damages: [what: string, named: RegExp, damage: Damage][] = [
       layers: [{ ...firstLayer(from), part: { ...firstLayer(from).part, sha256: "0".repeat(64) } }],
     }),
   ],
-  ["what was kept, with another byte", /owner: its contents/, (from) => flipByte(owner(from))],
-  ["what was kept, but is missing", /owner: it is missing/, (from) => rm(owner(from))],
-  ["what was kept, but is not given", /owner: it is missing/, async (from) => ({ ...from, owner: undefined })],
-  ["a layer in the place of what was kept", /owner: it has/, (from) => copyFile(archive(from), owner(from))],
+  ["the owner's files with another byte", /owner: its contents/, (from) => flipByte(owner(from))],
+  ["the owner's files, missing", /owner: it is missing/, (from) => rm(owner(from))],
+  ["the owner's files, not given", /owner: it is missing/, async (from) => ({ ...from, owner: undefined })],
+  ["a layer in place of the owner's files", /owner: it has/, (from) => copyFile(archive(from), owner(from))],
   [
     "the record of another sandbox",
     /manifest belongs to sandbox/,
@@ -138,7 +138,7 @@ async function expectNothingLeft(): Promise<void> {
   expect(await readdir(join(host.dataDir, "layers"))).toEqual([]);
 }
 
-describe("what arrives is looked at before it becomes a sandbox", () => {
+describe("received data is verified before it becomes a sandbox", () => {
   test.for(damages)("%s is refused by name, and nothing is left", async ([, named, damage]) => {
     await withCopy(packed, async (copy) => {
       const from = await readPackage(copy);
@@ -148,8 +148,8 @@ describe("what arrives is looked at before it becomes a sandbox", () => {
     await expectNothingLeft();
   });
 
-  test("one that is called off leaves nothing", async () => {
-    const signal = AbortSignal.abort(new Error("called off"));
+  test("an aborted import leaves nothing", async () => {
+    const signal = AbortSignal.abort(new Error("aborted"));
     await withCopy(packed, async (copy) => {
       await expect(host.engine.importSandbox(await readPackage(copy), { signal })).rejects.toThrow("called off");
     });
@@ -157,7 +157,7 @@ describe("what arrives is looked at before it becomes a sandbox", () => {
   });
 });
 
-test("what is whole is good, comes in once, and can be handed on only as long as it is whole", async () => {
+test("a complete package is imported once, and the sandbox can be packed only while it is undamaged", async () => {
   await withCopy(packed, async (copy) => {
     const from = await readPackage(copy);
     const { part } = firstLayer(from);
@@ -189,8 +189,8 @@ test("what is whole is good, comes in once, and can be handed on only as long as
   });
 });
 
-test("a hostile archive in a manifest that goes with it is refused", async () => {
-  // A link that leads out, and a file that would go through it.
+test("a malicious archive with a matching manifest is refused", async () => {
+  // The archive has a link that leads out, and a file whose path goes through that link.
   const link = Buffer.concat([Buffer.from("L\x02up\x03\0\0\0../"), Buffer.alloc(22)]);
   const bytes = Buffer.concat([Buffer.from("atollpk1T"), link, Buffer.from("F\x05up/me")]);
   await withCopy(packed, async (copy) => {

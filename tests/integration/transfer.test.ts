@@ -22,9 +22,9 @@ async function leftOf({ dataDir }: TestEngine): Promise<string[]> {
   return [...(sandboxes ?? []), ...(layers ?? [])];
 }
 
-test("a sandbox goes to another machine and back, with its processes, files and what was kept about it", async () => {
-  const told: SandboxEventMessage[] = [];
-  here.engine.events.listen((event) => told.push(event));
+test("a sandbox moves to another machine and back with its processes, files and the owner's files", async () => {
+  const events: SandboxEventMessage[] = [];
+  here.engine.events.listen((event) => events.push(event));
   const sandbox = await here.engine.create({ labels: { goes: "far" } });
   const counting = await sandbox.spawn({ argv: ["bash", "-c", counter], stdin: true }, { keep: true });
   await mkdir(join(sandbox.ownerDir, "commands"), { recursive: true });
@@ -42,7 +42,7 @@ test("a sandbox goes to another machine and back, with its processes, files and 
   const { sandbox: moved, layers } = await transferSandbox(here.engine, there.engine, sandbox.id);
   expect(layers).toEqual([`${sandbox.id}-2`, `${sandbox.id}-1`]);
   expect(await leftOf(here)).toEqual([]);
-  expect(told.at(-1)).toMatchObject({ type: "state", from: "paused", to: "released", sandboxId: sandbox.id });
+  expect(events.at(-1)).toMatchObject({ type: "state", from: "paused", to: "released", sandboxId: sandbox.id });
   expect(() => here.engine.get(sandbox.id)).toThrow("Cannot find sandbox");
   await here.engine.release(sandbox.id);
   expect(moved.record).toMatchObject({ id: sandbox.id, state: "paused", checkpoint: 2, labels: { goes: "far" } });
@@ -72,7 +72,7 @@ test("a sandbox goes to another machine and back, with its processes, files and 
   expect(await leftOf(here)).toEqual([]);
 });
 
-test("layers that several sandboxes share are brought once, and stay until the last of them goes", async () => {
+test("layers that several sandboxes share are copied once, and stay until the last of them is removed", async () => {
   const parent = await here.engine.create({});
   await parent.files.write("/home/user/shared", "of all");
   await here.engine.pause(parent.id);
@@ -82,14 +82,15 @@ test("layers that several sandboxes share are brought once, and stay until the l
     await here.engine.pause(copy.id);
   }
   const [first, second, third] = sandboxes;
-  if (first === undefined || second === undefined || third === undefined) throw new Error("Three were asked for");
+  if (first === undefined || second === undefined || third === undefined)
+    throw new Error("The fork should have three copies");
   expect((await transferSandbox(here.engine, there.engine, first.id)).layers).toEqual([
     `${first.id}-2`,
     `${parent.id}-1`,
   ]);
   expect((await transferSandbox(here.engine, there.engine, second.id)).layers).toEqual([`${second.id}-2`]);
   await there.engine.release(first.id);
-  // One that was damaged meanwhile is brought again, for all.
+  // A layer that was damaged since then is copied again, for all sandboxes.
   await writeFile(join(there.dataDir, "layers", `${parent.id}-1`, "trees/0/upper/home/user/shared"), "damaged");
   expect((await transferSandbox(here.engine, there.engine, third.id)).layers).toEqual([
     `${third.id}-2`,
@@ -101,7 +102,7 @@ test("layers that several sandboxes share are brought once, and stay until the l
   expect((await readdir(join(there.dataDir, "layers"))).toSorted()).toEqual(
     [`${parent.id}-1`, `${second.id}-2`].toSorted(),
   );
-  // One that runs is let go of as well.
+  // A running sandbox can be released, too.
   await there.engine.release(second.id);
   expect(await leftOf(there)).toEqual([]);
   await access(join(here.dataDir, "layers", `${parent.id}-1`));

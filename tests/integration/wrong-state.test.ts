@@ -9,7 +9,7 @@ import { makeDataDir } from "../support/test-root.ts";
 
 const signal = AbortSignal.timeout(300_000);
 
-/** What a client calls for each action. `kill` is accepted everywhere; the engine has nothing that changes limits. */
+/** The call that a client makes for each action. `kill` is accepted everywhere; the engine cannot change limits. */
 const asks: Record<
   Exclude<SandboxAction, "kill" | "change limits of">,
   (sandbox: Sandbox, host: TestEngine) => unknown
@@ -28,15 +28,15 @@ const asks: Record<
 type Asked = keyof typeof asks;
 
 const allAsked = Object.keys(asks) as Asked[];
-/** Those that a sandbox answers by itself; the others are asked of the engine, by its id. */
+/** Actions that are methods of a sandbox; the others are methods of the engine. */
 const ofTheSandbox: readonly Asked[] = ["start a process in", "use files of", "open a port of", "read usage of"];
-/** Those that do not wait until what is under way is done. */
+/** Actions that do not wait until the current operation is done. */
 const atOnce: readonly Asked[] = [...ofTheSandbox, "fork"];
 
 interface Held {
   host: TestEngine;
   sandbox: Sandbox;
-  /** Lets go on what was held up, and resolves when it is done. */
+  /** Lets the held operation continue, and resolves when it is done. */
   letGo?: () => Promise<unknown>;
 }
 
@@ -45,15 +45,15 @@ async function running(driver: DriverName, options: Partial<EngineOptions> = {})
   return { host, sandbox: await host.engine.create({ driver }) };
 }
 
-/** A sandbox that stays in the middle of a pause or a resume. */
+/** Makes a sandbox that stays in the middle of a pause or a resume. */
 async function heldAt(step: "pause" | "resume", state: SandboxState): Promise<Held> {
   let open = (): void => undefined;
   const gate = new Promise<void>((resolve) => {
     open = resolve;
   });
   const held = await running("gvisor", {
-    atStep: async (told) => {
-      if (told.startsWith(`${step}: `)) await gate;
+    atStep: async (name) => {
+      if (name.startsWith(`${step}: `)) await gate;
     },
   });
   const { host, sandbox } = held;
@@ -68,7 +68,7 @@ async function heldAt(step: "pause" | "resume", state: SandboxState): Promise<He
   return { ...held, letGo };
 }
 
-/** A sandbox whose runtime never answers. */
+/** Makes a sandbox whose runtime never answers. */
 async function creating(): Promise<Held> {
   const dataDir = await makeDataDir();
   const runscPath = join(dataDir, "runsc");
@@ -128,7 +128,7 @@ describe.each([
   ...states.map((state) => ["gvisor", state] as const),
   ...localStates.map((state) => ["local", state] as const),
 ])("a sandbox under %s that is %s", (driver, state) => {
-  test("refuses what is not for this state, by name, and stays as it is", async () => {
+  test("refuses actions that its state does not allow, names them, and stays unchanged", async () => {
     const { host, sandbox, letGo } = await ways[state](driver);
     expect(sandbox.state).toBe(state);
     const isGone = state === "killed" || state === "released";

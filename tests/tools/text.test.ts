@@ -88,8 +88,34 @@ describe("findProblems", () => {
     expect(problems("a.md", `see https://example.com/${"x".repeat(120)}`)).toEqual([]);
   });
 
-  test("refuses a comment that begins without its subject", () => {
-    expect(problems("a.ts", "// Of the way here, once.")).toEqual([expect.stringContaining("subject")]);
-    expect(problems("a.ts", "/** The lease of the sandbox. */")).toEqual([]);
+  test.for([
+    "// Of the way here, once.",
+    "/** For eyes. */",
+    "/** Whatever the sandbox wrote. */",
+    "/** Since the machine was started. */",
+    "/** Held until the caller has read it, and then released. */",
+    "/** Without quotes. */",
+    "/** From the root, without a slash before it. The root itself is empty. */",
+    "/**\n * Until the pause\n * is over.\n *\n * @param at\n */",
+    "/* In the whole tree. 0 or an errno. */",
+    "// Started by a server\n// without deadlines.",
+  ])("refuses a comment that begins without its subject: %j", (comment) => {
+    expect(problems("tools/a.ts", `${comment}\n`)).toEqual([expect.stringContaining("subject")]);
+  });
+
+  test.for([
+    "/** The lease of the sandbox. */",
+    "/** Returns the time since the machine started. */",
+    "/** Called when the guest has answered. */",
+    "/** Undefined for an upload. */",
+    "// In a user namespace the kernel refuses this.",
+    "// For a paused sandbox the engine reads the record.",
+    "// Until then the request waits.",
+    "// Since the lock is held, no other server writes.",
+    "// Unlike a rename, a link never replaces a file.",
+    "// The process is frozen\n// for as long as the pause takes.",
+    'const text = "For eyes.";',
+  ])("accepts a complete sentence: %j", (comment) => {
+    expect(problems("tools/a.ts", `${comment}\n`)).toEqual([]);
   });
 });

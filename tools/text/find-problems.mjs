@@ -1,9 +1,13 @@
+import { isHeadless } from "./is-headless.mjs";
 import { exceptions, retiredWords } from "./retired-words.mjs";
 import { maxWidth } from "./wrap-comments.mjs";
 
 const retired = new RegExp(`\\b(${Object.keys(retiredWords).join("|")})\\b`, "gi");
 
-/** A comment that begins like this leaves its reader to guess what it is about. */
+/** Folders whose comments have been rewritten, in which all comments without a subject are refused. */
+const isRewritten = /^(tests|tools)\/|^[^/]+$/;
+
+/** In the other folders only these beginnings are refused. */
 const headless = /^\s*(?:\/\/|\/\*\*?)\s+(Of|As|Those|That of|By way|In the same breath)\s/;
 
 /**
@@ -13,12 +17,14 @@ const headless = /^\s*(?:\/\/|\/\*\*?)\s+(Of|As|Those|That of|By way|In the same
  */
 export function findProblems(path, source) {
   const isMarkdown = path.endsWith(".md");
-  return [["", path], ...source.split("\n").map((text) => [text, text])].flatMap(([shown = "", text = ""], line) => {
+  const lines = source.split("\n");
+  return [["", path], ...lines.map((text) => [text, text])].flatMap(([shown = "", text = ""], line) => {
     const problems = wordProblems(path, text);
     if (line > 0 && shown.length > maxWidth && !mayBeWide(shown, isMarkdown)) {
       problems.push(`has ${shown.length} columns, ${maxWidth} at most`);
     }
-    if (!isMarkdown && headless.test(shown)) problems.push("a comment names its subject first");
+    const isWithoutSubject = isRewritten.test(path) ? line > 0 && isHeadless(lines, line - 1) : headless.test(shown);
+    if (!isMarkdown && isWithoutSubject) problems.push("a comment names its subject first");
     return problems.map((problem) => ({ line: Math.max(line, 1), problem }));
   });
 }

@@ -1,7 +1,7 @@
 /**
- * Words that the glossary in ARCHITECTURE.md does not use, with what to write instead. They are refused in names,
- * comments, messages and Markdown. A key may be a phrase; it is matched without regard to case and to how a name is
- * written, so that `hand over` would also find `handOver` and `hand_over`.
+ * Words that the glossary in ARCHITECTURE.md does not use, with what to write instead. The check refuses them in names,
+ * comments, messages and Markdown. A key may be a phrase. It is matched without regard to case and to the style of a
+ * name, so that `hand over` would also match `handOver` and `hand_over`.
  *
  * @type {Readonly<Record<string, string>>}
  */
@@ -35,7 +35,7 @@ export const retiredWords = {
 };
 
 /**
- * Where a retired word is another program's own word.
+ * Lines in which a retired word is a name that another program gave.
  *
  * @type {readonly { path: RegExp, line: RegExp }[]}
  */

@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { run, tail } from "../setup/run.mjs";
 
-/** The machine's own disk is mounted here. */
+/** In the machine, `dataDir` is on its own disk, and `exchangeDir` holds the files that the host reads afterwards. */
 export const dataDir = "/machine/data";
 export const exchangeDir = "/machine/exchange";
 
@@ -18,7 +18,7 @@ const diskBytes = 16 * 1024 ** 3;
  * @property {string} script runs in a shell in the machine. The host's files have their own paths there; changes to
  * them are lost with the machine
  * @property {string} kernelArguments
- * @property {string} [processor] the processor of qemu's list; by default everything that qemu can emulate
+ * @property {string} [processor] the processor that qemu emulates; by default one with every feature that qemu has
  * @property {number} deadlineMs limits the time from the start of the machine to its end
  * @property {AbortSignal} signal
  */

@@ -16,8 +16,8 @@ const patience = ["-o", "DPkg::Lock::Timeout=300"];
 const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive", LC_ALL: "C" };
 
 /**
- * Installs what is missing; nothing when all is there. Packages stay: they are the machine's.
  * Installs the packages that are missing. They stay installed afterwards.
+ *
  * @param {import("../setup/report.mjs").Report} report
  */
 export async function installPrograms(report) {

@@ -25,7 +25,7 @@ export function chooseFixes(
   facts: EnvFacts,
   rules: ChoiceRules,
 ): FixChoice[] {
-  const possible = catalogue.filter((fix) => isPossible(fix, facts, rules));
+  const possible = catalogue.map((fix) => named(fix, symptoms, facts)).filter((fix) => isPossible(fix, facts, rules));
   for (const layer of layers) {
     const chosen: FixChoice[] = [];
     for (const fix of possible) {
@@ -38,19 +38,25 @@ export function chooseFixes(
   return [];
 }
 
-/**
- * Fixes that a configuration or an earlier run names, in the order of the catalogue. Unknown names are returned too.
- */
+const named = (fix: CompatFix, symptoms: Symptoms, facts: EnvFacts): CompatFix =>
+  fix.variant === undefined ? fix : { ...fix, id: `${fix.id}:${fix.variant(symptoms, facts)}` };
+
+/** Fixes that a configuration names, in the order of the catalogue. Names that it does not have are returned too. */
 export function requestFixes(
   catalogue: readonly CompatFix[],
   ids: readonly string[],
   facts: EnvFacts,
 ): { chosen: FixChoice[]; unknown: string[] } {
-  const nothing: Symptoms = { text: "", missing: [], seen: [] };
-  const chosen = catalogue
-    .filter((fix) => ids.includes(fix.id))
-    .map((fix) => ({ fix, plan: fix.plan(nothing, facts), symptom: "requested" }));
-  return { chosen, unknown: ids.filter((id) => !catalogue.some((fix) => fix.id === id)) };
+  const families = (fix: CompatFix): string[] => ids.filter((id) => id === fix.id || id.startsWith(`${fix.id}:`));
+  const chosen = catalogue.flatMap((fix) =>
+    families(fix).map((id) => {
+      // What follows the colon stands for the symptom, as `yaml` does in `missing-module:yaml`.
+      const text = id.slice(fix.id.length + 1);
+      const plan = fix.plan({ text, missing: [], seen: [], failing: [] }, facts);
+      return { fix: { ...fix, id }, plan, symptom: "requested" };
+    }),
+  );
+  return { chosen, unknown: ids.filter((id) => !chosen.some(({ fix }) => fix.id === id)) };
 }
 
 /** What the report says of a fix. */

@@ -3,7 +3,7 @@ import type { AppliedFix } from "../models/report.ts";
 /** What is known of an environment when a fix is planned. */
 export interface EnvFacts {
   language: "python" | "node" | "none";
-  /** Of the interpreter in use, such as `[3, 11]`. */
+  /** The version of the interpreter in use, such as `[3, 11, 2]`. */
   version: readonly number[];
   /** Versions of interpreters that could be used instead. */
   interpreters: readonly string[];
@@ -40,6 +40,8 @@ export interface Symptoms {
   /** Expected test ids that the results do not have, with all ids that they have. */
   missing: readonly string[];
   seen: readonly string[];
+  /** Tests that should pass in this state and have failed. */
+  failing: readonly string[];
 }
 
 export interface CompatFix {
@@ -52,5 +54,10 @@ export interface CompatFix {
   /** The text of the symptom, or `undefined` when this fix is not for it. */
   detect(symptoms: Symptoms, facts: EnvFacts): string | undefined;
   plan(symptoms: Symptoms, facts: EnvFacts): FixPlan;
+  /**
+   * For a fix that can be needed several times with different plans, such as one per module: what distinguishes them.
+   * It becomes part of the id, `missing-module:yaml`.
+   */
+  variant?(symptoms: Symptoms, facts: EnvFacts): string;
   readonly conflicts?: readonly string[];
 }

@@ -1,12 +1,173 @@
+import { mkdir, rm, statfs } from "node:fs/promises";
+import { availableParallelism, freemem } from "node:os";
+import { join } from "node:path";
+import { writeDurably } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import type { RunReport } from "../models/report.ts";
+import { KeyedLock } from "../cache/keyed-lock.ts";
+import { SnapshotCache } from "../cache/snapshot-cache.ts";
+import { TaskRecords } from "../cache/task-records.ts";
+import { catalogue } from "../compat/catalogue.ts";
+import { planEnvironment } from "../environments/plan-environment.ts";
+import type { RunEventBody } from "../journal/events.ts";
+import { Journal } from "../journal/journal.ts";
+import { foldEvents } from "../journal/run-state.ts";
+import { type InstanceReport, type RunReport, Verdict } from "../models/report.ts";
+import { runSession } from "../session/run-session.ts";
+import type { SessionItem, SessionServices } from "../session/session.ts";
+import { version } from "../version.ts";
+import { Durations } from "./durations.ts";
+import { sessionItems } from "./run-items.ts";
 import type { RunOptions } from "./run-options.ts";
+import { labelsOf, lockRun, removeLeftovers, type RunOwner, thisProcess } from "./run-owner.ts";
+import { WeightedPool } from "./weighted-pool.ts";
+
+/** A run promises its sandboxes at most this share of the memory and the disk that are free when it begins. */
+const usableShare = 0.9;
+
+const pruneTimeoutMs = 5 * 60_000;
 
 /**
  * Runs every item to its verdict. A failure of one item is its verdict and not an error; rejects with `SandboxError`
  * only when the run as a whole cannot go on, such as with a directory that cannot be written.
  */
 export async function runInstances(options: RunOptions): Promise<RunReport> {
-  options.signal.throwIfAborted();
-  throw new SandboxError("unsupported", `Cannot run ${options.runId}: there is no session yet`);
+  const { runId, directory, client, signal } = options;
+  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$/.test(runId)) {
+    throw new SandboxError("invalid_argument", `Cannot run "${runId}": that is no name for a run`, {
+      suggestion: "Use up to 100 letters, digits, '.', '_' and '-'.",
+    });
+  }
+  signal.throwIfAborted();
+  const items = sessionItems(options);
+  await mkdir(directory, { recursive: true });
+  const owner = await thisProcess();
+  await using _lock = await lockRun(directory, owner);
+  await rm(join(directory, "scratch"), { recursive: true, force: true });
+  const { journal, events } = await Journal.open(join(directory, "events.ndjson"));
+  await using _journal = journal;
+  const before = foldEvents(events);
+  const emit = (body: RunEventBody): void => {
+    const event = journal.append(body);
+    options.onEvent?.(event);
+  };
+  const { pid, bootId } = owner;
+  const { jobs = 1, repeat = 1 } = options;
+  emit({
+    type: "run.start",
+    runId,
+    pid,
+    bootId,
+    instances: items.map(({ label }) => label),
+    options: { jobs, repeat },
+  });
+  await journal.sync();
+  await removeLeftovers(client, runId);
+  const reports = new Map<string, InstanceReport>();
+  for (const { label, key } of items) {
+    const known = before.items.get(label);
+    // A failure of ours says nothing about the code: it is tried again.
+    if (known?.report?.key === key && known.report.verdict !== "infra_error") reports.set(label, known.report);
+  }
+  const startMs = performance.now();
+  const pending = items.filter(({ label }) => !reports.has(label));
+  const services = servicesFor(options, owner, { emit, sync: () => journal.sync() });
+  await runPending(options, services, pending, reports);
+  const interrupted = reports.size < items.length;
+  emit({ type: "run.end", interrupted });
+  await journal.sync();
+  if (options.cacheBytes !== undefined) {
+    await services.snapshots?.prune(options.cacheBytes, AbortSignal.timeout(pruneTimeoutMs));
+  }
+  const report: RunReport = {
+    schemaVersion: 1,
+    runId,
+    tool: { name: "atoll", version },
+    client: client.kind,
+    startedAt:
+      before.startedAt === "" ? new Date(Date.now() - (performance.now() - startMs)).toISOString() : before.startedAt,
+    durationMs: performance.now() - startMs,
+    interrupted,
+    counts: countVerdicts([...reports.values()]),
+    instances: items.flatMap(({ label }) => reports.get(label) ?? []),
+  };
+  await writeDurably(join(directory, "run_report.json"), `${JSON.stringify(report, undefined, 2)}\n`);
+  return report;
+}
+
+function countVerdicts(reports: readonly InstanceReport[]): RunReport["counts"] {
+  const counts = Object.fromEntries(Verdict.options.map((verdict) => [verdict, 0])) as RunReport["counts"];
+  for (const { verdict } of reports) counts[verdict] += 1;
+  return counts;
+}
+
+function servicesFor(
+  options: RunOptions,
+  owner: RunOwner,
+  journal: Pick<SessionServices, "emit" | "sync">,
+): SessionServices {
+  const { client, directory, cacheDirectory, runId, repeat = 1 } = options;
+  const seeds = options.seeds ?? [];
+  // A second look at a failure needs seeds that were not used.
+  const more = Array.from({ length: repeat + 3 }, (_, at) => at).filter((seed) => !seeds.includes(seed));
+  return {
+    client,
+    directory,
+    cacheDirectory,
+    snapshots: client.snapshots === undefined ? undefined : new SnapshotCache(client.snapshots, cacheDirectory),
+    records: new TaskRecords(cacheDirectory),
+    locks: new KeyedLock(),
+    useCache: options.useCache ?? true,
+    labels: labelsOf(runId, owner),
+    plan: options.plan ?? planEnvironment,
+    catalogue: [...catalogue, ...(options.fixes ?? [])],
+    seeds: [...seeds, ...more],
+    repeat,
+    quarantine: options.quarantine ?? [],
+    ...journal,
+  };
+}
+
+async function runPending(
+  options: RunOptions,
+  services: SessionServices,
+  pending: readonly SessionItem[],
+  reports: Map<string, InstanceReport>,
+): Promise<void> {
+  const { cacheDirectory, drain } = options;
+  const durations = await Durations.read(cacheDirectory);
+  const longestFirst = pending.toSorted((a, b) =>
+    durations.expected(b.instance.id) > durations.expected(a.instance.id) ? 1 : -1,
+  );
+  const disk = await statfs(cacheDirectory);
+  const pool = new WeightedPool(options.jobs ?? 1, {
+    cpus: availableParallelism(),
+    memoryBytes: freemem() * usableShare,
+    diskBytes: disk.bavail * disk.bsize * usableShare,
+  });
+  // A failure of the run itself, such as a full disk, ends every session: no more of it could be recorded.
+  const broken = new AbortController();
+  const signal = AbortSignal.any([options.signal, broken.signal]);
+  const onDrain = (): void => services.emit({ type: "run.drain" });
+  drain?.addEventListener("abort", onDrain, { once: true });
+  const runOne = async (item: SessionItem): Promise<void> => {
+    if (signal.aborted || drain?.aborted === true) return;
+    const { label, key, instance } = item;
+    services.emit({ type: "instance.start", instance: label, key });
+    try {
+      const report = await runSession(services, item, signal);
+      services.emit({ type: "instance.end", instance: label, key, report });
+      await services.sync();
+      reports.set(label, report);
+      durations.record(instance.id, report.durationMs);
+    } catch (error) {
+      if (!signal.aborted) broken.abort(error);
+    }
+  };
+  try {
+    await Promise.all(longestFirst.map((item) => pool.run(item.instance.task.sandbox.limits, () => runOne(item))));
+  } finally {
+    drain?.removeEventListener("abort", onDrain);
+  }
+  if (broken.signal.aborted && !options.signal.aborted) throw broken.signal.reason;
+  await durations.write();
 }

@@ -17,6 +17,8 @@ beforeEach(async () => {
 
 afterEach(() => rm(cache, { recursive: true, force: true }));
 
+const at = () => ({ cacheDirectory: cache, scratch: cache, signal });
+
 const specOf = (input: object): RepoSpec => RepoSpecModel.parse(input);
 
 /** The work tree that the sandbox would get, checked out in a directory of the test. */
@@ -41,7 +43,7 @@ test("the exported tree has the bytes of the commit, whatever its attributes say
     link: { link: "../../outside" },
     "name\nwith newline": "odd",
   });
-  await using repository = await Repository.open(specOf({ path: source.path }), cache, signal);
+  await using repository = await Repository.open(specOf({ path: source.path }), at());
   const tree = await checkOut(repository);
   expect(await readFile(join(tree, "a.txt"), "utf8")).toBe("one\ntwo\n");
   expect(await readFile(join(tree, "hidden"), "utf8")).toBe("still here");
@@ -58,7 +60,7 @@ test("nothing before or after the commit can be read from the exported tree", as
   const commit = await source.commit({ a: "present" });
   const later = await source.commit({ a: "future" });
   await source.git("tag", "v9");
-  await using repository = await Repository.open(specOf({ path: source.path, ref: commit }), cache, signal);
+  await using repository = await Repository.open(specOf({ path: source.path, ref: commit }), at());
   const tree = await checkOut(repository);
   expect((await gitIn(tree, "rev-list", "--all", "--count")).stdout.trim()).toBe("1");
   expect((await gitIn(tree, "cat-file", "-e", later)).exitCode).not.toBe(0);
@@ -74,7 +76,7 @@ test("a submodule is an empty directory and a hook of the source is not there", 
   await source.git("update-index", "--add", "--cacheinfo", `160000,${id},sub`);
   await source.git("commit", "--quiet", "--message", "A submodule");
   await writeFile(join(source.path, ".git", "hooks", "post-checkout"), "#!/bin/sh\ntouch hooked\n", { mode: 0o755 });
-  await using repository = await Repository.open(specOf({ path: source.path }), cache, signal);
+  await using repository = await Repository.open(specOf({ path: source.path }), at());
   const tree = await checkOut(repository);
   expect(await readdir(join(tree, "sub"))).toEqual([]);
   expect(await readdir(join(tree, ".git"))).not.toContain("hooks");
@@ -88,7 +90,7 @@ test("a program that the source configures is not run", async () => {
   await source.git("config", "core.sshCommand", `touch ${marker}`);
   await source.git("config", "remote.origin.url", `ext::touch ${marker}`);
   await source.git("config", "remote.origin.promisor", "true");
-  await using repository = await Repository.open(specOf({ path: source.path }), cache, signal);
+  await using repository = await Repository.open(specOf({ path: source.path }), at());
   await checkOut(repository);
   expect(await readdir(cache)).not.toContain("marker");
 });
@@ -97,7 +99,7 @@ test.for([["o__r.git"], ["o__r"], ["o/r"]])("a clone in a mirror folder is found
   await using source = await GitRepository.make({ a: "1" });
   const mirror = join(cache, "mirror");
   await gitIn(cache, "clone", "--quiet", "--bare", source.path, join(mirror, name));
-  await using repository = await Repository.open(specOf({ mirror, name: "o/r" }), cache, signal);
+  await using repository = await Repository.open(specOf({ mirror, name: "o/r" }), at());
   expect(await repository.read("a")).toBe("1");
 });
 
@@ -109,18 +111,18 @@ test("a repository at a URL is fetched, this one commit only", async () => {
   await source.git("config", "uploadpack.allowAnySHA1InWant", "true");
   const url = `file://${source.path}`;
   for (const ref of ["v1", first]) {
-    await using repository = await Repository.open(specOf({ url, ref }), cache, signal);
+    await using repository = await Repository.open(specOf({ url, ref }), at());
     expect(repository.commit).toBe(first);
     expect(await repository.read("a")).toBe("past");
   }
-  await using head = await Repository.open(specOf({ url, ref: "main" }), cache, signal);
+  await using head = await Repository.open(specOf({ url, ref: "main" }), at());
   expect(await head.read("a")).toBe("present");
 });
 
 test("files and directories are read without a work tree", async () => {
   await using source = await GitRepository.make({ "d/b": "b", "d/a": "a", top: "t", link: { link: "top" } });
   await source.git("tag", "-a", "-m", "x", "v1.2");
-  await using repository = await Repository.open(specOf({ path: source.path }), cache, signal);
+  await using repository = await Repository.open(specOf({ path: source.path }), at());
   expect(await repository.list("")).toEqual(["d", "link", "top"]);
   expect(await repository.list("d")).toEqual(["a", "b"]);
   expect(await repository.list("absent")).toEqual([]);
@@ -138,7 +140,7 @@ test("the paths of a patch are those that it changes, also of a rename", async (
     "tests/kept.py": "b\n",
     "data.bin": new Uint8Array([0, 1, 2, 255]),
   });
-  await using repository = await Repository.open(specOf({ path: source.path }), cache, signal);
+  await using repository = await Repository.open(specOf({ path: source.path }), at());
   expect(await repository.changedPaths(patch, "The test patch")).toEqual([
     { status: "A", path: "data.bin" },
     { status: "M", path: "tests/kept.py" },
@@ -152,7 +154,7 @@ test("the paths of a patch are those that it changes, also of a rename", async (
 
 test("what cannot be found says what to do", async () => {
   await using source = await GitRepository.make({ a: "1" });
-  const open = (input: object) => Repository.open(specOf(input), cache, signal);
+  const open = (input: object) => Repository.open(specOf(input), at());
   await expect(open({ path: source.path, ref: "nowhere" })).rejects.toThrow(/Cannot find nowhere .* fetch it: git -C/);
   await expect(open({ path: join(cache, "absent") })).rejects.toThrow(/there is no such directory/);
   await expect(open({ mirror: cache, name: "o/r" })).rejects.toThrow(/Make one: git clone --bare/);

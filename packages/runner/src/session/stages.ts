@@ -1,0 +1,186 @@
+import type { Symptoms } from "../compat/compat-fix.ts";
+import { checkBaseline } from "../grading/baseline.ts";
+import { failsPassToPassOnly, grade as gradeAttempts } from "../grading/grade.ts";
+import { meets, missingTests } from "../grading/test-results.ts";
+import type { AttemptResult } from "../models/report.ts";
+import type { TaskSpec } from "../models/task.ts";
+import { Repository } from "../repository/repository.ts";
+import { type Attempt, runAttempt } from "./attempt.ts";
+import { checkout, compat, env, openTask, type Outcome, setup, snapshot } from "./build.ts";
+import { flaggedFiles } from "./flagged-files.ts";
+import { applyPatch, isEmptyPatch, layTests } from "./patch.ts";
+import type { StageRow } from "./session.ts";
+import type { Work } from "./work.ts";
+
+const minuteMs = 60_000;
+
+/** Test runs beyond the first when only tests fail that should keep passing: such a failure may be chance. */
+const secondLooks = 2;
+
+export interface Stage extends Omit<StageRow, "timeoutMs"> {
+  timeoutMs: (work: Work) => number;
+  run: (work: Work) => Promise<Outcome>;
+}
+
+const setupTime = ({ session }: Work): number => 2 * session.config.setupTimeoutMs + 10 * minuteMs;
+
+const testTime = ({ session, plan }: Work): number => {
+  const runs = Math.max(session.services.repeat, 1 + secondLooks);
+  return (
+    runs * (session.config.testTimeoutMs + plan.command.build.length * session.config.setupTimeoutMs + 10 * minuteMs)
+  );
+};
+
+/**
+ * The way of an item, in order. `report` and `teardown` follow, whatever happens. What is left of `snapshot` depends only on what
+ * the keys of the snapshots are made of, so it is done once and shared.
+ */
+export const stages: readonly Stage[] = [
+  { name: "resolve", timeoutMs: () => 30 * minuteMs, tries: 2, run: resolve },
+  { name: "checkout", timeoutMs: () => 20 * minuteMs, tries: 2, run: checkout },
+  { name: "env", timeoutMs: setupTime, tries: 2, run: env },
+  { name: "compat", timeoutMs: setupTime, tries: 1, run: compat },
+  { name: "setup", timeoutMs: setupTime, tries: 1, run: setup },
+  { name: "snapshot", timeoutMs: () => 20 * minuteMs, tries: 2, run: snapshot },
+  { name: "baseline", timeoutMs: testTime, tries: 2, run: baseline },
+  { name: "apply", timeoutMs: () => 20 * minuteMs, tries: 2, run: apply },
+  { name: "test", timeoutMs: testTime, tries: 2, run: test },
+  { name: "grade", timeoutMs: () => minuteMs, tries: 1, run: grade },
+];
+
+async function resolve(work: Work): Promise<Outcome> {
+  const { item, services, scratch, signal } = work.session;
+  const { cacheDirectory } = services;
+  if (item.repo !== undefined) {
+    await work.repository?.[Symbol.asyncDispose]();
+    work.repository = await Repository.open(item.repo, { cacheDirectory, scratch, signal });
+    const { testPatch } = item.instance;
+    if (testPatch.trim() !== "") work.testPaths = await work.repository.changedPaths(testPatch, "The test patch");
+  }
+  await work.readRecord();
+  await work.makePlan();
+  return { status: "ok", ...(work.repository === undefined ? {} : { reason: work.repository.commit }) };
+}
+
+/** The tests as they are before the prediction: what has to fail fails, and what has to pass passes. */
+async function baseline(work: Work): Promise<Outcome> {
+  const { session, record, task } = work;
+  const { item, services } = session;
+  const known = record.baseline;
+  if (item.prediction !== null && known !== undefined && known.key === work.plan.baselineKey) {
+    session.attempts.push(...known.attempts);
+    return { status: "cached" };
+  }
+  const attempts: Attempt[] = [];
+  const attempt = async (seed: number): Promise<Attempt> => {
+    await openTask(work);
+    if (item.repo !== undefined) await layTests(work.context(), item.instance.testPatch, work.testPaths, "environment");
+    const made = await runAttempt(work, "baseline", seed);
+    report(work, made.result);
+    attempts.push(made);
+    return made;
+  };
+  const [firstSeed = 0, ...seeds] = services.seeds;
+  const first = await attempt(firstSeed);
+  let check = checkBaseline(first.result, task);
+  if (!check.held) {
+    const again = await work.findFixes(work.context(), symptomsOfTests(task, first));
+    if (again !== undefined) {
+      await session.removeSandbox();
+      await work.makePlan();
+      const names = work.fixes.map(({ applied }) => applied.id).join(", ");
+      return { status: "failed", reason: `${check.why}; again with ${names}`, again };
+    }
+    // The failure may be chance, which a second look shows.
+    if (check.showsFault && first.result.command?.end.kind === "exit") {
+      check = checkBaseline((await attempt(seeds[0] ?? firstSeed + 1)).result, task);
+    }
+  }
+  if (item.prediction === null) {
+    for (const seed of seeds.slice(attempts.length - 1, services.repeat - 1)) await attempt(seed);
+  }
+  await session.removeSandbox();
+  const results = attempts.map(({ result }) => result);
+  session.attempts.push(...results);
+  if (check.held) {
+    const kept = results.map((result) => ({ ...result, command: null }));
+    const fixes = work.reportFixes().map((applied, at) => ({ applied, plan: work.fixes[at]?.plan ?? {} }));
+    await work.saveRecord({ fixes, baseline: { key: work.plan.baselineKey, attempts: kept } });
+  }
+  return check.held ? { status: "ok" } : { status: "ok", reason: check.why };
+}
+
+function symptomsOfTests(task: TaskSpec, { result, text }: Attempt): Symptoms {
+  const { tests } = result;
+  const missing = missingTests([...task.failToPass, ...task.passToPass], tests);
+  const failing = task.passToPass.filter(
+    (id) => !missing.includes(id) && !meets(id, "passToPass", tests, task.failOnly),
+  );
+  return { text, missing, seen: Object.keys(tests), failing };
+}
+
+async function apply(work: Work): Promise<Outcome> {
+  const { prediction } = work.session.item;
+  if (prediction === null) return { status: "skipped", reason: "there is no prediction" };
+  return { status: "ok", reason: await openPatched(work) };
+}
+
+/** A new sandbox with the prediction, and over it the tests of the task. */
+async function openPatched(work: Work): Promise<string> {
+  const { item } = work.session;
+  await openTask(work);
+  const how = await applyPatch(work.context(), item.prediction?.patch ?? "", "prediction");
+  work.patchApplied = true;
+  await layTests(work.context(), item.instance.testPatch, work.testPaths, "prediction");
+  return how;
+}
+
+async function test(work: Work): Promise<Outcome> {
+  const { session, task } = work;
+  const { item, services } = session;
+  if (item.prediction === null) return { status: "skipped", reason: "there is no prediction" };
+  const attempts: AttemptResult[] = [];
+  const attempt = async (seed: number): Promise<AttemptResult> => {
+    if (!session.hasSandbox) await openPatched(work);
+    const { result } = await runAttempt(work, "prediction", seed);
+    await session.removeSandbox();
+    report(work, result);
+    attempts.push(result);
+    return result;
+  };
+  try {
+    const planned = services.seeds.slice(0, services.repeat);
+    for (const seed of planned) await attempt(seed);
+    const [only] = attempts;
+    if (attempts.length === 1 && only !== undefined && failsPassToPassOnly(task, only)) {
+      for (const seed of services.seeds.slice(1, 1 + secondLooks)) await attempt(seed);
+    }
+  } catch (error) {
+    // Another try starts in a sandbox in which nothing has run.
+    await session.removeSandbox();
+    throw error;
+  }
+  session.attempts.push(...attempts);
+  return { status: "ok" };
+}
+
+async function grade(work: Work): Promise<Outcome> {
+  const { item, attempts, services } = work.session;
+  const { prediction } = item;
+  const patch = prediction?.patch ?? "";
+  work.grade = gradeAttempts({
+    expected: work.task,
+    prediction: prediction === null ? null : { empty: isEmptyPatch(prediction.patch), flagged: flaggedFiles(patch) },
+    attempts,
+    quarantine: services.quarantine,
+  });
+  return { status: "ok", reason: work.grade.verdict };
+}
+
+function report(work: Work, { kind, seed, tests }: AttemptResult): void {
+  const statuses = Object.values(tests);
+  const passed = statuses.filter((status) => status === "passed" || status === "xfailed").length;
+  const failed = statuses.filter((status) => status === "failed" || status === "error").length;
+  const { item, services } = work.session;
+  services.emit({ type: "attempt.end", instance: item.label, kind, seed, passed, failed });
+}
