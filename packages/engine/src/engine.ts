@@ -29,10 +29,10 @@ import { createSandbox, type CreateOptions } from "./operations/create.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/fork.ts";
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
 import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
+import { resumeMarked } from "./operations/resume-mark.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { retireAllExpired } from "./operations/retire-checkpoints.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
-import { wakeMarked } from "./operations/wake-mark.ts";
 import { Sandbox } from "./sandbox.ts";
 import { checkFiles, type CheckFilesOptions, type FilesArchive } from "./snapshots/restore-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
@@ -133,7 +133,7 @@ export class Engine {
       const context = await assemble(layout, options);
       await Promise.all([context.templates.sweep(), removeTree(layout.copiesDir)]);
       const repairs = await reconcile(context, options);
-      await wakeMarked(context);
+      await resumeMarked(context);
       await retireAllExpired(context);
       return new Engine(context, lock, repairs);
     } catch (error) {

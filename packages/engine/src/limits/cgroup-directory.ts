@@ -133,7 +133,7 @@ const refusals = [
 ];
 
 /** Returns the error of a memory limit below the memory that is in use and cannot be freed. */
-export function noDiskSpace(name: string, limitBytes: number, usedBytes: number): SandboxError {
+export function memoryInUse(name: string, limitBytes: number, usedBytes: number): SandboxError {
   return new SandboxError("in_use", `Cannot limit cgroup ${name} to ${limitBytes} bytes: it uses ${usedBytes}`, {
     details: { limitBytes, usedBytes },
   });

@@ -4,7 +4,7 @@ import { SandboxError } from "@atoll/protocol";
 import {
   cannotCreate,
   makeGroupDirectory,
-  noDiskSpace,
+  memoryInUse,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -245,7 +245,7 @@ class CgroupV1 implements Cgroup {
         await this.#write("memory", "memory.limit_in_bytes", String(bytes));
       } catch (error) {
         // The group has no more memory that the kernel can free.
-        if (hasErrno(error, "EBUSY")) throw noDiskSpace(this.name, bytes, (await this.usage()).memoryBytes);
+        if (hasErrno(error, "EBUSY")) throw memoryInUse(this.name, bytes, (await this.usage()).memoryBytes);
         throw error;
       }
     };
