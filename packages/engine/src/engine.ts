@@ -1,4 +1,5 @@
 import { mkdir } from "node:fs/promises";
+import { detectCgroups } from "@atoll/host";
 import {
   SandboxError,
   type CheckpointInfo,
@@ -24,7 +25,6 @@ import { IdleWatch } from "./idle/idle-watch.ts";
 import { EventLog } from "./lifecycle/event-log.ts";
 import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/reconcile.ts";
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
-import { detectCgroups } from "./limits/detect-cgroups.ts";
 import { createSandbox, type CreateOptions } from "./operations/create.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/fork.ts";
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";

@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
-import { hasErrno, pollUntil } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 
 /** The kernel removes a group a moment after its last process. */

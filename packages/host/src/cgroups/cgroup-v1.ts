@@ -1,6 +1,8 @@
 import { dirname, join } from "node:path";
-import { Cleanup, hasErrno, pollUntil } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
+import { Cleanup } from "../support/cleanup.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
 import {
   cannotCreate,
   makeGroupDirectory,

@@ -1,5 +1,7 @@
 import { dirname, join } from "node:path";
-import { Cleanup, hasErrno, pollUntil } from "@atoll/host";
+import { Cleanup } from "../support/cleanup.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
 import {
   cannotCreate,
   makeGroupDirectory,
