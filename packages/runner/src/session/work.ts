@@ -212,5 +212,5 @@ export async function symptomsOf(context: SandboxContext, failure: unknown): Pro
   const last = context.lastResult;
   if (last === undefined) return undefined;
   const texts = await Promise.all([last.stdout, last.stderr].map((output) => context.readOutput(output)));
-  return { text: texts.join("\n"), missing: [], seen: [] };
+  return { text: texts.join("\n"), missing: [], seen: [], failing: [] };
 }
