@@ -140,6 +140,8 @@ describe("the progress of a wait on a terminal", () => {
     await terminal.shows(`\r\u001B[2K${shown} · 1s`);
     proxy.release();
     await expect.poll(() => terminal.screen.split(" · ").at(-1)).toContain("s\r\u001B[2K");
+    // A run removes its sandbox after its output, and the tests below count sandboxes.
+    await terminal.ended;
   });
 
   test("is erased at the first output of a run", async () => {

@@ -1,4 +1,7 @@
 export { AtollClient, type AtollClientOptions } from "./client/atoll/atoll-client.ts";
+export type { ContainerEngineOptions } from "./client/docker/container-engine.ts";
+export { DockerClient } from "./client/docker/docker-client.ts";
+export { execOnHost, runCommand, type HostCommand, type HostCommandResult } from "./client/host-command.ts";
 export type * from "./client/sandbox-client.ts";
 export type * from "./compat/compat-fix.ts";
 export type * from "./journal/events.ts";
@@ -20,6 +23,10 @@ export { catalogue } from "./compat/catalogue.ts";
 export * from "./compat/choose-fixes.ts";
 export { planEnvironment } from "./environments/plan-environment.ts";
 export { parserFor, parserOfDataSet } from "./parsers/parsers.ts";
+export { chooseInstances, readDataSet } from "./formats/data-set.ts";
+export { goldPredictions, readPredictions } from "./formats/predictions.ts";
+export { readQuarantine } from "./formats/quarantine.ts";
+export { readTask, taskInstance } from "./formats/task-file.ts";
 export { SnapshotCache, type CachedSnapshot } from "./cache/snapshot-cache.ts";
 export { readJournal } from "./journal/journal.ts";
 export { foldEvents, type RunState } from "./journal/run-state.ts";

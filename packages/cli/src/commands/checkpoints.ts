@@ -36,7 +36,7 @@ function columns(nowMs: number): Column<ListedCheckpoint>[] {
     { header: "NUMBER", cell: ({ n }) => String(n), align: "right" },
     { header: "AFTER", cell: ({ parent }) => (parent === null ? "-" : String(parent)), align: "right" },
     {
-      header: "MADE",
+      header: "CREATED",
       cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,
       plain: ({ createdAtMs }) => formatTime(createdAtMs),
     },

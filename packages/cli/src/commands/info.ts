@@ -38,7 +38,7 @@ function settingsOf(info: SandboxInfo, nowMs: number): Fact[] {
     ["persistent", info.persistent ? "yes" : undefined],
     ["server", info.server === undefined ? undefined : `${info.server.id} ${info.server.url}`.trim()],
     ["taken over", takenOver === undefined ? undefined : howTakenOver(takenOver)],
-    ["checkpoint", info.checkpoint === undefined ? undefined : `stands on ${info.checkpoint}`],
+    ["checkpoint", info.checkpoint === undefined ? undefined : String(info.checkpoint)],
     ["rolled back", info.rollbacks === undefined ? undefined : `${info.rollbacks} times`],
     ["running commands", String(info.runningCommands)],
     bytesFact("memory", limits.memoryBytes),

@@ -149,7 +149,7 @@ const columns: Column<KeyInfo>[] = [
   { header: "VERBS", cell: ({ verbs }) => verbs.join(",") },
   { header: "DRIVERS", cell: ({ policy }) => policy.drivers?.join(",") ?? asServer, isDetail: true },
   { header: "EGRESS", cell: ({ policy }) => egressCell(policy), isDetail: true },
-  { header: "CEILINGS", cell: ({ policy }) => limitsCell(policy), isDetail: true },
+  { header: "LIMITS", cell: ({ policy }) => limitsCell(policy), isDetail: true },
 ];
 
 const asServer = "as the server";

@@ -42,7 +42,7 @@ function columns(nowMs: number): Column<SandboxInfo>[] {
     { header: "STATE", cell: ({ state, guest }) => guest ?? state, tone: ({ state }) => toneOfState(state) },
     { header: "TEMPLATE", cell: ({ template }) => template, isDetail: true },
     { header: "DRIVER", cell: ({ driver }) => driver, isDetail: true },
-    { header: "LASTS", cell: ({ persistent }) => (persistent ? "yes" : "no") },
+    { header: "PERSISTENT", cell: ({ persistent }) => (persistent ? "yes" : "no") },
     {
       header: "CREATED",
       cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,

@@ -49,7 +49,7 @@ function columns(nowMs: number): Column<SnapshotInfo>[] {
     { header: "SHARED", cell: ({ shared }) => (shared ? "yes" : "no") },
     { header: "TEMPLATE", cell: ({ template }) => template },
     {
-      header: "MADE",
+      header: "CREATED",
       cell: ({ createdAtMs }) => `${formatDuration(nowMs - createdAtMs)} ago`,
       plain: ({ createdAtMs }) => formatTime(createdAtMs),
     },
@@ -68,7 +68,7 @@ function showSnapshot(cli: Cli): Command {
         ["reference", snapshot.ref],
         ["shared", snapshot.shared ? "yes" : "no"],
         ["template", snapshot.template],
-        ["made", formatTime(snapshot.createdAtMs)],
+        ["created", formatTime(snapshot.createdAtMs)],
         ["from sandbox", snapshot.sandboxId],
         ["owner", snapshot.owner],
         bytesFact("files", snapshot.sizeBytes),
