@@ -273,7 +273,8 @@ directory=$(mktemp -d)
 tar -x -f "$archives" -C "$directory"; rm -f "$archives"
 for archive in "$directory"/*.deb; do
   dpkg-deb --fsys-tarfile "$archive" | tar -x -C / --no-same-owner --keep-directory-symlink \\
-    --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
+    --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' \\
+    --exclude='./usr/lib/python3/dist-packages/*/tests/*'
 done
 rm -rf "$directory"
 for library in blas lapack; do
