@@ -4,7 +4,7 @@ import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 import type { CompatFix, EnvFacts, FixPlan } from "../../compat/compat-fix.ts";
-import { shimSource } from "../../compat/shim-source.ts";
+import { shimSource } from "../../compat/shim/shim-source.ts";
 import { type EnvRecipe, type Instance, toArgv } from "../../models/task.ts";
 import { type StageContext, StageFailure } from "../../session/stage-context.ts";
 import type { Environment, TestCommand } from "../environment.ts";
