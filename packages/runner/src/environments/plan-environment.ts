@@ -73,7 +73,9 @@ async function planPython({ instance, tree, cacheDirectory, fixes, signal }: Pla
   }
   const isOpen = recipe.packages.length === 0 && instance.task.environment.language === "auto";
   const wanted = known?.packages ?? (isOpen ? [...(await readRequirements(tree, interpreter.version)), "pytest"] : []);
-  const added = fixes.flatMap(({ plan }) => plan.packages?.add ?? []);
+  const changes = fixes.flatMap(({ plan }) => plan.packages ?? []);
+  const packages = new Set([...wanted, ...recipe.packages, ...changes.flatMap(({ add = [] }) => add)]);
+  for (const name of changes.flatMap(({ remove = [] }) => remove)) packages.delete(name);
   const pyproject = await readPyProject(tree);
   return new PythonEnvironment({
     instance,
@@ -81,10 +83,7 @@ async function planPython({ instance, tree, cacheDirectory, fixes, signal }: Pla
     known,
     interpreters,
     interpreter,
-    debian: await findDebianPackages([...new Set([...wanted, ...recipe.packages, ...added])], {
-      cacheDirectory,
-      signal,
-    }),
+    debian: await findDebianPackages([...packages], { cacheDirectory, signal }),
     own: await ownNames(tree, instance.repo),
     pyproject,
     cacheDirectory,

@@ -28,7 +28,7 @@ export async function choosePackageManager(tree: RepositoryTree): Promise<Packag
   return npm(hasLock);
 }
 
-export async function readManifest(tree: RepositoryTree): Promise<z.infer<typeof Manifest>> {
+async function readManifest(tree: RepositoryTree): Promise<z.infer<typeof Manifest>> {
   try {
     return Manifest.parse(JSON.parse((await tree.read("package.json")) ?? "{}"));
   } catch {

@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import type { CgroupKernel } from "../../src/limits/cgroup-kernel.ts";
+import type { CgroupKernel } from "../cgroups/cgroup-kernel.ts";
 
 interface Group {
   files: Map<string, string>;

@@ -5,10 +5,10 @@ import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { endDeletedFileUsers, findDeletedFileUsers, unsaveable } from "../checkpoints/deleted-file-users.ts";
 import { layerBytesOf } from "../checkpoints/launch-source.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { answerBy, step, reportedEnded, type Pause } from "./pause-work.ts";
+import { answerDeadline, step, reportedEnded, type Pause } from "./pause-work.ts";
 import type { prepareGuest } from "./prepare-guest.ts";
 
-const mostWakings = 2;
+const mostThaws = 2;
 /** Processes can open and delete files as fast as others are ended, so the number of rounds is limited. */
 const mostForcedRounds = 5;
 
@@ -18,7 +18,7 @@ interface FreezeOptions {
 }
 
 /** Freezes the sandbox; until `save` a thaw undoes everything. */
-export async function freezeOrResume(pause: Pause, options: FreezeOptions): Promise<void> {
+export async function freezeOrThaw(pause: Pause, options: FreezeOptions): Promise<void> {
   const { life, container, killed, clock } = pause;
   const { keeper } = life.parts;
   try {
@@ -31,7 +31,7 @@ export async function freezeOrResume(pause: Pause, options: FreezeOptions): Prom
     killed.throwIfAborted();
     try {
       await life.deadline.enforce();
-      await wake(pause);
+      await thaw(pause);
       const base = pause.parent?.n;
       const running = { state: "running" as const, container, ...optionalBase(base) };
       await keeper.apply("refused", (common) => ({ ...common, ...running }), reportedEnded(pause));
@@ -52,16 +52,16 @@ export async function freezeOrResume(pause: Pause, options: FreezeOptions): Prom
  * no reason to end a sandbox that runs: the greeting is in its FIFO, and its answer is accepted whenever it comes.
  * Rejects when the runtime has ended, or cannot be thawed.
  */
-async function wake(pause: Pause): Promise<void> {
+async function thaw(pause: Pause): Promise<void> {
   const { life, freezer, container, killed } = pause;
   for (let attempt = 1; ; attempt += 1) {
     await life.deadline.allowed(killed);
     try {
       if (pause.mayBeFrozen) await freezer.thaw(container, life.parts.layout);
-      return await life.channel.greet(firstToAbort(answerBy(), killed));
+      return await life.channel.greet(firstToAbort(answerDeadline(), killed));
     } catch (error) {
       killed.throwIfAborted();
-      const isDone = attempt >= mostWakings || !pause.mayBeFrozen;
+      const isDone = attempt >= mostThaws || !pause.mayBeFrozen;
       // A freeze that was abandoned because the container did not react may take effect after this thaw.
       if (!isDone || life.deadline.hasPassed) continue;
       if (isLate(error) && life.channel.isOpen) return;
@@ -70,7 +70,7 @@ async function wake(pause: Pause): Promise<void> {
   }
 }
 
-/** Says whether the error is that of `answerBy` or of the guest's watch: other timeouts say what took too long. */
+/** Says whether the error is that of `answerDeadline` or of the guest's watch; other timeouts say what took so long. */
 function isLate(error: unknown): boolean {
   if (isSandboxError(error, "guest_silent")) return true;
   return error instanceof DOMException && error.name === "TimeoutError";
@@ -97,7 +97,7 @@ async function freeze(pause: Pause, force: boolean): Promise<void> {
   const { life, freezer, container, killed } = pause;
   const { layout } = life.parts;
   for (let round = 0; ; round += 1) {
-    if (round > 0) await life.channel.prepareCheckpoint(answerBy());
+    if (round > 0) await life.channel.prepareCheckpoint(answerDeadline());
     await step(pause, "prepared");
     pause.mayBeFrozen = true;
     await freezer.freeze(container, layout);
@@ -108,7 +108,7 @@ async function freeze(pause: Pause, force: boolean): Promise<void> {
     if (files.length === 0 || force) await assertDiskSpace(layout.dir, memoryBytes);
     if (files.length === 0) return;
     await freezer.thaw(container, layout);
-    await life.channel.greet(answerBy());
+    await life.channel.greet(answerDeadline());
     const found = await findDeletedFileUsers(life.channel, files);
     if (!force || round === mostForcedRounds || found.processes.length === 0) throw unsaveable(life.record.id, found);
     await endDeletedFileUsers(life, found, pause.ended);

@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
-import { hasErrno, pollUntil } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 
 /** The kernel removes a group a moment after its last process. */
@@ -133,7 +134,7 @@ const refusals = [
 ];
 
 /** Returns the error of a memory limit below the memory that is in use and cannot be freed. */
-export function noDiskSpace(name: string, limitBytes: number, usedBytes: number): SandboxError {
+export function memoryInUse(name: string, limitBytes: number, usedBytes: number): SandboxError {
   return new SandboxError("in_use", `Cannot limit cgroup ${name} to ${limitBytes} bytes: it uses ${usedBytes}`, {
     details: { limitBytes, usedBytes },
   });

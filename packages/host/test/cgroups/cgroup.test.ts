@@ -1,9 +1,9 @@
 import { isSandboxError } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
-import { CgroupV1Tree } from "../../src/limits/cgroup-v1.ts";
-import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
-import type { CgroupTree } from "../../src/limits/cgroup.ts";
-import { FakeCgroupKernel } from "./fake-cgroup-kernel.ts";
+import { CgroupV1Tree } from "../../src/cgroups/cgroup-v1.ts";
+import { CgroupV2Tree } from "../../src/cgroups/cgroup-v2.ts";
+import type { CgroupTree } from "../../src/cgroups/cgroup.ts";
+import { FakeCgroupKernel } from "../../src/testing/fake-cgroup-kernel.ts";
 
 const MiB = 1024 * 1024;
 const limits = { memoryBytes: 64 * MiB, cpus: 0.5 };

@@ -1,4 +1,4 @@
-import { hasErrno } from "@atoll/host";
+import { hasErrno } from "../support/errno.ts";
 import type { CgroupKernel } from "./cgroup-kernel.ts";
 
 /**

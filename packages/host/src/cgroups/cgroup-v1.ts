@@ -1,10 +1,12 @@
 import { dirname, join } from "node:path";
-import { Cleanup, hasErrno, pollUntil } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
+import { Cleanup } from "../support/cleanup.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
 import {
   cannotCreate,
   makeGroupDirectory,
-  noDiskSpace,
+  memoryInUse,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -245,7 +247,7 @@ class CgroupV1 implements Cgroup {
         await this.#write("memory", "memory.limit_in_bytes", String(bytes));
       } catch (error) {
         // The group has no more memory that the kernel can free.
-        if (hasErrno(error, "EBUSY")) throw noDiskSpace(this.name, bytes, (await this.usage()).memoryBytes);
+        if (hasErrno(error, "EBUSY")) throw memoryInUse(this.name, bytes, (await this.usage()).memoryBytes);
         throw error;
       }
     };

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { chooseCgroups } from "../../src/limits/detect-cgroups.ts";
-import { FakeCgroupKernel } from "./fake-cgroup-kernel.ts";
+import { chooseCgroups } from "../../src/cgroups/detect-cgroups.ts";
+import { FakeCgroupKernel } from "../../src/testing/fake-cgroup-kernel.ts";
 
 const v1 = `tmpfs /sys/fs/cgroup tmpfs rw,relatime,mode=755 0 0
 cgroup /m cgroup rw,relatime,memory 0 0

@@ -8,25 +8,25 @@ import { resumeSandbox } from "./resume.ts";
  * Marks a sandbox that will be resumed after a short pause, so that the next server resumes it if this one dies. A
  * sandbox with a deadline is not marked: it stays paused until its owner sets another deadline.
  */
-export async function markToWake({ deadline, parts }: SandboxLife): Promise<void> {
-  if (deadline.uptimeMs === undefined) await writeFile(parts.layout.wakeMark, "");
+export async function markForResume({ deadline, parts }: SandboxLife): Promise<void> {
+  if (deadline.uptimeMs === undefined) await writeFile(parts.layout.resumeMark, "");
 }
 
 /** Idempotent. */
 export async function unmark({ parts }: SandboxLife): Promise<void> {
-  await rm(parts.layout.wakeMark, { force: true });
+  await rm(parts.layout.resumeMark, { force: true });
 }
 
 /**
  * Resumes sandboxes that the earlier server paused for a moment and died before it resumed them. One that cannot be
  * resumed stays paused.
  */
-export async function wakeMarked(context: EngineContext): Promise<void> {
-  await Promise.all([...context.lives.values()].map((life) => wakeIfMarked(context, life).catch(warn)));
+export async function resumeMarked(context: EngineContext): Promise<void> {
+  await Promise.all([...context.lives.values()].map((life) => resumeIfMarked(context, life).catch(warn)));
 }
 
-async function wakeIfMarked(context: EngineContext, life: SandboxLife): Promise<void> {
-  const isMarked = await access(life.parts.layout.wakeMark).then(
+async function resumeIfMarked(context: EngineContext, life: SandboxLife): Promise<void> {
+  const isMarked = await access(life.parts.layout.resumeMark).then(
     () => true,
     () => false,
   );

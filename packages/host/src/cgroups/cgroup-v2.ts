@@ -1,9 +1,11 @@
 import { dirname, join } from "node:path";
-import { Cleanup, hasErrno, pollUntil } from "@atoll/host";
+import { Cleanup } from "../support/cleanup.ts";
+import { hasErrno } from "../support/errno.ts";
+import { pollUntil } from "../support/poll-until.ts";
 import {
   cannotCreate,
   makeGroupDirectory,
-  noDiskSpace,
+  memoryInUse,
   notFrozen,
   pidsOf,
   removeGroupDirectories,
@@ -192,7 +194,7 @@ class CgroupV2 implements Cgroup {
   async #limitMemory(bytes: number): Promise<void> {
     // Otherwise the kernel would free memory by killing.
     const { memoryBytes: usedBytes } = await this.usage();
-    if (bytes < usedBytes) throw noDiskSpace(this.name, bytes, usedBytes);
+    if (bytes < usedBytes) throw memoryInUse(this.name, bytes, usedBytes);
     await this.#write("memory.max", String(bytes));
     await this.#write("memory.swap.max", "0").catch((error: unknown) => {
       // A kernel without swap accounting has no such file.

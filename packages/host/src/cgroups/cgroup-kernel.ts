@@ -1,6 +1,6 @@
 import { constants, readFileSync } from "node:fs";
 import { mkdir, open, readdir, rmdir } from "node:fs/promises";
-import { hasErrno } from "@atoll/host";
+import { hasErrno } from "../support/errno.ts";
 
 /** What cgroups need of the kernel. Tests use a fake that follows the rules of both versions. */
 export interface CgroupKernel {

@@ -1,4 +1,4 @@
-#include "watch_nodes.h"
+#include "watched_directories.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static uint32_t *bucket_of(int watch) {
     return &buckets[((uint32_t)watch * 2654435761u) & (BUCKETS - 1)];
 }
 
-void nodes_clear(void) {
+void watched_clear(void) {
     for (uint32_t i = 0; i < count; i++) {
         free(nodes[i].name);
         nodes[i] = (struct node){0};
@@ -36,14 +36,14 @@ void nodes_clear(void) {
     count = 0;
 }
 
-uint32_t nodes_of_watch(int watch) {
+uint32_t watched_of_watch(int watch) {
     for (uint32_t n = *bucket_of(watch); n != 0; n = nodes[n - 1].next)
         if (nodes[n - 1].watch == watch)
             return n - 1;
     return NODE_NONE;
 }
 
-uint32_t nodes_add(int watch, uint32_t parent, const char *name) {
+uint32_t watched_add(int watch, uint32_t parent, const char *name) {
     char *copy = strdup(name);
     if (copy == NULL)
         return NODE_NONE;
@@ -62,7 +62,7 @@ uint32_t nodes_add(int watch, uint32_t parent, const char *name) {
     return number;
 }
 
-void nodes_drop(uint32_t number) {
+void watched_drop(uint32_t number) {
     struct node *node = &nodes[number];
     uint32_t *link = bucket_of(node->watch);
     while (*link != number + 1)
@@ -73,7 +73,7 @@ void nodes_drop(uint32_t number) {
     first_free = number;
 }
 
-uint32_t nodes_child(uint32_t parent, const char *name) {
+uint32_t watched_child(uint32_t parent, const char *name) {
     for (uint32_t i = 0; i < count; i++)
         if (nodes[i].used && !nodes[i].detached && i != 0 && nodes[i].parent == parent &&
             strcmp(nodes[i].name, name) == 0)
@@ -81,7 +81,7 @@ uint32_t nodes_child(uint32_t parent, const char *name) {
     return NODE_NONE;
 }
 
-bool nodes_move(uint32_t number, uint32_t parent, const char *name) {
+bool watched_move(uint32_t number, uint32_t parent, const char *name) {
     char *copy = strdup(name);
     if (copy == NULL)
         return false;
@@ -92,12 +92,12 @@ bool nodes_move(uint32_t number, uint32_t parent, const char *name) {
     return true;
 }
 
-void nodes_detach(uint32_t number, uint32_t cookie) {
+void watched_detach(uint32_t number, uint32_t cookie) {
     nodes[number].detached = true;
     nodes[number].cookie = cookie;
 }
 
-uint32_t nodes_detached(uint32_t cookie) {
+uint32_t watched_detached(uint32_t cookie) {
     for (uint32_t i = 0; i < count; i++)
         if (nodes[i].used && nodes[i].detached && nodes[i].cookie == cookie)
             return i;
@@ -105,27 +105,27 @@ uint32_t nodes_detached(uint32_t cookie) {
 }
 
 /* A parent that was dropped before its child counts as detached: the child will be dropped too. */
-bool nodes_is_detached(uint32_t number) {
+bool watched_is_detached(uint32_t number) {
     for (uint32_t steps = 0; number != 0; number = nodes[number].parent)
         if (!nodes[number].used || nodes[number].detached || steps++ > NODES_MOST)
             return true;
     return false;
 }
 
-void nodes_drop_detached(void (*forget)(int watch)) {
+void watched_drop_detached(void (*forget)(int watch)) {
     /* All are marked first, because a node is found to be detached through the nodes above it. */
     for (uint32_t i = 1; i < count; i++)
-        if (nodes[i].used && nodes_is_detached(i))
+        if (nodes[i].used && watched_is_detached(i))
             nodes[i].detached = true;
     for (uint32_t i = 1; i < count; i++) {
         if (!nodes[i].used || !nodes[i].detached)
             continue;
         forget(nodes[i].watch);
-        nodes_drop(i);
+        watched_drop(i);
     }
 }
 
-bool nodes_path(uint32_t number, const char *name, char *path, size_t size) {
+bool watched_path(uint32_t number, const char *name, char *path, size_t size) {
     /* The path is written from its end, because a node knows only the nodes above it. */
     size_t at = size;
     path[--at] = 0;
