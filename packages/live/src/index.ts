@@ -7,3 +7,6 @@ export { ProcessHost } from "./isolation/process-host.ts";
 export { runtimeBundle } from "./isolation/runtime-bundle.ts";
 export { Connection, RequestFailed, type RuntimeEvent } from "./wire/connection.ts";
 export { compileModule } from "./compiler/compile-module.ts";
+export type * from "./events/live-event.ts";
+export { LiveManager, type LiveManagerOptions } from "./manager/live-manager.ts";
+export { ReloadFailed } from "./manager/reload-failed.ts";

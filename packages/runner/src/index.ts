@@ -1,4 +1,7 @@
 export { AtollClient, type AtollClientOptions } from "./client/atoll/atoll-client.ts";
+export type { ContainerEngineOptions } from "./client/docker/container-engine.ts";
+export { DockerClient } from "./client/docker/docker-client.ts";
+export { execOnHost, runCommand, type HostCommand, type HostCommandResult } from "./client/host-command.ts";
 export type * from "./client/sandbox-client.ts";
 export type * from "./compat/compat-fix.ts";
 export type * from "./journal/events.ts";

@@ -14,6 +14,11 @@ export interface UnpackOptions {
    */
   onSkipped: (path: string) => void;
   onBytes?: (bytes: number) => void;
+  /**
+   * The archive has one entry at its top, as `docker cp` makes them. That entry, a file or a directory, is stored as
+   * the path, whatever its name is. Anything else is left out.
+   */
+  hasTop?: boolean;
 }
 
 /** A header that describes the next entry is small; a larger one is an attack on our memory. */
@@ -37,9 +42,17 @@ export async function unpack(
    */
   const directories: Entry[] = [];
   try {
-    await mkdir(directory, { recursive: true });
-    for await (const entry of readEntries(reader, options.onSkipped)) {
+    const { hasTop = false } = options;
+    await mkdir(hasTop ? dirname(directory) : directory, { recursive: true });
+    let top: string | undefined;
+    for await (const found of readEntries(reader, options.onSkipped)) {
       options.signal.throwIfAborted();
+      top ??= hasTop ? found.path : "";
+      const entry = below(top, found);
+      if (hasTop && entry.path === "" && entry.type !== "file" && entry.type !== "directory") {
+        options.onSkipped("");
+        continue;
+      }
       if (!(await place(entry, reader, directory, options))) continue;
       if (entry.type === "directory") directories.push(entry);
       if (entry.type === "file") total.bytes += entry.sizeBytes;
@@ -54,6 +67,22 @@ export async function unpack(
     await reader.close();
   }
   return total;
+}
+
+/** Returns the entry as it is relative to the topmost one. */
+function below(top: string, entry: Entry): Entry {
+  if (top === "") return entry;
+  const path = relative(top, entry.path);
+  if (entry.type !== "hard-link") return { ...entry, path };
+  return { ...entry, path, target: relative(top, safePath(entry.target ?? "")) };
+}
+
+function relative(top: string, path: string): string {
+  if (path === top) return "";
+  if (path.startsWith(`${top}/`)) return path.slice(top.length + 1);
+  throw new SandboxError("invalid_argument", `Cannot unpack ${JSON.stringify(path)}: it is not below ${top}`, {
+    suggestion: "Pack one file or one directory.",
+  });
 }
 
 /** Yields the entries one by one; the body of a file has to be read before the next entry. */

@@ -253,3 +253,42 @@ describe("a malicious archive", () => {
     await expect(unpackThis(archive)).rejects.toThrow("damaged");
   });
 });
+
+describe("an archive of one thing", () => {
+  const packed = async (...args: string[]): Promise<AsyncGenerator<Uint8Array, void, undefined>> =>
+    inPieces(execFileSync("tar", ["--format=posix", "--create", "--file", "-", "--directory", root, ...args]), 512);
+
+  test("becomes the directory that is named, whatever its own name is", async () => {
+    await makeTree();
+    await link(join(root, "source", "run.sh"), join(root, "source", "hard"));
+    await unpack(await packed("source"), join(root, "target"), { ...options, hasTop: true });
+    expect(await listing(join(root, "target"))).toEqual(await listing(join(root, "source")));
+    expect(skipped).toEqual([]);
+  });
+
+  test("becomes the file that is named, beside what is there", async () => {
+    await writeFile(join(root, "one"), "content");
+    await writeFile(join(root, "beside"), "stays");
+    await unpack(await packed("one"), join(root, "two"), { ...options, hasTop: true });
+    expect(await readFile(join(root, "two"), "utf8")).toBe("content");
+    expect(await readFile(join(root, "beside"), "utf8")).toBe("stays");
+  });
+
+  test("that is a link is left out, and so is a link that leads out of its directory", async () => {
+    await symlink("source", join(root, "link"));
+    await mkdir(join(root, "source"));
+    await symlink("../beside", join(root, "source", "out"));
+    await writeFile(join(root, "beside"), "not to be reached");
+    await unpack(await packed("link"), join(root, "target"), { ...options, hasTop: true });
+    await unpack(await packed("source"), join(root, "target"), { ...options, hasTop: true });
+    expect(skipped).toEqual(["", "out -> ../beside"]);
+    expect(await readdir(join(root, "target"))).toEqual([]);
+  });
+
+  test("of two things is refused", async () => {
+    await writeFile(join(root, "a"), "a");
+    await writeFile(join(root, "b"), "b");
+    const unpacking = unpack(await packed("a", "b"), join(root, "target"), { ...options, hasTop: true });
+    await expect(unpacking).rejects.toMatchObject({ code: "invalid_argument" });
+  });
+});

@@ -14,8 +14,11 @@ export type CompiledModule =
   | { artifact: Artifact; diagnostics: Diagnostic[] }
   | { artifact?: undefined; diagnostics: Diagnostic[] };
 
-/** Compiles one module of an app. `module` is its path from the folder of the app. */
-export function compileModule(module: string, source: string): CompiledModule {
+/** Compiles one module of an app, unless `before` is of the same source. `module` is its path from the app's folder. */
+export function compileModule(module: string, source: string, before?: Artifact): CompiledModule {
+  if (before?.compiler === compilerId && before.sourceSha256 === sha256(source)) {
+    return { artifact: before, diagnostics: [] };
+  }
   if (module.endsWith(".json")) return compileJson(module, source);
   const typeless = transformSync(module, source, { sourcemap: true, target: "es2022", sourceType: "module" });
   const diagnostics = typeless.errors.map((error) => syntaxDiagnostic(module, source, error));

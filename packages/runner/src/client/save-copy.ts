@@ -1,5 +1,5 @@
 import { mkdir, open } from "node:fs/promises";
-import { dirname } from "node:path";
+import { dirname, posix } from "node:path";
 import { unpack } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 
@@ -31,6 +31,20 @@ export async function saveDirectory(
   { signal, path }: { signal: AbortSignal; path: string },
 ): Promise<void> {
   await unpack(bounded(archive, path), hostPath, { signal, onSkipped: () => undefined });
+}
+
+/** Unpacks the only file or directory of such an archive under another name. */
+export async function saveOnly(
+  archive: AsyncIterable<Uint8Array>,
+  hostPath: string,
+  { signal, path }: { signal: AbortSignal; path: string },
+): Promise<void> {
+  let isStored = true;
+  const onSkipped = (skipped: string): void => {
+    if (skipped === "" || skipped === posix.basename(path)) isStored = false;
+  };
+  await unpack(bounded(archive, path), hostPath, { signal, onSkipped, hasTop: true });
+  if (!isStored) throw notCopied(path, "special file or a link");
 }
 
 async function* bounded(source: AsyncIterable<Uint8Array>, path: string): AsyncGenerator<Uint8Array, void, undefined> {

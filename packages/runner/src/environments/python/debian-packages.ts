@@ -5,7 +5,7 @@ import { SandboxError } from "@atoll/protocol";
 import { debianNames } from "./distribution-names.ts";
 
 /** One package of the distribution with Python modules in it. */
-export interface DebianPackage {
+interface DebianPackage {
   name: string;
   version: string;
   /** Whether the machine has it; others are unpacked in the sandbox. */

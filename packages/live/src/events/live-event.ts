@@ -1,0 +1,35 @@
+import type { Diagnostic } from "../compiler/artifact.ts";
+import type { AppState } from "../manager/app-options.ts";
+
+/** Everything that happens to apps, in the order in which it happens. Durations are in milliseconds. */
+export type LiveEvent = { at: string; app: string } & LiveEventBody;
+
+export type LiveEventBody =
+  | { type: "app.state"; state: AppState; from: AppState; reason?: string }
+  | { type: "app.destroy" }
+  | { type: "compile.start"; files: number }
+  | {
+      type: "compile.end";
+      ok: boolean;
+      compiled: string[];
+      cached: number;
+      durationMs: number;
+      diagnostics: Diagnostic[];
+    }
+  | { type: "reload.start"; modules: string[]; cause: ReloadCause }
+  | { type: "reload.prepare"; generation: number; modules: string[]; durationMs: number }
+  | { type: "reload.suspend"; generation: number; services: string[]; durationMs: number }
+  | { type: "reload.commit"; generation: number; migrated: string[]; durationMs: number }
+  | { type: "reload.end"; generation: number; modules: string[]; services: string[]; durationMs: number }
+  | { type: "reload.failed"; phase: ReloadPhase; code: string; reason: string; diagnostics: readonly Diagnostic[] }
+  | { type: "reload.settle"; generation: number }
+  | { type: "rollback"; from: number; to: number; reason: string; durationMs: number }
+  | { type: "service.crash"; service: string; reason: string; stack?: string; restarts: number }
+  | { type: "service.start"; service: string }
+  | { type: "service.stop"; service: string; reason: string }
+  | { type: "process.end"; reason: string; willRestart: boolean }
+  | { type: "log"; level: "log" | "warn" | "error"; text: string; service?: string }
+  | { type: "watch.change"; files: string[] };
+
+export type ReloadCause = "request" | "watch" | "rollback";
+export type ReloadPhase = "compile" | "prepare" | "suspend" | "commit";

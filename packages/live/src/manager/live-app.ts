@@ -1,0 +1,417 @@
+import { messageOf } from "@atoll/host";
+import { SandboxError } from "@atoll/protocol";
+import { AppSources, compileSources, type SourceChange, type Sources } from "../compiler/app-compiler.ts";
+import type { Artifact } from "../compiler/artifact.ts";
+import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
+import { ModuleGraph } from "../graph/module-graph.ts";
+import type { AppHost } from "../isolation/app-host.ts";
+import { RequestFailed, type RuntimeEvent } from "../wire/connection.ts";
+import type { ServiceSnapshot } from "../wire/protocol.ts";
+import type { AppConfig, AppInfo, AppState, ReloadResult } from "./app-options.ts";
+import { nextState } from "./app-states.ts";
+import { CodeSwap, unswapped } from "./code-swap.ts";
+import { summarizeErrors } from "./describe.ts";
+import { Probation } from "./probation.ts";
+import { ReloadFailed } from "./reload-failed.ts";
+import { RunningApp } from "./running-app.ts";
+
+/** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
+const graceMs = 2_000;
+const startTimeoutMs = 30_000;
+
+export interface ReloadOptions {
+  cause: ReloadCause;
+  /** Given to `codeChange`. */
+  extra?: unknown;
+}
+
+interface Generation {
+  number: number;
+  modules: ReadonlyMap<string, Artifact>;
+}
+
+/**
+ * One application: its process, the generations of its code, and a queue of its own, so that nothing that happens to it
+ * makes another application wait.
+ */
+export class LiveApp {
+  readonly id: string;
+  readonly folder: string;
+  readonly config: AppConfig;
+  readonly #host: AppHost;
+  readonly #emit: (event: LiveEventBody) => void;
+  #state: AppState = "initializing";
+  #reason: string | undefined;
+  #turn: Promise<unknown> = Promise.resolve();
+  #running: RunningApp | undefined;
+  #generation: Generation = { number: 0, modules: new Map() };
+  /** What the app goes back to, and its states at that time, until the current generation has held. */
+  #previous: { generation: Generation; snapshots: ServiceSnapshot[] } | undefined;
+  #probation: Probation | undefined;
+  #snapshots: ServiceSnapshot[] = [];
+  readonly #sources: AppSources;
+  #ports: AppInfo["ports"] = [];
+  #enforcement: string[] = [];
+  #restarts: number[] = [];
+  #restartCount = 0;
+  #lastRestart: AppInfo["lastRestart"];
+  #updatedAt = new Date();
+  readonly #createdAt = new Date();
+  autoReload = false;
+
+  constructor(id: string, folder: string, config: AppConfig, host: AppHost, emit: (event: LiveEventBody) => void) {
+    this.id = id;
+    this.folder = folder;
+    this.config = config;
+    this.#sources = new AppSources(folder);
+    this.#host = host;
+    this.#emit = emit;
+  }
+
+  get info(): AppInfo {
+    return {
+      id: this.id,
+      state: this.#state,
+      reason: this.#reason,
+      folder: this.folder,
+      isolation: this.#host.level,
+      enforcement: this.#enforcement,
+      generation: this.#generation.number,
+      restarts: this.#restartCount,
+      lastRestart: this.#lastRestart,
+      autoReload: this.autoReload,
+      createdAt: this.#createdAt.toISOString(),
+      updatedAt: this.#updatedAt.toISOString(),
+      ports: this.#ports,
+    };
+  }
+
+  /** The modules of the current generation. */
+  graph(): ModuleGraph {
+    return new ModuleGraph(this.#generation.modules.values());
+  }
+
+  /** Compiles and starts the app. A failure leaves it in `error`, with the reason. */
+  start(): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#enforcement = await this.#host.enforcement();
+      this.#change("compiling");
+      try {
+        const artifacts = await this.#compile(await this.#sources.read({}), new Map());
+        await this.#launch({ number: this.#generation.number + 1, modules: byModule(artifacts) }, []);
+      } catch (error) {
+        await this.#end();
+        this.#fail(error);
+        throw error;
+      }
+    });
+  }
+
+  /** Starts the process again, with the states that it has now. */
+  restart(reason = "requested"): Promise<void> {
+    return this.#inTurn(async () => {
+      if (this.#generation.number === 0) {
+        throw new SandboxError("invalid_state", `Cannot restart ${this.id}: it was never started`, {
+          suggestion: "Repair its code and reload it.",
+        });
+      }
+      await this.#snapshot();
+      await this.#restart(reason);
+    });
+  }
+
+  /** Brings changed code in: of the given paths, of the given sources, or of whatever differs in the folder. */
+  reload(change: SourceChange, options: ReloadOptions): Promise<ReloadResult> {
+    return this.#inTurn(async () => {
+      const startedAt = performance.now();
+      const before = this.#generation;
+      let artifacts: Artifact[];
+      try {
+        artifacts = await this.#compile(await this.#sources.read(change), before.modules);
+      } catch (error) {
+        this.#reportFailure("compile", error);
+        throw error;
+      }
+      return this.#swapTo(byModule(artifacts), startedAt, options);
+    });
+  }
+
+  /** Goes back to the modules of an earlier generation, with migrations of the states where versions differ. */
+  rollbackTo(modules: ReadonlyMap<string, Artifact>, reason: string): Promise<ReloadResult> {
+    return this.#inTurn(async () => {
+      const from = this.#generation.number;
+      const startedAt = performance.now();
+      const result = await this.#swapTo(modules, startedAt, { cause: "rollback" });
+      this.#emit({ type: "rollback", from, to: result.generation, reason, durationMs: result.durationMs });
+      return result;
+    });
+  }
+
+  /** The process, for calls. Throws `invalid_state` when there is none. */
+  running(): RunningApp {
+    if (this.#running !== undefined) return this.#running;
+    const reason = this.#reason === undefined ? "" : `: ${this.#reason}`;
+    throw new SandboxError("invalid_state", `App ${this.id} is not running, it is in state ${this.#state}${reason}`);
+  }
+
+  /** Ends the app: `terminate` of its services first, then the process. Idempotent. */
+  stop(): Promise<void> {
+    return this.#inTurn(async () => {
+      if (this.#state === "stopped") return;
+      this.#change("stopping");
+      await this.#running?.connection.request("stop", { deadlineMs: graceMs }, graceMs).catch(() => undefined);
+      await this.#end();
+      this.#change("stopped");
+    });
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work);
+    this.#turn = result.catch(() => undefined);
+    return result;
+  }
+
+  async #compile(sources: Sources, before: ReadonlyMap<string, Artifact>): Promise<Artifact[]> {
+    this.#emit({ type: "compile.start", files: sources.size });
+    const { ok, artifacts, diagnostics, compiled, cached, durationMs } = await compileSources(sources, before);
+    this.#emit({ type: "compile.end", ok, compiled, cached: cached.length, durationMs, diagnostics });
+    if (!ok)
+      throw new ReloadFailed("compile", `Cannot compile ${this.id}: ${summarizeErrors(diagnostics)}`, diagnostics);
+    return artifacts;
+  }
+
+  async #launch(generation: Generation, snapshots: readonly ServiceSnapshot[]): Promise<void> {
+    this.#change("starting");
+    const running = await RunningApp.launch({
+      id: this.id,
+      folder: this.folder,
+      config: this.config,
+      host: this.#host,
+      onEvent: (event) => this.#onRuntimeEvent(event),
+      onEnd: (ended, reason) => this.#onProcessEnd(ended, reason),
+    });
+    this.#running = running;
+    await running.start(generation.number, generation.modules.values(), snapshots);
+    this.#generation = generation;
+    this.#ports = await running.ports();
+    this.#change("running");
+  }
+
+  async #swapTo(
+    modules: ReadonlyMap<string, Artifact>,
+    startedAt: number,
+    { cause, extra }: ReloadOptions,
+  ): Promise<ReloadResult> {
+    const compileMs = performance.now() - startedAt;
+    const before = this.#generation;
+    const changed = [...modules.values()].filter(
+      ({ module, codeSha256 }) => before.modules.get(module)?.codeSha256 !== codeSha256,
+    );
+    const removed = [...before.modules.keys()].filter((module) => !modules.has(module));
+    const generation: Generation = { number: before.number + 1, modules };
+    const names = changed.map(({ module }) => module);
+    if (this.#running === undefined) {
+      // An app that is in error, or was stopped, is started with the new code.
+      await this.#launch(generation, this.#snapshots);
+      return unswapped("reloaded", generation.number, names, compileMs, startedAt);
+    }
+    if (changed.length === 0 && removed.length === 0) {
+      return unswapped("no_change", before.number, [], compileMs, startedAt);
+    }
+    this.#change("reloading");
+    this.#emit({ type: "reload.start", modules: names, cause });
+    this.#endProbation();
+    const swap = new CodeSwap(this.#running.connection, this.config, this.#emit);
+    try {
+      const { services, snapshots, phases } = await swap.run({
+        number: generation.number,
+        modules,
+        names,
+        removed,
+        extra,
+      });
+      this.#snapshots = mergedSnapshots(this.#snapshots, snapshots);
+      this.#previous = { generation: before, snapshots: this.#snapshots };
+      this.#generation = generation;
+      this.#change("running");
+      this.#probation = new Probation(services, this.config.probationMs, () => this.#settle());
+      const durationMs = performance.now() - startedAt;
+      this.#emit({ type: "reload.end", generation: generation.number, modules: names, services, durationMs });
+      return {
+        result: "reloaded",
+        generation: generation.number,
+        modules: names,
+        services,
+        durationMs,
+        phases: { compile: compileMs, ...phases },
+      };
+    } catch (error) {
+      await this.#giveUpSwap(swap.phase, error);
+      throw new ReloadFailed(swap.phase, `Cannot reload ${this.id}: ${messageOf(error)}`, [], error);
+    }
+  }
+
+  /** Before a commit the old code never stopped; a process that no longer answers is started again with it. */
+  async #giveUpSwap(phase: ReloadPhase, error: unknown): Promise<void> {
+    this.#reportFailure(phase, error);
+    if (error instanceof RequestFailed && this.#running !== undefined) {
+      this.#change("running");
+      return;
+    }
+    await this.#restart(`it did not answer while it was reloaded: ${messageOf(error)}`);
+  }
+
+  /** Nothing crashed after a reload: what is kept for going back is dropped. */
+  #settle(): void {
+    this.#endProbation();
+    const generation = this.#generation.number;
+    this.#emit({ type: "reload.settle", generation });
+    this.#previous = undefined;
+    void this.#running?.connection.request("settle", { generation }, graceMs).catch(() => undefined);
+  }
+
+  #endProbation(): void {
+    this.#probation?.end();
+    this.#probation = undefined;
+  }
+
+  #onRuntimeEvent(event: RuntimeEvent): void {
+    switch (event.t) {
+      case "log": {
+        const { level, text, service } = event;
+        this.#emit({ type: "log", level, text, ...(service === undefined ? {} : { service }) });
+        return;
+      }
+      case "crash": {
+        const { service, reason, stack, restarts } = event;
+        this.#emit({ type: "service.crash", service, reason, restarts, ...(stack === undefined ? {} : { stack }) });
+        if (this.#probation?.covers(service) === true) this.#revert(`${service} crashed: ${reason}`);
+        return;
+      }
+      case "started":
+        this.#emit({ type: "service.start", service: event.service });
+        return;
+      case "stopped":
+        this.#emit({ type: "service.stop", service: event.service, reason: event.reason });
+        return;
+      case "ended":
+        if (this.#probation !== undefined) this.#revert(event.reason);
+        else void this.#inTurn(() => this.#recover(`its supervisor gave up: ${event.reason}`));
+    }
+  }
+
+  /** New code crashed in its probation: back to the code and the states of before. */
+  #revert(reason: string): void {
+    const previous = this.#previous;
+    this.#endProbation();
+    if (previous === undefined) return;
+    this.#previous = undefined;
+    void this.#inTurn(async () => {
+      const startedAt = performance.now();
+      const from = this.#generation.number;
+      if (this.#running === undefined) return;
+      this.#change("reloading");
+      try {
+        await this.#running.connection.request("revert", { generation: from }, startTimeoutMs);
+        this.#generation = previous.generation;
+        this.#change("running");
+      } catch {
+        this.#snapshots = previous.snapshots;
+        this.#generation = previous.generation;
+        await this.#restart(`it could not go back in place: ${reason}`);
+      }
+      const durationMs = performance.now() - startedAt;
+      this.#emit({ type: "rollback", from, to: previous.generation.number, reason, durationMs });
+    });
+  }
+
+  #onProcessEnd(running: RunningApp, reason: string): void {
+    if (this.#running !== running) return;
+    this.#running = undefined;
+    const previous = this.#probation === undefined ? undefined : this.#previous;
+    this.#endProbation();
+    void this.#inTurn(async () => {
+      if (this.#running !== undefined || this.#state === "stopped" || this.#state === "stopping") return;
+      if (previous !== undefined) {
+        const from = this.#generation.number;
+        this.#generation = previous.generation;
+        this.#snapshots = previous.snapshots;
+        this.#emit({ type: "rollback", from, to: previous.generation.number, reason, durationMs: 0 });
+      }
+      await this.#recover(reason);
+    });
+  }
+
+  /** Starts the app again unless it ended too often; then it stays in `error`, where a person sees it. */
+  async #recover(reason: string): Promise<void> {
+    const now = performance.now();
+    this.#restarts = [...this.#restarts.filter((at) => now - at < this.config.restartWindowMs), now];
+    const willRestart = this.#restarts.length <= this.config.maxRestarts && this.#generation.number > 0;
+    this.#emit({ type: "process.end", reason, willRestart });
+    if (willRestart) {
+      await this.#restart(reason);
+      return;
+    }
+    await this.#end();
+    this.#fail(new Error(`it ended too often, the last time because ${reason}`));
+  }
+
+  async #restart(reason: string): Promise<void> {
+    await this.#end();
+    this.#restartCount += 1;
+    this.#lastRestart = { at: new Date().toISOString(), reason };
+    try {
+      await this.#launch(this.#generation, this.#snapshots);
+    } catch (error) {
+      await this.#end();
+      this.#fail(error);
+    }
+  }
+
+  /** Reads the states of all services, so that a restart goes on with them. */
+  async #snapshot(): Promise<void> {
+    if (this.#running === undefined) return;
+    const { suspendTimeoutMs } = this.config;
+    const { snapshots } = await this.#running.connection.request(
+      "snapshot",
+      { timeoutMs: suspendTimeoutMs },
+      suspendTimeoutMs + graceMs,
+    );
+    this.#snapshots = snapshots;
+  }
+
+  async #end(): Promise<void> {
+    this.#endProbation();
+    const running = this.#running;
+    this.#running = undefined;
+    if (running === undefined) return;
+    await running.kill();
+  }
+
+  #change(to: AppState, reason?: string): void {
+    if (this.#state === to) return;
+    const from = this.#state;
+    this.#state = nextState(from, to);
+    this.#reason = reason;
+    this.#updatedAt = new Date();
+    this.#emit({ type: "app.state", state: to, from, ...(reason === undefined ? {} : { reason }) });
+  }
+
+  #fail(error: unknown): void {
+    this.#change("error", messageOf(error));
+  }
+
+  #reportFailure(phase: ReloadPhase, error: unknown): void {
+    const code = error instanceof RequestFailed ? error.error.code : phase === "compile" ? "compile_failed" : "failed";
+    const diagnostics = error instanceof ReloadFailed ? error.diagnostics : [];
+    this.#emit({ type: "reload.failed", phase, code, reason: messageOf(error), diagnostics });
+  }
+}
+
+const byModule = (artifacts: readonly Artifact[]): Map<string, Artifact> =>
+  new Map(artifacts.map((artifact) => [artifact.module, artifact]));
+
+const mergedSnapshots = (old: readonly ServiceSnapshot[], captured: readonly ServiceSnapshot[]): ServiceSnapshot[] => {
+  const names = new Set(captured.map(({ name }) => name));
+  return [...old.filter(({ name }) => !names.has(name)), ...captured];
+};

@@ -1,0 +1,111 @@
+import type { Artifact } from "../compiler/artifact.ts";
+import { ModuleGraph } from "../graph/module-graph.ts";
+import type { AppHost, AppProcess } from "../isolation/app-host.ts";
+import { runtimeBundle } from "../isolation/runtime-bundle.ts";
+import { Connection, type RuntimeEvent } from "../wire/connection.ts";
+import { decode, encode } from "../wire/encode.ts";
+import type { Reply, ServiceSnapshot } from "../wire/protocol.ts";
+import type { AppConfig, AppInfo } from "./app-options.ts";
+import { describeEnd } from "./describe.ts";
+
+const startTimeoutMs = 30_000;
+/** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
+const graceMs = 2_000;
+
+interface Launch {
+  id: string;
+  folder: string;
+  config: AppConfig;
+  host: AppHost;
+  onEvent: (event: RuntimeEvent) => void;
+  /** Called once with the reason, however the process ends. */
+  onEnd: (app: RunningApp, reason: string) => void;
+}
+
+/** The process of an app. It is pinged, and killed when it does not answer. */
+export class RunningApp {
+  readonly connection: Connection;
+  readonly process: AppProcess;
+  readonly #config: AppConfig;
+  readonly #heartbeat: NodeJS.Timeout;
+  #isStarted = false;
+
+  private constructor(process: AppProcess, { config, onEvent, onEnd }: Launch) {
+    this.process = process;
+    this.#config = config;
+    this.connection = new Connection(process, onEvent);
+    this.#heartbeat = setInterval(() => void this.#ping(), Math.max(100, config.limits.unresponsiveMs / 4));
+    this.#heartbeat.unref();
+    void process.ended.then((end) => {
+      clearInterval(this.#heartbeat);
+      onEnd(this, describeEnd(end, process.stderrTail()));
+    });
+  }
+
+  static async launch(launch: Launch): Promise<RunningApp> {
+    const { id, folder, config, host } = launch;
+    const process = await host.launch({
+      id,
+      folder,
+      runtime: await runtimeBundle(),
+      limits: config.limits,
+      env: config.env,
+      ports: config.ports,
+      signal: new AbortController().signal,
+    });
+    return new RunningApp(process, launch);
+  }
+
+  /** Loads the modules of a generation and starts the supervision tree, from snapshots where there are some. */
+  async start(generation: number, modules: Iterable<Artifact>, snapshots: readonly ServiceSnapshot[]): Promise<void> {
+    const { entry } = this.#config;
+    const graph = new ModuleGraph(modules);
+    const artifacts = graph.loadOrder(entry).flatMap((module) => graph.artifact(module) ?? []);
+    await this.connection.request("load", { generation, entry, artifacts }, startTimeoutMs);
+    await this.connection.request("start", { snapshots: [...snapshots] }, startTimeoutMs);
+    this.#isStarted = true;
+  }
+
+  async call(service: string, name: string, argument: unknown, timeoutMs: number): Promise<unknown> {
+    const params = { service, name, argument: encode(argument), timeoutMs };
+    return decode((await this.connection.request("call", params, timeoutMs + graceMs)).value);
+  }
+
+  async cast(service: string, name: string, argument: unknown): Promise<void> {
+    await this.connection.request("cast", { service, name, argument: encode(argument) }, graceMs);
+  }
+
+  /** Runs an exported function of a module. */
+  async run(module: string, name: string, parameters: readonly unknown[], timeoutMs: number): Promise<unknown> {
+    const params = { module, export: name, arguments: encode(parameters), timeoutMs };
+    return decode((await this.connection.request("run", params, timeoutMs + graceMs)).value);
+  }
+
+  inspect(): Promise<Reply<"inspect">> {
+    return this.connection.request("inspect", {}, graceMs);
+  }
+
+  async ports(): Promise<AppInfo["ports"]> {
+    return Promise.all(
+      this.#config.ports.map(async (port) => {
+        const address = await this.process.forward(port);
+        return { port, host: address.host, hostPort: address.port };
+      }),
+    );
+  }
+
+  async kill(): Promise<void> {
+    clearInterval(this.#heartbeat);
+    await this.process.kill();
+  }
+
+  async #ping(): Promise<void> {
+    if (!this.#isStarted) return;
+    try {
+      await this.connection.request("ping", {}, this.#config.limits.unresponsiveMs);
+    } catch {
+      // What follows is the same as for any other end of the process.
+      await this.process.kill();
+    }
+  }
+}
