@@ -62,8 +62,15 @@ export class BrowserPage implements AsyncDisposable {
     if (chromium === undefined) throw new Error("There is no Chromium on this machine");
     const profile = await mkdtemp(join(tmpdir(), "atoll-browser-"));
     const args = [
-      ...["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"],
-      ...["--hide-scrollbars", "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"],
+      "--headless",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-dev-shm-usage",
+      "--no-first-run",
+      "--hide-scrollbars",
+      "--remote-debugging-port=0",
+      `--user-data-dir=${profile}`,
+      "about:blank",
     ];
     const child = await startHostProcess(chromium, args, { signal: new AbortController().signal, graceMs: 0 });
     child.discardOutput();
