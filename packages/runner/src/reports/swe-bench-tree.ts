@@ -21,7 +21,7 @@ const fileName = (text: string): string =>
 const modelOf = ({ model }: InstanceReport): string => model || "none";
 
 /** The `report.json` of one instance, as SWE-bench writes it. */
-export function sweBenchReport(report: InstanceReport): Record<string, unknown> {
+function sweBenchReport(report: InstanceReport): Record<string, unknown> {
   return {
     [report.id]: {
       patch_is_None: !report.patchExists,
@@ -40,7 +40,7 @@ export function sweBenchReport(report: InstanceReport): Record<string, unknown> 
 }
 
 /** The summary of a run with one model, version 2 of what SWE-bench writes. */
-export function sweBenchSummary(reports: readonly InstanceReport[], unfinished: readonly string[]): object {
+function sweBenchSummary(reports: readonly InstanceReport[], unfinished: readonly string[]): object {
   const ids = (...verdicts: Verdict[]) =>
     reports
       .filter(({ verdict }) => verdicts.includes(verdict))
