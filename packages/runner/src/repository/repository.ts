@@ -20,7 +20,7 @@ interface TreeEntries {
   directories: Map<string, string[]>;
 }
 
-/** The list of files of a repository with half a million of them. */
+/** The limit is above the listing of a repository with half a million files. */
 const mostListingBytes = 64 * 1024 * 1024;
 const maxFileBytes = 1024 * 1024;
 
