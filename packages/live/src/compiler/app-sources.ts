@@ -3,7 +3,7 @@ import { join, posix } from "node:path";
 import { hasErrno } from "@atoll/host";
 
 const sourceFile = /\.(ts|mts|js|mjs|json)$/;
-/** Not code of the app: packages, tests' output, and the files of tools. */
+/** Folders that contain no code of the app: packages, tests' output, and the files of tools. */
 const skipped = new Set(["node_modules", ".git", "dist", "coverage"]);
 const configFiles = new Set(["package.json", "package-lock.json", "tsconfig.json", "live.json"]);
 

@@ -36,7 +36,7 @@ export type Artifact = z.infer<typeof Artifact>;
 
 export const Diagnostic = z.strictObject({
   file: z.string(),
-  /** Both from 1. */
+  /** The line number, which starts at 1. */
   line: z.int(),
   column: z.int(),
   severity: z.enum(["error", "warning"]),
