@@ -67,7 +67,7 @@ const git = (directory: string, ...args: string[]): Promise<string> =>
   outputOf("git", ["-C", directory, "-c", "user.name=b", "-c", "user.email=b@localhost", ...args]);
 
 /** Makes a repository of these files in a directory that is not there yet, and returns it. */
-export async function makeRepository(directory: string, files: Readonly<Record<string, string>>): Promise<string> {
+async function makeRepository(directory: string, files: Readonly<Record<string, string>>): Promise<string> {
   await mkdir(directory, { recursive: true });
   await git(directory, "init", "--quiet");
   for (const [path, content] of Object.entries(files)) await writeFile(join(directory, path), content);
