@@ -6,6 +6,7 @@ import { SandboxError } from "@atoll/protocol";
 import type { Sources } from "../compiler/app-compiler.ts";
 import type { LiveEvent, LiveEventBody } from "../events/live-event.ts";
 import type { AppHost, AppUsage, IsolationLevel } from "../isolation/app-host.ts";
+import { BubblewrapHost } from "../isolation/bubblewrap-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import type { Reply } from "../wire/protocol.ts";
 import { AppConfig, AppId, type AppConfigInput, type AppInfo, type ReloadResult } from "./app-options.ts";
@@ -27,7 +28,7 @@ export class LiveManager implements AsyncDisposable {
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
-    this.#hosts = options.hosts ?? [new ProcessHost()];
+    this.#hosts = options.hosts ?? [new BubblewrapHost(), new ProcessHost()];
   }
 
   /** Compiles and starts the app of a folder. After a failure, which is thrown, the app stays visible in `error`. */
