@@ -6,7 +6,7 @@ import type { Artifact, Compilation, Diagnostic } from "./artifact.ts";
 import { compileModule } from "./compile-module.ts";
 
 const sourceFile = /\.(ts|mts|js|mjs|json)$/;
-/** Not code of the app: packages, tests' output, and the files of tools. */
+/** Folders that contain no code of the app: packages, tests' output, and the files of tools. */
 const skipped = new Set(["node_modules", ".git", "dist", "coverage"]);
 const configFiles = new Set(["package.json", "package-lock.json", "tsconfig.json", "live.json"]);
 

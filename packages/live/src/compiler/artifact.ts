@@ -36,7 +36,7 @@ export type Artifact = z.infer<typeof Artifact>;
 
 export interface Diagnostic {
   file: string;
-  /** From 1. */
+  /** The line number, which starts at 1. */
   line: number;
   column: number;
   severity: "error" | "warning";

@@ -15,13 +15,13 @@ import { Probation } from "./probation.ts";
 import { ReloadFailed } from "./reload-failed.ts";
 import { RunningApp } from "./running-app.ts";
 
-/** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
+/** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
 const graceMs = 2_000;
 const startTimeoutMs = 30_000;
 
 export interface ReloadOptions {
   cause: ReloadCause;
-  /** Given to `codeChange`. */
+  /** A value that is passed to `codeChange`. */
   extra?: unknown;
 }
 

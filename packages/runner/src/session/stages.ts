@@ -32,8 +32,8 @@ const testTime = ({ session, plan }: Work): number => {
 };
 
 /**
- * The way of an item, in order. `report` and `teardown` follow, whatever happens. What is left of `snapshot` depends
- * only on what the keys of the snapshots are made of, so it is done once and shared.
+ * The stages of an item, in order. `report` and `teardown` follow, whatever happens. The result of `snapshot` depends
+ * only on the input of the snapshots' keys, so it is made once and shared.
  */
 export const stages: readonly Stage[] = [
   { name: "resolve", timeoutMs: () => 30 * minuteMs, tries: 2, run: resolve },
