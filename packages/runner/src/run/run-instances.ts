@@ -11,7 +11,8 @@ import { planEnvironment } from "../environments/plan-environment.ts";
 import type { RunEvent, RunEventBody } from "../journal/events.ts";
 import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
-import { type InstanceReport, type RunReport, Verdict } from "../models/report.ts";
+import { type InstanceReport, type RunReport } from "../models/report.ts";
+import { countVerdicts } from "../reports/stored-run.ts";
 import { runSession } from "../session/run-session.ts";
 import type { SessionItem, SessionServices } from "../session/session.ts";
 import { version } from "../version.ts";
@@ -92,12 +93,6 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   };
   await writeDurably(join(directory, "run_report.json"), `${JSON.stringify(report, undefined, 2)}\n`);
   return report;
-}
-
-function countVerdicts(reports: readonly InstanceReport[]): RunReport["counts"] {
-  const counts = Object.fromEntries(Verdict.options.map((verdict) => [verdict, 0])) as RunReport["counts"];
-  for (const { verdict } of reports) counts[verdict] += 1;
-  return counts;
 }
 
 function servicesFor(

@@ -4,7 +4,7 @@ import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 import type { CompatFix, EnvFacts, FixPlan } from "../../compat/compat-fix.ts";
-import { shimSource } from "../../compat/shim-source.ts";
+import { shimSource } from "../../compat/shim/shim-source.ts";
 import { type EnvRecipe, type Instance, toArgv } from "../../models/task.ts";
 import { type StageContext, StageFailure } from "../../session/stage-context.ts";
 import type { Environment, TestCommand } from "../environment.ts";
@@ -273,7 +273,8 @@ directory=$(mktemp -d)
 tar -x -f "$archives" -C "$directory"; rm -f "$archives"
 for archive in "$directory"/*.deb; do
   dpkg-deb --fsys-tarfile "$archive" | tar -x -C / --no-same-owner --keep-directory-symlink \\
-    --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
+    --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' \\
+    --exclude='./usr/lib/python3/dist-packages/*/tests/*'
 done
 rm -rf "$directory"
 for library in blas lapack; do
