@@ -7,6 +7,7 @@ import type { Sources } from "../compiler/app-sources.ts";
 import { Compiler, type CompilerOptions } from "../compiler/compiler.ts";
 import type { LiveEvent, LiveEventBody } from "../events/live-event.ts";
 import type { AppHost, AppUsage, IsolationLevel } from "../isolation/app-host.ts";
+import { BubblewrapHost } from "../isolation/bubblewrap-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import type { Reply } from "../wire/protocol.ts";
 import { AppConfig, AppId, type AppConfigInput, type AppInfo, type ReloadResult } from "./app-options.ts";
@@ -30,7 +31,7 @@ export class LiveManager implements AsyncDisposable {
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
-    this.#hosts = options.hosts ?? [new ProcessHost()];
+    this.#hosts = options.hosts ?? [new BubblewrapHost(), new ProcessHost()];
     this.#compiler = new Compiler(options.compiler);
   }
 
