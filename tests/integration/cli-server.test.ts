@@ -202,7 +202,7 @@ test("up starts a server, and Ctrl-C stops it", async () => {
   const dataDir = await makeDataDir();
   const flags = ["--data-dir", dataDir, "--guest-path", guestBinaryPath(), "--port", "0", "--log-level", "error"];
   await using up = new RunningAtoll(undefined, ["up", ...flags]);
-  await expect.poll(() => up.stdout.toString()).toContain("What there is:");
+  await expect.poll(() => up.stdout.toString()).toContain("Documentation:");
   const url = /listens on (\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   const key = /ATOLL_API_KEY=(\S+)/.exec(up.stdout.toString())?.[1] ?? "";
   expect(await runAtoll({ url, key }, ["ls", "-q"])).toEqual({ exitCode: 0, stdout: "", stderr: "" });

@@ -111,7 +111,7 @@ test("a server that dies during pauses and rollbacks of persistent sandboxes los
       await host.dispose();
       await store.close();
     });
-    host.manager.persistent.begin();
+    host.manager.persistent.start();
     return host;
   };
   const bring = async ({ manager }: TestManager, id: SandboxId): Promise<void> => {

@@ -66,7 +66,7 @@ test.for(["rollback", "fork"] as const)("the checkpoint of a failed %s is stored
   const directory = await makeDataDir();
   onTestFinished(() => rm(directory, { recursive: true, force: true }));
   const dataDir = await makeDataDir();
-  const { home, persistence, close } = await openManagerStore(directory, { name: "a", dataDir });
+  const { sandboxStores, persistence, close } = await openManagerStore(directory, { name: "a", dataDir });
   onTestFinished(close);
   let isBroken = false;
   const host = await openTestManager({
@@ -93,7 +93,7 @@ test.for(["rollback", "fork"] as const)("the checkpoint of a failed %s is stored
   const left = (await manager.engine.checkpoints(id)).at(-1)?.n;
   expect(left).toBeGreaterThan(1);
   await expect
-    .poll(() => SandboxHandle.read(home, id), soon)
+    .poll(() => SandboxHandle.read(sandboxStores, id), soon)
     .toMatchObject({ state: "paused", checkpoint: { n: left } });
   await expect.poll(() => manager.persistent.has(id), soon).toBe(false);
   isBroken = false;

@@ -57,7 +57,7 @@ describe("a server that is asked to stop", () => {
 
     const second = await start({ dataDir: first.dataDir });
     expect(second.key).toBe("");
-    expect(second.greeting).toContain("Carries on with 1 sandbox");
+    expect(second.greeting).toContain("Continues 1 sandbox");
     const again = new ApiClient(second.url, first.key);
     await again.fetch("POST", `${path}/stdin?offset=0`, { body: "x\n" });
     const { output, end } = await followTo(() => again, path);

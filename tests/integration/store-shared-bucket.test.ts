@@ -61,7 +61,7 @@ async function collectThrice(store: ObjectStore): Promise<void> {
   const collector = new CheckpointCollector({
     store,
     policy: { keepLast: 1 },
-    standingOf: async () => undefined,
+    statusOf: async () => undefined,
     log,
     nowMs: () => nowMs,
   });

@@ -15,6 +15,6 @@ export async function collect(
   store: ObjectStore,
   { keepLast, nowMs, graceMs }: Extract<ArchiveAction, { do: "collect" }>,
 ): Promise<void> {
-  const options = { store, policy: { keepLast }, standingOf: async () => undefined, log: createLog("silent") };
+  const options = { store, policy: { keepLast }, statusOf: async () => undefined, log: createLog("silent") };
   await new CheckpointCollector({ ...options, graceMs, nowMs: () => nowMs }).collect();
 }

@@ -2,11 +2,11 @@ import { join } from "node:path";
 import { createLog, type SandboxManagerOptions } from "@atoll/server";
 import { FileObjectStore, Leases, type LeaseParty } from "@atoll/storage";
 import { CheckpointArchive } from "../../packages/server/src/persistence/checkpoint-archive.ts";
-import type { HandleHome } from "../../packages/server/src/persistence/sandbox-handle.ts";
+import type { SandboxStores } from "../../packages/server/src/persistence/sandbox-handle.ts";
 
 /** A directory in which several managers store persistent sandboxes. Each has its own data directory and name. */
 export interface ManagerStore {
-  home: HandleHome;
+  sandboxStores: SandboxStores;
   /** The option of `SandboxManager.open`. */
   persistence: NonNullable<SandboxManagerOptions["persistence"]>;
   close: () => Promise<void>;
@@ -25,11 +25,11 @@ export async function openManagerStore(
     ...(ttlMs === undefined ? {} : { timing: { ttlMs } }),
     isPredecessor: (owner) => owner.id === name,
   });
-  const home = { metadataStore: store, checkpointStore: store, leases };
+  const sandboxStores = { metadataStore: store, checkpointStore: store, leases };
   return {
-    home,
+    sandboxStores,
     persistence: {
-      home,
+      sandboxStores,
       self: () => self,
       wasSelf: () => false,
       notifyServer: () => undefined,

@@ -120,7 +120,7 @@ async function readGreeting(child: ChildProcess): Promise<string> {
   let text = "";
   for await (const line of createInterface({ input: stdout })) {
     text += `${line}\n`;
-    if (line.startsWith("What there is:")) return text;
+    if (line.startsWith("Documentation:")) return text;
   }
   throw new Error(`The server ended: ${errors}`);
 }

@@ -12,8 +12,8 @@ async function main(): Promise<void> {
   if (words.includes("--doctor")) return examine(words);
   const config = await readConfig();
   const log = createLog(config.config.logLevel);
-  // A mistake of this program, and no reason to end everybody's streams.
-  process.on("unhandledRejection", (error) => log.error({ err: error }, "promise failed that nobody waits for"));
+  // This is a bug in the server, but no reason to end the streams of all clients.
+  process.on("unhandledRejection", (error) => log.error({ err: error }, "unhandled promise rejection"));
   const server = await Server.start({ config, log });
   log.info({ url: server.url, dataDir: config.config.dataDir, sandboxes: server.sandboxCount }, "server started");
   greet(server);
@@ -24,7 +24,7 @@ async function main(): Promise<void> {
   log.info({}, "server stopped");
 }
 
-/** Tells what this machine offers and what it lacks, for people or, with `--json`, for programs. */
+/** Reports what this machine offers and what it lacks, for people or, with `--json`, for programs. */
 async function examine(words: readonly string[]): Promise<void> {
   const { config } = await readConfig({ argv: words.filter((word) => word !== "--doctor" && word !== "--json") });
   const report = await doctor({ guestPath: config.guestPath, dataDir: config.dataDir });
@@ -35,7 +35,7 @@ async function examine(words: readonly string[]): Promise<void> {
 function greet({ url, firstKey, sandboxCount }: Server): void {
   const key = firstKey ?? "$ATOLL_API_KEY";
   say(`Atoll listens on ${url}`);
-  if (sandboxCount > 0) say(`Carries on with ${sandboxCount} ${sandboxCount === 1 ? "sandbox" : "sandboxes"}.`);
+  if (sandboxCount > 0) say(`Continues ${sandboxCount} ${sandboxCount === 1 ? "sandbox" : "sandboxes"}.`);
   if (firstKey !== undefined) {
     say(`\nThis is the admin key. It is shown once and stored only as a hash:\n\n  export ATOLL_API_KEY=${firstKey}`);
   }
@@ -45,14 +45,14 @@ Try it:
   curl -s ${url}/run -H "Authorization: Bearer ${firstKey === undefined ? key : "$ATOLL_API_KEY"}" \\
        -H "Content-Type: application/json" -d '{"language":"python","code":"print(6 * 7)"}'
 
-What there is: ${url}/docs
+Documentation: ${url}/docs
 `);
 }
 
-/** npm passes on the Ctrl-C that the terminal has sent already: the two are one. */
+/** The time within which two signals count as one: npm passes on a Ctrl-C that the terminal has already sent. */
 const sameSignalMs = 500;
 
-/** The first signal asks the server to stop, the second does not wait for it. */
+/** Resolves at the first signal, which asks the server to stop. A second one ends the process at once. */
 function untilAsked(): Promise<void> {
   return new Promise((resolve) => {
     let askedAtMs: number | undefined;
@@ -75,6 +75,6 @@ try {
 } catch (error) {
   const text = isSandboxError(error) ? `${error.message}\n${error.suggestion ?? ""}` : String((error as Error).stack);
   process.stderr.write(`${text.trim()}\n`);
-  // Of a command line that is wrong, as everywhere.
+  // A wrong command line has the usual exit code 2.
   process.exitCode = isSandboxError(error, "invalid_argument") ? 2 : 1;
 }

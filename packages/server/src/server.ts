@@ -8,7 +8,7 @@ import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/proto
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
 import { Admission } from "./auth/admission.ts";
-import { Gate } from "./auth/gate.ts";
+import { Authenticator } from "./auth/authenticator.ts";
 import { KeyStore } from "./auth/key-store.ts";
 import { pooledShapes, serverPolicy } from "./auth/server-policy.ts";
 import type { Config } from "./config/config.ts";
@@ -44,11 +44,11 @@ export interface ServerOptions {
   log: Log;
 }
 
-/** A running server. Binds the parts to each other; the work is theirs. */
+/** A running server. It connects the parts; they do the work. */
 export class Server {
-  /** Where it listens. */
+  /** The URL on which it listens. */
   readonly url: string;
-  /** Set at the first start on a data directory only: the admin key, which nobody can be told again. */
+  /** The admin key, at the first start on a data directory only. It cannot be shown again. */
   readonly firstKey: string | undefined;
   #app: FastifyInstance;
   #manager: SandboxManager;
@@ -95,7 +95,7 @@ export class Server {
     this.#stopping = parts.stopping;
   }
 
-  /** Carries on with everything that is in the data directory, then listens. */
+  /** Continues everything that is in the data directory, then listens. */
   static async start({ config: read, log }: ServerOptions): Promise<Server> {
     const { config } = read;
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
@@ -115,7 +115,7 @@ export class Server {
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
       const secret = await ServerSecret.load(config.dataDir);
       const stopping = new AbortController();
-      // Every stream and every request that waits listens to it.
+      // Every stream and every waiting request listens to it.
       setMaxListeners(0, stopping.signal);
       const ports = new PortProxy({
         dial: (id, port, options) => manager.dial(id, port, options),
@@ -164,7 +164,7 @@ export class Server {
       });
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
-      const gate = new Gate({
+      const authenticator = new Authenticator({
         keys,
         verifyToken: (id, token) => manager.access.verifyToken(id, token),
         isFromServer: async (proof, { method, path }) =>
@@ -198,7 +198,7 @@ export class Server {
       const app = buildApp({
         config,
         handlers: createHandlers(parts),
-        gate,
+        authenticator,
         sandboxes: {
           locate: (id) => manager.access.locate(id),
           isHere: (id) => manager.access.isHere(id),
@@ -221,7 +221,7 @@ export class Server {
         ],
       });
       const webSockets = new WebSockets({
-        gate,
+        authenticator,
         assertSees: (principal, id) => manager.access.assertSees(principal, id),
         locate: (id) => manager.access.locate(id),
         sources: {
@@ -243,7 +243,7 @@ export class Server {
         stopping: stopping.signal,
       });
       app.server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-        // One whose offer was passed over may offer again, and has a listener then.
+        // A connection whose offer was ignored may offer again, and has a listener then.
         if (socket.listenerCount("error") === 0) socket.on("error", () => socket.destroy());
         try {
           if (!hosts.isOurs(request)) return refuse(socket, "403 Forbidden");
@@ -252,15 +252,15 @@ export class Server {
           if (!wantsWebSocket(request)) answerWithoutUpgrade(app.server, request, socket, head);
           else if (!webSockets.handleUpgrade(request, socket, head)) refuse(socket, "404 Not Found");
         } catch (error) {
-          // Nobody is above this listener: what it throws ends the server. An upgrade that does not wait for the answer
-          // before it comes here.
+          // An error that this listener throws would end the server. A client that sends an upgrade before the previous
+          // reply causes one.
           log.warn({ err: error }, "upgrade refused");
           socket.destroy();
         }
       });
       url = await listen(app, config);
       snapshots.start();
-      manager.persistent.begin();
+      manager.persistent.start();
       persistence.start();
       return new Server({
         url,
@@ -291,8 +291,8 @@ export class Server {
   }
 
   /**
-   * Takes no more work, tells clients, lets short work finish, and goes. Sandboxes stay for the next server unless they
-   * are to be killed.
+   * Stops taking work, notifies clients, lets short requests finish, and stops. Sandboxes stay for the next server
+   * unless they are to be killed.
    */
   close(options: { killAll?: boolean } = {}): Promise<void> {
     this.#closing ??= this.#close(options.killAll ?? this.#config.killOnExit);
@@ -302,7 +302,7 @@ export class Server {
   async #close(killAll: boolean): Promise<void> {
     this.#stopping.abort(
       new SandboxError("unavailable", "Cannot wait any longer: the server stops", {
-        suggestion: "Ask again in a moment; commands go on.",
+        suggestion: "Try again in a moment; commands go on.",
       }),
     );
     this.#ports.close();
@@ -357,7 +357,7 @@ async function openManager({
       keepCheckpoints: config.keepCheckpoints,
       keepCheckpointsForMs: config.keepCheckpointsForMs,
     },
-    // A sandbox that was taken over may ask before everything is in its place.
+    // A sandbox of an earlier server may ask before all parts are ready.
     onEgress: (id) => async (ask) => {
       await opened;
       return egress.handlerFor(id)(ask);
@@ -383,7 +383,7 @@ function metricsOf(manager: SandboxManager): Metrics {
       return counts;
     },
     runningCommands: () => manager.counts().runningCommands,
-    moves: () => manager.persistent.moves,
+    persistenceEvents: () => manager.persistent.eventCounts,
     pooled: () => manager.counts().pooled,
     unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,

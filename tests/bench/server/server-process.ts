@@ -125,7 +125,7 @@ export class ServerProcess implements AsyncDisposable {
     let text = "";
     for await (const line of createInterface({ input: stdout })) {
       text += `${line}\n`;
-      if (line.startsWith("What there is:")) return text;
+      if (line.startsWith("Documentation:")) return text;
     }
     throw new Error(`The server did not start: ${await readFile(this.logFile, "utf8")}`);
   }

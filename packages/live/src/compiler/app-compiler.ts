@@ -1,5 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
+import { hasErrno } from "@atoll/host";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { Artifact, Compilation, Diagnostic } from "./artifact.ts";
 import { compileModule } from "./compile-module.ts";
@@ -12,20 +13,52 @@ const configFiles = new Set(["package.json", "package-lock.json", "tsconfig.json
 /** The sources of an app by module id. */
 export type Sources = Map<string, string>;
 
-export async function readSources(folder: string): Promise<Sources> {
-  const sources: Sources = new Map();
-  const visit = async (directory: string): Promise<void> => {
-    for (const entry of await readdir(join(folder, directory), { withFileTypes: true })) {
-      const path = posix.join(directory, entry.name);
-      if (entry.isDirectory() && !skipped.has(entry.name)) await visit(path);
-      else if (entry.isFile() && isModule(path)) sources.set(path, await readFile(join(folder, path), "utf8"));
-    }
-  };
-  await visit("");
-  return sources;
+/** Whether a folder of an app can have code of it. */
+export const isSourceFolder = (name: string): boolean => !skipped.has(name);
+
+export interface SourceChange {
+  /** Only these files are read again. */
+  paths?: Iterable<string>;
+  /** Used instead of what the files have. */
+  sources?: Sources;
 }
 
-const isModule = (path: string): boolean =>
+/** The sources of an app, as they were read last. */
+export class AppSources {
+  readonly #folder: string;
+  #files: Sources = new Map();
+
+  constructor(folder: string) {
+    this.#folder = folder;
+  }
+
+  async read({ paths, sources }: SourceChange): Promise<Sources> {
+    const files: Sources = new Map(paths === undefined ? [] : this.#files);
+    for (const path of paths ?? (await this.#list(""))) {
+      try {
+        files.set(path, await readFile(join(this.#folder, path), "utf8"));
+      } catch (error) {
+        if (!hasErrno(error, "ENOENT", "ENOTDIR", "EISDIR")) throw error;
+        files.delete(path);
+      }
+    }
+    this.#files = files;
+    return new Map([...files, ...(sources ?? [])]);
+  }
+
+  async #list(directory: string): Promise<string[]> {
+    const entries = await readdir(join(this.#folder, directory), { withFileTypes: true });
+    const lists = entries.map(async (entry) => {
+      const path = posix.join(directory, entry.name);
+      if (entry.isDirectory()) return isSourceFolder(entry.name) ? this.#list(path) : [];
+      return entry.isFile() && isModule(path) ? [path] : [];
+    });
+    return (await Promise.all(lists)).flat();
+  }
+}
+
+/** Whether a path, relative to the folder of an app, is a module of it. */
+export const isModule = (path: string): boolean =>
   sourceFile.test(path) && !path.endsWith(".d.ts") && !configFiles.has(path) && !/\.test\.\w+$/.test(path);
 
 /** Compiles what differs from the modules before, and checks the imports of the whole app. */

@@ -1,6 +1,6 @@
 import { messageOf } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { compileSources, readSources, type Sources } from "../compiler/app-compiler.ts";
+import { AppSources, compileSources, type SourceChange, type Sources } from "../compiler/app-compiler.ts";
 import type { Artifact } from "../compiler/artifact.ts";
 import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
@@ -18,6 +18,12 @@ import { RunningApp } from "./running-app.ts";
 /** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
 const graceMs = 2_000;
 const startTimeoutMs = 30_000;
+
+export interface ReloadOptions {
+  cause: ReloadCause;
+  /** Given to `codeChange`. */
+  extra?: unknown;
+}
 
 interface Generation {
   number: number;
@@ -43,6 +49,7 @@ export class LiveApp {
   #previous: { generation: Generation; snapshots: ServiceSnapshot[] } | undefined;
   #probation: Probation | undefined;
   #snapshots: ServiceSnapshot[] = [];
+  readonly #sources: AppSources;
   #ports: AppInfo["ports"] = [];
   #enforcement: string[] = [];
   #restarts: number[] = [];
@@ -56,6 +63,7 @@ export class LiveApp {
     this.id = id;
     this.folder = folder;
     this.config = config;
+    this.#sources = new AppSources(folder);
     this.#host = host;
     this.#emit = emit;
   }
@@ -89,7 +97,7 @@ export class LiveApp {
       this.#enforcement = await this.#host.enforcement();
       this.#change("compiling");
       try {
-        const artifacts = await this.#compile(await readSources(this.folder), new Map());
+        const artifacts = await this.#compile(await this.#sources.read({}), new Map());
         await this.#launch({ number: this.#generation.number + 1, modules: byModule(artifacts) }, []);
       } catch (error) {
         await this.#end();
@@ -112,13 +120,14 @@ export class LiveApp {
     });
   }
 
-  reload(sources: Sources | undefined, options: { cause: ReloadCause; extra?: unknown }): Promise<ReloadResult> {
+  /** Brings changed code in: of the given paths, of the given sources, or of whatever differs in the folder. */
+  reload(change: SourceChange, options: ReloadOptions): Promise<ReloadResult> {
     return this.#inTurn(async () => {
       const startedAt = performance.now();
       const before = this.#generation;
       let artifacts: Artifact[];
       try {
-        artifacts = await this.#compile(await this.#mergedSources(sources), before.modules);
+        artifacts = await this.#compile(await this.#sources.read(change), before.modules);
       } catch (error) {
         this.#reportFailure("compile", error);
         throw error;
@@ -162,12 +171,6 @@ export class LiveApp {
     return result;
   }
 
-  async #mergedSources(changed: Sources | undefined): Promise<Sources> {
-    const sources = await readSources(this.folder);
-    for (const [module, source] of changed ?? []) sources.set(module, source);
-    return sources;
-  }
-
   async #compile(sources: Sources, before: ReadonlyMap<string, Artifact>): Promise<Artifact[]> {
     this.#emit({ type: "compile.start", files: sources.size });
     const { ok, artifacts, diagnostics, compiled, cached, durationMs } = await compileSources(sources, before);
@@ -197,7 +200,7 @@ export class LiveApp {
   async #swapTo(
     modules: ReadonlyMap<string, Artifact>,
     startedAt: number,
-    { cause, extra }: { cause: ReloadCause; extra?: unknown },
+    { cause, extra }: ReloadOptions,
   ): Promise<ReloadResult> {
     const compileMs = performance.now() - startedAt;
     const before = this.#generation;

@@ -4,11 +4,12 @@ import { join, resolve } from "node:path";
 import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { Sources } from "../compiler/app-compiler.ts";
-import type { LiveEvent } from "../events/live-event.ts";
+import type { LiveEvent, LiveEventBody } from "../events/live-event.ts";
 import type { AppHost, AppUsage, IsolationLevel } from "../isolation/app-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import type { Reply } from "../wire/protocol.ts";
 import { AppConfig, AppId, type AppConfigInput, type AppInfo, type ReloadResult } from "./app-options.ts";
+import { AutoReload } from "./auto-reload.ts";
 import { LiveApp } from "./live-app.ts";
 
 const defaultTimeoutMs = 30_000;
@@ -22,6 +23,7 @@ export interface LiveManagerOptions {
 export class LiveManager implements AsyncDisposable {
   readonly #apps = new Map<string, LiveApp>();
   readonly #hosts: readonly AppHost[];
+  readonly #watchers = new Map<string, AutoReload>();
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
@@ -36,22 +38,24 @@ export class LiveManager implements AsyncDisposable {
         suggestion: "Choose another id, or destroy the app first.",
       });
     }
-    await known?.stop();
+    if (known !== undefined) await this.destroy(id);
     const path = resolve(folder);
     const config = AppConfig.parse({ ...(await readConfig(path)), ...options });
-    const app = new LiveApp(id, path, config, await this.#hostFor(config.isolation), (event) => {
-      this.#events.emit("event", { at: new Date().toISOString(), app: id, ...event });
-    });
+    const host = await this.#hostFor(config.isolation);
+    const app = new LiveApp(id, path, config, host, (event) => this.#emit(id, event));
     this.#apps.set(id, app);
+    // Watching begins first: an edit during the start is seen, and one that repairs a failed start.
+    if (config.autoReload) await this.enableAutoReload(id);
     await app.start();
     return app.info;
   }
 
   async destroy(id: string): Promise<void> {
     const app = this.#app(id);
+    this.disableAutoReload(id);
     await app.stop();
     this.#apps.delete(id);
-    this.#events.emit("event", { at: new Date().toISOString(), app: id, type: "app.destroy" });
+    this.#emit(id, { type: "app.destroy" });
   }
 
   async restart(id: string): Promise<AppInfo> {
@@ -95,12 +99,27 @@ export class LiveManager implements AsyncDisposable {
 
   /** Brings changed code into a running app: of its folder, or the given sources. */
   hotReload(id: string, options: { sources?: Sources; extra?: unknown } = {}): Promise<ReloadResult> {
-    return this.#app(id).reload(options.sources, { cause: "request", extra: options.extra });
+    const { sources, extra } = options;
+    return this.#app(id).reload(sources === undefined ? {} : { sources }, { cause: "request", extra });
   }
 
   /** The services of an app, with their versions, mailboxes and restarts. */
   async inspect(id: string): Promise<Reply<"inspect">> {
     return this.#app(id).running().inspect();
+  }
+
+  /** Reloads the app whenever a file of its folder changes. Idempotent. */
+  async enableAutoReload(id: string): Promise<void> {
+    const app = this.#app(id);
+    if (this.#watchers.has(id)) return;
+    this.#watchers.set(id, await AutoReload.start(app, (event) => this.#emit(id, event)));
+    app.autoReload = true;
+  }
+
+  disableAutoReload(id: string): void {
+    this.#watchers.get(id)?.[Symbol.dispose]();
+    this.#watchers.delete(id);
+    this.#app(id).autoReload = false;
   }
 
   async resourceUsage(id: string): Promise<AppUsage> {
@@ -116,6 +135,10 @@ export class LiveManager implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#apps.keys()].map((id) => this.destroy(id)));
     for (const host of this.#hosts) await host[Symbol.asyncDispose]();
+  }
+
+  #emit(app: string, event: LiveEventBody): void {
+    this.#events.emit("event", { at: new Date().toISOString(), app, ...event });
   }
 
   #app(id: string): LiveApp {

@@ -112,3 +112,23 @@ test("an app that cannot start stays in error with its reason, and starts when i
   await folder.manager.hotReload("app");
   expect(await folder.add(1)).toBe(1);
 });
+
+test("files that change are reloaded by themselves, and the last content always wins", async () => {
+  await using folder = new TestFolder();
+  await folder.manager.create("app", folder.path, { autoReload: true });
+  await folder.add(5);
+  const write = (factor: number): void =>
+    folder.write("src/counter.ts", counter(`state.count += by * ${factor};`, `, factor: () => ${factor}`));
+  const factor = () => folder.manager.call("app", "counter", "factor").catch(() => undefined);
+  for (const next of [2, 3, 4]) {
+    folder.write("src/counter.ts", counter("state.count += ;"));
+    write(next);
+  }
+  await expect.poll(factor).toBe(4);
+  expect(await folder.add(1)).toBe(9);
+  folder.write("src/counter.ts", counter("state.count += ;"));
+  await expect.poll(() => folder.events.find(({ type }) => type === "reload.failed")).toBeDefined();
+  write(100);
+  await expect.poll(factor).toBe(100);
+  expect(await folder.add(1)).toBe(109);
+});

@@ -2,6 +2,9 @@ import { SandboxError } from "@atoll/protocol";
 import type { EnvRecipe } from "../models/task.ts";
 import type { RepositoryTree } from "../repository/repository-tree.ts";
 import type { Environment, PlanEnvironment } from "./environment.ts";
+import { NodeEnvironment } from "./node/node-environment.ts";
+import { choosePackageManager } from "./node/package-manager.ts";
+import { findRegistry } from "./node/registry.ts";
 import { PlainEnvironment } from "./plain-environment.ts";
 import { findDebianPackages } from "./python/debian-packages.ts";
 import { normalizeName } from "./python/distribution-names.ts";
@@ -19,6 +22,7 @@ type PlanInput = Parameters<PlanEnvironment>[0];
 export const planEnvironment: PlanEnvironment = async (input) => {
   const language = await chooseLanguage(input);
   if (language === "python") return planPython(input);
+  if (language === "node") return planNode(input);
   return new PlainEnvironment(input.instance);
 };
 
@@ -30,6 +34,21 @@ async function chooseLanguage({ instance, tree }: PlanInput): Promise<"python" |
   const names = await tree.list("");
   if (["setup.py", "setup.cfg", "pyproject.toml", "tox.ini"].some((name) => names.includes(name))) return "python";
   return names.includes("package.json") ? "node" : "none";
+}
+
+async function planNode({ instance, tree, signal }: PlanInput): Promise<Environment> {
+  const recipe = instance.task.environment;
+  const isAutomatic = recipe.language === "auto";
+  // A task that installs by itself does not need it done twice.
+  const hasDependencies = recipe.install.length === 0 && (await tree.list("")).includes("package.json");
+  return new NodeEnvironment({
+    instance,
+    recipe,
+    known: isAutomatic ? knownRepositories[instance.repo] : undefined,
+    manager: await choosePackageManager(tree),
+    registry: await findRegistry(signal),
+    hasDependencies,
+  });
 }
 
 async function planPython({ instance, tree, cacheDirectory, fixes, signal }: PlanInput): Promise<Environment> {

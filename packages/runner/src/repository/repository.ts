@@ -14,6 +14,14 @@ export interface ChangedPath {
   path: string;
 }
 
+/** What is at a commit: ids of regular files by path, and names by directory. */
+interface TreeEntries {
+  files: Map<string, string>;
+  directories: Map<string, string[]>;
+}
+
+/** Of a repository with half a million files. */
+const mostListingBytes = 64 * 1024 * 1024;
 const maxFileBytes = 1024 * 1024;
 
 /**
@@ -25,6 +33,7 @@ export class Repository implements RepositoryTree, AsyncDisposable {
   readonly #located: LocatedCommit;
   readonly #directory: string;
   readonly #signal: AbortSignal;
+  #tree: Promise<TreeEntries> | undefined;
 
   private constructor(located: LocatedCommit, directory: string, signal: AbortSignal) {
     this.commit = located.commit;
@@ -50,16 +59,13 @@ export class Repository implements RepositoryTree, AsyncDisposable {
   }
 
   async read(path: string): Promise<string | undefined> {
-    const listed = await this.#git(["ls-tree", "-z", this.commit, "--", path], `look for ${path}`);
-    const entry = /^100\d{3} blob ([0-9a-f]+)\t/.exec(listed);
-    if (entry?.[1] === undefined) return undefined;
-    return this.#git(["cat-file", "blob", entry[1]], `read ${path}`, { maxOutputBytes: maxFileBytes });
+    const blob = (await this.#entries()).files.get(path);
+    if (blob === undefined) return undefined;
+    return this.#git(["cat-file", "blob", blob], `read ${path}`, { maxOutputBytes: maxFileBytes });
   }
 
   async list(path: string): Promise<string[]> {
-    const target = path === "" ? `${this.commit}^{tree}` : `${this.commit}:${path.replace(/\/+$/, "")}`;
-    const { exitCode, stdout } = await git(["ls-tree", "-z", "--name-only", target], this.#options());
-    return exitCode === 0 ? stdout.split("\0").filter((name) => name !== "") : [];
+    return (await this.#entries()).directories.get(path.replace(/\/+$/, "")) ?? [];
   }
 
   describe(): Promise<string | undefined> {
@@ -120,6 +126,13 @@ export class Repository implements RepositoryTree, AsyncDisposable {
     await rm(this.#directory, { recursive: true, force: true });
   }
 
+  /** Names of all files and directories are read once: they are what recipes look at most. */
+  #entries(): Promise<TreeEntries> {
+    const options = { maxOutputBytes: mostListingBytes };
+    this.#tree ??= this.#git(["ls-tree", "-r", "-t", "-z", this.commit], "list the files", options).then(readEntries);
+    return this.#tree;
+  }
+
   #git(args: readonly string[], purpose: string, options: Partial<GitOptions> = {}): Promise<string> {
     return gitChecked(args, purpose, this.#options(options));
   }
@@ -136,6 +149,19 @@ async function initialize(directory: string, { commit, objects }: LocatedCommit,
   await gitChecked(init, "make a git directory", { signal });
   await mkdir(join(directory, "objects", "info"), { recursive: true });
   await writeFile(join(directory, "objects", "info", "alternates"), `${quoted(objects)}\n`);
+}
+
+function readEntries(listing: string): TreeEntries {
+  const entries: TreeEntries = { files: new Map(), directories: new Map([["", []]]) };
+  for (const line of listing.split("\0")) {
+    const [, mode = "", type = "", id = "", path = ""] = /^(\d+) (\w+) ([0-9a-f]+)\t(.*)$/s.exec(line) ?? [];
+    if (path === "") continue;
+    const slash = path.lastIndexOf("/");
+    entries.directories.get(path.slice(0, Math.max(slash, 0)))?.push(path.slice(slash + 1));
+    if (type === "tree") entries.directories.set(path, []);
+    else if (mode.startsWith("100")) entries.files.set(path, id);
+  }
+  return entries;
 }
 
 /** A path with a newline or a quote is written in the style of C, as git reads it. */

@@ -1,5 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { isSandboxError } from "@atoll/protocol";
 import { requestFixes } from "../compat/choose-fixes.ts";
 import { toArgv } from "../models/task.ts";
 import { applyPatch } from "./patch.ts";
@@ -56,7 +57,17 @@ export async function compat(work: Work): Promise<Outcome> {
     const fix = work.findFix(applied.id);
     if (fix !== undefined) await environment.apply(work.context(), fix, plan);
   }
+  await hideFiles(work);
   return work.fixes.length === 0 ? { status: "skipped" } : { status: "ok", reason: namesOf(work) };
+}
+
+/** Files that fixes have laid in are no part of a diff. */
+async function hideFiles(work: Work): Promise<void> {
+  const paths = work.fixes.flatMap(({ plan }) => Object.keys(plan.files ?? {}));
+  if (paths.length === 0 || work.repository === undefined) return;
+  const script = `printf '/%s\\n' "$@" >>.git/info/exclude`;
+  const argv = ["sh", "-c", script, "sh", ...paths];
+  await work.context().runChecked({ argv, timeoutMs: 60_000 }, "exclude the files of fixes from git");
 }
 
 /** What the environment does in the work tree, then the commands of the task. */
@@ -87,7 +98,7 @@ export async function snapshot(work: Work): Promise<Outcome> {
   const { snapshots } = session.services;
   if (snapshots === undefined) return { status: "skipped", reason: "the client has no snapshots" };
   if (!session.hasSandbox) return { status: "cached" };
-  await snapshots.save(session.sandbox, plan.taskSnapshot, session.signal);
+  await session.saveSnapshot(plan.taskSnapshot);
   await session.removeSandbox();
   return { status: "ok" };
 }
@@ -95,18 +106,28 @@ export async function snapshot(work: Work): Promise<Outcome> {
 /** A sandbox with the task as it was set up. Without snapshots it is set up once more. */
 export async function openTask(work: Work): Promise<void> {
   const { session, plan } = work;
-  if (session.services.snapshots !== undefined) {
-    await session.start(plan.taskSnapshot, [], session.config.testNetwork);
-    return;
-  }
-  if (work.isFresh && session.hasSandbox) {
+  const start = () => session.start(plan.taskSnapshot, [], session.config.testNetwork);
+  if (session.services.snapshots === undefined) {
+    if (!work.isFresh || !session.hasSandbox) await buildTask(work);
     work.isFresh = false;
     return;
   }
+  try {
+    await start();
+  } catch (error) {
+    if (!isSandboxError(error, "not_found")) throw error;
+    // Another runner has pruned it since.
+    await buildTask(work);
+    await snapshot(work);
+    await start();
+  }
+}
+
+async function buildTask(work: Work): Promise<void> {
   await startEnvironment(work);
   if (work.repository !== undefined) await layInTree(work);
-  for (const stage of [compat, setup]) await stage(work);
-  work.isFresh = false;
+  await compat(work);
+  await setup(work);
 }
 
 const namesOf = (work: Work): string => work.fixes.map(({ applied }) => applied.id).join(", ");
@@ -142,7 +163,7 @@ async function startEnvironment(work: Work): Promise<"ok" | "cached"> {
   }
   await session.start(undefined, network);
   await environment.prepare(work.context());
-  await snapshots.save(session.sandbox, envSnapshot, session.signal);
+  await session.saveSnapshot(envSnapshot);
   return "ok";
 }
 

@@ -62,6 +62,8 @@ export class Session implements AsyncDisposable {
   readonly #signal: AbortSignal;
   #stage: { name: StageName; signal: AbortSignal; commands: CommandResult[] } | undefined;
   #sandbox: RunnerSandbox | undefined;
+  /** Names of snapshots that only this session uses. */
+  readonly #ownSnapshots = new Set<string>();
   #numbers = 0;
 
   private constructor(services: SessionServices, item: SessionItem, scratch: string, signal: AbortSignal) {
@@ -111,6 +113,12 @@ export class Session implements AsyncDisposable {
     });
     this.#sandbox = sandbox;
     emit({ type: "sandbox.start", instance: label, id: sandbox.id, ...(snapshot === undefined ? {} : { snapshot }) });
+  }
+
+  /** Saves the files of the sandbox under a name. Without a cache, the name is removed with the session. */
+  async saveSnapshot(name: string): Promise<void> {
+    if (!this.services.useCache) this.#ownSnapshots.add(name);
+    await this.services.snapshots?.save(this.sandbox, name, this.signal);
   }
 
   /** Also after an abort: nothing of a session outlives it. */
@@ -184,6 +192,10 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     try {
       await this.removeSandbox();
+      for (const name of this.#ownSnapshots) {
+        await this.services.snapshots?.remove(name, AbortSignal.timeout(removeTimeoutMs));
+        this.#ownSnapshots.delete(name);
+      }
     } finally {
       await rm(this.scratch, { recursive: true, force: true });
     }

@@ -1,7 +1,9 @@
+import type { Symptoms } from "../compat/compat-fix.ts";
 import { checkBaseline } from "../grading/baseline.ts";
 import { failsPassToPassOnly, grade as gradeAttempts } from "../grading/grade.ts";
-import { missingTests, meets } from "../grading/test-results.ts";
+import { meets, missingTests } from "../grading/test-results.ts";
 import type { AttemptResult } from "../models/report.ts";
+import type { TaskSpec } from "../models/task.ts";
 import { Repository } from "../repository/repository.ts";
 import { type Attempt, runAttempt } from "./attempt.ts";
 import { checkout, compat, env, openTask, type Outcome, setup, snapshot } from "./build.ts";
@@ -82,12 +84,7 @@ async function baseline(work: Work): Promise<Outcome> {
   const first = await attempt(firstSeed);
   let check = checkBaseline(first.result, task);
   if (!check.held) {
-    const missing = missingTests([...task.failToPass, ...task.passToPass], first.result.tests);
-    const failing = task.passToPass.filter(
-      (id) => !missing.includes(id) && !meets(id, "passToPass", first.result.tests, task.failOnly),
-    );
-    const symptoms = { text: first.text, missing, seen: Object.keys(first.result.tests), failing };
-    const again = await work.findFixes(work.context(), symptoms);
+    const again = await work.findFixes(work.context(), symptomsOfTests(task, first));
     if (again !== undefined) {
       await session.removeSandbox();
       await work.makePlan();
@@ -111,6 +108,15 @@ async function baseline(work: Work): Promise<Outcome> {
     await work.saveRecord({ fixes, baseline: { key: work.plan.baselineKey, attempts: kept } });
   }
   return check.held ? { status: "ok" } : { status: "ok", reason: check.why };
+}
+
+function symptomsOfTests(task: TaskSpec, { result, text }: Attempt): Symptoms {
+  const { tests } = result;
+  const missing = missingTests([...task.failToPass, ...task.passToPass], tests);
+  const failing = task.passToPass.filter(
+    (id) => !missing.includes(id) && !meets(id, "passToPass", tests, task.failOnly),
+  );
+  return { text, missing, seen: Object.keys(tests), failing };
 }
 
 async function apply(work: Work): Promise<Outcome> {

@@ -1,11 +1,10 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import { readFile } from "node:fs/promises";
 import { writeDurably } from "@atoll/host";
 import { AccessPolicy, KeyInfo, keyPolicy, SandboxError, type CreateKey, type KeyCreated } from "@atoll/protocol";
 import { z } from "zod";
 import { storageError } from "../support/storage-error.ts";
-import { hashSecret, matchesHash, newSecret } from "./secret.ts";
 
 /** A key as it is stored. Older servers stored no policy, but a number of sandboxes beside the other fields. */
 const StoredKey = KeyInfo.extend({
@@ -175,4 +174,18 @@ function revoked(): SandboxError {
 function withoutHash(stored: StoredKey): KeyInfo {
   const { hash: _, ...key } = stored;
   return key;
+}
+
+/** Returns 256 random bits as text. No dictionary can guess them, so it is safe to store a plain hash. */
+function newSecret(): string {
+  return randomBytes(32).toString("base64url");
+}
+
+function hashSecret(secret: string): string {
+  return createHash("sha256").update(secret).digest("hex");
+}
+
+/** Compares in a time that does not depend on where the two differ. */
+function matchesHash(secret: string, hash: string): boolean {
+  return timingSafeEqual(Buffer.from(hashSecret(secret), "hex"), Buffer.from(hash, "hex"));
 }

@@ -6,7 +6,7 @@ const owners = new AsyncLocalStorage<string>();
  * Sets the owner of the sandboxes that `make` creates. Their owner gets events about them from the first moment on,
  * before they are registered.
  */
-export function actingFor<T>(owner: string, make: () => Promise<T>): Promise<T> {
+export function createForOwner<T>(owner: string, make: () => Promise<T>): Promise<T> {
   return owners.run(owner, make);
 }
 

@@ -13,7 +13,7 @@ import {
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { AuditEntry } from "../audit/audit-log.ts";
 import { redact } from "../audit/redact.ts";
-import { credentialsOf, type Gate } from "../auth/gate.ts";
+import { credentialsOf, type Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
 import type { Requester } from "../manager/sandbox-settings.ts";
@@ -48,7 +48,7 @@ export interface AppOptions {
     | "publicMetrics"
   >;
   handlers: Handlers;
-  gate: Gate;
+  authenticator: Authenticator;
   sandboxes: {
     /** Reads from the store which server has a sandbox that is not here. */
     locate(id: SandboxId): Promise<void>;
@@ -185,7 +185,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       const handle = options.handlers[name] as (call: unknown) => Promise<unknown>;
       const signal = abortsOnLeave(reply);
       const { principal } = factsFor(request);
-      const revoked = principal === undefined ? undefined : options.gate.untilRevoked(principal);
+      const revoked = principal === undefined ? undefined : options.authenticator.untilRevoked(principal);
       // The key may have been revoked while the body arrived.
       revoked?.throwIfAborted();
       const waiting = firstToAbort(signal, options.stopping, revoked);
@@ -232,7 +232,7 @@ async function admit(
   reply: FastifyReply,
   name: RouteName,
   route: Route,
-  { gate, sandboxes, stopping, config }: AppOptions,
+  { authenticator, sandboxes, stopping, config }: AppOptions,
 ): Promise<void> {
   const { verb } = route;
   const facts = factsFor(request);
@@ -243,7 +243,7 @@ async function admit(
     throw new SandboxError("unavailable", `Cannot ${what}: the server stops`, { suggestion: "Try again in a moment." });
   }
   if (verb === "server") {
-    await gate.admitServer(request.headers, { method: request.method, path: request.url }, what);
+    await authenticator.admitServer(request.headers, { method: request.method, path: request.url }, what);
     if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
     return;
   }
@@ -255,7 +255,7 @@ async function admit(
     await sandboxes.locate(id);
   }
   // Until the client is authenticated, no error says anything about what it asks for.
-  facts.principal = gate.admit(credentials, what, id);
+  facts.principal = authenticator.admit(credentials, what, id);
   assertMay(facts.principal, verb, what, id);
   if (route.params !== undefined) facts.params = parsePart(route.params, request.params, what);
   if (id === undefined) return;

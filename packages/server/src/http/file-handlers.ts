@@ -3,7 +3,7 @@ import type { FileInfo, WatchLine } from "@atoll/protocol";
 import { packDirectory } from "../archives/pack-directory.ts";
 import { unpackArchive } from "../archives/unpack-archive.ts";
 import { ByteStream, LineStream, type Handlers } from "./handlers.ts";
-import { begun } from "./keep-alive-lines.ts";
+import { awaitFirstPiece } from "./keep-alive-lines.ts";
 import { openDownload } from "./open-download.ts";
 import type { Parts } from "./parts.ts";
 
@@ -24,7 +24,7 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
         return new ByteStream(pieces, { ...headers, ...attachment }, status);
       }
       const part = { ...(offset === undefined ? {} : { offset }), ...(length === undefined ? {} : { length }) };
-      return new ByteStream(await begun(files.read(path, { user, signal, ...part })), attachment);
+      return new ByteStream(await awaitFirstPiece(files.read(path, { user, signal, ...part })), attachment);
     },
     writeFile: async ({ params, query, body }) => {
       const { path, user, mode, how } = query;
@@ -50,7 +50,7 @@ export function fileHandlers({ manager, watches, signer, baseUrl }: Parts) {
       const lines = (async function* (): AsyncGenerator<WatchLine, void, void> {
         for await (const message of messages) yield { ...message, watch: id };
       })();
-      return new LineStream<WatchLine>(await begun(lines), {
+      return new LineStream<WatchLine>(await awaitFirstPiece(lines), {
         heartbeat: () => ({ kind: "heartbeat", atMs: Date.now() }),
         shutdown: () => ({ kind: "shutdown" }),
         refused: (error) => ({ kind: "refused", error }),

@@ -84,7 +84,7 @@ export async function* keepAlive<T>(source: AsyncIterable<T>, timing: LineTiming
  * Waits for the first piece before the status is sent: a source that cannot be read at all is then an error with a
  * status, and not a stream that ends early.
  */
-export async function begun<T>(source: AsyncIterable<T>): Promise<AsyncIterable<T>> {
+export async function awaitFirstPiece<T>(source: AsyncIterable<T>): Promise<AsyncIterable<T>> {
   const iterator = source[Symbol.asyncIterator]();
   let first: IteratorResult<T> | undefined = await iterator.next();
   const rest: AsyncIterator<T> = {

@@ -1,6 +1,6 @@
 import type { FileEntry, GuestFiles } from "@atoll/engine";
 import { entityTag, parseRange, UnsatisfiableRange, type ByteRange } from "./byte-range.ts";
-import { begun } from "./keep-alive-lines.ts";
+import { awaitFirstPiece } from "./keep-alive-lines.ts";
 
 export interface DownloadRequest {
   user: string;
@@ -34,7 +34,7 @@ export async function openDownload(files: Files, path: string, request: Download
   const range = isWanted ? parseRange(request.range, before.sizeBytes) : undefined;
   if (range === "unsatisfiable") throw new UnsatisfiableRange(before.sizeBytes);
   if (range === undefined) return whole(files, path, request, before);
-  const pieces = await begun(files.read(path, { user, signal, ...range }));
+  const pieces = await awaitFirstPiece(files.read(path, { user, signal, ...range }));
   // The file is open now. If another file replaced it after the first comparison, this one differs.
   if (request.ifRange !== undefined && entityTag(await files.stat(path, { user, signal })) !== tag) {
     await pieces[Symbol.asyncIterator]().return?.();
@@ -44,7 +44,7 @@ export async function openDownload(files: Files, path: string, request: Download
 }
 
 async function whole(files: Files, path: string, request: DownloadRequest, entry?: FileEntry): Promise<Download> {
-  const pieces = await begun(files.read(path, { user: request.user, signal: request.signal }));
+  const pieces = await awaitFirstPiece(files.read(path, { user: request.user, signal: request.signal }));
   if (entry === undefined) return { status: 200, headers: {}, pieces };
   const headers = { "accept-ranges": "bytes", etag: entityTag(entry) };
   return { status: 200, headers, sizeBytes: entry.sizeBytes, pieces };

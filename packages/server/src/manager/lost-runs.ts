@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { writeDurably } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { usedOtherwise, type IdempotencyMark } from "../support/idempotent-calls.ts";
+import { keyReused, type IdempotencyMark } from "../support/idempotent-calls.ts";
 
 /** How long a client that got no reply can learn that its run was lost. */
 const keptMs = 24 * 3_600_000;
@@ -42,7 +42,7 @@ export class LostRuns {
   assertNotLost(mark: IdempotencyMark): void {
     const request = this.#lost.get(mark.key);
     if (request === undefined) return;
-    if (request !== mark.request) throw usedOtherwise();
+    if (request !== mark.request) throw keyReused();
     throw new SandboxError("sandbox_ended", "Cannot give the result of this run: the server that ran it has stopped", {
       suggestion: "How far it came is not known. Use a new Idempotency-Key if it may run a second time.",
     });

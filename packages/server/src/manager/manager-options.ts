@@ -30,7 +30,7 @@ export interface SandboxManagerOptions {
   journal?: JournalOptions;
   audit?: AuditOptions;
   /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
-  persistence?: Pick<ServerPersistence, "home" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
+  persistence?: Pick<ServerPersistence, "sandboxStores" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
   /** Without it nothing is logged. */
   log?: Logger;
 }

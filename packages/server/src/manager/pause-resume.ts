@@ -133,7 +133,7 @@ export class PauseResume {
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
     const { engine, proxyPort, persistent } = this.#options;
-    const undo = managed.facts.persistent ? await persistent.willRun(managed.id, { memory }) : undefined;
+    const undo = managed.facts.persistent ? await persistent.prepareToRun(managed.id, { memory }) : undefined;
     const { checkpoint, phases, totalMs } = await engine
       .resume(managed.id, { memory })
       .catch(async (error: unknown) => {

@@ -71,7 +71,7 @@ export class SandboxAccess {
     // This retains the lease until the sandbox itself can be retained.
     const leave = this.#persistent.retain(id);
     try {
-      await this.#persistent.bring(id, signal);
+      await this.#persistent.acquire(id, signal);
       return this.retain(id);
     } finally {
       leave();

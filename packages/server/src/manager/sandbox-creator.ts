@@ -1,7 +1,7 @@
 import type { Engine, Sandbox } from "@atoll/engine";
 import type { CreateSandbox, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
-import { actingFor } from "../events/acting-principal.ts";
+import { createForOwner } from "../events/acting-principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import { storageError } from "../support/storage-error.ts";
@@ -69,7 +69,7 @@ export class SandboxCreator {
     try {
       const launch = (): Promise<Sandbox> =>
         launchSandbox(engine, shape, { onEgress, proxyPort, alongside: save, files });
-      const sandbox = pooled ?? (await actingFor(by.keyId, launch));
+      const sandbox = pooled ?? (await createForOwner(by.keyId, launch));
       await (pooled && save(pooled));
       return { managed: manage(sandbox, facts), token };
     } catch (error) {

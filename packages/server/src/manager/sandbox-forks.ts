@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { EgressHandler, Engine, Sandbox } from "@atoll/engine";
 import type { SandboxForked, SandboxId } from "@atoll/protocol";
 import { commandsDir, copyCommands } from "../commands/copy-commands.ts";
-import { actingFor } from "../events/acting-principal.ts";
+import { createForOwner } from "../events/acting-principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -53,7 +53,7 @@ export class SandboxForks {
       ? persistent.inTurn(id, async () => {
           const checkpoint = await persistent.reserve(id);
           return this.#copy(find(id), { count, force, checkpoint }, by).catch((error: unknown) => {
-            persistent.fellShort(id);
+            persistent.afterFailedRun(id);
             throw error;
           });
         })
@@ -71,7 +71,7 @@ export class SandboxForks {
     const kept = join(ownerDir, "forking");
     await rm(kept, { recursive: true, force: true });
     try {
-      const forked = await actingFor(by.keyId, () =>
+      const forked = await createForOwner(by.keyId, () =>
         engine.fork(parent.id, {
           count,
           force,

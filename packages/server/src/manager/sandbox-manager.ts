@@ -38,7 +38,7 @@ import { SandboxForks } from "./sandbox-forks.ts";
 import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
-import { SandboxRollbacks, settleRollback } from "./sandbox-rollbacks.ts";
+import { SandboxRollbacks, recoverRollback } from "./sandbox-rollbacks.ts";
 import { loadSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
 import { timeOut } from "./time-out.ts";
@@ -313,7 +313,7 @@ export class SandboxManager {
 
   async #restore(sandbox: Sandbox): Promise<void> {
     try {
-      await settleRollback(sandbox);
+      await recoverRollback(sandbox);
       const facts = await loadSettings(sandbox);
       if (facts === undefined || facts.isOneOff) {
         if (facts === undefined && sandbox.record.labels[serverLabel] === undefined) return;

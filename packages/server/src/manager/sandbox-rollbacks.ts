@@ -5,9 +5,9 @@ import { deadlineAfter, type SandboxId, type SandboxRolledBack } from "@atoll/pr
 import type { Logger } from "pino";
 import { commandsDir } from "../commands/copy-commands.ts";
 import type { NewEvent } from "../events/event-journal.ts";
-import { nothingKept } from "../persistence/checkpoint-refusal.ts";
+import { commandsNotKept } from "../persistence/checkpoint-refusal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
-import type { WayBack } from "../persistence/stored-checkpoints.ts";
+import type { PreparedRollback } from "../persistence/stored-checkpoints.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
@@ -42,13 +42,13 @@ export class SandboxRollbacks {
       return pauseResume.rollBackInTurn(managed, () => this.#rollback(managed, checkpoint, force));
     return pauseResume.rollBackInTurn(managed, () =>
       persistent.inTurn(id, async () => {
-        const way = await persistent.checkpoints.wayBackTo(id, checkpoint);
+        const preparation = await persistent.checkpoints.prepareRollback(id, checkpoint);
         try {
-          const rolledBack = await this.#rollback(find(id), checkpoint, force, way);
-          return { ...rolledBack, ...addUp([way.timed, rolledBack]) };
+          const rolledBack = await this.#rollback(find(id), checkpoint, force, preparation);
+          return { ...rolledBack, ...addUp([preparation.timed, rolledBack]) };
         } catch (error) {
-          await way.left();
-          persistent.fellShort(id);
+          await preparation.abandon();
+          persistent.afterFailedRun(id);
           throw error;
         } finally {
           persistent.storeLeftBehind(id);
@@ -76,7 +76,7 @@ export class SandboxRollbacks {
     managed: ManagedSandbox,
     checkpoint: number,
     force: boolean,
-    way?: WayBack,
+    preparation?: PreparedRollback,
   ): Promise<SandboxRolledBack> {
     const { engine, emit, log } = this.#options;
     const { id, sandbox } = managed;
@@ -90,7 +90,7 @@ export class SandboxRollbacks {
         prepare: () => prepared.unpack(engine, id, { checkpoint, rollbacks: managed.rollbacks + 1 }),
         switched: async (dropStreams) => {
           // The sandbox was rolled back, so a full disk must not leave it half way.
-          await managed.recordRollback(way?.taken).catch((error: unknown) => {
+          await managed.recordRollback(preparation?.complete).catch((error: unknown) => {
             log.warn({ err: error, sandboxId: id }, "rollback not stored");
           });
           await managed.commands.rollBack(dropStreams, () => prepared.take(checkpoint));
@@ -115,7 +115,7 @@ export class SandboxRollbacks {
     const isThere = (await engine.checkpoints(id)).some(({ n }) => n === checkpoint);
     if (!isThere) return;
     const { owner } = await engine.checkpointFiles(id, checkpoint);
-    if (owner === undefined) throw nothingKept(id, checkpoint);
+    if (owner === undefined) throw commandsNotKept(id, checkpoint);
   }
 
   /** Reserves the run of a persistent sandbox for this server, and the number of the checkpoint that is left behind. */
@@ -125,14 +125,14 @@ export class SandboxRollbacks {
   ): Promise<{ undo: () => Promise<void>; leftAs: { leftAs?: number } }> {
     const { persistent } = this.#options;
     if (!facts.persistent) return { undo: async () => undefined, leftAs: {} };
-    const undo = await persistent.willRun(id, { checkpoint });
+    const undo = await persistent.prepareToRun(id, { checkpoint });
     // A sandbox that is paused is a checkpoint already, and a failed one has nothing to keep.
-    return { undo, leftAs: sandbox.state === "running" ? { leftAs: await persistent.reserveLeft(id) } : {} };
+    return { undo, leftAs: sandbox.state === "running" ? { leftAs: await persistent.reserveLeftBehind(id) } : {} };
   }
 }
 
 /** Completes a rollback that a crash interrupted if the sandbox has switched, and undoes it otherwise. */
-export async function settleRollback(sandbox: Sandbox): Promise<void> {
+export async function recoverRollback(sandbox: Sandbox): Promise<void> {
   const prepared = new PreparedCommands(sandbox.ownerDir);
   const current = currentCheckpoint(sandbox.record);
   const found = await prepared.find();
@@ -176,7 +176,7 @@ class PreparedCommands {
     const signal = deadlineAfter(unpackTimeoutMs);
     try {
       await mkdir(all, { recursive: true, mode: 0o700 });
-      if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw nothingKept(id, checkpoint);
+      if (!(await engine.unpackOwner(id, checkpoint, all, { signal }))) throw commandsNotKept(id, checkpoint);
       await mkdir(commandsDir(all), { recursive: true, mode: 0o700 });
       await writeFile(this.#rollbacksFile, String(rollbacks));
       await mkdir(join(this.#dir, String(checkpoint)));

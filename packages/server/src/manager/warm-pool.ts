@@ -1,7 +1,9 @@
 import type { Sandbox } from "@atoll/engine";
 import type { CreateRequest } from "@atoll/protocol";
 import type { Logger } from "pino";
-import { warmUp } from "./warm-up.ts";
+
+const warmUpArgv = ["/bin/bash", "-c", "true"];
+const warmUpTimeoutMs = 10_000;
 
 /** What two sandboxes must have in common to be exchangeable before they are handed out. */
 export type SandboxShape = Pick<CreateRequest, "template" | "driver" | "limits">;
@@ -131,4 +133,18 @@ export class WarmPool {
 function shapeKey({ template, driver, limits }: SandboxShape): string {
   const sorted = Object.entries(limits).toSorted(([a], [b]) => (a < b ? -1 : 1));
   return JSON.stringify([template, driver, sorted]);
+}
+
+/**
+ * Runs a program that does nothing, so that the first command of the client that gets the sandbox finds the programs
+ * and libraries that all need in its caches. A sandbox that cannot run it is as good as any other.
+ */
+async function warmUp(sandbox: Sandbox, signal: AbortSignal): Promise<void> {
+  try {
+    const process = await sandbox.spawn({ argv: warmUpArgv, cwd: "/", timeoutMs: warmUpTimeoutMs }, { signal });
+    process.discardOutput();
+    await process.wait();
+  } catch {
+    // The sandbox has no such program, it has ended, or the pool was closed.
+  }
 }

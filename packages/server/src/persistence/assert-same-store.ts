@@ -1,39 +1,41 @@
 import type { Engine } from "@atoll/engine";
 import { SandboxError, type SandboxId } from "@atoll/protocol";
 import { loadSettings } from "../manager/sandbox-settings.ts";
-import { missingSetting, type HandleHome } from "./sandbox-handle.ts";
+import { missingSetting, type SandboxStores } from "./sandbox-handle.ts";
 import type { ServerIdentity } from "./server-identity.ts";
 import { identifyStore } from "./store-identity.ts";
 
 export interface SameStoreOptions {
   engine: Engine;
-  home: HandleHome;
+  sandboxStores: SandboxStores;
   identity: ServerIdentity;
 }
 
 /**
- * Refuses a store of metadata that is not the one which the persistent sandboxes of this data directory are in:
- * whatever it says, or does not say, is not about them. Without any of those any store will do, and is remembered.
+ * Throws if the metadata store is not the one in which the persistent sandboxes of this data directory are stored:
+ * nothing in another store is about them. If there are none, any store is accepted and remembered.
  */
-export async function assertSameStore({ engine, home, identity }: SameStoreOptions): Promise<void> {
+export async function assertSameStore({ engine, sandboxStores, identity }: SameStoreOptions): Promise<void> {
   const here = await persistentHere(engine);
-  const setting = missingSetting(home);
+  const setting = missingSetting(sandboxStores);
   if (here.length > 0 && setting !== undefined) {
     throw new SandboxError("unsupported", `Cannot start: ${setting} is none, and ${describe(here)} here`, {
-      suggestion: "Start it with the store of before, and kill there what is not wanted any more.",
+      suggestion: "Start it with the previous store, and kill the sandboxes that are not needed any more.",
       details: { setting },
     });
   }
-  if (home.metadataStore === undefined) return;
+  if (sandboxStores.metadataStore === undefined) return;
   const { metadataStore: expected } = identity;
-  const found = await identifyStore(home.metadataStore);
+  const found = await identifyStore(sandboxStores.metadataStore);
   if (here.length > 0 && expected !== undefined && expected !== found) {
     throw new SandboxError(
       "conflict",
-      `Cannot start: metadataStore is ${home.metadataStore.place}, which is ${found}: ${describe(here)} here, and kept in ${expected}`,
+      `Cannot start: metadataStore is ${sandboxStores.metadataStore.place}, which is ${found}: ` +
+        `${describe(here)} here, and stored in ${expected}`,
       {
         suggestion:
-          "Start it with the store of before: mount its disk, or correct the setting. If that store is gone for good, remove metadataStore from server.json in the data directory.",
+          "Start it with the previous store: mount its disk, or correct the setting. If that store is gone for good, " +
+          "remove metadataStore from server.json in the data directory.",
         details: { setting: "metadataStore", expected, found },
       },
     );
@@ -41,7 +43,9 @@ export async function assertSameStore({ engine, home, identity }: SameStoreOptio
   await identity.rememberMetadataStore(found);
 }
 
-/** Those whose facts cannot be read are left alone by everybody. */
+/**
+ * Returns the persistent sandboxes of this data directory. Those with unreadable settings are left alone everywhere.
+ */
 async function persistentHere(engine: Engine): Promise<SandboxId[]> {
   const ids = await Promise.all(
     engine.list().map(async ({ id }) => {

@@ -28,9 +28,9 @@ import { CheckpointScratch } from "./checkpoint-scratch.ts";
 import { asTransfer } from "./checkpoint-timing.ts";
 import { uploadPart, type PartSource } from "./checkpoint-upload.ts";
 
-/** Of all transfers together. Each part is sent in parallel pieces as well, where the store does that. */
-const partsAtOnce = 4;
-const manifestsAtOnce = 8;
+/** The limit for all transfers together. A store may in addition send each part in parallel pieces. */
+const maxParallelParts = 4;
+const maxParallelManifests = 8;
 
 type CheckpointEngine = Pick<
   Engine,
@@ -40,31 +40,31 @@ type CheckpointEngine = Pick<
 export interface CheckpointArchiveOptions {
   store: ObjectStore;
   engine: CheckpointEngine;
-  /** This server's own, on the disk of its data directory. What is in it goes. */
+  /** A directory of this server alone, on the disk of its data directory. Its content is removed at the start. */
   scratchDir: string;
-  /** A checkpoint of this sandbox was published. */
+  /** Called after a checkpoint of this sandbox was published. */
   onPublished?: (id: SandboxId) => void;
   log: Log;
 }
 
 export interface PublishOptions {
-  /** Of the lease under which it is published. */
+  /** The epoch of the lease under which it is published. */
   epoch: number;
   signal: AbortSignal;
-  /** Gets the phases `upload` and `verify`. */
+  /** Measures the phases `upload` and `verify`. */
   clock?: PhaseClock;
 }
 
 export interface FetchOptions {
   signal: AbortSignal;
   onEgress?: EgressHandler;
-  /** Gets the phases `download` and `verify`. */
+  /** Measures the phases `download` and `verify`. */
   clock?: PhaseClock;
 }
 
 /**
- * Checkpoints in an object store. One is there from the moment its manifest is, and then all of it is; docs/storage.md
- * says where.
+ * Checkpoints in an object store. A checkpoint exists from the moment its manifest does, and is complete then;
+ * docs/storage.md says where its parts are.
  */
 export class CheckpointArchive {
   readonly #store: ObjectStore;
@@ -72,9 +72,9 @@ export class CheckpointArchive {
   readonly #scratch: CheckpointScratch;
   readonly #onPublished: (id: SandboxId) => void;
   readonly #log: Log;
-  readonly #gate = new Gate(partsAtOnce);
-  /** Those who only look do not wait for transfers. */
-  readonly #looks = new Gate(manifestsAtOnce);
+  readonly #gate = new Gate(maxParallelParts);
+  /** Lists have a gate of their own, so that they do not wait for transfers. */
+  readonly #listGate = new Gate(maxParallelManifests);
 
   private constructor(options: CheckpointArchiveOptions, scratch: CheckpointScratch) {
     this.#store = options.store;
@@ -89,7 +89,7 @@ export class CheckpointArchive {
   }
 
   /**
-   * Stores what the store lacks of a checkpoint, and the manifest last. May be asked again after any failure, also by
+   * Stores the missing parts of a checkpoint, and the manifest last. It may be called again after any failure, also by
    * another process: what was stored is not sent again, and what was published stays as it is. Rejects with `conflict`
    * when another checkpoint was published under this number.
    */
@@ -128,22 +128,22 @@ export class CheckpointArchive {
   }
 
   /**
-   * Brings a stored checkpoint here, as a paused sandbox. Rejects with `unrestorable`, naming the part, when something
-   * of it is missing or is not what was stored.
+   * Fetches a stored checkpoint as a paused sandbox. Rejects with `unrestorable`, naming the part, when a part is
+   * missing or damaged.
    */
   fetch(id: SandboxId, n: number, record: ImportedRecord, options: FetchOptions): Promise<Sandbox> {
     const { onEgress } = options;
-    return this.#bring(id, n, options, (from, signal) =>
+    return this.#fetchInto(id, n, options, (from, signal) =>
       this.#engine.importSandbox({ ...from, record }, { signal, ...(onEgress === undefined ? {} : { onEgress }) }),
     );
   }
 
-  /** The same for one more checkpoint of a sandbox that is here, whatever that is doing. */
+  /** Fetches one more checkpoint of a sandbox that is here, whatever it is doing. */
   fetchMore(id: SandboxId, n: number, options: Omit<FetchOptions, "onEgress">): Promise<void> {
-    return this.#bring(id, n, options, (from, signal) => this.#engine.importCheckpoint(id, from, { signal }));
+    return this.#fetchInto(id, n, options, (from, signal) => this.#engine.importCheckpoint(id, from, { signal }));
   }
 
-  #bring<T>(
+  #fetchInto<T>(
     id: SandboxId,
     n: number,
     { signal, clock = new PhaseClock() }: FetchOptions,
@@ -154,7 +154,7 @@ export class CheckpointArchive {
       if (stored === undefined)
         throw unrestorable({ sandboxId: id, n }, "manifest.json", "it is missing from the store");
       const wanted = await this.#wanted(stored);
-      // What is compressed is here twice for a moment.
+      // A compressed part is on the disk twice for a moment.
       const bytes = wanted.reduce(
         (sum, { stored: part }) => sum + part.originalBytes + (part.encoding === "plain" ? 0 : part.sizeBytes),
         0,
@@ -183,7 +183,7 @@ export class CheckpointArchive {
     });
   }
 
-  /** Every checkpoint of a sandbox that can be read, in order. */
+  /** Returns every readable checkpoint of a sandbox, in order. */
   async list(
     id: SandboxId,
     { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
@@ -199,10 +199,10 @@ export class CheckpointArchive {
         return [];
       }
     };
-    return (await this.#each(numbers, signal, read, this.#looks)).flat();
+    return (await this.#each(numbers, signal, read, this.#listGate)).flat();
   }
 
-  /** Undefined: it is not there. */
+  /** Returns a stored checkpoint, or undefined if there is none. */
   find(
     id: SandboxId,
     n: number,
@@ -212,14 +212,16 @@ export class CheckpointArchive {
   }
 
   /**
-   * For one that is needed from now on, as is written already where `mayGo` of every removal looks. False: it is gone.
+   * Renews a checkpoint that is needed from now on. The caller has recorded that before, where the `mayGo` of every
+   * removal reads it. Returns false if the checkpoint is gone.
    */
   renew(id: SandboxId, n: number): Promise<boolean> {
     return renewManifest(this.#store, manifestKey(id, n));
   }
 
   /**
-   * Idempotent. What others need of it stays; the rest goes when the collector has seen that. `mayGo` is asked last.
+   * Removes a checkpoint; repeated calls are allowed. Parts that other checkpoints need stay; the rest is removed after
+   * the collector has checked that. `mayGo` is called last.
    */
   remove(
     id: SandboxId,
@@ -230,7 +232,7 @@ export class CheckpointArchive {
     return retireStored(this.#store, { sandboxId: id, n }, options);
   }
 
-  /** Idempotent. Also those that cannot be read. */
+  /** Removes all checkpoints of a sandbox, also unreadable ones; repeated calls are allowed. */
   async removeAll(
     id: SandboxId,
     { signal = new AbortController().signal }: { signal?: AbortSignal } = {},
@@ -238,7 +240,9 @@ export class CheckpointArchive {
     for (const n of await publishedNumbers(this.#store, id, signal)) await this.remove(id, n, { signal });
   }
 
-  /** Results are in the order of the items. The first failure ends the others. */
+  /**
+   * Runs the work for all items and returns the results in the order of the items. The first failure aborts the others.
+   */
   async #each<T, R>(
     items: readonly T[],
     signal: AbortSignal,
@@ -257,7 +261,7 @@ export class CheckpointArchive {
     return results;
   }
 
-  /** Parts of a stored checkpoint that this machine lacks. */
+  /** Returns the parts of a stored checkpoint that this machine does not have. */
   async #wanted(stored: StoredCheckpoint): Promise<WantedPart[]> {
     const byName = new Map(stored.parts.map((part) => [part.name, part]));
     const wanted: WantedPart[] = [];
@@ -278,7 +282,7 @@ export class CheckpointArchive {
         "storage_failed",
         `Cannot store a checkpoint: ${name} is no longer in ${this.#store.place}`,
         {
-          suggestion: "Try again: what is missing is sent anew.",
+          suggestion: "Try again: missing parts are sent again.",
           details: { part: name, key },
         },
       );
@@ -334,12 +338,15 @@ async function makePlaces(
   };
 }
 
-/** Of one number there is one checkpoint, whichever server publishes it. */
+/**
+ * Returns the published checkpoint if it is the same. There is one checkpoint of each number, whichever server
+ * publishes it.
+ */
 function sameOrConflict(published: StoredCheckpoint, manifest: CheckpointManifest): StoredCheckpoint {
   if (isDeepStrictEqual(published.manifest, JSON.parse(JSON.stringify(manifest)))) return published;
   const { sandboxId, n, epoch } = published;
   throw new SandboxError("conflict", `Cannot store checkpoint ${n} of sandbox ${sandboxId}: there is another one`, {
-    suggestion: "Another server has stored a checkpoint with this number; go on from that one.",
+    suggestion: "Another server has stored a checkpoint with this number; continue from that one.",
     details: { sandboxId, checkpoint: n, epoch },
   });
 }

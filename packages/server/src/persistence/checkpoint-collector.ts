@@ -18,11 +18,11 @@ import { needsOf, retireStored } from "./checkpoint-retirement.ts";
 import { publishedNumbers } from "./checkpoint-reuse.ts";
 import { collectionGraceMs } from "./checkpoint-timing.ts";
 
-/** Every look lists the whole store and reads every manifest in it. */
+/** The interval is long, because each collection lists the whole store and reads every manifest in it. */
 const usualIntervalMs = 6 * 60 * 60_000;
 
-/** What metadata says of a sandbox. */
-export interface SandboxStanding {
+/** What the metadata say about a sandbox. */
+export interface RetentionStatus {
   isKilled: boolean;
   /** The checkpoints that are kept whatever the policy says. */
   needed: readonly number[];
@@ -32,11 +32,11 @@ export interface CheckpointCollectorOptions {
   store: ObjectStore;
   policy: RetentionPolicy;
   /**
-   * Undefined: there is no metadata; then only the policy decides. When it rejects, nothing of this sandbox is retired
-   * this time.
+   * Returns undefined if there are no metadata; then only the policy decides. If it rejects, no checkpoint of this
+   * sandbox is retired this time.
    */
-  standingOf: (id: SandboxId, options: { signal: AbortSignal }) => Promise<SandboxStanding | undefined>;
-  /** What else is to go once the checkpoints of killed sandboxes have. */
+  statusOf: (id: SandboxId, options: { signal: AbortSignal }) => Promise<RetentionStatus | undefined>;
+  /** Removes the rest of killed sandboxes, after their checkpoints. */
   removeKilled?: (options: { nowMs: number; signal: AbortSignal }) => Promise<readonly SandboxId[]>;
   log: Log;
   intervalMs?: number;
@@ -45,15 +45,15 @@ export interface CheckpointCollectorOptions {
 }
 
 export interface Collected {
-  /** Keys of manifests. */
+  /** The keys of retired manifests. */
   retired: string[];
-  /** Keys of parts. */
+  /** The keys of removed parts. */
   removed: string[];
 }
 
 /**
- * Lets go of checkpoints that the policy does not keep, and of parts that nobody needs. May run on any number of
- * servers at once and die at any moment.
+ * Retires checkpoints that the policy does not keep, and removes parts that no checkpoint needs. It may run on any
+ * number of servers at once and be interrupted at any moment.
  */
 export class CheckpointCollector {
   readonly #options: Required<CheckpointCollectorOptions>;
@@ -71,21 +71,21 @@ export class CheckpointCollector {
     };
   }
 
-  /** From now on it collects now and then. */
+  /** Starts to collect at intervals. */
   start(): void {
     this.#plan = jitteredInterval(this.#options.intervalMs, () =>
-      this.#collectUnlessJustDone().catch((error: unknown) => this.#log(error, "checkpoints could not be collected")),
+      this.#collectUnlessRecent().catch((error: unknown) => this.#log(error, "checkpoints could not be collected")),
     );
   }
 
-  /** Of this sandbox a checkpoint was published: others may have expired. Nobody waits for it. */
+  /** Retires older checkpoints of a sandbox after one was published. It runs in the background. */
   published(id: SandboxId): void {
     this.#turns
       .take(async () => this.#retireExpired(id, await publishedNumbers(this.#options.store, id, this.#closing.signal)))
       .catch((error: unknown) => this.#log(error, "expired checkpoints could not be removed", { sandboxId: id }));
   }
 
-  /** One whole look. */
+  /** Runs one complete collection. */
   collect(): Promise<Collected> {
     return this.#turns.take(async () => {
       const { log, removeKilled, nowMs } = this.#options;
@@ -100,21 +100,24 @@ export class CheckpointCollector {
     });
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves when no collection runs any more. */
   async close(): Promise<void> {
     this.#closing.abort();
     this.#plan?.stop();
     await this.#turns.take(async () => undefined);
   }
 
-  /** Each look notes what it saw; so a note that is fresh is the look of another server. */
-  async #collectUnlessJustDone(): Promise<void> {
+  /**
+   * Skips the collection if there was a recent one. Each collection writes what it saw, so a recent object means that
+   * another server has just collected.
+   */
+  async #collectUnlessRecent(): Promise<void> {
     const { store, intervalMs, nowMs } = this.#options;
     const last = await store.stat(condemnedKey, { signal: this.#closing.signal });
     if (last === undefined || Math.abs(nowMs() - last.modifiedAtMs) >= intervalMs / 2) await this.collect();
   }
 
-  /** The numbers of the manifests of each sandbox, in order. */
+  /** Returns the numbers of the manifests of each sandbox, in order. */
   async #published(): Promise<Map<SandboxId, number[]>> {
     const bySandbox = new Map<SandboxId, number[]>();
     for await (const { key } of this.#options.store.list(checkpointsPrefix, { signal: this.#closing.signal })) {
@@ -138,15 +141,17 @@ export class CheckpointCollector {
     return retired;
   }
 
-  /** It may be on its way back to this one since its standing was read. */
+  /**
+   * Reports whether the checkpoint may still be removed: since its status was read, a rollback to it may have begun.
+   */
   async #mayGo(id: SandboxId, n: number): Promise<boolean> {
-    const standing = await this.#standing(id);
-    return standing !== "unknown" && (standing?.isKilled === true || standing?.needed.includes(n) !== true);
+    const status = await this.#status(id);
+    return status !== "unknown" && (status?.isKilled === true || status?.needed.includes(n) !== true);
   }
 
-  async #standing(id: SandboxId): Promise<SandboxStanding | undefined | "unknown"> {
+  async #status(id: SandboxId): Promise<RetentionStatus | undefined | "unknown"> {
     try {
-      return await this.#options.standingOf(id, { signal: this.#closing.signal });
+      return await this.#options.statusOf(id, { signal: this.#closing.signal });
     } catch (error) {
       this.#log(error, "checkpoints stay: metadata cannot be read", { sandboxId: id });
       return "unknown";
@@ -155,24 +160,24 @@ export class CheckpointCollector {
 
   async #expired(id: SandboxId, numbers: readonly number[]): Promise<readonly number[]> {
     const { policy, nowMs } = this.#options;
-    const standing = await this.#standing(id);
-    if (standing === "unknown") return [];
-    if (standing?.isKilled === true) return numbers;
+    const status = await this.#status(id);
+    if (status === "unknown") return [];
+    if (status?.isKilled === true) return numbers;
     if (numbers.length <= policy.keepLast) return [];
     const all = await this.#readAll(id, numbers);
     if (all === undefined) return [];
     let lastMs = Number.NEGATIVE_INFINITY;
     const dated = all.map((stored) => {
-      // Servers' clocks differ, numbers do not: a later checkpoint counts as younger.
+      // The clocks of servers differ, but numbers do not: a later checkpoint counts as younger.
       lastMs = Math.max(lastMs + 1, stored.manifest.createdAtMs);
       const { n } = stored;
-      const isPinned = standing?.needed.includes(n) === true;
+      const isPinned = status?.needed.includes(n) === true;
       return { n, key: manifestKey(id, n), needs: needsOf(stored), line: id, createdAtMs: lastMs, isPinned };
     });
     return chooseExpired(dated, policy, nowMs()).map(({ n }) => n);
   }
 
-  /** Undefined when one of them cannot be read: then nothing of this sandbox is retired. */
+  /** Returns undefined when one of them cannot be read: then no checkpoint of this sandbox is retired. */
   async #readAll(id: SandboxId, numbers: readonly number[]): Promise<StoredCheckpoint[] | undefined> {
     const all: StoredCheckpoint[] = [];
     for (const n of numbers) {
@@ -203,7 +208,8 @@ export class CheckpointCollector {
         } catch (error) {
           if (!isSandboxError(error, "unrestorable")) throw error;
           this.#log(error, "parts stay: a manifest cannot be read", { sandboxId: of.sandboxId, checkpoint: of.n });
-          // Its memory is its own, but its layers may be those of any sandbox that it is a copy of.
+          // The memory of an unreadable checkpoint is its own, but its layers may be those of any sandbox that it is a
+          // copy of.
           return { below: [sandboxPrefix(of.sandboxId), layersPrefix] };
         }
       },

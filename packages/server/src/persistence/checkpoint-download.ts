@@ -6,8 +6,8 @@ import type { CheckpointPart, StoredPart } from "./checkpoint-manifest.ts";
 import { unrestorable } from "./checkpoint-refusal.ts";
 
 /**
- * Brings one part here as it was before it was stored. Nothing is left when it rejects; `unrestorable` when it is not
- * what was stored.
+ * Downloads one part and decodes it. Nothing is left when it rejects. It rejects with `unrestorable` when the part is
+ * not what was stored.
  */
 export async function downloadPart(
   store: ObjectStore,

@@ -9,18 +9,18 @@ import type { Checksum } from "@atoll/storage";
 
 const sampleBytes = 64 * 1024;
 const mostSamples = 16;
-/** What is smaller than this is not worth a second look at its bytes. */
-const leastBytes = 4 * 1024;
-/** Of the sample, at most: otherwise the time is better spent on sending. */
+/** The smallest size for which compression is tried. */
+const minBytes = 4 * 1024;
+/** The compressed share of the sample up to which compression pays; otherwise the time is better spent on sending. */
 const payingRatio = 0.8;
 
 const chunkSize = 256 * 1024;
 const params = { [constants.BROTLI_PARAM_QUALITY]: 1 };
 const compress = promisify(brotliCompress);
 
-/** Whether samples from all over a file get so much smaller that compressing it pays. */
+/** Reports whether samples from all over a file get so much smaller that compressing it pays. */
 export async function doesCompressionPay(path: string, sizeBytes: number): Promise<boolean> {
-  if (sizeBytes < leastBytes) return false;
+  if (sizeBytes < minBytes) return false;
   const file = await open(path, "r");
   try {
     const count = Math.min(mostSamples, Math.ceil(sizeBytes / sampleBytes));
@@ -44,7 +44,7 @@ async function readSample(file: FileHandle, position: number): Promise<Buffer> {
   return buffer.subarray(0, bytesRead);
 }
 
-/** Compresses a file into one that is not there yet. Tells what was read and what was written. */
+/** Compresses a file into a new one. Returns the checksums of what was read and of what was written. */
 export async function encodeFile(
   path: string,
   toPath: string,
@@ -63,7 +63,9 @@ export async function encodeFile(
   return { original: original.checksum, encoded: encoded.checksum };
 }
 
-/** The reverse. Never writes more than `mostBytes`: rejects with `TooManyBytes` as soon as there are more. */
+/**
+ * Decompresses a file. It never writes more than `mostBytes`: it rejects with `TooManyBytes` as soon as there are more.
+ */
 export async function decodeFile(
   path: string,
   toPath: string,
@@ -82,13 +84,13 @@ export async function decodeFile(
 
 export class TooManyBytes extends Error {}
 
-/** Whether an error of `decodeFile` is about the bytes that it was given. */
+/** Reports whether an error of `decodeFile` is about damaged input. */
 export function isBadEncoding(error: unknown): boolean {
   if (!(error instanceof Error && "code" in error)) return false;
   return /^(ERR__ERROR|Z_)/.test(String(error.code));
 }
 
-/** Counts and digests what passes. */
+/** Counts and hashes the bytes that pass. */
 export class Meter extends Transform {
   readonly #hash = createHash("sha256");
   readonly #mostBytes: number;
@@ -99,7 +101,7 @@ export class Meter extends Transform {
     this.#mostBytes = mostBytes;
   }
 
-  /** To be asked once, at the end. */
+  /** Returns the result. It is read once, at the end. */
   get checksum(): Checksum {
     return { sizeBytes: this.#sizeBytes, sha256: this.#hash.digest("hex") };
   }

@@ -6,7 +6,7 @@ import type { Checksum } from "@atoll/storage";
 export const partEncodings = ["plain", "br"] as const;
 export type PartEncoding = (typeof partEncodings)[number];
 
-/** What a part is in its checkpoint, and where it is kept. */
+/** What a part is in its checkpoint. It decides where the part is stored. */
 export type PartRole =
   | { kind: "memory"; sandboxId: SandboxId; n: number; name: string }
   | { kind: "owner"; sandboxId: SandboxId; n: number }
@@ -18,21 +18,21 @@ export const retiredPrefix = "collection/checkpoints/retired/";
 export const condemnedKey = "collection/checkpoints/condemned.json";
 
 const manifestKeyForm = /^checkpoints\/([a-z0-9]{20})\/([1-9]\d{0,8})\/manifest\.json$/;
-const partKeyForm =
-  /^(?:checkpoints\/[a-z0-9]{20}\/[1-9]\d{0,8}\/(?:memory\/(?<file>[^/]+)|owner)|layers\/(?<layer>[^/]+))\/(?<name>[^/]+)$/;
+const checkpointPartForm = String.raw`checkpoints\/[a-z0-9]{20}\/[1-9]\d{0,8}\/(?:memory\/(?<file>[^/]+)|owner)`;
+const partKeyForm = new RegExp(String.raw`^(?:${checkpointPartForm}|layers\/(?<layer>[^/]+))\/(?<name>[^/]+)$`);
 const partNameForm = /^([0-9a-f]{64})\.([a-z]+)\.([0-9a-f]{64})\.[0-9a-f]{8}$/;
 
 export const sandboxPrefix = (id: SandboxId): string => `${checkpointsPrefix}${id}/`;
 export const checkpointPrefix = (id: SandboxId, n: number): string => `${sandboxPrefix(id)}${n}/`;
 export const manifestKey = (id: SandboxId, n: number): string => `${checkpointPrefix(id, n)}manifest.json`;
 
-/** Which checkpoint a manifest is that of; undefined: the key is not that of a manifest. */
+/** Returns the checkpoint of a manifest, or undefined if the key is not one of a manifest. */
 export function parseManifestKey(key: string): { sandboxId: SandboxId; n: number } | undefined {
   const [, id, n] = manifestKeyForm.exec(key) ?? [];
   return id === undefined ? undefined : { sandboxId: SandboxId.parse(id), n: Number(n) };
 }
 
-/** Everything that may be stored of a part is below this. */
+/** Returns the prefix of everything that may be stored of a part. */
 export function partPrefix(role: PartRole): string {
   switch (role.kind) {
     case "memory":
@@ -45,14 +45,14 @@ export function partPrefix(role: PartRole): string {
 }
 
 /**
- * A key that was never used and says what is stored under it. Two servers that store the same part do not meet, and a
- * collector that has condemned a key never finds something new there.
+ * Returns an unused key that describes its content. Two servers that store the same part use different keys, and a key
+ * that a collector has condemned never gets new content.
  */
 export function newPartKey(role: PartRole, original: Checksum, encoding: PartEncoding, sha256: string): string {
   return `${partPrefix(role)}${original.sha256}.${encoding}.${sha256}.${randomBytes(4).toString("hex")}`;
 }
 
-/** What a key says of what is stored there; undefined: it is not that of this part. */
+/** Returns what a key says about its content, or undefined if it is not a key of this part. */
 export function parsePartKey(
   role: PartRole,
   original: Checksum,
@@ -66,7 +66,7 @@ export function parsePartKey(
   return { encoding, sha256 };
 }
 
-/** Whether a key is such as `newPartKey` makes them, of whatever checkpoint. */
+/** Reports whether a key has the form of `newPartKey`, for any checkpoint. */
 export function isPartKey(key: string): boolean {
   const { file, layer, name = "" } = partKeyForm.exec(key)?.groups ?? {};
   if (file !== undefined && !MemoryPart.shape.name.safeParse(file).success) return false;

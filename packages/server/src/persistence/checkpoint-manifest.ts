@@ -4,33 +4,33 @@ import { z } from "zod";
 import { manifestKey, parsePartKey, partEncodings, type PartRole } from "./checkpoint-keys.ts";
 import { unrestorable } from "./checkpoint-refusal.ts";
 
-/** Far more than any checkpoint has; a manifest with more is none of ours. */
+/** The limit is far above the parts of any checkpoint; a manifest with more was not written by a server. */
 const mostParts = 1_000;
 
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, "64 hexadecimal digits");
 const ByteCount = z.int().min(0);
 
 const StoredPart = z.strictObject({
-  /** As the checkpoint calls it: `memory/<file>`, `owner`, `layer/<id>`. */
+  /** The name of the part in the checkpoint: `memory/<file>`, `owner`, `layer/<id>`. */
   name: z.string().max(100),
   key: z.string().max(900),
-  /** Of the bytes that are stored. */
+  /** The size of the stored bytes. */
   sizeBytes: ByteCount,
   sha256: Sha256,
   encoding: z.enum(partEncodings),
-  /** Of the bytes that they stand for. */
+  /** The size of the bytes before they were encoded. */
   originalBytes: ByteCount,
 });
 export type StoredPart = z.output<typeof StoredPart>;
 
-/** A checkpoint in the store. Written last and never replaced: with it, all of its parts are there. */
+/** A checkpoint in the store. Its manifest is written last and never replaced: when it exists, all parts do. */
 export const StoredCheckpoint = z.strictObject({
   version: z.literal(1),
   sandboxId: SandboxId,
   n: z.int().min(1),
   /**
-   * Of the lease under which it was published, for people. Numbers are reserved under the lease: one number means one
-   * checkpoint under any epoch.
+   * The epoch of the lease under which it was published, for people. Numbers are reserved under the lease: one number
+   * means one checkpoint under any epoch.
    */
   epoch: z.int().min(0),
   manifest: CheckpointManifest,
@@ -38,14 +38,14 @@ export const StoredCheckpoint = z.strictObject({
 });
 export type StoredCheckpoint = z.output<typeof StoredCheckpoint>;
 
-/** A part of a checkpoint, by what it is made of. */
+/** A part of a checkpoint, with what it contains. */
 export interface CheckpointPart {
   name: string;
   role: PartRole;
   original: Checksum;
 }
 
-/** All that a checkpoint is made of. */
+/** Returns all parts of a checkpoint. */
 export function partsOf(manifest: CheckpointManifest): CheckpointPart[] {
   const { sandboxId, n, memory, layers, owner } = manifest;
   return [
@@ -66,7 +66,8 @@ export function partsOf(manifest: CheckpointManifest): CheckpointPart[] {
 }
 
 /**
- * Undefined: it was never published, or it is gone. Rejects with `unrestorable` when what is there cannot be believed.
+ * Reads a stored checkpoint. Returns undefined if it was never published or is gone. Rejects with `unrestorable` when
+ * the manifest is not plausible.
  */
 export async function readStored(
   store: ObjectStore,
@@ -81,7 +82,10 @@ export async function readStored(
   return got === undefined ? undefined : parseStored(of, got.data);
 }
 
-/** Takes nothing on trust: whoever can write to the store must not reach anything but this checkpoint with it. */
+/**
+ * Parses a manifest and trusts nothing in it: a program that can write to the store must not reach anything but this
+ * checkpoint with it.
+ */
 export function parseStored(of: { sandboxId: SandboxId; n: number }, data: Buffer): StoredCheckpoint {
   let stored: StoredCheckpoint;
   try {
@@ -111,7 +115,7 @@ function assertPart(
   const { encoding, sha256, sizeBytes, originalBytes } = stored;
   const isSame = encoding === named.encoding && sha256 === named.sha256;
   const isPlain = encoding !== "plain" || (sizeBytes === originalBytes && sha256 === original.sha256);
-  // What is stored otherwise is stored so because it is smaller.
+  // A part is stored compressed only if that is smaller.
   if (isSame && isPlain && originalBytes === original.sizeBytes && sizeBytes <= originalBytes) return;
   throw unrestorable(of, name, "what the manifest says of it contradicts itself");
 }

@@ -6,12 +6,15 @@ import { readStored, type StoredCheckpoint } from "./checkpoint-manifest.ts";
 /** The keys of everything that a checkpoint needs. */
 export const needsOf = (stored: StoredCheckpoint): string[] => stored.parts.map(({ key }) => key);
 
-/** `kept`: `mayGo` says that it is to stay, or somebody laid claim to it after that was asked. */
+/**
+ * The result of a removal. `kept` means that `mayGo` refused, or that a server pinned the checkpoint after `mayGo` was
+ * called.
+ */
 export type Retirement = "absent" | "gone" | "kept";
 
 /**
- * Gives up a stored checkpoint; what nobody else needs of it is collected later. Idempotent, and also for one that
- * cannot be read.
+ * Retires a stored checkpoint; parts that no other checkpoint needs are collected later. Repeated calls are allowed,
+ * also for an unreadable checkpoint.
  */
 export async function retireStored(
   store: ObjectStore,
@@ -19,7 +22,7 @@ export async function retireStored(
   { signal, nowMs, mayGo }: { signal: AbortSignal; nowMs: number; mayGo?: () => Promise<boolean> },
 ): Promise<Retirement> {
   const key = manifestKey(of.sandboxId, of.n);
-  // Before `mayGo` is asked, as retiring demands.
+  // The version has to be read before `mayGo` is called.
   const version = (await store.stat(key, { signal }))?.version;
   if (version === undefined) return "absent";
   const stored = await readStored(store, of, signal).catch((error: unknown) => {

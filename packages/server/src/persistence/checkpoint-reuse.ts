@@ -16,9 +16,9 @@ interface CheckpointName {
 }
 
 /**
- * Parts of a checkpoint that are in the store and stay there until its manifest can be published, by their names. A
- * manifest that was read keeps what it names, also when it is retired meanwhile; what no manifest names, as uploads
- * that were cut off leave it, may be condemned unless it is young.
+ * Returns, by name, the parts of a checkpoint that are in the store and stay there until its manifest can be published.
+ * A manifest that was read keeps its parts, also if it is retired in the meantime; a part that no manifest names, as
+ * interrupted uploads leave it, may be condemned unless it is young.
  */
 export async function findReusable(
   store: ObjectStore,
@@ -67,7 +67,7 @@ export async function findReusable(
 
 const nameOf = ({ sandboxId, n }: CheckpointName): string => `${sandboxId}/${n}`;
 
-/** The checkpoint that a layer came with; none, where sandboxes began with it. */
+/** Returns the checkpoint that a layer was made with; none if the layer is older than the sandbox. */
 function madeWith({ id }: LayerPart): CheckpointName[] {
   const [first, n] = id.split("-");
   const sandboxId = SandboxId.safeParse(first);
@@ -82,7 +82,7 @@ function describeLeftover({ name, role, original }: CheckpointPart, info: Object
   return { name, key: info.key, sizeBytes: info.sizeBytes, ...named, originalBytes: original.sizeBytes };
 }
 
-/** Published checkpoints that are likely to have the same layers, the likeliest first. */
+/** Yields published checkpoints that are likely to have the same layers, the likeliest first. */
 async function* relatives(
   store: ObjectStore,
   manifest: CheckpointManifest,
@@ -112,7 +112,7 @@ async function* relatives(
   if (stored !== undefined) yield stored;
 }
 
-/** Of all manifests of a sandbox, also of those that cannot be read, in order. */
+/** Returns the numbers of all manifests of a sandbox in order, also of unreadable ones. */
 export async function publishedNumbers(store: ObjectStore, id: SandboxId, signal: AbortSignal): Promise<number[]> {
   const numbers: number[] = [];
   for await (const { key } of store.list(sandboxPrefix(id), { signal })) {

@@ -2,21 +2,21 @@ import { chmod, mkdir, mkdtemp, readdir, rm, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import { SandboxError } from "@atoll/protocol";
 
-/** Sandboxes write to the same disk: transfers leave them this much. */
+/** The disk space that transfers leave free, because sandboxes write to the same disk. */
 const spareBytes = 256 * 1024 * 1024;
 
-/** A directory for one transfer. It goes, with all that is in it, when it is disposed of. */
+/** A directory for one transfer. Disposing of it removes it with its content. */
 export interface ScratchSpace extends AsyncDisposable {
   readonly path: string;
 }
 
 /**
- * Where parts of checkpoints lie while they are on their way. One server has it for itself: whatever is there at its
- * start was left by one that died.
+ * The directory for parts of checkpoints during transfers. Only one server uses it: its content at the start was left
+ * by an earlier server that crashed.
  */
 export class CheckpointScratch {
   readonly #dir: string;
-  /** What was promised to transfers that are under way and perhaps not written yet. */
+  /** The bytes that were promised to transfers in progress, and may not be written yet. */
   #promisedBytes = 0;
 
   private constructor(dir: string) {
@@ -30,7 +30,10 @@ export class CheckpointScratch {
     return new CheckpointScratch(dir);
   }
 
-  /** Rejects with `no_space` when so many bytes do not fit beside what others were promised. */
+  /**
+   * Reserves a directory. Rejects with `no_space` when so many bytes do not fit beside what other transfers were
+   * promised.
+   */
   async take(bytes: number): Promise<ScratchSpace> {
     this.#promisedBytes += bytes;
     try {
@@ -49,13 +52,13 @@ export class CheckpointScratch {
     }
   }
 
-  /** What has been written already counts twice, so that this errs towards too little room. */
+  /** Checks the free space. Bytes that are written already count twice, so that this errs on the safe side. */
   async #assertDiskSpace(bytes: number): Promise<void> {
     const { bavail, bsize } = await statfs(this.#dir);
     const freeBytes = bavail * bsize;
     if (this.#promisedBytes + spareBytes <= freeBytes) return;
     throw new SandboxError("no_space", `Cannot transfer a checkpoint: ${bytes} bytes do not fit on the server's disk`, {
-      suggestion: "Make room on the disk of the data directory.",
+      suggestion: "Free space on the disk of the data directory.",
       details: { neededBytes: bytes, freeBytes, promisedBytes: this.#promisedBytes - bytes, spareBytes },
     });
   }

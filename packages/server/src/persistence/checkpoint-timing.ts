@@ -2,18 +2,18 @@ import { deadlineAfter, firstToAbort, SandboxError } from "@atoll/protocol";
 
 const hourMs = 60 * 60_000;
 
-/** A transfer that takes longer is given up: what it found in the store at its beginning may be gone. */
+/** The longest time of a transfer. After it, what the transfer found in the store at its beginning may be gone. */
 const longestTransferMs = 6 * hourMs;
 
 /**
- * Something in the store that no manifest names is used again only while it is younger than this: no collector has had
- * the time to condemn it.
+ * The age up to which a stored part that no manifest names is used again. No collector can have condemned a younger
+ * one.
  */
 export const reusableMs = 6 * hourMs;
 
 /**
- * How long the collector waits before it removes what nobody needs. Longer than the age up to which something is used
- * again and the longest transfer together; the rest is for clocks that differ.
+ * How long the collector waits before it removes what no manifest needs. It is longer than `reusableMs` and the longest
+ * transfer together; the rest is for clocks that differ.
  */
 export const collectionGraceMs = 24 * hourMs;
 

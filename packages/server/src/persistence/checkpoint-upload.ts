@@ -7,7 +7,7 @@ import { newPartKey, type PartEncoding } from "./checkpoint-keys.ts";
 import type { CheckpointPart, StoredPart } from "./checkpoint-manifest.ts";
 import type { CheckpointScratch } from "./checkpoint-scratch.ts";
 
-/** A part, and where its bytes come from: a file, or a layer that has to be packed first. */
+/** A part and the source of its bytes: a file, or a layer that has to be packed first. */
 export interface PartSource extends CheckpointPart {
   from: { path: string } | { layer: LayerPart };
 }
@@ -45,7 +45,7 @@ interface Encoded {
   checksum: Checksum;
 }
 
-/** Undefined: the sample promised too much. */
+/** Compresses a part. Returns undefined if the result is not smaller, although the sample was. */
 async function compressed(
   { name, original: expected }: PartSource,
   path: string,
@@ -55,7 +55,7 @@ async function compressed(
   const { original, encoded } = await encodeFile(path, toPath, signal);
   if (original.sizeBytes !== expected.sizeBytes || original.sha256 !== expected.sha256) {
     throw new SandboxError("storage_failed", `Cannot store ${name}: its bytes are not what was saved`, {
-      suggestion: "The disk of the data directory may be damaged; go back to an earlier checkpoint.",
+      suggestion: "The disk of the data directory may be damaged; roll back to an earlier checkpoint.",
       details: { part: name, expected, actual: original },
     });
   }

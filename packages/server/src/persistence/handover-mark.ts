@@ -5,21 +5,24 @@ import type { Sandbox } from "@atoll/engine";
 const markOf = ({ ownerDir }: Pick<Sandbox, "ownerDir">): string => join(ownerDir, "handover");
 
 /**
- * Notes that the pause which makes this checkpoint is nobody's wish but another server's, so that the sandbox goes on
- * if nothing comes of that and this server dies meanwhile.
+ * Records that the sandbox is paused for a hand-over only, so that the next server process resumes it if this one
+ * crashes before the hand-over is done.
  */
 export async function markHandOver(sandbox: Pick<Sandbox, "ownerDir">, checkpoint: number): Promise<void> {
   await writeFile(markOf(sandbox), String(checkpoint), { mode: 0o600 });
 }
 
-/** For a pause that somebody wants: one that did not succeed before it may have had the same number. Idempotent. */
+/**
+ * Removes the record before a pause that a client asked for: an earlier pause that failed may have had the same number.
+ * Repeated calls are allowed.
+ */
 export async function unmarkHandOver(sandbox: Pick<Sandbox, "ownerDir">): Promise<void> {
   await rm(markOf(sandbox), { force: true });
 }
 
 /**
- * Whether it would run if no other server had asked for it. The mark goes along with the checkpoint, and means nothing
- * for a later one.
+ * Reports whether the sandbox would run if no other server had asked for it. The record is copied with the checkpoint,
+ * and does not apply to a later one.
  */
 export async function isStoppedForHandOver(sandbox: Pick<Sandbox, "ownerDir" | "record">): Promise<boolean> {
   const { record } = sandbox;

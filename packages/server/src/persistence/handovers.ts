@@ -13,50 +13,49 @@ import type { StoredCheckpoints } from "./stored-checkpoints.ts";
 
 export interface HandoversOptions extends PersistenceOptions {
   owned: OwnedLeases;
-  checkpoints: Pick<StoredCheckpoints, "claim" | "storeLeftBehind" | "settleRollback">;
+  checkpoints: Pick<StoredCheckpoints, "pin" | "storeLeftBehind" | "recordRollback">;
   copies: LocalCopies;
   kills: KillSignals;
   /** Aborts when the server stops. */
   closing: AbortSignal;
-  /** Work that nobody waits for; the signal is `closing`. */
+  /** Runs work that no request waits for; the signal is `closing`. */
   inBackground: (what: string, id: SandboxId, work: (signal: AbortSignal) => Promise<void>) => void;
-  /** Finds out whether what is here is this server's own. */
-  settle: (id: SandboxId) => void;
+  /** Finds out whether the local copy belongs to this server. */
+  reconcile: (id: SandboxId) => void;
 }
 
 interface HandOver {
   id: SandboxId;
-  /** It ran until it was asked for. */
+  /** True if it was running before the hand-over. */
   isStopped: boolean;
-  /** Over all tries: what one of them has ended stays so. */
+  /** The processes that ended in any of the attempts. */
   ended: EndedProcess[];
 }
 
 const retries = { firstMs: 500, longestMs: 30_000 };
 
 /**
- * Saves persistent sandboxes where any server finds them, and gives them back. Nothing is given back before it is
- * stored.
+ * Stores persistent sandboxes where any server finds them, and releases their leases. No lease is released before its
+ * sandbox is stored.
  */
 export class Handovers {
   readonly #options: HandoversOptions;
-  readonly #storingLeft = new Set<SandboxId>();
+  readonly #storingLeftBehind = new Set<SandboxId>();
 
   constructor(options: HandoversOptions) {
     this.#options = options;
   }
 
   /**
-   * For one whose turn it is: pauses it and stores it; any server may have it then. Rejects with `storage_failed` when
-   * the store does not take it: it is paused here then, this server keeps it, and it is stored as soon as the store can
-   * be reached.
+   * Pauses and stores a sandbox inside its queue; any server may acquire it then. Rejects with `storage_failed` when
+   * the store fails: the sandbox is paused here, this server keeps the lease, and storing is retried.
    */
   async pauseInTurn(id: SandboxId, { force }: { force: boolean }): Promise<PauseResult> {
     const handle = this.#options.owned.find(id);
     const paused = await this.#save(handle, this.#options.registry.find(id), { force, isForOther: false });
     try {
       const stored = await this.#store(handle, "paused");
-      await this.#giveBack(handle);
+      await this.#release(handle);
       return { ...paused, ...addUp([paused, stored]) };
     } catch (error) {
       this.#storeLater(id);
@@ -64,51 +63,52 @@ export class Handovers {
     }
   }
 
-  /** Stores what is paused here and nowhere else, as soon as that can be done. */
+  /** Stores a sandbox that is paused here and not stored, and retries until it succeeds. */
   resumeStoring(id: SandboxId): void {
     this.#storeLater(id);
   }
 
-  /** What rollbacks left behind is stored, as soon as that can be done; nobody waits for it. */
+  /** Stores the checkpoints that rollbacks left behind, in the background, and retries until it succeeds. */
   storeLeftBehind(id: SandboxId): void {
     const { inBackground, owned, checkpoints, copies, log } = this.#options;
-    if (this.#storingLeft.has(id)) return;
-    this.#storingLeft.add(id);
+    if (this.#storingLeftBehind.has(id)) return;
+    this.#storingLeftBehind.add(id);
     const onFailure = (error: unknown): void => {
       log.warn({ err: error, sandboxId: id }, "checkpoints left behind not stored yet");
     };
     const store = async (): Promise<boolean> => copies.find(id) === undefined || checkpoints.storeLeftBehind(id);
-    inBackground("storing what was left", id, (signal) =>
+    inBackground("storing what was left behind", id, (signal) =>
       retryUntilDone({ ...retries, signal, onFailure }, () => owned.inTurn(id, store)).finally(() =>
-        this.#storingLeft.delete(id),
+        this.#storingLeftBehind.delete(id),
       ),
     );
   }
 
-  /** One that has failed, and of which something is here and stored nowhere, is told so on every server. */
-  emitFailure(id: SandboxId): void {
+  /** Records the failure of a sandbox with unstored data in its metadata, so that every server reports it. */
+  recordFailure(id: SandboxId): void {
     const { inBackground, owned } = this.#options;
-    inBackground("telling the failure", id, () =>
+    inBackground("recording the failure", id, () =>
       owned.inTurn(id, async () => {
         const handle = owned.get(id);
-        if (handle !== undefined) await this.#noteFailure(handle);
+        if (handle !== undefined) await this.#writeFailure(handle);
       }),
     );
   }
 
   /**
-   * Another server asked for it: it is saved, whatever it does, and given to that one. If that fails it is tried again
-   * while somebody waits. When nobody does any more, it goes on here. One that has failed stays here.
+   * Hands a sandbox over to the server that asked for it: it is paused and stored whatever it does. Failures are
+   * retried while a server waits for it; when none waits any more, it goes on here. A sandbox that has failed stays
+   * here.
    */
   handOver(id: SandboxId, waiter: LeaseParty): void {
     this.#begin({ id, isStopped: false, ended: [] }, waiter);
   }
 
   /**
-   * It is stopped already, by a server of this data directory that did not live to hand it over: whoever still waits
-   * gets it, and otherwise it goes on here.
+   * Completes a hand-over that an earlier process of this server began: a server that still waits gets the sandbox, and
+   * otherwise it goes on here.
    */
-  endHandOver(id: SandboxId): void {
+  completeHandOver(id: SandboxId): void {
     this.#begin({ id, isStopped: true, ended: [] });
   }
 
@@ -127,7 +127,7 @@ export class Handovers {
   }
 
   async #handOver(handover: HandOver): Promise<void> {
-    const { owned, copies, checkpoints, registry, settle, emit, log } = this.#options;
+    const { owned, copies, checkpoints, registry, reconcile, emit, log } = this.#options;
     const { id, ended } = handover;
     const handle = owned.get(id);
     if (handle === undefined || (await this.#waiterFor(handle, handover)) === undefined) return;
@@ -144,12 +144,12 @@ export class Handovers {
     if (record.state === "paused" && !isStored(handle, record.checkpoint)) {
       timed = addUp([timed, await this.#store(handle, "moving")]);
     }
-    const isFailed = await this.#noteFailure(handle);
+    const isFailed = await this.#writeFailure(handle);
     const waiter = await this.#waiterFor(handle, handover);
     if (waiter === undefined) return;
     if (isFailed) return this.#keep(handle, waiter);
     if (handle.metadata.state === "running") throw new Error(`A ${record.state} sandbox cannot be handed over`);
-    await this.#giveBack(handle);
+    await this.#release(handle);
     this.#options.notifyServer(waiter, id);
     const { checkpoint } = handle.metadata;
     const { phases, totalMs } = timed;
@@ -158,33 +158,34 @@ export class Handovers {
     }
     log.info({ sandboxId: id, waiter, phases, totalMs, ended }, "sandbox handed over");
     if (await checkpoints.storeLeftBehind(id)) await copies.drop(id, `server ${waiter.id} asked for it`);
-    // It is dropped when all of it is stored.
-    else settle(id);
+    // The copy is dropped when all of it is stored.
+    else reconcile(id);
   }
 
-  /** Whom it is for. Nobody: then what was stopped for him goes on, in any case. */
+  /** Returns the server that waits. If there is none, a sandbox that was stopped for it is resumed. */
   async #waiterFor(handle: SandboxHandle, { id, isStopped }: HandOver): Promise<LeaseParty | undefined> {
     const waiter = await handle.findWaiter();
     if (waiter !== undefined) return waiter;
     const { owned, registry, resume, log } = this.#options;
-    log.info({ sandboxId: id }, "nobody waits for the sandbox any more");
+    log.info({ sandboxId: id }, "no server waits for the sandbox any more");
     if (isStopped && owned.has(id) && registry.get(id)?.sandbox.state === "paused") await resume(id);
     return undefined;
   }
 
   /**
-   * Its files are here alone and stay here. The lease is lent to the one who asks: that one sees why, and may kill it.
+   * Keeps a failed sandbox here, because its files are only here. The lease is released for a moment: the server that
+   * asks sees why it failed, and may kill it.
    */
   async #keep(handle: SandboxHandle, waiter: LeaseParty): Promise<void> {
     const { id } = handle;
-    await this.#giveBack(handle);
+    await this.#release(handle);
     this.#options.notifyServer(waiter, id);
     this.#options.log.info({ sandboxId: id, waiter }, "failed sandbox kept, not handed over");
-    this.#options.settle(id);
+    this.#options.reconcile(id);
   }
 
-  /** True if it has failed with something that is stored nowhere; then its metadata say so. */
-  async #noteFailure(handle: SandboxHandle): Promise<boolean> {
+  /** Returns true if the sandbox has failed with unstored data; then its metadata say so. */
+  async #writeFailure(handle: SandboxHandle): Promise<boolean> {
     const record = this.#options.registry.get(handle.id)?.sandbox.record;
     const { state, failure } = handle.metadata;
     if (record?.state !== "failed" || state !== "running") return false;
@@ -204,12 +205,12 @@ export class Handovers {
     return paused;
   }
 
-  /** The number of its next checkpoint, which no other server will use whatever becomes of this one. */
+  /** Reserves the number of its next checkpoint, which no other server will use. */
   async reserve(handle: SandboxHandle): Promise<number> {
     const { engine, log } = this.#options;
     const { nextCheckpoint } = handle.metadata;
     const n = Math.max(nextCheckpoint - 1, await engine.nextCheckpoint(handle.id));
-    // Without the store it cannot be published under this number either, until it is written down there.
+    // If the store fails now, the checkpoint cannot be published under this number before the number is written there.
     if (n >= nextCheckpoint) {
       await handle.write({ nextCheckpoint: n + 1 }).catch((error: unknown) => {
         log.warn({ err: error, sandboxId: handle.id, checkpoint: n }, "number of a checkpoint not reserved");
@@ -228,12 +229,12 @@ export class Handovers {
       throw new Error(`A ${record.state} sandbox cannot be stored`);
     }
     const n = record.checkpoint;
-    // Of a rollback that could not be told when it was done.
-    await this.#options.checkpoints.settleRollback(handle, managed);
-    // From here on nobody else uses this number, whatever becomes of it.
+    // An earlier rollback may not have been written to the metadata.
+    await this.#options.checkpoints.recordRollback(handle, managed);
+    // From here on no other server uses this number.
     if (n >= handle.metadata.nextCheckpoint) await handle.write({ nextCheckpoint: n + 1 });
-    // The newest stays by itself. An earlier one, as a rollback leaves it that came to nothing, may have expired.
-    if (n < handle.metadata.nextCheckpoint - 1) await this.#options.checkpoints.claim(handle, n);
+    // The newest checkpoint is kept by itself. An earlier one, as a failed rollback leaves it, may have expired.
+    if (n < handle.metadata.nextCheckpoint - 1) await this.#options.checkpoints.pin(handle, n);
     await this.#options.kills.unlessKilled(id, async (killed) => {
       using signal = firstToAbort(handle.signal, this.#options.closing, killed);
       await archive.publish(id, n, { epoch: handle.epoch, signal, clock });
@@ -252,10 +253,10 @@ export class Handovers {
     return clock;
   }
 
-  async #giveBack(handle: SandboxHandle): Promise<void> {
+  async #release(handle: SandboxHandle): Promise<void> {
     this.#options.owned.remove(handle);
     await handle.release().catch((error: unknown) => {
-      this.#options.log.warn({ err: error, sandboxId: handle.id }, "lease not given back; it runs out");
+      this.#options.log.warn({ err: error, sandboxId: handle.id }, "lease not released; it expires");
     });
   }
 
@@ -270,7 +271,7 @@ export class Handovers {
           const handle = owned.get(id);
           if (handle === undefined || registry.get(id)?.sandbox.state !== "paused") return true;
           await this.#store(handle, "paused");
-          await this.#giveBack(handle);
+          await this.#release(handle);
           return true;
         }),
       ),
@@ -293,7 +294,8 @@ function notStored(id: SandboxId, { checkpoint, ended }: PauseResult, cause: unk
     `Cannot store sandbox ${id}: it is paused here, as checkpoint ${checkpoint}, and not yet stored: ${because}`,
     {
       suggestion:
-        "This server keeps it, goes on trying, and can resume it. Until then it is here alone: a server that takes the sandbox over, because this one is away for longer than its lease, goes on from what was stored before.",
+        "This server keeps it, retries, and can resume it. Until then it is only here: a server that takes the " +
+        "sandbox over, because this one is away for longer than its lease, continues from what was stored before.",
       details: { sandboxId: id, checkpoint, ended: ended.map(describeProcess) },
       cause,
     },

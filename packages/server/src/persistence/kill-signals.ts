@@ -6,13 +6,13 @@ interface Entry {
 }
 
 /**
- * Ends what moves a sandbox as soon as that is to be killed: a kill waits for its turn, and must not wait for hours of
- * transfer.
+ * Ends transfers of a sandbox as soon as it is to be killed: a kill runs in the sandbox's queue, and must not wait for
+ * hours of transfer.
  */
 export class KillSignals {
   readonly #entries = new Map<SandboxId, Entry>();
 
-  /** Whatever moves it ends, and what would begin to before the kill is done does not. */
+  /** Runs a kill. Transfers of the sandbox end, and none begins before the kill is done. */
   whileKilling<T>(id: SandboxId, kill: () => Promise<T>): Promise<T> {
     return this.#use(id, (controller) => {
       controller.abort(beingKilled(id));
@@ -20,12 +20,12 @@ export class KillSignals {
     });
   }
 
-  /** Rejects with `sandbox_ended` when that was ended by a kill. */
-  unlessKilled<T>(id: SandboxId, move: (killed: AbortSignal) => Promise<T>): Promise<T> {
+  /** Runs a transfer. Rejects with `sandbox_ended` when a kill ended it. */
+  unlessKilled<T>(id: SandboxId, transfer: (killed: AbortSignal) => Promise<T>): Promise<T> {
     return this.#use(id, async ({ signal }) => {
       try {
         signal.throwIfAborted();
-        return await move(signal);
+        return await transfer(signal);
       } catch (error) {
         signal.throwIfAborted();
         throw error;

@@ -9,7 +9,7 @@ import type { PersistenceOptions } from "./persistence-options.ts";
 import type { SandboxAcquirer } from "./sandbox-acquirer.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
 
-/** How long a kill waits for what moves the sandbox to let go of it. */
+/** How long a kill waits for other work in the sandbox's queue. */
 const turnMs = 5_000;
 
 export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget" | "emit" | "log" | "notifyServer"> {
@@ -22,7 +22,7 @@ export interface KillsOptions extends Pick<PersistenceOptions, "self" | "forget"
   metadataCache: Pick<MetadataCache, "forget">;
 }
 
-/** Ends persistent sandboxes, wherever they are. */
+/** Kills persistent sandboxes, wherever they are. */
 export class Kills {
   readonly #options: KillsOptions;
 
@@ -30,25 +30,25 @@ export class Kills {
     this.#options = options;
   }
 
-  /** Removes all that is stored of it. False: there is none. */
+  /** Removes all that is stored of a sandbox. Returns false if there is none. */
   kill(id: SandboxId, reason: EndReason): Promise<boolean> {
     const { owned, kills, log } = this.#options;
     return kills.whileKilling(id, () => {
-      let isItsTurn = false;
+      let hasTurn = false;
       let isEmitted = false;
-      // What moves it does not heed its end: the sandbox goes first, and with it what works on it. Until it is marked,
-      // a server that dies leaves what was last stored.
-      const hurry = async (): Promise<void> => {
-        if (!isItsTurn) isEmitted = await this.#killHere(id, reason);
+      // If the work in the queue does not end in time, the sandbox is killed here first, and with it what works on it.
+      // Until the metadata are marked, a crash of this server leaves what was last stored.
+      const killEarly = async (): Promise<void> => {
+        if (!hasTurn) isEmitted = await this.#killHere(id, reason);
       };
       const warn = (error: unknown): void => log.warn({ err: error, sandboxId: id }, "sandbox not killed yet");
-      deadlineAfter(turnMs).addEventListener("abort", () => void hurry().catch(warn), { once: true });
+      deadlineAfter(turnMs).addEventListener("abort", () => void killEarly().catch(warn), { once: true });
       return owned.inTurn(id, async () => {
-        isItsTurn = true;
+        hasTurn = true;
         try {
           return await this.#killStored(id, reason, { isEmitted });
         } catch (error) {
-          // A store on a full disk takes the mark when what the sandbox has there is gone.
+          // A store on a full disk accepts the mark after the sandbox's own files there are gone.
           if (!isSandboxError(error, "no_space") || !(await this.#killHere(id, reason))) throw error;
           return this.#killStored(id, reason, { isEmitted: true });
         }
@@ -64,7 +64,7 @@ export class Kills {
       await this.#killWith(handle, reason, isEmitted);
       return true;
     } catch (error) {
-      // One that was taken for this alone is nobody's to renew.
+      // A handle that was acquired only for the kill is not renewed by this server.
       if (owned.get(id) !== handle) await handle.release().catch(() => undefined);
       throw error;
     }
@@ -80,17 +80,17 @@ export class Kills {
       emit({ type: "sandbox.state", sandboxId: id, from: "paused", to: "killed", reason });
     }
     owned.remove(handle);
-    // The mark stays for a while, for servers that have a copy. The collector removes it then, and whatever could not
+    // The mark stays for a while, for servers that have a copy. The collector removes it later, and whatever could not
     // be removed now.
     await archive?.removeAll(id).catch((error: unknown) => {
       log.warn({ err: error, sandboxId: id }, "not all of a killed sandbox was removed from the stores");
     });
     await handle.release().catch(() => undefined);
-    // It may have a copy.
+    // The last server of the sandbox may have a copy.
     if (server.id !== self().id) this.#options.notifyServer(server, id);
   }
 
-  /** False: nothing is here. */
+  /** Kills the local copy. Returns false if there is none. */
   async #killHere(id: SandboxId, reason: EndReason): Promise<boolean> {
     const { registry, forget, engine } = this.#options;
     const managed = registry.get(id);

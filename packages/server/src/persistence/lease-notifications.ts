@@ -1,19 +1,19 @@
 import { deadlineAfter, serverProofHeader, type SandboxId, type ServerRef } from "@atoll/protocol";
 import type { SharedSecret } from "./shared-secret.ts";
 
-const patienceMs = 2_000;
-/** Sooner than this after the last one nothing can have changed that the last one did not find. */
-const replaceDelayMs = 100;
+const timeoutMs = 2_000;
+/** The shortest time between two looks at a lease: nothing relevant changes sooner. */
+const minIntervalMs = 100;
 const mostRemembered = 1_000;
 
 /**
- * Tells another server that it may want to look at a sandbox's lease. Nobody relies on it: without it, it looks a
- * little later.
+ * Notifies another server that a sandbox's lease may have changed. Nothing depends on it: without it, that server looks
+ * a little later.
  */
-export type SendNudge = (to: Pick<ServerRef, "url">, id: SandboxId) => void;
+export type NotifyServer = (to: Pick<ServerRef, "url">, id: SandboxId) => void;
 
-/** Without a secret there is no store that servers could share, and nobody to notify. */
-export function nudgeSender(secret: SharedSecret | undefined): SendNudge {
+/** Returns a function that notifies servers. Without a secret there is no shared store, and so no server to notify. */
+export function createServerNotifier(secret: SharedSecret | undefined): NotifyServer {
   return ({ url }, id) => {
     if (secret === undefined || !/^https?:\/\//.test(url)) return;
     post(secret, url, `/leases/${id}/notify`).catch(() => undefined);
@@ -25,34 +25,37 @@ async function post(secret: SharedSecret, url: string, path: string): Promise<vo
     method: "POST",
     headers: { [serverProofHeader]: await secret.prove("POST", path) },
     redirect: "error",
-    signal: deadlineAfter(patienceMs),
+    signal: deadlineAfter(timeoutMs),
   });
   if (answer.status === 403) secret.forget();
   await answer.body?.cancel();
 }
 
-/** What notifications make this server do is bounded: once per sandbox and moment, the last one never lost. */
+/**
+ * Bounds what notifications make this server do: it looks at a lease at most once per interval, and always after the
+ * last notification.
+ */
 export class LeaseNotifications {
   readonly #onNotify: (id: SandboxId) => void;
-  /** Whether another one has come since. */
-  readonly #resting = new Map<SandboxId, boolean>();
+  /** The sandboxes in their interval, with whether another notification has come since. */
+  readonly #inInterval = new Map<SandboxId, boolean>();
 
   constructor(onNotify: (id: SandboxId) => void) {
     this.#onNotify = onNotify;
   }
 
   take(id: SandboxId): void {
-    if (this.#resting.has(id)) {
-      this.#resting.set(id, true);
+    if (this.#inInterval.has(id)) {
+      this.#inInterval.set(id, true);
       return;
     }
-    if (this.#resting.size >= mostRemembered) return;
-    this.#resting.set(id, false);
+    if (this.#inInterval.size >= mostRemembered) return;
+    this.#inInterval.set(id, false);
     setTimeout(() => {
-      const isWaiting = this.#resting.get(id) === true;
-      this.#resting.delete(id);
+      const isWaiting = this.#inInterval.get(id) === true;
+      this.#inInterval.delete(id);
       if (isWaiting) this.take(id);
-    }, replaceDelayMs).unref();
+    }, minIntervalMs).unref();
     this.#onNotify(id);
   }
 }

@@ -8,8 +8,8 @@ import { z } from "zod";
 export const LeftBehind = z.strictObject({
   n: z.int().min(1),
   /**
-   * Of the lease under which the number was reserved in the metadata: no other server uses it, so it can be stored
-   * without the lease as well.
+   * The epoch of the lease under which the number was reserved in the metadata: no other server uses the number, so the
+   * checkpoint can be stored without the lease as well.
    */
   epoch: z.int().min(1).optional(),
 });
@@ -19,7 +19,10 @@ const File = z.strictObject({ version: z.literal(1), checkpoints: z.array(LeftBe
 
 const fileOf = ({ ownerDir }: Pick<Sandbox, "ownerDir">): string => join(ownerDir, "left-behind.json");
 
-/** The file goes along with checkpoints to other servers: there it may name checkpoints that are not on the machine. */
+/**
+ * Reads the list. The file is copied with checkpoints to other servers: there it may name checkpoints that are not on
+ * the machine.
+ */
 export async function readLeftBehind(sandbox: Pick<Sandbox, "ownerDir">): Promise<LeftBehind[]> {
   const text = await readFile(fileOf(sandbox), "utf8").catch((error: unknown) => {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
@@ -29,12 +32,12 @@ export async function readLeftBehind(sandbox: Pick<Sandbox, "ownerDir">): Promis
   try {
     return File.parse(JSON.parse(text)).checkpoints;
   } catch {
-    // What another version wrote there must not keep the sandbox from being paused and stored.
+    // A file of another version must not keep the sandbox from being paused and stored.
     return [];
   }
 }
 
-/** Outlives this process and the machine. */
+/** Writes the list so that it survives a crash of this process and of the machine. */
 export async function writeLeftBehind(sandbox: Pick<Sandbox, "ownerDir">, checkpoints: LeftBehind[]): Promise<void> {
   if (checkpoints.length === 0) await rm(fileOf(sandbox), { force: true });
   else await writeDurably(fileOf(sandbox), JSON.stringify({ version: 1, checkpoints } satisfies z.infer<typeof File>));

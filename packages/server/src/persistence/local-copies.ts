@@ -6,16 +6,14 @@ import type { SandboxHandle } from "./sandbox-handle.ts";
 import type { SandboxMetadata } from "./sandbox-metadata.ts";
 
 /**
- * What is here of a sandbox, as its metadata have it. `live`: this server ran it last, and nobody else has since; what
- * is here is the truth, stored or not. `same`: it is the checkpoint that is stored. `inherited`: a server ran it last
- * whose data directory this is a copy of: the truth if that server is no more, and otherwise not. `outdated`: it is
- * none of these.
+ * The relation of a local copy to the metadata. `live`: this server ran the sandbox last, and no other has since; the
+ * copy is authoritative, stored or not. `same`: the copy is the checkpoint that is stored. `inherited`: the sandbox was
+ * last run by a server whose data directory this is a copy of; the copy is authoritative if that server is gone, and
+ * otherwise not. `outdated`: it is none of these.
  */
-export type CopyWorth = "live" | "same" | "inherited" | "outdated" | "absent";
+export type CopyStatus = "live" | "same" | "inherited" | "outdated" | "absent";
 
-/**
- * What this machine has of persistent sandboxes: fetched when it is needed, dropped when it is not the truth any more.
- */
+/** The local copies of persistent sandboxes: they are fetched when needed and dropped when outdated. */
 export class LocalCopies {
   readonly #options: PersistenceOptions;
 
@@ -27,32 +25,32 @@ export class LocalCopies {
     return this.#options.engine.list().find((record) => record.id === id);
   }
 
-  async judge({ id, state, server, checkpoint }: SandboxMetadata): Promise<CopyWorth> {
+  async statusOf({ id, state, server, checkpoint }: SandboxMetadata): Promise<CopyStatus> {
     const record = this.find(id);
     if (record === undefined) return "absent";
     if (state === "running") {
       if (server.id === this.#options.self().id) return "live";
-      return this.#options.wasSelf(server.id) && !(await this.#isBehind(id, checkpoint)) ? "inherited" : "outdated";
+      return this.#options.wasSelf(server.id) && !(await this.#isOlder(id, checkpoint)) ? "inherited" : "outdated";
     }
     if (record.state !== "paused" || record.checkpoint !== checkpoint?.n) return "outdated";
-    // Numbers are given once; this is for those that a server gave without a store to write them down in.
+    // Numbers are given once, except where a server could not write them to the store.
     const saved = await this.#options.engine.checkpoints(id);
     const isSame = saved.some(({ n, createdAtMs }) => n === checkpoint.n && createdAtMs === checkpoint.createdAtMs);
     return isSame ? "same" : "outdated";
   }
 
-  /** Whether the stored one was made after what is here was copied. */
-  async #isBehind(id: SandboxId, stored: SandboxMetadata["checkpoint"]): Promise<boolean> {
+  /** Reports whether the stored checkpoint is newer than the copy. */
+  async #isOlder(id: SandboxId, stored: SandboxMetadata["checkpoint"]): Promise<boolean> {
     return stored !== undefined && (await this.#options.engine.nextCheckpoint(id)) <= stored.n;
   }
 
-  /** Removes all that is here of it. Whoever waits for something of it is told why, and that asking again helps. */
+  /** Removes the local copy. Callers that wait for it get an error that suggests to ask again. */
   async drop(id: SandboxId, because: string): Promise<void> {
     const { engine, registry, forget, emit } = this.#options;
     const managed = registry.get(id);
     managed?.detach(
       new SandboxError("unavailable", `Cannot go on with sandbox ${id} here: ${because}`, {
-        suggestion: "Ask again: it is brought here, or go to the server that has it.",
+        suggestion: "Try again: the sandbox is acquired again. Or ask the server that has it.",
         details: { sandboxId: id },
       }),
     );
@@ -63,19 +61,19 @@ export class LocalCopies {
     emit({ type: "sandbox.copy_dropped", sandboxId: id, because });
   }
 
-  /** Sees to it that what is here is the truth. When it resolves, the sandbox is on the registry. */
-  async bring(
+  /** Makes the local copy current. When it resolves, the sandbox is in the registry. */
+  async ensureCurrent(
     handle: SandboxHandle,
     { signal }: { signal?: AbortSignal | undefined } = {},
-  ): Promise<{ managed: ManagedSandbox; worth: CopyWorth }> {
+  ): Promise<{ managed: ManagedSandbox; status: CopyStatus }> {
     const { id, metadata } = handle;
-    const found = await this.judge(metadata);
-    // Whoever had it is silent, and nothing newer is stored: from now on it is this server's own.
+    const found = await this.statusOf(metadata);
+    // The server that had it is silent, and nothing newer is stored: from now on it belongs to this server.
     if (found === "inherited") await handle.write({ server: this.#options.self() });
-    const worth = found === "inherited" ? "live" : found;
-    if (worth === "outdated") await this.drop(id, "another server went on with it");
-    if (worth === "outdated" || worth === "absent") await this.#fetch(handle, signal);
-    return { managed: await this.#manage(metadata, worth), worth };
+    const status = found === "inherited" ? "live" : found;
+    if (status === "outdated") await this.drop(id, "another server continued it");
+    if (status === "outdated" || status === "absent") await this.#fetch(handle, signal);
+    return { managed: await this.#manage(metadata, status), status };
   }
 
   async #fetch({ id, metadata, signal: leased }: SandboxHandle, asked: AbortSignal | undefined): Promise<void> {
@@ -84,9 +82,11 @@ export class LocalCopies {
     if (checkpoint === undefined || archive === undefined) {
       throw new SandboxError(
         "unrestorable",
-        `Cannot go on with sandbox ${id}: it was never paused, and so never stored`,
+        `Cannot go on with sandbox ${id}: it was never paused, so it was never stored`,
         {
-          suggestion: `Only server ${server.id} has it: start that one again. What is to survive a server has to be paused now and then.`,
+          suggestion:
+            `Only server ${server.id} has it: start that server again. ` +
+            "A sandbox survives the loss of a server only if it was paused before.",
           details: { sandboxId: id, server },
         },
       );
@@ -98,12 +98,12 @@ export class LocalCopies {
     });
   }
 
-  async #manage({ id, facts }: SandboxMetadata, worth: CopyWorth): Promise<ManagedSandbox> {
+  async #manage({ id, facts }: SandboxMetadata, status: CopyStatus): Promise<ManagedSandbox> {
     const { engine, registry, manage } = this.#options;
     const known = registry.get(id);
     if (known !== undefined) {
-      // Facts can be changed by a server that never runs it.
-      if (worth !== "live") await known.adoptSettings(facts);
+      // A server that never runs the sandbox can still change its settings.
+      if (status !== "live") await known.adoptSettings(facts);
       return known;
     }
     const sandbox = engine.get(id);

@@ -2,50 +2,50 @@ import { SandboxError, type SandboxId } from "@atoll/protocol";
 import type { SandboxMetadata } from "./sandbox-metadata.ts";
 
 export interface MetadataCacheOptions {
-  /** Undefined: no sandbox of this id is stored. */
+  /** Returns undefined if no sandbox with this id is stored. */
   read: (id: SandboxId) => Promise<SandboxMetadata | undefined>;
   nowMs?: () => number;
 }
 
-interface Sight {
+interface CachedMetadata {
   metadata: SandboxMetadata | undefined;
   seenAtMs: number;
 }
 
-/** Long enough that the many requests of one client cost one read, short enough that nobody notices. */
+/** The time is so long that the many requests of one client cost one read, and so short that no client notices. */
 const freshMs = 1_000;
 const mostRemembered = 1_000;
-/** Whoever guesses ids makes the store work; beyond this many at once they are turned away. */
+/** The most reads at once, because a client that guesses ids makes the store work; more are refused. */
 const mostReads = 64;
 
 /**
- * What was last seen of sandboxes that other servers have, or nobody. Each look costs one read of the store at most,
- * also of what is not there.
+ * The last known metadata of sandboxes that this server does not have. A lookup costs at most one read of the store,
+ * also for a sandbox that does not exist.
  */
 export class MetadataCache {
   readonly #options: MetadataCacheOptions;
-  readonly #sights = new Map<SandboxId, Sight>();
+  readonly #cached = new Map<SandboxId, CachedMetadata>();
   readonly #reads = new Map<SandboxId, Promise<SandboxMetadata | undefined>>();
 
   constructor(options: MetadataCacheOptions) {
     this.#options = options;
   }
 
-  /** Not older than a moment. */
+  /** Returns the metadata, at most `freshMs` old. */
   async look(id: SandboxId): Promise<SandboxMetadata | undefined> {
-    const sight = this.#sights.get(id);
-    if (sight !== undefined && this.#nowMs - sight.seenAtMs < freshMs) return sight.metadata;
+    const cached = this.#cached.get(id);
+    if (cached !== undefined && this.#nowMs - cached.seenAtMs < freshMs) return cached.metadata;
     return this.#reads.get(id) ?? this.#read(id);
   }
 
-  /** As last seen, however long ago. */
+  /** Returns the cached metadata, however old. */
   recall(id: SandboxId): SandboxMetadata | undefined {
-    return this.#sights.get(id)?.metadata;
+    return this.#cached.get(id)?.metadata;
   }
 
-  /** What was seen is no longer so. */
+  /** Removes an entry that is no longer valid. */
   forget(id: SandboxId): void {
-    this.#sights.delete(id);
+    this.#cached.delete(id);
   }
 
   get #nowMs(): number {
@@ -54,7 +54,7 @@ export class MetadataCache {
 
   #read(id: SandboxId): Promise<SandboxMetadata | undefined> {
     if (this.#reads.size >= mostReads) {
-      throw new SandboxError("unavailable", `Cannot look for sandbox ${id}: too many are looked for at once`, {
+      throw new SandboxError("unavailable", `Cannot find sandbox ${id}: too many lookups are in progress`, {
         suggestion: "Try again in a moment.",
       });
     }
@@ -70,10 +70,10 @@ export class MetadataCache {
     return reading;
   }
 
-  #remember(id: SandboxId, sight: Sight): void {
-    this.#sights.delete(id);
-    this.#sights.set(id, sight);
-    const [oldest] = this.#sights.keys();
-    if (this.#sights.size > mostRemembered && oldest !== undefined) this.#sights.delete(oldest);
+  #remember(id: SandboxId, cached: CachedMetadata): void {
+    this.#cached.delete(id);
+    this.#cached.set(id, cached);
+    const [oldest] = this.#cached.keys();
+    if (this.#cached.size > mostRemembered && oldest !== undefined) this.#cached.delete(oldest);
   }
 }

@@ -3,12 +3,12 @@ import { KeyedTurns } from "../support/turns.ts";
 import type { SandboxHandle } from "./sandbox-handle.ts";
 
 /**
- * The persistent sandboxes that this server has the lease of. Whatever takes, moves or gives back one of them does so
- * in its turn.
+ * The persistent sandboxes whose lease this server has, with a queue for each. Work that acquires, changes or releases
+ * a sandbox runs in its queue.
  */
 export class OwnedLeases {
   readonly #handles = new Map<SandboxId, SandboxHandle>();
-  readonly #opened = new WeakSet<SandboxHandle>();
+  readonly #ready = new WeakSet<SandboxHandle>();
   readonly #turns = new KeyedTurns<SandboxId>();
 
   inTurn<T>(id: SandboxId, work: () => Promise<T>): Promise<T> {
@@ -19,29 +19,29 @@ export class OwnedLeases {
     return this.#handles.get(id)?.isCurrent ?? false;
   }
 
-  /** Whether requests may come to it. Until then those that do would find it without its commands. */
-  isOpen(id: SandboxId): boolean {
+  /** True when requests may use the sandbox. Before that, its commands are not restored. */
+  isReady(id: SandboxId): boolean {
     const handle = this.get(id);
-    return handle !== undefined && this.#opened.has(handle);
+    return handle !== undefined && this.#ready.has(handle);
   }
 
-  /** All that belongs to it is here. */
-  open(handle: SandboxHandle): void {
-    this.#opened.add(handle);
+  /** Marks the sandbox as ready, because all that belongs to it is here. */
+  markReady(handle: SandboxHandle): void {
+    this.#ready.add(handle);
   }
 
-  /** Undefined: it is not ours, or not surely any more. */
+  /** Returns the handle, or undefined if the lease is not current. */
   get(id: SandboxId): SandboxHandle | undefined {
     const handle = this.#handles.get(id);
     return handle?.isCurrent === true ? handle : undefined;
   }
 
-  /** Rejects with `lease_lost` what must not be done without the lease. */
+  /** Returns the handle, or throws `lease_lost`. It is for work that needs the lease. */
   find(id: SandboxId): SandboxHandle {
     const handle = this.get(id);
     if (handle !== undefined) return handle;
     throw new SandboxError("lease_lost", `Cannot go on with sandbox ${id}: this server does not have it now`, {
-      suggestion: "Ask again: it is brought here if no other server has it.",
+      suggestion: "Try again: it is acquired again if no other server has it.",
       details: { sandboxId: id },
     });
   }
@@ -50,7 +50,7 @@ export class OwnedLeases {
     this.#handles.set(handle.id, handle);
   }
 
-  /** False: it was not there, or another one is by now. */
+  /** Returns false if the handle was not there, or another one replaced it. */
   remove(handle: SandboxHandle): boolean {
     return this.#handles.get(handle.id) === handle && this.#handles.delete(handle.id);
   }

@@ -2,56 +2,56 @@ import type { SandboxId } from "@atoll/protocol";
 
 interface PendingAcquisition {
   done: Promise<void>;
-  interested: number;
-  nobodyWaits: AbortController;
+  waiters: number;
+  abandoned: AbortController;
 }
 
 /**
- * Sandboxes on their way here: however many requests wait for one, it is fetched once, and no longer when all of them
- * have left.
+ * The acquisitions in progress: however many requests wait for a sandbox, it is fetched once, and the work stops when
+ * all of them have left.
  */
 export class PendingAcquisitions {
-  readonly #take: (id: SandboxId, signal: AbortSignal) => Promise<void>;
-  readonly #pendingAcquisitions = new Map<SandboxId, PendingAcquisition>();
+  readonly #acquire: (id: SandboxId, signal: AbortSignal) => Promise<void>;
+  readonly #pending = new Map<SandboxId, PendingAcquisition>();
 
-  constructor(take: (id: SandboxId, signal: AbortSignal) => Promise<void>) {
-    this.#take = take;
+  constructor(acquire: (id: SandboxId, signal: AbortSignal) => Promise<void>) {
+    this.#acquire = acquire;
   }
 
   has(id: SandboxId): boolean {
-    return this.#pendingAcquisitions.has(id);
+    return this.#pending.has(id);
   }
 
   async await(id: SandboxId, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
-    const acquisition = this.#pendingAcquisitions.get(id) ?? this.#begin(id);
-    acquisition.interested += 1;
+    const acquisition = this.#pending.get(id) ?? this.#begin(id);
+    acquisition.waiters += 1;
     try {
       await orAborted(acquisition.done, signal);
     } finally {
-      acquisition.interested -= 1;
-      if (acquisition.interested === 0) this.#giveUp(id, acquisition);
+      acquisition.waiters -= 1;
+      if (acquisition.waiters === 0) this.#abandon(id, acquisition);
     }
   }
 
   #begin(id: SandboxId): PendingAcquisition {
-    const nobodyWaits = new AbortController();
-    const done = this.#take(id, nobodyWaits.signal);
-    const acquisition = { done, interested: 0, nobodyWaits };
-    this.#pendingAcquisitions.set(id, acquisition);
+    const abandoned = new AbortController();
+    const done = this.#acquire(id, abandoned.signal);
+    const acquisition = { done, waiters: 0, abandoned };
+    this.#pending.set(id, acquisition);
     const end = (): void => this.#forget(id, acquisition);
     done.then(end, end);
     return acquisition;
   }
 
-  /** Whoever asks from now on begins anew. */
-  #giveUp(id: SandboxId, acquisition: PendingAcquisition): void {
-    acquisition.nobodyWaits.abort(new Error("Nobody waits for it any more"));
+  /** Stops an acquisition that no request waits for. Later requests begin another one. */
+  #abandon(id: SandboxId, acquisition: PendingAcquisition): void {
+    acquisition.abandoned.abort(new Error("No request waits for the sandbox any more"));
     this.#forget(id, acquisition);
   }
 
   #forget(id: SandboxId, acquisition: PendingAcquisition): void {
-    if (this.#pendingAcquisitions.get(id) === acquisition) this.#pendingAcquisitions.delete(id);
+    if (this.#pending.get(id) === acquisition) this.#pending.delete(id);
   }
 }
 

@@ -6,38 +6,38 @@ import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxRegistry } from "../manager/sandbox-registry.ts";
 import type { SandboxSettings } from "../manager/sandbox-settings.ts";
 import type { CheckpointArchive } from "./checkpoint-archive.ts";
-import type { SendNudge } from "./lease-notifications.ts";
-import type { HandleHome } from "./sandbox-handle.ts";
+import type { NotifyServer } from "./lease-notifications.ts";
+import type { SandboxStores } from "./sandbox-handle.ts";
 
-/** What persistent sandboxes are kept with: the server's stores, and the manager of all its sandboxes. */
+/** What persistent sandboxes need: the server's stores, and the manager of all its sandboxes. */
 export interface PersistenceOptions {
-  home: HandleHome;
-  /** Absent where `home` has no checkpoint store. */
+  sandboxStores: SandboxStores;
+  /** The stored checkpoints; absent if there is no checkpoint store. */
   archive: CheckpointArchive | undefined;
   /** This server, as others know it. */
   self: () => ServerRef;
-  notifyServer: SendNudge;
+  notifyServer: NotifyServer;
   /**
-   * Whether what is here was that server's before: this data directory is a copy of its, or was moved or restored
-   * since.
+   * Reports whether this id belongs to a server whose data directory this one was: it is a copy of it, or was moved or
+   * restored since.
    */
   wasSelf: (id: string) => boolean;
   engine: Engine;
   registry: SandboxRegistry;
-  /** Puts it on the registry. */
+  /** Adds the sandbox to the registry. */
   manage: (sandbox: Sandbox, facts: SandboxSettings, options: { hasEarlierCommands: boolean }) => ManagedSandbox;
-  /** Takes it off the registry. */
+  /** Removes the sandbox from the registry. */
   forget: (managed: ManagedSandbox) => void;
-  /** Brings a paused one back to life, with all that belongs to that. Whoever asks for it has the sandbox's turn. */
+  /** Resumes a paused sandbox inside its queue. */
   resume: (id: SandboxId) => Promise<unknown>;
   onEgress: ((sandboxId: SandboxId) => EgressHandler) | undefined;
   emit: (event: NewEvent) => void;
   log: Logger;
 }
 
-/** Of a server that keeps none. */
-export const noPersistence: Pick<PersistenceOptions, "home" | "self" | "wasSelf" | "notifyServer"> = {
-  home: { metadataStore: undefined, checkpointStore: undefined, leases: undefined },
+/** The options of a server without persistent sandboxes. */
+export const noPersistence: Pick<PersistenceOptions, "sandboxStores" | "self" | "wasSelf" | "notifyServer"> = {
+  sandboxStores: { metadataStore: undefined, checkpointStore: undefined, leases: undefined },
   self: () => ({ id: "none", url: "" }),
   wasSelf: () => false,
   notifyServer: () => undefined,

@@ -27,18 +27,18 @@ import { importedRecordOf, infoFrom, type SandboxMetadata } from "./sandbox-meta
 import { StoredCheckpoints } from "./stored-checkpoints.ts";
 
 /**
- * The sandboxes that outlive their server. One runs here only while this server has its lease; whoever asks for one
- * that is elsewhere, or nowhere, gets it here: its server is asked for it, or it is taken over when that one has gone
- * silent for long enough.
+ * The sandboxes that outlive their server. A sandbox runs here only while this server has its lease. A request for one
+ * that is not here acquires it: its server is asked for it, or it is taken over when that server has been silent for
+ * long enough.
  */
 export class PersistentSandboxes {
-  /** How often each of their events was told. */
-  readonly moves = new Map<string, number>();
+  /** How many times each type of event was emitted. */
+  readonly eventCounts = new Map<string, number>();
   readonly checkpoints: StoredCheckpoints;
   readonly #options: PersistenceOptions;
   readonly #owned = new OwnedLeases();
   readonly #copies: LocalCopies;
-  readonly #pendingAcquisitions: PendingAcquisitions;
+  readonly #pending: PendingAcquisitions;
   readonly #handovers: Handovers;
   readonly #kills: Kills;
   readonly #acquirer: SandboxAcquirer;
@@ -46,94 +46,98 @@ export class PersistentSandboxes {
   readonly #notifications: LeaseNotifications;
   readonly #closing = new AbortController();
   readonly #background = new Set<Promise<void>>();
-  readonly #visits = new Map<SandboxId, number>();
+  readonly #retainCounts = new Map<SandboxId, number>();
 
   constructor(given: PersistenceOptions) {
-    const { home } = given;
-    // Whatever is done in the background listens to it, for any number of sandboxes at once.
+    const { sandboxStores } = given;
+    // All background work listens to it, for any number of sandboxes at once.
     setMaxListeners(0, this.#closing.signal);
     const options: PersistenceOptions = {
       ...given,
       emit: (event) => {
-        this.moves.set(event.type, (this.moves.get(event.type) ?? 0) + 1);
+        this.eventCounts.set(event.type, (this.eventCounts.get(event.type) ?? 0) + 1);
         given.emit(event);
       },
     };
     this.#options = options;
     this.#copies = new LocalCopies(options);
-    this.#pendingAcquisitions = new PendingAcquisitions((id, signal) => this.#acquirer.take(id, signal));
+    this.#pending = new PendingAcquisitions((id, signal) => this.#acquirer.acquire(id, signal));
     const shared = { ...options, owned: this.#owned, kills: new KillSignals(), closing: this.#closing.signal };
     this.checkpoints = new StoredCheckpoints(shared);
-    const moving = {
+    const parts = {
       ...shared,
       checkpoints: this.checkpoints,
       copies: this.#copies,
-      settle: (id: SandboxId) => this.#acquirer.settle(id),
+      reconcile: (id: SandboxId) => this.#acquirer.reconcile(id),
       inBackground: this.#inBackground.bind(this),
     };
-    this.#handovers = new Handovers(moving);
+    this.#handovers = new Handovers(parts);
     this.#metadataCache = new MetadataCache({
       read: async (id) => {
-        const metadata = await SandboxHandle.read(home, id);
+        const metadata = await SandboxHandle.read(sandboxStores, id);
         if (metadata?.isKilled !== true) return metadata;
         await this.#dropKilled(id);
         return undefined;
       },
     });
-    this.#acquirer = new SandboxAcquirer({ ...moving, handovers: this.#handovers, metadataCache: this.#metadataCache });
-    this.#kills = new Kills({ ...moving, acquirer: this.#acquirer, metadataCache: this.#metadataCache });
+    this.#acquirer = new SandboxAcquirer({ ...parts, handovers: this.#handovers, metadataCache: this.#metadataCache });
+    this.#kills = new Kills({ ...parts, acquirer: this.#acquirer, metadataCache: this.#metadataCache });
     options.engine.events.listen((event) => {
-      if (event.type === "state" && event.to === "failed") this.#handovers.emitFailure(event.sandboxId);
+      if (event.type === "state" && event.to === "failed") this.#handovers.recordFailure(event.sandboxId);
     });
     this.#notifications = new LeaseNotifications((id) => {
-      SandboxHandle.notify(home, id);
+      SandboxHandle.notify(sandboxStores, id);
       this.#metadataCache.forget(id);
-      // A copy may be another server's by now. What is not persistent has no lease to look at.
-      if (options.registry.get(id)?.facts.persistent === true && !this.has(id)) this.#acquirer.settle(id);
+      // Another server may have continued the sandbox by now. An ephemeral sandbox has no lease to look at.
+      if (options.registry.get(id)?.facts.persistent === true && !this.has(id)) this.#acquirer.reconcile(id);
     });
   }
 
-  /** Throws `unsupported` where this server keeps none, naming the setting, and for a driver that cannot. */
+  /**
+   * Throws `unsupported`, naming the setting, if this server has no stores for persistent sandboxes, or if the driver
+   * cannot save memory.
+   */
   assertSupported(driver: DriverName): void {
-    assertCanPersist(this.#options.home);
+    assertCanPersist(this.#options.sandboxStores);
     if (driver === "gvisor") return;
     throw new SandboxError("unsupported", `Cannot create a persistent sandbox: driver ${driver} cannot save memory`, {
       suggestion: "Use driver gvisor.",
     });
   }
 
-  /** Whether it is here with all that belongs to it. */
+  /** True if it is here and requests may use it. */
   has(id: SandboxId): boolean {
-    return this.#owned.isOpen(id);
+    return this.#owned.isReady(id);
   }
 
   /**
-   * What was here when this server started is its own again, or is dropped; what nothing is known of stays as it is.
+   * Reconciles the copies that were here when this server started: each is acquired or dropped, and left alone if
+   * nothing is known of it.
    */
-  begin(): void {
+  start(): void {
     const { registry, engine } = this.#options;
-    for (const { id, facts } of registry.all()) if (facts.persistent) this.#acquirer.settle(id);
+    for (const { id, facts } of registry.all()) if (facts.persistent) this.#acquirer.reconcile(id);
     const removed = engine.events.recent.filter((event) => event.type === "state" && event.to === "killed");
     for (const { sandboxId } of removed) this.#clearAbandonedCreate(sandboxId);
   }
 
-  /** Of one that was found here half made. */
+  /** Removes what is stored of a sandbox whose creation was interrupted. */
   #clearAbandonedCreate(id: SandboxId): void {
-    const { home, self, log } = this.#options;
-    if (home.metadataStore === undefined) return;
+    const { sandboxStores, self, log } = this.#options;
+    if (sandboxStores.metadataStore === undefined) return;
     const onFailure = (error: unknown): void => {
       log.warn({ err: error, sandboxId: id }, "metadata of a sandbox that did not start not removed");
     };
-    this.#inBackground("clearing away", id, (signal) =>
+    this.#inBackground("removal of an abandoned create", id, (signal) =>
       retryUntilDone({ firstMs: 1_000, longestMs: 60_000, signal, onFailure }, () =>
-        this.#owned.inTurn(id, () => removeAbandonedCreate(id, { home, self, copies: this.#copies, signal })),
+        this.#owned.inTurn(id, () => removeAbandonedCreate(id, { sandboxStores, self, copies: this.#copies, signal })),
       ),
     );
   }
 
-  /** Gives a new sandbox its metadata and its lease, before anybody knows of it. */
+  /** Creates the metadata and the lease of a new sandbox, before any client knows of it. */
   async create(id: SandboxId, facts: SandboxSettings): Promise<void> {
-    const { home, engine, self } = this.#options;
+    const { sandboxStores, engine, self } = this.#options;
     const metadata: SandboxMetadata = {
       version: 1,
       id,
@@ -146,12 +150,12 @@ export class PersistentSandboxes {
       runningCommands: 0,
       isKilled: false,
     };
-    const handle = await SandboxHandle.createPersistent(home, metadata, this.#acquirer.callbacks(id));
+    const handle = await SandboxHandle.createPersistent(sandboxStores, metadata, this.#acquirer.callbacks(id));
     await this.#acquirer.own(handle);
-    this.#owned.open(handle);
+    this.#owned.markReady(handle);
   }
 
-  /** Nothing came of it. */
+  /** Removes a sandbox whose creation failed. */
   async discard(id: SandboxId): Promise<void> {
     const handle = this.#owned.get(id);
     if (handle === undefined) return;
@@ -162,23 +166,23 @@ export class PersistentSandboxes {
   }
 
   /**
-   * What is known of one that this server does not have. Costs one read at most; rejects with `unavailable` when the
-   * store cannot be read.
+   * Reads the metadata of a sandbox that this server does not have. It costs at most one read, and rejects with
+   * `unavailable` when the store cannot be read.
    */
   async locate(id: SandboxId): Promise<void> {
     if (this.has(id)) return;
     const metadata = await this.#metadataCache.look(id);
     if (metadata === undefined || this.has(id)) return;
-    if (this.#copies.find(id) !== undefined && (await this.#copies.judge(metadata)) === "outdated")
-      this.#acquirer.settle(id);
+    if (this.#copies.find(id) !== undefined && (await this.#copies.statusOf(metadata)) === "outdated")
+      this.#acquirer.reconcile(id);
   }
 
-  /** As last met. */
+  /** Returns the settings of a sandbox that is elsewhere, as last read. */
   settingsOf(id: SandboxId): SandboxSettings | undefined {
     return this.has(id) ? undefined : this.#metadataCache.recall(id)?.facts;
   }
 
-  /** As far as it is known without asking the stores. */
+  /** Returns the owner, as far as it is known without reading the stores. */
   ownerOf(id: SandboxId): string | undefined {
     return (this.#owned.get(id)?.metadata ?? this.#metadataCache.recall(id))?.facts.owner;
   }
@@ -186,7 +190,7 @@ export class PersistentSandboxes {
   infoOf(id: SandboxId): SandboxInfo | undefined {
     if (this.has(id)) return undefined;
     const metadata = this.#metadataCache.recall(id);
-    return metadata === undefined ? undefined : infoFrom(metadata, { isArriving: this.#pendingAcquisitions.has(id) });
+    return metadata === undefined ? undefined : infoFrom(metadata, { isBeingAcquired: this.#pending.has(id) });
   }
 
   locationOf(id: SandboxId): Pick<SandboxInfo, "server" | "takenOver"> {
@@ -196,24 +200,30 @@ export class PersistentSandboxes {
     return { server: this.#options.self(), ...(takenOver === undefined ? {} : { takenOver }) };
   }
 
-  /** Brings it here if it is not, as it is: one that runs elsewhere runs here then, one that is paused stays so. */
-  async bring(id: SandboxId, signal: AbortSignal): Promise<void> {
-    if (!this.has(id)) await this.#pendingAcquisitions.await(id, signal);
+  /**
+   * Acquires the sandbox if it is not here, in its state: one that runs elsewhere runs here then, and a paused one
+   * stays paused.
+   */
+  async acquire(id: SandboxId, signal: AbortSignal): Promise<void> {
+    if (!this.has(id)) await this.#pending.await(id, signal);
   }
 
-  /** Somebody looks at it: this server does not give it back, unless it is asked to, until the result is called. */
+  /**
+   * Retains the sandbox: until the returned function is called, this server does not release its lease unless another
+   * one asks for it.
+   */
   retain(id: SandboxId): () => void {
-    this.#visits.set(id, (this.#visits.get(id) ?? 0) + 1);
-    let isIn = true;
+    this.#retainCounts.set(id, (this.#retainCounts.get(id) ?? 0) + 1);
+    let isRetained = true;
     return () => {
-      if (isIn) this.#leave(id);
-      isIn = false;
+      if (isRetained) this.#unretain(id);
+      isRetained = false;
     };
   }
 
   /**
-   * Work on one that this server has, which neither a pause nor a hand-over comes between. What was given back while
-   * the turn was waited for is brought here again, as it is.
+   * Runs work on a sandbox in its queue, so that no pause and no hand-over comes in between. If the lease was released
+   * while the work waited, it is acquired again.
    */
   inTurn<T>(id: SandboxId, work: () => Promise<T>): Promise<T> {
     return this.#owned.inTurn(id, async () => {
@@ -222,7 +232,7 @@ export class PersistentSandboxes {
     });
   }
 
-  /** Of those that were paused and stored here: whether that is all there is to know, as last met. */
+  /** True if the local copy is paused and is the checkpoint in the metadata, as last read. */
   isSame(id: SandboxId): boolean {
     const record = this.#options.registry.get(id)?.sandbox.record;
     const metadata = this.#metadataCache.recall(id);
@@ -231,31 +241,37 @@ export class PersistentSandboxes {
   }
 
   /**
-   * For one whose turn it is and which was to run afterwards, and does not: what is here of it and nowhere else is
-   * stored, or told.
+   * Cleans up after a run that was prepared and failed, inside the sandbox's queue: a paused sandbox is stored, and a
+   * failed one is recorded.
    */
-  fellShort(id: SandboxId): void {
+  afterFailedRun(id: SandboxId): void {
     this.#handovers.resumeStoring(id);
-    this.#handovers.emitFailure(id);
+    this.#handovers.recordFailure(id);
   }
 
-  /** A rollback is over: what it left behind is stored, if anything. Nobody waits for it. */
+  /** Stores what a rollback left behind, in the background. */
   storeLeftBehind(id: SandboxId): void {
     this.#handovers.storeLeftBehind(id);
   }
 
-  /** For one whose turn it is. */
+  /** Pauses a sandbox inside its queue. */
   pauseInTurn(id: SandboxId, options: { force: boolean }): Promise<PauseResult> {
     return this.#handovers.pauseInTurn(id, options);
   }
 
-  /** For whoever would not bring it here to pause it: one that this server does not have is refused. */
+  /** Pauses a sandbox without acquiring it first: one that this server does not have is refused. */
   pauseIfHere(id: SandboxId, options: { force: boolean }): Promise<PauseResult> {
     return this.#owned.inTurn(id, () => this.pauseInTurn(id, options));
   }
 
-  /** Writes down that this server runs it, from what, before it does. The result takes that back. */
-  async willRun(id: SandboxId, from: { checkpoint?: number; memory?: boolean } = {}): Promise<() => Promise<void>> {
+  /**
+   * Records in the metadata that this server is about to run the sandbox, and from which checkpoint. The returned
+   * function undoes that.
+   */
+  async prepareToRun(
+    id: SandboxId,
+    from: { checkpoint?: number; memory?: boolean } = {},
+  ): Promise<() => Promise<void>> {
     const { self, engine } = this.#options;
     const handle = this.#owned.find(id);
     const { state, server, needs: neededBefore, checkpoint, nextCheckpoint, takenOver, failure } = handle.metadata;
@@ -266,7 +282,7 @@ export class PersistentSandboxes {
       if (!isStored) await handle.write({ needs, failure: undefined });
       return async () => undefined;
     }
-    const overtaken =
+    const takeover =
       state === "running" && checkpoint !== undefined
         ? { fromServer: server, checkpoint: checkpoint.n, createdAtMs: checkpoint.createdAtMs, takenAtMs: Date.now() }
         : undefined;
@@ -275,31 +291,34 @@ export class PersistentSandboxes {
       server: self(),
       needs,
       nextCheckpoint: nextCheckpoint + 1,
-      takenOver: overtaken ?? takenOver,
+      takenOver: takeover ?? takenOver,
       failure: undefined,
     });
-    if (overtaken !== undefined) this.#options.emit({ type: "sandbox.taken_over", sandboxId: id, ...overtaken });
+    if (takeover !== undefined) this.#options.emit({ type: "sandbox.taken_over", sandboxId: id, ...takeover });
     return () => handle.write({ state, server, needs: neededBefore, takenOver, failure });
   }
 
-  /** The number of the next checkpoint of one that runs here, which no other server will use. */
+  /** Reserves the number of the next checkpoint of a sandbox that runs here. No other server will use it. */
   async reserve(id: SandboxId): Promise<number> {
     return this.#handovers.reserve(this.#owned.find(id));
   }
 
-  /** The same for what a rollback is about to leave behind. */
-  async reserveLeft(id: SandboxId): Promise<number> {
+  /** Reserves a number for the checkpoint that a rollback is about to leave behind. */
+  async reserveLeftBehind(id: SandboxId): Promise<number> {
     const n = await this.reserve(id);
-    await this.checkpoints.noteLeftBehind(this.#owned.find(id), n);
+    await this.checkpoints.recordLeftBehind(this.#owned.find(id), n);
     return n;
   }
 
-  /** Of the way here, once. */
+  /** Returns the times of the last acquisition, once. */
   acquirePhases(id: SandboxId): PhaseTimes {
     return this.#acquirer.acquirePhases(id);
   }
 
-  /** When it last began to run is not worth a write: whoever runs it next begins anew. */
+  /**
+   * Writes changed settings to the metadata. A change of the resume time alone is not worth a write: the next server
+   * that runs the sandbox sets it again.
+   */
   async storeSettings(id: SandboxId, facts: SandboxSettings): Promise<void> {
     const handle = this.#owned.find(id);
     const { resumedAtMs } = facts;
@@ -307,49 +326,49 @@ export class PersistentSandboxes {
     await handle.write({ facts });
   }
 
-  /** Ends it, wherever it is, and removes all that is stored of it. False: there is none. */
+  /** Kills the sandbox, wherever it is, and removes all that is stored of it. Returns false if there is none. */
   kill(id: SandboxId, reason: EndReason): Promise<boolean> {
     return this.#kills.kill(id, reason);
   }
 
-  /** It was killed on another server: no request finds it here any more. */
+  /** Drops the copy of a sandbox that was killed on another server. */
   async #dropKilled(id: SandboxId): Promise<void> {
     if (this.#copies.find(id) === undefined) return;
     await this.#owned.inTurn(id, () => this.#copies.drop(id, "it was killed"));
   }
 
-  /** Another server says that there is something to see. */
+  /** Handles a notification of another server. */
   notify(id: SandboxId): void {
     this.#notifications.take(id);
   }
 
-  /** Removes what is here of it, and nothing that is stored. */
+  /** Removes the local copy, and nothing that is stored. */
   async drop(id: SandboxId, because: string): Promise<void> {
     await this.#copies.drop(id, because);
   }
 
-  /** Nothing is begun any more. What runs goes on for the next process of this server, as long as its lease lasts. */
+  /** Starts nothing more. Running sandboxes go on for the next process of this server, as long as their lease lasts. */
   async close(): Promise<void> {
     this.#closing.abort(new SandboxError("unavailable", "Cannot go on: the server stops"));
     await Promise.allSettled(this.#background);
     for (const handle of this.#owned.all()) handle.abandon();
   }
 
-  #leave(id: SandboxId): void {
-    const left = (this.#visits.get(id) ?? 1) - 1;
-    if (left > 0) this.#visits.set(id, left);
-    else this.#visits.delete(id);
+  #unretain(id: SandboxId): void {
+    const left = (this.#retainCounts.get(id) ?? 1) - 1;
+    if (left > 0) this.#retainCounts.set(id, left);
+    else this.#retainCounts.delete(id);
     const handle = this.#owned.get(id);
     if (left > 0 || handle === undefined || this.#closing.signal.aborted) return;
     if (this.#options.registry.get(id)?.sandbox.state !== "paused") return;
-    this.#inBackground("give back", id, () => this.#owned.inTurn(id, () => this.#rest(id)));
+    this.#inBackground("release", id, () => this.#owned.inTurn(id, () => this.#releaseIfUnused(id)));
   }
 
-  /** One that was only looked at, and is stored as it is, is anybody's again. */
-  async #rest(id: SandboxId): Promise<void> {
+  /** Releases the lease of a paused sandbox that is stored as it is and that no request uses. */
+  async #releaseIfUnused(id: SandboxId): Promise<void> {
     const handle = this.#owned.get(id);
     const record = this.#options.registry.get(id)?.sandbox.record;
-    if (handle === undefined || this.#visits.has(id) || record?.state !== "paused") return;
+    if (handle === undefined || this.#retainCounts.has(id) || record?.state !== "paused") return;
     const { state, checkpoint } = handle.metadata;
     if (state === "running" || checkpoint?.n !== record.checkpoint) return;
     this.#owned.remove(handle);

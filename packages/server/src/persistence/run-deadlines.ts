@@ -6,13 +6,13 @@ import type { SandboxHandle } from "./sandbox-handle.ts";
 export interface RunDeadlinesOptions {
   engine: Pick<Engine, "get">;
   log: Logger;
-  /** Of the clock by which launchers go. */
+  /** Returns the time by the clock that launchers use. */
   nowMs?: () => number;
 }
 
 /**
- * Lets a sandbox run for as long as its lease is surely this server's. Its launcher stops it when the time is up, also
- * when this server is dead by then.
+ * Lets a sandbox run for as long as this server surely has its lease. Its launcher stops it when the time is up, also
+ * if this server has crashed by then.
  */
 export class RunDeadlines {
   readonly #options: RunDeadlinesOptions;
@@ -22,22 +22,22 @@ export class RunDeadlines {
   }
 
   /**
-   * Resolves when it is in force, and the sandbox answers if it runs. One that runs and whose launcher does not go by
-   * it must not be kept.
+   * Extends the time. When it resolves, the new time is in force and a running sandbox answers. A running sandbox whose
+   * launcher does not apply it must not be kept.
    */
   async extend(handle: Pick<SandboxHandle, "id" | "remainingMs">): Promise<void> {
-    // In this order: for how long this process stands still in between, the sandbox has less time, not more.
+    // The time is read in this order: if this process is suspended in between, the sandbox gets less time, not more.
     const nowMs = this.#nowMs;
     const untilMs = nowMs + handle.remainingMs;
     await this.#allowUntil(handle.id, untilMs);
   }
 
-  /** The same for one that has a time already, which stays in force if this one cannot be set. */
+  /** Extends the time of a sandbox that has one, which stays in force if the new one cannot be set. */
   async extendFurther(handle: Pick<SandboxHandle, "id" | "remainingMs">): Promise<void> {
     await this.extend(handle).catch((error: unknown) => this.#log(handle.id, error));
   }
 
-  /** It stands still from now on. What cannot be told is stopped by its launcher when its time is up. */
+  /** Stops the sandbox now. If its launcher cannot be reached, it stops the sandbox when the time is up. */
   async stop(id: SandboxId): Promise<void> {
     await this.#allowUntil(id, this.#nowMs).catch((error: unknown) => this.#log(id, error));
   }
@@ -50,7 +50,7 @@ export class RunDeadlines {
     try {
       await this.#options.engine.get(id).allowUntil(atMs);
     } catch (error) {
-      // It is gone, or not here yet, or nothing of it runs any more.
+      // The sandbox is gone, or not here yet, or nothing of it runs any more.
       if (!isSandboxError(error, "not_found") && !isSandboxError(error, "sandbox_ended")) throw error;
     }
   }

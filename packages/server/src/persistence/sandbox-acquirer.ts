@@ -21,21 +21,21 @@ export interface SandboxAcquirerOptions extends HandoversOptions {
   metadataCache: MetadataCache;
 }
 
-/** How long another server may take to save a sandbox and give it up. */
-const patienceMs = 5 * 60_000;
+/** How long another server may take to store a sandbox and release it. */
+const handoverTimeoutMs = 5 * 60_000;
 const retries = { firstMs: 250, longestMs: 10_000 };
 
 /**
- * Gets sandboxes for this server: from another one, from the stores, or back after their lease was lost. None runs here
- * without its lease.
+ * Acquires sandboxes for this server: from another one, from the stores, or again after a lost lease. No sandbox runs
+ * here without its lease.
  */
 export class SandboxAcquirer {
   readonly runDeadlines: RunDeadlines;
   readonly #options: SandboxAcquirerOptions;
-  /** How long it took to get those that were not resumed since. */
+  /** The times of acquisitions whose sandboxes were not resumed since. */
   readonly #phases = new Map<SandboxId, PhaseTimes>();
-  readonly #settling = new Set<SandboxId>();
-  /** Those here of which nothing is stored, as was told. */
+  readonly #reconciling = new Set<SandboxId>();
+  /** The local copies without metadata that were logged already. */
   readonly #unknown = new Set<SandboxId>();
 
   constructor(options: SandboxAcquirerOptions) {
@@ -43,7 +43,7 @@ export class SandboxAcquirer {
     this.runDeadlines = new RunDeadlines(options);
   }
 
-  /** Of the way here, once. */
+  /** Returns the times of the last acquisition, once. */
   acquirePhases(id: SandboxId): PhaseTimes {
     const phases = this.#phases.get(id) ?? {};
     this.#phases.delete(id);
@@ -51,40 +51,43 @@ export class SandboxAcquirer {
   }
 
   /**
-   * Gets the lease, however long that takes, and what belongs to it. From when it has the lease, it does not matter
-   * whether anybody still waits.
+   * Acquires the lease, however long that takes, and then the sandbox. After it has the lease, it completes even if no
+   * request waits any more.
    */
-  take(id: SandboxId, signal: AbortSignal): Promise<void> {
+  acquire(id: SandboxId, signal: AbortSignal): Promise<void> {
     return this.#options.owned.inTurn(id, () => this.acquireInTurn(id, signal));
   }
 
-  /** For one whose turn it is. */
+  /** Acquires a sandbox inside its queue. */
   async acquireInTurn(id: SandboxId, signal?: AbortSignal): Promise<void> {
     if (this.#options.owned.has(id)) return;
     await this.#options.kills.unlessKilled(id, async (killed) => {
       const startedMs = performance.now();
       const before = await this.#assertCouldRun(id);
       using stop = firstToAbort(signal, this.#options.closing, killed);
-      const handle = await SandboxHandle.attachPersistent(this.#options.home, id, {
-        patienceMs,
+      const handle = await SandboxHandle.attachPersistent(this.#options.sandboxStores, id, {
+        patienceMs: handoverTimeoutMs,
         signal: stop,
         onProgress: (progress) => {
           if (progress.phase === "waiting") this.#options.notifyServer(progress.owner, id);
         },
         ...this.callbacks(id),
       }).catch(async (error: unknown) => {
-        if (isSandboxError(error, "not_found") && (await this.#lookAfterCopy(id)) === "unknown") {
-          throw this.#unknownHere(id);
+        if (isSandboxError(error, "not_found") && (await this.#checkCopy(id)) === "unknown") {
+          throw this.#unknownSandbox(id);
         }
         throw error;
       });
-      await this.#assertNotKept(handle);
-      await this.#settleIn(handle, { leaseMs: performance.now() - startedMs, signal: killed });
+      await this.#assertNotKeptElsewhere(handle);
+      await this.#makeReady(handle, { leaseMs: performance.now() - startedMs, signal: killed });
       if (before !== undefined && before.id !== this.#options.self().id) this.#options.notifyServer(before, id);
     });
   }
 
-  /** Nothing is stopped for a server that could not go on with it, as far as is known of it. Tells who has it. */
+  /**
+   * Throws if this server could not run the sandbox, as far as is known, so that no other server stops it in vain.
+   * Returns the server that has it.
+   */
   async #assertCouldRun(id: SandboxId): Promise<ServerRef | undefined> {
     const { metadataCache, engine, self } = this.#options;
     const metadata = metadataCache.recall(id);
@@ -96,27 +99,29 @@ export class SandboxAcquirer {
   }
 
   /**
-   * One that has failed stays where its files are. Only when that server has gone silent does another one go on from
-   * what is stored.
+   * Throws if the sandbox has failed on another server, where its files are. Only when that server is silent does
+   * another one continue from what is stored.
    */
-  async #assertNotKept(handle: SandboxHandle): Promise<void> {
-    const { id, metadata, wasGivenBack } = handle;
+  async #assertNotKeptElsewhere(handle: SandboxHandle): Promise<void> {
+    const { id, metadata, wasReleased } = handle;
     const { failure, server } = metadata;
-    if (failure === undefined || server.id === this.#options.self().id || !wasGivenBack) return;
+    if (failure === undefined || server.id === this.#options.self().id || !wasReleased) return;
     await handle.release().catch(() => undefined);
     this.#options.metadataCache.forget(id);
     this.#options.notifyServer(server, id);
     throw new SandboxError(
       "invalid_state",
-      `Cannot bring sandbox ${id} here: it has failed on server ${server.id}: ${failure.message}`,
+      `Cannot acquire sandbox ${id}: it has failed on server ${server.id}: ${failure.message}`,
       {
-        suggestion: `Its files are kept there: ask ${server.url} to resume it without memory, for a snapshot of it or to roll it back, or kill it, here or there.`,
+        suggestion:
+          `Its files are kept there: ask ${server.url} to resume it without memory, to take a snapshot of it or to ` +
+          "roll it back, or kill it, here or there.",
         details: { sandboxId: id, state: "failed", reason: failure, server },
       },
     );
   }
 
-  async #settleIn(
+  async #makeReady(
     handle: SandboxHandle,
     { leaseMs, signal }: { leaseMs: number; signal?: AbortSignal },
   ): Promise<void> {
@@ -124,93 +129,102 @@ export class SandboxAcquirer {
     try {
       const startedMs = performance.now();
       const { copies, checkpoints } = this.#options;
-      const isOutdated = (await copies.judge(handle.metadata)) === "outdated";
+      const isOutdated = (await copies.statusOf(handle.metadata)) === "outdated";
       if (isOutdated && !(await checkpoints.storeLeftBehind(id))) throw leftBehindHere(id);
-      const { managed, worth } = await copies.bring(handle, { signal });
+      const { managed, status } = await copies.ensureCurrent(handle, { signal });
       await this.own(handle);
-      if (worth === "live") await checkpoints.settleRollback(handle, managed);
+      if (status === "live") await checkpoints.recordRollback(handle, managed);
       await managed.restoreCommands();
-      this.#options.owned.open(handle);
+      this.#options.owned.markReady(handle);
       this.#options.metadataCache.forget(id);
       this.#phases.set(id, { lease: leaseMs, download: performance.now() - startedMs });
       const { state } = managed.sandbox;
       if (state === "running") managed.clock.start();
-      if (worth === "live" && state === "paused") await this.#endPause(managed.sandbox);
-      if (worth === "live" && state === "failed") this.#options.handovers.emitFailure(id);
-      if (worth !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
+      if (status === "live" && state === "paused") await this.#completePause(managed.sandbox);
+      if (status === "live" && state === "failed") this.#options.handovers.recordFailure(id);
+      if (status !== "live" && state === "paused" && handle.metadata.state !== "paused") await this.#options.resume(id);
     } catch (error) {
       await this.runDeadlines.stop(id);
       this.#options.owned.remove(handle);
       const isHere = this.#options.copies.find(id) !== undefined;
-      await this.#letGo(handle, { isHere });
-      if (isHere) this.settle(id, retries.longestMs);
+      await this.#releaseAfterFailure(handle, { isHere });
+      if (isHere) this.reconcile(id, retries.longestMs);
       throw error;
     }
   }
 
   /**
-   * One that this server has, and no store, is not given to others by a failure here: they would go on from before. And
-   * what runs may not have heard that it must stop: it has, by itself, when the lease has run out. Until then this
-   * server alone can have it again.
+   * Releases the lease after a failed acquisition. A sandbox that only this server has is not released, because others
+   * would continue from an older state. And a running sandbox may not know yet that it must stop; it stops by itself
+   * when the lease expires. Until then only this server can have it again.
    */
-  async #letGo(handle: SandboxHandle, { isHere }: { isHere: boolean }): Promise<void> {
+  async #releaseAfterFailure(handle: SandboxHandle, { isHere }: { isHere: boolean }): Promise<void> {
     const { state, server } = handle.metadata;
     if (isHere && state === "running" && server.id === this.#options.self().id) handle.abandon();
     else await handle.release().catch(() => undefined);
   }
 
-  /** A server before this one has begun it, and nobody but it has what was saved. */
-  async #endPause(sandbox: Sandbox): Promise<void> {
+  /** Completes a pause that an earlier process of this server began, and whose checkpoint only this server has. */
+  async #completePause(sandbox: Sandbox): Promise<void> {
     const { handovers } = this.#options;
-    if (await isStoppedForHandOver(sandbox)) handovers.endHandOver(sandbox.id);
+    if (await isStoppedForHandOver(sandbox)) handovers.completeHandOver(sandbox.id);
     else handovers.resumeStoring(sandbox.id);
   }
 
-  /** Finds out whether what is here is this server's own, until it is known: takes it, leaves it, or drops it. */
-  settle(id: SandboxId, afterMs = 0): void {
-    if (this.#settling.has(id)) return;
-    this.#settling.add(id);
+  /**
+   * Finds out whether the local copy belongs to this server, and acquires it, leaves it or drops it. It is retried
+   * until that is known.
+   */
+  reconcile(id: SandboxId, afterMs = 0): void {
+    if (this.#reconciling.has(id)) return;
+    this.#reconciling.add(id);
     const { inBackground, owned, log } = this.#options;
     const onFailure = (error: unknown): void => {
-      log.warn({ err: error, sandboxId: id }, "not known yet whose sandbox it is");
+      log.warn({ err: error, sandboxId: id }, "local copy not reconciled yet");
     };
-    inBackground("settle", id, (signal) =>
+    inBackground("reconciliation", id, (signal) =>
       retryUntilDone({ ...retries, afterMs, signal, onFailure }, () =>
-        owned.inTurn(id, () => this.#trySettle(id, signal)),
-      ).finally(() => this.#settling.delete(id)),
+        owned.inTurn(id, () => this.#tryReconcile(id, signal)),
+      ).finally(() => this.#reconciling.delete(id)),
     );
   }
 
   /**
-   * False: it is this server's, but its lease is not to be had yet; or it is not, and the store does not take what a
-   * rollback left behind here.
+   * Returns false if the copy belongs to this server, but its lease is not available yet; or if it does not, and the
+   * store does not accept what a rollback left behind here.
    */
-  async #trySettle(id: SandboxId, signal: AbortSignal): Promise<boolean> {
-    const { home } = this.#options;
+  async #tryReconcile(id: SandboxId, signal: AbortSignal): Promise<boolean> {
+    const { sandboxStores } = this.#options;
     if (this.#options.owned.has(id) || this.#options.copies.find(id) === undefined) return true;
-    const metadata = await SandboxHandle.read(home, id, signal);
+    const metadata = await SandboxHandle.read(sandboxStores, id, signal);
     if (metadata === undefined || metadata.isKilled) {
-      await this.#lookAfterCopy(id, metadata);
+      await this.#checkCopy(id, metadata);
       return true;
     }
     this.#unknown.delete(id);
-    const worth = await this.#options.copies.judge(metadata);
-    if (worth === "outdated") {
+    const status = await this.#options.copies.statusOf(metadata);
+    if (status === "outdated") {
       if (!(await this.#options.checkpoints.storeLeftBehind(id))) return false;
-      await this.#options.copies.drop(id, `server ${metadata.server.id} went on with it`);
+      await this.#options.copies.drop(id, `server ${metadata.server.id} continued it`);
       return true;
     }
     this.#options.handovers.storeLeftBehind(id);
-    // A container that runs in this very directory is no copy. What does not run may be one, of a server that is only
-    // away: it stays as it is until somebody asks for it here.
-    const isOurs = worth === "live" || (worth === "inherited" && this.#options.engine.get(id).state === "running");
-    // It ran here until another server asked for it, which has not taken it so far.
-    const isLeft = worth === "same" && metadata.state === "moving" && metadata.server.id === this.#options.self().id;
-    if (!isOurs && !isLeft) return true;
+    // A container that runs in this very directory is not a copy. A sandbox that does not run may be a copy of one
+    // whose server is only away: it stays as it is until a request asks for it here.
+    const isOurs = status === "live" || (status === "inherited" && this.#options.engine.get(id).state === "running");
+    // The sandbox ran here until another server asked for it, which has not acquired it so far.
+    const isWaiting =
+      status === "same" && metadata.state === "moving" && metadata.server.id === this.#options.self().id;
+    if (!isOurs && !isWaiting) return true;
     try {
-      const handle = await SandboxHandle.attachPersistent(home, id, { patienceMs: 0, signal, ...this.callbacks(id) });
-      await this.#settleIn(handle, { leaseMs: 0 });
-      // One that was lost meanwhile is looked for by nobody else: this is under way.
+      const handle = await SandboxHandle.attachPersistent(sandboxStores, id, {
+        patienceMs: 0,
+        signal,
+        ...this.callbacks(id),
+      });
+      await this.#makeReady(handle, { leaseMs: 0 });
+      // If the lease was lost in between, this has to be tried again, because no other reconciliation is started while
+      // this one runs.
       return this.#options.owned.has(id);
     } catch (error) {
       if (isSandboxError(error, "in_use")) return false;
@@ -219,41 +233,41 @@ export class SandboxAcquirer {
   }
 
   /**
-   * Of one that is not to be had. Only its own metadata say that it was killed, and then the copy goes. Without any,
-   * the store may be another one, or an empty one in its place: what is here stays, and stands still.
+   * Checks the copy of a sandbox that cannot be acquired. Only its own metadata say that it was killed, and then the
+   * copy is dropped. Without metadata, the store may be another one, or an empty one in its place: the copy stays, and
+   * is stopped.
    */
-  async #lookAfterCopy(id: SandboxId, metadata?: SandboxMetadata): Promise<"gone" | "unknown"> {
-    const { home, copies, log } = this.#options;
-    const known = metadata ?? (await SandboxHandle.read(home, id));
+  async #checkCopy(id: SandboxId, metadata?: SandboxMetadata): Promise<"gone" | "unknown"> {
+    const { sandboxStores, copies, log } = this.#options;
+    const known = metadata ?? (await SandboxHandle.read(sandboxStores, id));
     if (known?.isKilled === true) await copies.drop(id, "it was killed");
     if (known !== undefined || copies.find(id) === undefined) return "gone";
     await this.runDeadlines.stop(id);
     if (this.#unknown.has(id)) return "unknown";
     this.#unknown.add(id);
-    const store = home.metadataStore?.place;
+    const store = sandboxStores.metadataStore?.place;
     log.error(
       { sandboxId: id, setting: "metadataStore", store },
-      "nothing is stored of a persistent sandbox: it stands still",
+      "nothing is stored of a persistent sandbox, so it was stopped",
     );
     return "unknown";
   }
 
-  #unknownHere(id: SandboxId): SandboxError {
-    const place = this.#options.home.metadataStore?.place ?? "any store";
-    return new SandboxError("unrestorable", `Cannot go on with sandbox ${id}: nothing is known of it in ${place}`, {
-      suggestion:
-        "What is here of it is kept. Start this server with the metadataStore that it had before, or kill the sandbox.",
+  #unknownSandbox(id: SandboxId): SandboxError {
+    const place = this.#options.sandboxStores.metadataStore?.place ?? "any store";
+    return new SandboxError("unrestorable", `Cannot go on with sandbox ${id}: ${place} has no metadata of it`, {
+      suggestion: "Its local copy is kept. Start this server with its previous metadataStore, or kill the sandbox.",
       details: { sandboxId: id, setting: "metadataStore" },
     });
   }
 
-  /** Undefined: nothing is stored that could be killed. */
+  /** Acquires a sandbox in order to kill it. Returns undefined if nothing is stored of it. */
   async attachToKill(id: SandboxId): Promise<SandboxHandle | undefined> {
-    const { home } = this.#options;
-    if (home.metadataStore === undefined) return undefined;
+    const { sandboxStores } = this.#options;
+    if (sandboxStores.metadataStore === undefined) return undefined;
     try {
-      return await SandboxHandle.attachPersistent(home, id, {
-        patienceMs,
+      return await SandboxHandle.attachPersistent(sandboxStores, id, {
+        patienceMs: handoverTimeoutMs,
         signal: this.#options.closing,
         onProgress: (progress) => {
           if (progress.phase === "waiting") this.#options.notifyServer(progress.owner, id);
@@ -261,7 +275,7 @@ export class SandboxAcquirer {
       });
     } catch (error) {
       if (!isSandboxError(error, "not_found")) throw error;
-      await this.#lookAfterCopy(id);
+      await this.#checkCopy(id);
       return undefined;
     }
   }
@@ -281,22 +295,22 @@ export class SandboxAcquirer {
       onRenewalFailed: (error, lostInMs) => {
         this.#options.log.warn({ err: error, sandboxId: id, lostInMs }, "lease not renewed");
       },
-      onLost: (loss) => this.#lose(id, loss),
+      onLost: (loss) => this.#handleLoss(id, loss),
     };
   }
 
   /**
-   * Its launcher has stopped it by now, or does at this moment. It goes on if this server is the next to have the
-   * lease.
+   * Handles the loss of a lease. The launcher has stopped the sandbox by now, or does so at this moment. It goes on if
+   * this server is the next to have the lease.
    */
-  #lose(id: SandboxId, loss: LeaseLoss): void {
+  #handleLoss(id: SandboxId, loss: LeaseLoss): void {
     const { log, emit, registry } = this.#options;
     this.#options.owned.forgetLost(id);
     void this.runDeadlines.stop(id);
     registry.get(id)?.clock.stop();
     log.error({ sandboxId: id, loss }, "lease lost");
     emit({ type: "sandbox.lease_lost", sandboxId: id, because: loss.reason });
-    this.settle(id);
+    this.reconcile(id);
   }
 }
 
@@ -305,7 +319,7 @@ function leftBehindHere(sandboxId: SandboxId): SandboxError {
     "storage_failed",
     `Cannot go on with sandbox ${sandboxId} here: an older copy is in the way`,
     {
-      suggestion: "It has what a rollback left behind, which is being stored. Ask again later, or ask another server.",
+      suggestion: "The copy has a checkpoint that is still being stored. Try again later, or ask another server.",
       details: { sandboxId },
     },
   );

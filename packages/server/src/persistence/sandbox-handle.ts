@@ -11,57 +11,56 @@ import {
 import { leaseKey, metadataKey } from "./sandbox-keys.ts";
 import { SandboxMetadata } from "./sandbox-metadata.ts";
 
-/** What a server keeps persistent sandboxes with. Undefined: the setting of that name says `none`. */
-export interface HandleHome {
+/** The stores of persistent sandboxes. A store is undefined if the setting of its name is `none`. */
+export interface SandboxStores {
   metadataStore: ObjectStore | undefined;
   checkpointStore: ObjectStore | undefined;
   leases: Leases | undefined;
 }
 
 export interface AttachOptions extends LeaseCallbacks {
-  /** How long another server may take to give it back; 0: it is not asked to. */
+  /** How long another server may take to release it; 0 means that it is not asked to. */
   patienceMs: number;
   signal?: AbortSignal | undefined;
   onProgress?: (progress: HandoverProgress) => void;
 }
 
-interface Home {
+interface RequiredStores {
   metadataStore: ObjectStore;
   leases: Leases;
 }
 
-interface Hold {
-  home: Home;
+interface LeasedSandbox {
+  sandboxStores: RequiredStores;
   lease: Lease;
   metadata: FencedObject<SandboxMetadata>;
 }
 
 /**
- * A server's right to one sandbox, and all that is written about it. An ephemeral sandbox is nobody else's: there is
- * nothing to know. A persistent one has metadata and a lease; a handle of it exists only with both, and is of use as
- * long as the lease is current.
+ * The right of a server to one sandbox, and its metadata. An ephemeral sandbox has neither lease nor metadata. A handle
+ * of a persistent one exists only with both, and is of use as long as the lease is current.
  */
 export class SandboxHandle {
   readonly id: SandboxId;
-  readonly #hold: Hold | undefined;
+  readonly #leased: LeasedSandbox | undefined;
 
-  private constructor(id: SandboxId, hold?: Hold) {
+  private constructor(id: SandboxId, leased?: LeasedSandbox) {
     this.id = id;
-    this.#hold = hold;
+    this.#leased = leased;
   }
 
   static createEphemeral(id: SandboxId): SandboxHandle {
     return new SandboxHandle(id);
   }
 
-  /** Takes the lease of a new sandbox and writes its metadata, durably. When it rejects, there is neither. */
+  /** Acquires the lease of a new sandbox and writes its metadata, durably. When it rejects, neither exists. */
   static async createPersistent(
-    home: HandleHome,
+    sandboxStores: SandboxStores,
     metadata: SandboxMetadata,
     callbacks: LeaseCallbacks,
   ): Promise<SandboxHandle> {
     const { id } = metadata;
-    const able = assertCanPersist(home, `create sandbox ${id}`);
+    const able = assertCanPersist(sandboxStores, `create sandbox ${id}`);
     const lease = await able.leases.acquire(leaseKey(id), callbacks);
     let handle: SandboxHandle | undefined;
     try {
@@ -69,26 +68,29 @@ export class SandboxHandle {
       if (object.content !== undefined) {
         throw new SandboxError("already_exists", `Cannot create sandbox ${id}: it is stored already`);
       }
-      handle = new SandboxHandle(id, { home: able, lease, metadata: object });
+      handle = new SandboxHandle(id, { sandboxStores: able, lease, metadata: object });
       await object.write(metadata);
       return handle;
     } catch (error) {
-      // What was not to be written may have been written all the same; what was there before is somebody else's.
+      // A failed write may have been written all the same; metadata that were there before belong to another sandbox.
       await (handle?.remove() ?? lease.release()).catch(() => undefined);
       throw error;
     }
   }
 
   /**
-   * Takes the lease of a sandbox that is stored, and with it the last word on its metadata. Rejects with `not_found`
-   * when there is none, and with `in_use` when another server has it and is not asked, or is asked by a third one
-   * already.
+   * Acquires the lease of a stored sandbox, which fences its metadata. Rejects with `not_found` when there is none, and
+   * with `in_use` when another server has it and is not asked, or is already asked by a third one.
    */
-  static async attachPersistent(home: HandleHome, id: SandboxId, options: AttachOptions): Promise<SandboxHandle> {
+  static async attachPersistent(
+    sandboxStores: SandboxStores,
+    id: SandboxId,
+    options: AttachOptions,
+  ): Promise<SandboxHandle> {
     const { patienceMs, signal: _, ...rest } = options;
-    const able = assertCanPersist(home, `use sandbox ${id}`);
+    const able = assertCanPersist(sandboxStores, `use sandbox ${id}`);
     const before = await FencedObject.read(objectOf(able, id), signalOf(options));
-    // What is gone must not get a lease again.
+    // A sandbox that is gone must not get a lease again.
     if (before === undefined || before.content.isKilled) throw gone(id);
     const acquiring = { ...rest, ...signalOf(options), epochAbove: before.epoch };
     const lease = await (patienceMs > 0
@@ -96,7 +98,7 @@ export class SandboxHandle {
       : able.leases.acquire(leaseKey(id), acquiring));
     try {
       const object = await FencedObject.claim(objectOf(able, id), lease);
-      const handle = new SandboxHandle(id, { home: able, lease, metadata: object });
+      const handle = new SandboxHandle(id, { sandboxStores: able, lease, metadata: object });
       if (object.content === undefined) await handle.remove();
       if (object.content === undefined || object.content.isKilled) throw gone(id);
       return handle;
@@ -107,10 +109,15 @@ export class SandboxHandle {
   }
 
   /**
-   * What is stored of a sandbox, also of one that is being removed, for anybody. It may be outdated when it arrives.
+   * Reads the metadata of a sandbox without its lease, also of one that is being removed. They may be outdated when
+   * they arrive.
    */
-  static async read(home: HandleHome, id: SandboxId, signal?: AbortSignal): Promise<SandboxMetadata | undefined> {
-    const { metadataStore } = home;
+  static async read(
+    sandboxStores: SandboxStores,
+    id: SandboxId,
+    signal?: AbortSignal,
+  ): Promise<SandboxMetadata | undefined> {
+    const { metadataStore } = sandboxStores;
     if (metadataStore === undefined) return undefined;
     const found = await FencedObject.read(
       { store: metadataStore, key: metadataKey(id), schema: SandboxMetadata },
@@ -119,106 +126,109 @@ export class SandboxHandle {
     return found?.content;
   }
 
-  /** Another server says that it has written to the lease. */
-  static notify({ leases }: HandleHome, id: SandboxId): void {
+  /** Handles a notification that another server has written to the lease. */
+  static notify({ leases }: SandboxStores, id: SandboxId): void {
     leases?.notify(leaseKey(id));
   }
 
   get isPersistent(): boolean {
-    return this.#hold !== undefined;
+    return this.#leased !== undefined;
   }
 
-  /** Whether this server has the sandbox at this moment. */
+  /** True while this server has the sandbox. */
   get isCurrent(): boolean {
-    return this.#hold?.lease.isCurrent ?? true;
+    return this.#leased?.lease.isCurrent ?? true;
   }
 
-  /** As last claimed or written. */
+  /** The metadata as last claimed or written. */
   get metadata(): SandboxMetadata {
-    const content = this.#held.metadata.content;
+    const content = this.#persistent.metadata.content;
     if (content === undefined) throw new Error(`Sandbox ${this.id} has no metadata`);
     return content;
   }
 
-  /** The one who had it before gave it up by itself, and so was there to do so. */
-  get wasGivenBack(): boolean {
-    return this.#held.lease.origin === "released";
+  /** True if the previous lease owner released it, and so was alive then. */
+  get wasReleased(): boolean {
+    return this.#persistent.lease.origin === "released";
   }
 
   get epoch(): number {
-    return this.#held.lease.epoch;
+    return this.#persistent.lease.epoch;
   }
 
-  /** Aborted when the lease is lost or given back. */
+  /** Aborts when the lease is lost or released. */
   get signal(): AbortSignal {
-    return this.#held.lease.signal;
+    return this.#persistent.lease.signal;
   }
 
-  /** For how long this server surely has it without another renewal. */
+  /** How long this server surely has it without another renewal. */
   get remainingMs(): number {
-    return this.#held.lease.remainingMs;
+    return this.#persistent.lease.remainingMs;
   }
 
-  /** Who waits for it at this moment, as far as is known. */
+  /** Returns the server that waits for it, as far as is known. */
   findWaiter(): Promise<LeaseParty | undefined> {
-    return this.#held.lease.lookForWaiter();
+    return this.#persistent.lease.lookForWaiter();
   }
 
   /**
-   * Changes these and leaves the rest as others have written it meanwhile. Rejects with `lease_lost` when another
-   * server may have it.
+   * Changes these fields and leaves the others as other servers may have written them. Rejects with `lease_lost` when
+   * another server may have the lease.
    */
   async write(change: Partial<SandboxMetadata>): Promise<void> {
-    await this.#held.metadata.update((stored = this.metadata) => ({ ...stored, ...change }));
+    await this.#persistent.metadata.update((stored = this.metadata) => ({ ...stored, ...change }));
   }
 
-  /** Nobody may have it again. What programs inside were given goes at once. */
+  /**
+   * Marks the sandbox as killed, so that no server acquires it again. Its environment, which may have secrets, is
+   * removed at once.
+   */
   async markKilled(): Promise<void> {
     await this.write({ isKilled: true, facts: { ...this.metadata.facts, env: {} } });
   }
 
-  /** Any server may have it from now on. */
+  /** Releases the lease, so that any server may acquire it. */
   async release(): Promise<void> {
-    await this.#held.lease.release();
+    await this.#persistent.lease.release();
   }
 
-  /** Leaves it to the next process of this server. */
+  /** Leaves the lease to the next process of this server. */
   abandon(): void {
-    this.#hold?.lease.abandon();
+    this.#leased?.lease.abandon();
   }
 
-  /** Removes all that is stored about it; its lease goes last. Only of one that nobody was told of. */
+  /** Removes all that is stored about a sandbox that no client knows of; its lease is removed last. */
   async remove(): Promise<void> {
-    const { home, lease } = this.#held;
+    const { sandboxStores, lease } = this.#persistent;
     lease.abandon();
-    await home.metadataStore.remove(metadataKey(this.id));
-    await home.metadataStore.remove(leaseKey(this.id));
+    await sandboxStores.metadataStore.remove(metadataKey(this.id));
+    await sandboxStores.metadataStore.remove(leaseKey(this.id));
   }
 
-  get #held(): Hold {
-    if (this.#hold === undefined) throw new Error(`Sandbox ${this.id} is not persistent`);
-    return this.#hold;
+  get #persistent(): LeasedSandbox {
+    if (this.#leased === undefined) throw new Error(`Sandbox ${this.id} is not persistent`);
+    return this.#leased;
   }
 }
 
-/** The setting that keeps this server from having persistent sandboxes. */
-export function missingSetting({ metadataStore, checkpointStore }: HandleHome): string | undefined {
+/** Returns the setting that keeps this server from having persistent sandboxes. */
+export function missingSetting({ metadataStore, checkpointStore }: SandboxStores): string | undefined {
   if (metadataStore === undefined) return "metadataStore";
   return checkpointStore === undefined ? "checkpointStore" : undefined;
 }
 
-/** Throws `unsupported` where something that a persistent sandbox needs is turned off, naming the setting. */
-export function assertCanPersist(home: HandleHome, asked = "create a persistent sandbox"): Home {
-  const { metadataStore, leases } = home;
-  const setting = missingSetting(home);
+/** Throws `unsupported`, naming the setting, if something that persistent sandboxes need is turned off. */
+export function assertCanPersist(sandboxStores: SandboxStores, asked = "create a persistent sandbox"): RequiredStores {
+  const { metadataStore, leases } = sandboxStores;
+  const setting = missingSetting(sandboxStores);
   if (setting === undefined && metadataStore !== undefined && leases !== undefined) return { metadataStore, leases };
-  throw new SandboxError("unsupported", `Cannot ${asked}: this server keeps no persistent sandboxes`, {
+  throw new SandboxError("unsupported", `Cannot ${asked}: this server has no stores for persistent sandboxes`, {
     suggestion: `Its setting ${setting} is none: leave it out, or name a store.`,
     details: { setting },
   });
 }
 
-function objectOf({ metadataStore }: Home, id: SandboxId) {
+function objectOf({ metadataStore }: RequiredStores, id: SandboxId) {
   return { store: metadataStore, key: metadataKey(id), schema: SandboxMetadata };
 }
 
@@ -228,7 +238,7 @@ function signalOf({ signal }: { signal?: AbortSignal | undefined }): { signal?: 
 
 function gone(id: SandboxId): SandboxError {
   return new SandboxError("not_found", `Cannot find sandbox ${id}`, {
-    suggestion: "It never was, or it has been killed.",
+    suggestion: "It never existed, or it was killed.",
     details: { sandboxId: id },
   });
 }

@@ -7,14 +7,14 @@ const keyForm = /^sandboxes\/([a-z0-9]{20})\/(lease|metadata)\.json$/;
 export const leaseKey = (id: SandboxId): string => `${sandboxesPrefix}${id}/lease.json`;
 export const metadataKey = (id: SandboxId): string => `${sandboxesPrefix}${id}/metadata.json`;
 
-/** What a store has of one sandbox, or had a moment ago. */
+/** The objects of one sandbox in the store, as of a moment ago. */
 export interface StoredSandbox {
   id: SandboxId;
   lease?: ObjectInfo;
   metadata?: ObjectInfo;
 }
 
-/** All that a store of metadata knows of, one after the other. */
+/** Lists all sandboxes of a metadata store, one after the other. */
 export async function* listSandboxes(store: ObjectStore, signal: AbortSignal): AsyncIterable<StoredSandbox> {
   let current: StoredSandbox | undefined;
   for await (const info of store.list(sandboxesPrefix, { signal })) {

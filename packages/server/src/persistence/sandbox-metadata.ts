@@ -11,40 +11,42 @@ import {
 import { z } from "zod";
 import { heldBy, SandboxSettings } from "../manager/sandbox-settings.ts";
 
-/** `metadata.json`: the truth about a persistent sandbox, written by the owner of its lease alone. */
+/** The file `metadata.json`, which is authoritative for a persistent sandbox. Only the owner of its lease writes it. */
 export const SandboxMetadata = z.strictObject({
   version: z.literal(1),
   id: SandboxId,
   facts: SandboxSettings,
-  /** What its engine knows, for one that never had it. */
+  /** The part of the engine's record that a server needs which never had the sandbox. */
   record: ImportedRecord,
   /**
-   * `running`: `server` runs it, or is about to, and has what no checkpoint has. `paused`: `checkpoint` is all of it.
-   * `moving`: the same, but whoever takes it brings it back to life, because it ran until another server asked for it.
+   * The state in the stores. `running`: `server` runs it, or is about to, and has data that no checkpoint has.
+   * `paused`: `checkpoint` is all of it. `moving`: the same, but the next server that acquires it resumes it, because
+   * it ran until another server asked for it.
    */
   state: z.enum(["running", "paused", "moving"]),
-  /** The last one that had it. */
+  /** The last server that had it. */
   server: ServerRef,
-  /** What a server needs to go on with it as it runs now, so that one that cannot does not ask for it. */
+  /** The features that a server needs to continue it, so that a server without them does not ask for it. */
   needs: MachineNeeds.optional(),
-  /** The last one that is stored; absent: none is. */
+  /** The last stored checkpoint; absent if none is stored. */
   checkpoint: z.strictObject({ n: z.int().min(1), createdAtMs: z.int() }).optional(),
-  /** The one that it is about to be taken back to. It is kept as `checkpoint` is, so that it can become that. */
+  /** The checkpoint of a rollback in progress. It is kept as `checkpoint` is, because it may become that. */
   wanted: z.int().min(1).optional(),
-  /** Every smaller number is taken, also where no such checkpoint was ever stored. */
+  /** The next free number. Every smaller number is taken, also where no such checkpoint was ever stored. */
   nextCheckpoint: z.int().min(1),
   runningCommands: z.int().min(0),
   takenOver: TakenOver.optional(),
   /**
-   * Why it ended, of one that is `running` by its state: what `server` has of it is stored nowhere, and stays there.
+   * Why it failed, while its state is `running`: the data that `server` has of it is stored nowhere else, and stays
+   * there.
    */
   failure: EndReason.optional(),
-  /** It is being removed, and nobody may have it again. */
+  /** True if it is being removed; no server may acquire it again. */
   isKilled: z.boolean(),
 });
 export type SandboxMetadata = z.infer<typeof SandboxMetadata>;
 
-/** Its checkpoints that stay in the store, whatever the policy says. */
+/** Returns the checkpoints that stay in the store, whatever the policy says. */
 export function neededCheckpoints({ checkpoint, wanted }: SandboxMetadata): number[] {
   return [checkpoint?.n, wanted].filter((n) => n !== undefined);
 }
@@ -54,14 +56,14 @@ export function importedRecordOf(record: SandboxRecord): ImportedRecord {
   return { id, driver, template, limits, createdAtMs, labels, ...(expiresAtMs === undefined ? {} : { expiresAtMs }) };
 }
 
-/** As clients of a server are told that does not have it. */
-export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving: boolean }): SandboxInfo {
+/** Describes a sandbox for clients of a server that does not have it. */
+export function infoFrom(metadata: SandboxMetadata, { isBeingAcquired }: { isBeingAcquired: boolean }): SandboxInfo {
   const { id, facts, record, state, server, checkpoint, runningCommands, takenOver, failure } = metadata;
   const holder = heldBy(facts);
   const isRunning = state === "running";
   return {
     id,
-    state: failure !== undefined ? "failed" : isArriving ? "resuming" : isRunning ? "running" : "paused",
+    state: failure !== undefined ? "failed" : isBeingAcquired ? "resuming" : isRunning ? "running" : "paused",
     template: record.template,
     driver: record.driver,
     limits: record.limits,
@@ -73,7 +75,7 @@ export function infoFrom(metadata: SandboxMetadata, { isArriving }: { isArriving
     ...(holder === undefined ? {} : { heldBy: holder }),
     ...(failure === undefined ? {} : { reason: failure }),
     runningCommands,
-    // What one that runs elsewhere stands on may be stored nowhere.
+    // The checkpoint that a sandbox elsewhere is based on may not be stored.
     ...(isRunning || checkpoint === undefined ? {} : { checkpoint: checkpoint.n }),
     ...(facts.rollbacks === undefined ? {} : { rollbacks: facts.rollbacks }),
     persistent: true,

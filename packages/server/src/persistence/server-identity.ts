@@ -8,27 +8,27 @@ import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 
 const name = z.string().regex(/^[\w-]{1,100}$/);
-/** A directory is copied now and then, not all the time. */
-const mostFormerNames = 16;
+/** The number of former ids that are kept. It is small, because a directory is rarely copied. */
+const maxFormerIds = 16;
 
-/** What a later version has written besides stays. */
+/** The schema keeps fields of later versions. */
 const Identity = z.looseObject({
   id: name,
-  /** A hash: a data directory that was copied to another machine belongs to another server. */
+  /** A hash of the machine's id: a data directory that was copied to another machine belongs to another server. */
   machine: z.string(),
   /**
-   * And so does one that was copied on this machine, or restored. Absent: written by a version that did not tell them
-   * apart.
+   * The identity of the directory, because one that was copied on this machine or restored belongs to another server,
+   * too. Earlier versions did not write it.
    */
   directory: z.object({ inode: z.string(), bornNs: z.string().optional() }).optional(),
-  /** Names of the servers whose data directory this is a copy of, or was: the last first. */
+  /** The ids of the servers whose data directory this is a copy of, or was: the last first. */
   formerly: z.array(name).optional(),
-  /** In which one the metadata of its sandboxes are. */
+  /** The identity of the store with the metadata of its sandboxes. */
   metadataStore: name.optional(),
 });
 type Identity = z.infer<typeof Identity>;
 
-/** `server.json`: what a data directory's server must not forget over restarts. */
+/** The file `server.json`: what the server of a data directory has to remember over restarts. */
 export class ServerIdentity {
   readonly #path: string;
   #known: Identity;
@@ -39,34 +39,34 @@ export class ServerIdentity {
   }
 
   /**
-   * For whoever has the lock of the data directory; `mark` tells which one it is. Rejects when what stands there cannot
-   * be read: under another name it would not know its sandboxes again.
+   * Loads the identity. The caller has the lock of the data directory, and `mark` identifies it. Rejects when the file
+   * cannot be read: with another id, the server would not recognize its sandboxes.
    */
   static async load(dataDir: string, { inode, bornNs }: DirectoryMark): Promise<ServerIdentity> {
     const path = join(dataDir, "server.json");
     const found = await readIdentity(path);
     const machine = await thisMachine();
     const directory = { inode, ...(bornNs === undefined ? {} : { bornNs }) };
-    const known = found === undefined ? { id: newName(), machine, directory } : settle(found, machine, directory);
+    const known = found === undefined ? { id: newName(), machine, directory } : identityFor(found, machine, directory);
     const identity = new ServerIdentity(path, known);
     if (!isDeepStrictEqual(known, found)) await identity.#save();
     return identity;
   }
 
-  /** Under which name it holds leases. It stays, so that a server finds its own again. */
+  /** The id under which it holds leases. It stays, so that a server recognizes its own leases. */
   get id(): string {
     return this.#known.id;
   }
 
   /**
-   * Whether this data directory was that server's when it was copied. Perhaps it still is all that there is of it:
-   * moved to another disk, or restored.
+   * Reports whether this data directory belonged to that server when it was copied. It may still be the only one: moved
+   * to another disk, or restored.
    */
-  wasNamed(id: string): boolean {
+  wasId(id: string): boolean {
     return this.#known.formerly?.includes(id) ?? false;
   }
 
-  /** By its own name; undefined: it never had one. */
+  /** The identity of the metadata store, or undefined if none was used so far. */
   get metadataStore(): string | undefined {
     return this.#known.metadataStore;
   }
@@ -82,12 +82,12 @@ export class ServerIdentity {
   }
 }
 
-/** The same server in the same directory, or a new one in a copy of it. */
-function settle(found: Identity, machine: string, directory: NonNullable<Identity["directory"]>): Identity {
+/** Returns the same identity for the same directory, and a new one for a copy of it. */
+function identityFor(found: Identity, machine: string, directory: NonNullable<Identity["directory"]>): Identity {
   const isSame =
     found.machine === machine && (found.directory === undefined || isSameDirectory(found.directory, directory));
   if (isSame) return { ...found, directory: { ...found.directory, ...directory } };
-  const formerly = [found.id, ...(found.formerly ?? [])].slice(0, mostFormerNames);
+  const formerly = [found.id, ...(found.formerly ?? [])].slice(0, maxFormerIds);
   return { ...found, id: newName(), machine, directory, formerly };
 }
 
@@ -98,7 +98,8 @@ async function readIdentity(path: string): Promise<Identity | undefined> {
     if (cause instanceof Error && "code" in cause && cause.code === "ENOENT") return undefined;
     throw new SandboxError("storage_failed", `Cannot start: ${path} cannot be read`, {
       suggestion:
-        "Restore it. If it is lost, remove it: this server then has another name, and what it has of persistent sandboxes and did not store is dropped.",
+        "Restore it. If it is lost, remove it: this server then gets another id, and drops its unstored data of " +
+        "persistent sandboxes.",
       details: { path },
       cause,
     });
@@ -115,8 +116,8 @@ async function thisMachine(): Promise<string> {
 }
 
 /**
- * Names the lock of this data directory, under this run of the kernel: as long as its holder lives, nobody else
- * anywhere holds one of this name, also not on a copy.
+ * Returns a name for the lock of this data directory, under this boot of the kernel: while its holder lives, no other
+ * process anywhere holds a lock of this name, also not on a copy.
  */
 export async function nameOfLock({ device, inode }: DirectoryMark): Promise<string> {
   const boot = await readFile("/proc/sys/kernel/random/boot_id", "utf8");

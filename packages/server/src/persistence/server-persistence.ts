@@ -8,9 +8,9 @@ import { assertSameStore } from "./assert-same-store.ts";
 import { CheckpointArchive } from "./checkpoint-archive.ts";
 import { CheckpointCollector } from "./checkpoint-collector.ts";
 import { removeLongKilled } from "./killed-sandboxes.ts";
-import { nudgeSender } from "./lease-notifications.ts";
+import { createServerNotifier } from "./lease-notifications.ts";
 import type { PersistenceOptions } from "./persistence-options.ts";
-import { SandboxHandle, type HandleHome } from "./sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "./sandbox-handle.ts";
 import { neededCheckpoints } from "./sandbox-metadata.ts";
 import { nameOfLock, ServerIdentity } from "./server-identity.ts";
 import type { ServerStores } from "./server-stores.ts";
@@ -21,20 +21,23 @@ export interface ServerPersistenceOptions {
   config: Config;
   log: Log;
   stores: ServerStores;
-  /** How others reach this server; empty until it listens. */
+  /** Returns the URL under which other servers reach this one; empty until it listens. */
   baseUrl: () => string;
 }
 
-/** What a server of this configuration keeps persistent sandboxes with. */
-export interface ServerPersistence extends Pick<PersistenceOptions, "home" | "self" | "wasSelf" | "notifyServer"> {
-  /** Undefined: there is no store that other servers could share. */
+/** What a server of this configuration needs for persistent sandboxes. */
+export interface ServerPersistence extends Pick<
+  PersistenceOptions,
+  "sandboxStores" | "self" | "wasSelf" | "notifyServer"
+> {
+  /** The secret of all servers with the same metadata store; undefined if there is no such store. */
   sharedSecret: SharedSecret | undefined;
   /**
-   * To be called first, by whoever has opened the data directory. Rejects when one of the stores was seen not to do
-   * what it must, or is not the one that the sandboxes here are in.
+   * Opens the checkpoint archive. It is called first, after the data directory was opened. Rejects when a store has
+   * failed its probe, or is not the one that the sandboxes here are in.
    */
   openArchive: (engine: Engine) => Promise<CheckpointArchive | undefined>;
-  /** What is stored is collected, and all stores are swept, from now on. */
+  /** Starts the collector and the sweeper of the stores. */
   start: () => void;
   close: () => Promise<void>;
 }
@@ -49,7 +52,7 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
   const { metadata, checkpoints } = stores;
   let opened: Opened | undefined;
   const known = (): Opened => {
-    if (opened === undefined) throw new Error("The data directory is not open yet: nobody knows whose it is");
+    if (opened === undefined) throw new Error("The data directory is not open yet, so the server has no id");
     return opened;
   };
   const self: ServerRef = {
@@ -60,7 +63,7 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
       return baseUrl();
     },
   };
-  const home: HandleHome = {
+  const sandboxStores: SandboxStores = {
     metadataStore: metadata,
     checkpointStore: checkpoints,
     leases:
@@ -70,29 +73,29 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
             store: metadata,
             self,
             timing: { ttlMs: config.leaseTtlMs },
-            // Whoever has the lock is the only one of this name that lives and has that lock.
+            // The process with this lock is the only one of this id that lives and has that lock.
             get lock() {
               return known().lock;
             },
             isPredecessor: (owner) => owner.id === known().identity.id,
           }),
   };
-  const collector = checkpoints === undefined ? undefined : collectorOf(config, log, home, checkpoints);
+  const collector = checkpoints === undefined ? undefined : collectorOf(config, log, sandboxStores, checkpoints);
   const sweeper = new StoreSweeper({ stores: stores.all, log });
   const sharedSecret = metadata === undefined ? undefined : new SharedSecret(metadata);
   const scratchDir = join(config.dataDir, "transfers");
   return {
-    home,
+    sandboxStores,
     self: () => ({ ...self }),
     sharedSecret,
-    notifyServer: nudgeSender(sharedSecret),
-    wasSelf: (id) => known().identity.wasNamed(id),
+    notifyServer: createServerNotifier(sharedSecret),
+    wasSelf: (id) => known().identity.wasId(id),
     openArchive: async (engine) => {
       const identity = await ServerIdentity.load(config.dataDir, engine.directory);
       opened = { identity, lock: await nameOfLock(engine.directory) };
-      // What comes next takes leases, which are worth nothing in a store that does not keep its word.
-      await stores.proven;
-      await assertSameStore({ engine, home, identity });
+      // The next steps take leases, which need a store that has passed its probe.
+      await stores.probed;
+      await assertSameStore({ engine, sandboxStores, identity });
       if (checkpoints === undefined) return undefined;
       const onPublished = (sandboxId: SandboxId): void => collector?.published(sandboxId);
       return CheckpointArchive.open({ store: checkpoints, engine, scratchDir, log, onPublished });
@@ -110,17 +113,17 @@ export function openServerPersistence(options: ServerPersistenceOptions): Server
 function collectorOf(
   { keepCheckpoints, keepCheckpointsForMs }: Config,
   log: Log,
-  home: HandleHome,
-  store: NonNullable<HandleHome["checkpointStore"]>,
+  sandboxStores: SandboxStores,
+  store: NonNullable<SandboxStores["checkpointStore"]>,
 ): CheckpointCollector {
   return new CheckpointCollector({
     store,
     policy: { keepLast: keepCheckpoints, keepForMs: keepCheckpointsForMs },
-    standingOf: async (id, { signal }) => {
-      const metadata = await SandboxHandle.read(home, id, signal);
+    statusOf: async (id, { signal }) => {
+      const metadata = await SandboxHandle.read(sandboxStores, id, signal);
       return metadata && { isKilled: metadata.isKilled, needed: neededCheckpoints(metadata) };
     },
-    removeKilled: (options) => removeLongKilled(home, { ...options, log }),
+    removeKilled: (options) => removeLongKilled(sandboxStores, { ...options, log }),
     log,
   });
 }

@@ -12,22 +12,22 @@ type StoreUse = keyof typeof storeSettings;
 type StoreSettingName = (typeof storeSettings)[StoreUse];
 const storeUses = Object.keys(storeSettings) as StoreUse[];
 
-/** A store that does not answer for this long does not keep the server from saying so. */
+/** The longest time of a probe: a store that does not answer must not delay the start for longer. */
 const probeTimeoutMs = 60_000;
 
-/** Where what lasts is kept. Undefined: the setting is `none`. */
+/** The stores of the server. A store is undefined if its setting is `none`. */
 export interface ServerStores extends Record<StoreUse, ObjectStore | undefined> {
-  /** Each once, also where several settings name it. */
+  /** The stores, each once, also where several settings name it. */
   all: readonly ObjectStore[];
-  /** Resolves when each store was seen to keep its word; rejects with what is wrong, naming the setting. */
-  proven: Promise<void>;
-  /** Not while operations are under way. Idempotent. */
+  /** Resolves when each store has passed its probe; rejects with the failure, naming the setting. */
+  probed: Promise<void>;
+  /** Closes the stores when no operation uses them; repeated calls are allowed. */
   close(): Promise<void>;
 }
 
 /**
- * Opens each store once, also where several settings name the same one. Begins to probe them, and does not wait for
- * that: see `proven`.
+ * Opens each store once, also where several settings name the same one. It starts the probes and does not wait for
+ * them; see `probed`.
  */
 export async function openServerStores(config: Pick<Config, "dataDir" | StoreSettingName>): Promise<ServerStores> {
   const opened = new Map<string, { store: ObjectStore; setting: StoreSettingName }>();
@@ -59,13 +59,13 @@ export async function openServerStores(config: Pick<Config, "dataDir" | StoreSet
   const stop = new AbortController();
   const signal = firstToAbort(stop.signal, deadlineAfter(probeTimeoutMs));
   const probes = [...opened.values()].map(({ store, setting }) => store.probe({ signal }).catch(refuse(setting)));
-  const proven = Promise.all(probes).then(() => undefined);
-  // Whoever waits for it hears of it; nobody may be waiting yet.
-  proven.catch(() => undefined);
+  const probed = Promise.all(probes).then(() => undefined);
+  // A rejection is reported to callers that await `probed`, and there may be none yet.
+  probed.catch(() => undefined);
   return {
     ...byUse,
     all: [...opened.values()].map(({ store }) => store),
-    proven,
+    probed,
     close: async () => {
       stop.abort();
       await Promise.allSettled(probes);
@@ -85,7 +85,8 @@ function refuse(setting: StoreSettingName): (error: unknown) => never {
     const isTyped = isSandboxError(error);
     const because = error instanceof Error ? error.message : String(error);
     throw new SandboxError(isTyped ? error.code : "unavailable", `Cannot start: ${setting}: ${because}`, {
-      suggestion: (isTyped ? error.suggestion : undefined) ?? `Check the setting ${setting}; docs/storage.md has them.`,
+      suggestion:
+        (isTyped ? error.suggestion : undefined) ?? `Check the setting ${setting}; docs/storage.md describes it.`,
       details: { ...(isTyped ? error.details : {}), setting },
       cause: error,
     });

@@ -7,12 +7,14 @@ import { isSameMac, mac } from "../signing/mac.ts";
 const objectKey = "server-secret.json";
 const StoredSecret = z.strictObject({ version: z.literal(1), secret: z.string().regex(/^[\w-]{43}$/) });
 
-/** How far apart the clocks of two servers may be, and for how long a proof that somebody has overheard is of use. */
+/**
+ * The tolerated difference between the clocks of two servers, and the time for which an intercepted proof is of use.
+ */
 const clockToleranceMs = 5 * 60_000;
-/** After this time a secret that was removed or replaced in the store is not accepted any more. */
+/** The time after which a secret that was removed or replaced in the store is no longer accepted. */
 const freshMs = 5 * 60_000;
-/** A proof that does not fit costs a read of the store at most this often, whoever sends it. */
-const replaceDelayMs = 10_000;
+/** The shortest time between two reads of the store that wrong proofs can cause. */
+const minReadIntervalMs = 10_000;
 
 export interface SharedSecretOptions {
   nowMs?: () => number;
@@ -20,8 +22,8 @@ export interface SharedSecretOptions {
 
 /**
  * Proves to a server that a request comes from another one with the same metadata store. The secret is in that store,
- * made by whichever server needs it first, and never leaves it: a proof is an HMAC over the request and the time.
- * Removing the object makes all servers go over to a new secret.
+ * created by the first server that needs it, and never leaves it: a proof is an HMAC over the request and the time.
+ * After the object is removed, all servers change to a new secret.
  */
 export class SharedSecret {
   readonly #store: ObjectStore;
@@ -45,15 +47,15 @@ export class SharedSecret {
     if (Math.abs(this.#nowMs() - Number(sentAtMs)) > clockToleranceMs) return false;
     const fits = (key: Buffer): boolean => isSameMac(mac(key, [method, path, sentAtMs]), given);
     // The sender may have read a newer secret than this server has.
-    return fits(await this.#key(freshMs)) || fits(await this.#key(replaceDelayMs));
+    return fits(await this.#key(freshMs)) || fits(await this.#key(minReadIntervalMs));
   }
 
-  /** The next use reads the store: another server has refused what this one has. */
+  /** Makes the next use read the store, because another server has refused the secret of this one. */
   forget(): void {
     this.#known = undefined;
   }
 
-  /** As it was in the store not longer ago than `maxAgeMs`. */
+  /** Returns the key of the secret, read at most `maxAgeMs` ago. */
   async #key(maxAgeMs: number): Promise<Buffer> {
     if (this.#known !== undefined && this.#nowMs() - this.#known.readAtMs < maxAgeMs) return this.#known.key;
     this.#reading ??= this.#read().finally(() => (this.#reading = undefined));
@@ -62,7 +64,7 @@ export class SharedSecret {
 
   async #read(): Promise<Buffer> {
     const readAtMs = this.#nowMs();
-    const secret = (await this.#find()) ?? (await this.#make());
+    const secret = (await this.#find()) ?? (await this.#create());
     const key = Buffer.from(hkdfSync("sha256", Buffer.from(secret, "base64url"), "", "atoll notifications", 32));
     this.#known = { key, readAtMs };
     return key;
@@ -75,20 +77,20 @@ export class SharedSecret {
       return StoredSecret.parse(JSON.parse(found.data.toString("utf8"))).secret;
     } catch (cause) {
       throw new SandboxError("storage_failed", `Cannot read ${objectKey} in ${this.#store.place}`, {
-        suggestion: "Remove it: the servers make a new one.",
+        suggestion: "Remove it: the servers create a new one.",
         details: { key: objectKey },
         cause,
       });
     }
   }
 
-  async #make(): Promise<string> {
+  async #create(): Promise<string> {
     const secret = randomBytes(32).toString("base64url");
     try {
       await this.#store.put(objectKey, Buffer.from(JSON.stringify({ version: 1, secret })), { if: "absent" });
       return secret;
     } catch (error) {
-      // Another server was first, or it is this very write, whose answer was lost.
+      // Another server was first, or this very write succeeded and its reply was lost.
       const found = await this.#find().catch(() => undefined);
       if (found === undefined || !isSandboxError(error)) throw error;
       return found;

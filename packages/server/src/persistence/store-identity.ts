@@ -7,8 +7,8 @@ const key = "identity.json";
 const StoreIdentity = z.strictObject({ version: z.literal(1), id: z.string().regex(/^[\w-]{1,100}$/) });
 
 /**
- * The name that the first server gave to a store. It tells one store from another, and from an empty one in its place:
- * a disk that is not mounted, a mistyped prefix.
+ * Returns the id that the first server gave to a store. It distinguishes one store from another, and from an empty one
+ * in its place: a disk that is not mounted, or a mistyped prefix.
  */
 export async function identifyStore(store: ObjectStore, options: CallOptions = {}): Promise<string> {
   const known = await read(store, options);
@@ -18,7 +18,7 @@ export async function identifyStore(store: ObjectStore, options: CallOptions = {
     await store.put(key, Buffer.from(JSON.stringify({ version: 1, id })), { ...options, if: "absent" });
     return id;
   } catch (error) {
-    // Another server was first, or it is this very write, whose answer was lost.
+    // Another server was first, or this very write succeeded and its reply was lost.
     const found = await read(store, options).catch(() => undefined);
     if (found === undefined || !isSandboxError(error)) throw error;
     return found;
@@ -31,8 +31,8 @@ async function read(store: ObjectStore, options: CallOptions): Promise<string | 
   try {
     return StoreIdentity.parse(JSON.parse(found.data.toString("utf8"))).id;
   } catch (cause) {
-    throw new SandboxError("storage_failed", `Cannot tell which store ${store.place} is: ${key} cannot be read`, {
-      suggestion: "Look whether a newer server uses the same store.",
+    throw new SandboxError("storage_failed", `Cannot identify the store ${store.place}: ${key} cannot be read`, {
+      suggestion: "Check whether a newer server uses the same store.",
       details: { key },
       cause,
     });

@@ -4,22 +4,22 @@ import { jitteredInterval } from "../support/jittered-interval.ts";
 import type { Log } from "../telemetry/log.ts";
 import { isPartKey } from "./checkpoint-keys.ts";
 
-/** A sweep lists a whole store. */
+/** The interval is long, because a sweep lists a whole store. */
 const usualIntervalMs = 6 * 60 * 60_000;
 
-/** All that servers upload, whichever settings name the store. */
+/** Reports whether a server wrote this key, whichever setting names the store. */
 const isOurs = (key: string): boolean => isPartKey(key) || parseFilesKey(key) !== undefined;
 
 export interface StoreSweeperOptions {
-  /** Each once. */
+  /** The stores, each once. */
   stores: readonly ObjectStore[];
   log: Log;
   intervalMs?: number;
 }
 
 /**
- * Clears all stores of what servers that died have left there: uploads that nobody ends, bytes that are no object,
- * marks of removals.
+ * Removes what crashed servers have left in the stores: unfinished uploads, bytes that belong to no object, marks of
+ * removals.
  */
 export class StoreSweeper {
   readonly #options: Required<StoreSweeperOptions>;
@@ -35,13 +35,13 @@ export class StoreSweeper {
     this.#plan = jitteredInterval(this.#options.intervalMs, () => this.sweep());
   }
 
-  /** Once. A store that cannot be swept does not keep the others from it; the log has it. */
+  /** Sweeps all stores once. The failure of one store is logged, and the others are swept. */
   sweep(): Promise<void> {
     this.#sweeping = this.#sweeping.then(() => this.#sweep());
     return this.#sweeping;
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves when no sweep runs any more. */
   async close(): Promise<void> {
     this.#plan?.stop();
     this.#closing.abort();

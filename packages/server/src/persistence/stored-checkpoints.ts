@@ -12,7 +12,7 @@ import {
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxSettings } from "../manager/sandbox-settings.ts";
 import type { StoredCheckpoint } from "./checkpoint-manifest.ts";
-import { nothingKept } from "./checkpoint-refusal.ts";
+import { commandsNotKept } from "./checkpoint-refusal.ts";
 import type { KillSignals } from "./kill-signals.ts";
 import { readLeftBehind, writeLeftBehind, type LeftBehind } from "./left-behind.ts";
 import type { OwnedLeases } from "./owned-leases.ts";
@@ -20,31 +20,32 @@ import type { PersistenceOptions } from "./persistence-options.ts";
 import { SandboxHandle } from "./sandbox-handle.ts";
 import { neededCheckpoints, type SandboxMetadata } from "./sandbox-metadata.ts";
 
-export interface StoredCheckpointsOptions extends Pick<PersistenceOptions, "archive" | "home" | "engine" | "log"> {
+export interface StoredCheckpointsOptions extends Pick<
+  PersistenceOptions,
+  "archive" | "sandboxStores" | "engine" | "log"
+> {
   owned: OwnedLeases;
   kills: KillSignals;
   /** Aborts when the server stops. */
   closing: AbortSignal;
 }
 
-/**
- * The way back to a checkpoint. One of the two is called when it is over; what they cannot write is told in the log.
- */
-export interface WayBack {
+/** A rollback that was prepared. The caller calls `complete` or `abandon` at its end; a failure of either is logged. */
+export interface PreparedRollback {
   /**
-   * The sandbox runs as of this checkpoint, with these facts. Both are told in one write: if the checkpoint is stored,
-   * whoever takes the sandbox over goes on from there, too.
+   * Records that the sandbox runs from this checkpoint, with these settings, in one write: if the checkpoint is stored,
+   * a server that takes the sandbox over continues from it, too.
    */
-  taken: (facts: SandboxSettings) => Promise<void>;
-  /** Nothing came of it. */
-  left: () => Promise<void>;
-  /** What it took to get the checkpoint here. */
+  complete: (facts: SandboxSettings) => Promise<void>;
+  /** Records that the rollback did not happen. */
+  abandon: () => Promise<void>;
+  /** The time that fetching the checkpoint took. */
   timed: Timed;
 }
 
 /**
- * The checkpoints of persistent sandboxes, here and in the store. What the metadata need is there, whatever collectors
- * do.
+ * The checkpoints of persistent sandboxes, here and in the store. The checkpoints that the metadata name stay in the
+ * store, whatever collectors do.
  */
 export class StoredCheckpoints {
   readonly #options: StoredCheckpointsOptions;
@@ -54,11 +55,11 @@ export class StoredCheckpoints {
   }
 
   /**
-   * Sees to it that a checkpoint stays in the store until the metadata have another `checkpoint`, or nothing `wanted`.
-   * Undefined: it is not there. The metadata say so first, then it is renewed: a collector that has asked before that
-   * removes nothing, however late it is.
+   * Pins a stored checkpoint until the metadata have another `checkpoint`, or no `wanted` one. Returns undefined if it
+   * is not there. The metadata are written first, then the manifest is renewed: a collector that has read the metadata
+   * before that removes nothing, however late it is.
    */
-  async claim(handle: SandboxHandle, n: number): Promise<StoredCheckpoint | undefined> {
+  async pin(handle: SandboxHandle, n: number): Promise<StoredCheckpoint | undefined> {
     const { archive } = this.#options;
     const { id, metadata } = handle;
     const stored = await archive?.find(id, n);
@@ -69,7 +70,7 @@ export class StoredCheckpoints {
     return undefined;
   }
 
-  /** All that there are, wherever, the oldest first. */
+  /** Returns all checkpoints, here and in the store, the oldest first. */
   async list(id: SandboxId): Promise<ListedCheckpoint[]> {
     const { archive, engine } = this.#options;
     const [here, stored = []] = await Promise.all([engine.checkpoints(id), archive?.list(id)]);
@@ -85,44 +86,44 @@ export class StoredCheckpoints {
   }
 
   /**
-   * Before it is gone back to a checkpoint, for one whose turn it is: what is not here is fetched and verified, and the
-   * sandbox does meanwhile what it did. When it rejects, nothing has changed. To one that is here it can be gone back
-   * without the store as well; then nobody else goes back with it.
+   * Prepares a rollback inside the sandbox's queue: a checkpoint that is not here is fetched and verified, while the
+   * sandbox goes on. When it rejects, nothing has changed. A rollback to a local checkpoint works without the store as
+   * well, but other servers then do not know of it.
    */
-  async wayBackTo(id: SandboxId, n: number): Promise<WayBack> {
+  async prepareRollback(id: SandboxId, n: number): Promise<PreparedRollback> {
     const { owned, engine } = this.#options;
     const handle = owned.find(id);
     const here = (await engine.checkpoints(id)).find((checkpoint) => checkpoint.n === n);
     const clock = new PhaseClock();
     let stored: StoredCheckpoint | undefined;
-    const logFailure = (work: () => Promise<void>): Promise<void> => this.#unlessItFails(id, n, work);
-    const left = (): Promise<void> =>
+    const logFailure = (work: () => Promise<void>): Promise<void> => this.#logFailure(id, n, work);
+    const abandon = (): Promise<void> =>
       logFailure(async () => {
         if (handle.metadata.wanted !== undefined) await handle.write({ wanted: undefined });
       });
     if (here !== undefined) {
       await logFailure(async () => {
-        const claimed = await this.claim(handle, n);
-        if (claimed !== undefined && isSameCheckpoint(claimed.manifest, here)) stored = claimed;
+        const pinned = await this.pin(handle, n);
+        if (pinned !== undefined && isSameCheckpoint(pinned.manifest, here)) stored = pinned;
       });
     } else {
       stored = await this.#fetch(handle, n, clock).catch(async (error: unknown) => {
-        await left();
+        await abandon();
         throw error;
       });
     }
-    const taken = (facts: SandboxSettings): Promise<void> =>
+    const complete = (facts: SandboxSettings): Promise<void> =>
       logFailure(() => handle.write({ facts, wanted: undefined, ...placeOf(stored) }));
-    return { taken, left, timed: clock };
+    return { complete, abandon, timed: clock };
   }
 
   async #fetch(handle: SandboxHandle, n: number, clock: PhaseClock): Promise<StoredCheckpoint> {
     const { archive, engine, kills, closing } = this.#options;
     const { id } = handle;
-    const stored = await this.claim(handle, n);
+    const stored = await this.pin(handle, n);
     if (stored === undefined || archive === undefined) throw await this.#notThere(id, n);
     const { manifest } = stored;
-    if (manifest.owner === undefined) throw nothingKept(id, n);
+    if (manifest.owner === undefined) throw commandsNotKept(id, n);
     await engine.assertCouldRun(engine.get(id).record, manifest, { checkpoint: n });
     await kills.unlessKilled(id, async (killed) => {
       using signal = firstToAbort(handle.signal, closing, killed);
@@ -131,20 +132,21 @@ export class StoredCheckpoints {
     return stored;
   }
 
-  async #unlessItFails(id: SandboxId, n: number, work: () => Promise<void>): Promise<void> {
+  async #logFailure(id: SandboxId, n: number, work: () => Promise<void>): Promise<void> {
     await work().catch((error: unknown) => {
-      this.#options.log.warn({ err: error, sandboxId: id, checkpoint: n }, "rollback not told to the stores");
+      this.#options.log.warn({ err: error, sandboxId: id, checkpoint: n }, "rollback not written to the stores");
     });
   }
 
   async #notThere(id: SandboxId, n: number): Promise<SandboxError> {
     const known = (await this.list(id)).map((checkpoint) => checkpoint.n);
     const { fromServer } = this.#options.owned.find(id).metadata.takenOver ?? {};
-    // Its number was given, and what was made of it may be on that server's disk alone.
+    // The number was given out, and its checkpoint may be on that server's disk alone.
     const elsewhere =
       fromServer === undefined
         ? ""
-        : ` What server ${fromServer.id} (${fromServer.url}) could not store any more, it stores when it is started again.`;
+        : ` Server ${fromServer.id} (${fromServer.url}) stores the checkpoints that are only on its disk after it is ` +
+          "started again.";
     return new SandboxError("not_found", `Cannot roll back sandbox ${id}: it has no checkpoint ${n}`, {
       suggestion: `It has ${known.join(", ") || "none"}.${elsewhere}`,
       details: { sandboxId: id, checkpoint: n },
@@ -152,23 +154,24 @@ export class StoredCheckpoints {
   }
 
   /**
-   * For one that this server has again: the server before it may have died in the middle of a rollback. From now on the
-   * metadata say what became of that, as it was found here: the sandbox is where it was taken back to, or where it was.
+   * Records the outcome of a rollback after this server has acquired the sandbox again, because an earlier process may
+   * have crashed in the middle. From now on the metadata say what was found here: the sandbox was rolled back, or it
+   * was not.
    */
-  async settleRollback(handle: SandboxHandle, { sandbox, facts }: ManagedSandbox): Promise<void> {
-    const { wanted, facts: told } = handle.metadata;
-    const rollbacks = Math.max(facts.rollbacks ?? 0, told.rollbacks ?? 0);
-    if (wanted === undefined && rollbacks === (told.rollbacks ?? 0)) return;
+  async recordRollback(handle: SandboxHandle, { sandbox, facts }: ManagedSandbox): Promise<void> {
+    const { wanted, facts: recorded } = handle.metadata;
+    const rollbacks = Math.max(facts.rollbacks ?? 0, recorded.rollbacks ?? 0);
+    if (wanted === undefined && rollbacks === (recorded.rollbacks ?? 0)) return;
     const isThere = wanted !== undefined && currentCheckpoint(sandbox.record) === wanted;
     const stored = isThere ? await this.#options.archive?.find(handle.id, wanted) : undefined;
-    await handle.write({ facts: { ...told, rollbacks }, wanted: undefined, ...placeOf(stored) });
+    await handle.write({ facts: { ...recorded, rollbacks }, wanted: undefined, ...placeOf(stored) });
   }
 
   /**
-   * Before a rollback makes this checkpoint of what it leaves behind: notes that it is to be stored, whatever becomes
-   * of this server.
+   * Records that the checkpoint of what a rollback leaves behind is to be stored, even after a crash. It is called
+   * before the rollback.
    */
-  async noteLeftBehind(handle: SandboxHandle, n: number): Promise<void> {
+  async recordLeftBehind(handle: SandboxHandle, n: number): Promise<void> {
     const sandbox = this.#options.engine.get(handle.id);
     const isReserved = n < handle.metadata.nextCheckpoint;
     const noted = (await readLeftBehind(sandbox)).filter((left) => left.n !== n);
@@ -176,8 +179,8 @@ export class StoredCheckpoints {
   }
 
   /**
-   * For one whose turn it is, whether this server has its lease or not: stores what rollbacks left behind here. False:
-   * the store did not take all of it, and the rest stays noted; the sandbox must not be dropped here before it is asked
+   * Stores what rollbacks left behind here, inside the sandbox's queue, with or without its lease. Returns false if
+   * some of it could not be stored: that stays recorded, and the local copy must not be dropped before this was called
    * again.
    */
   async storeLeftBehind(id: SandboxId): Promise<boolean> {
@@ -188,7 +191,7 @@ export class StoredCheckpoints {
     for (const given of noted) {
       let left = given;
       try {
-        // The rollback came to nothing before this checkpoint was made, or it was removed since.
+        // The rollback failed before this checkpoint was made, or the checkpoint was removed since.
         if (!(await engine.checkpoints(id)).some(({ n }) => n === left.n)) continue;
         const epoch = left.epoch ?? (await this.#reserveLate(id, left.n));
         left = { n: left.n, epoch };
@@ -203,8 +206,8 @@ export class StoredCheckpoints {
   }
 
   /**
-   * The store did not take the number when it was given. Rejects with `conflict` when another server may have given it
-   * since.
+   * Reserves the number of a checkpoint that could not be reserved when it was made. Rejects with `conflict` when
+   * another server may have used the number since.
    */
   async #reserveLate(id: SandboxId, n: number): Promise<number> {
     const handle = this.#options.owned.get(id);
@@ -222,27 +225,27 @@ export class StoredCheckpoints {
   }
 
   /**
-   * For one whose turn it is: here and in the store. Rejects with `in_use` for one that the sandbox stands on, here or
-   * for others.
+   * Removes a checkpoint inside the sandbox's queue, here and in the store. Rejects with `in_use` if the sandbox is
+   * based on it, here or for other servers.
    */
   async remove(id: SandboxId, n: number, removeHere: () => Promise<boolean>): Promise<boolean> {
-    const { owned, home, archive } = this.#options;
+    const { owned, sandboxStores, archive } = this.#options;
     const handle = owned.find(id);
-    if (handle.metadata.checkpoint?.n === n) throw neededElsewhere(id, n);
-    // Of a rollback that came to nothing, since it is our turn.
+    if (handle.metadata.checkpoint?.n === n) throw neededByOthers(id, n);
+    // The metadata may still name the checkpoint of a rollback that failed.
     if (handle.metadata.wanted === n) await handle.write({ wanted: undefined });
     const wasHere = await removeHere();
     const mayGo = async (): Promise<boolean> => {
-      const metadata = await SandboxHandle.read(home, id);
+      const metadata = await SandboxHandle.read(sandboxStores, id);
       return metadata === undefined || !neededCheckpoints(metadata).includes(n);
     };
     const retirement = await archive?.remove(id, n, { mayGo });
-    if (retirement === "kept") throw neededElsewhere(id, n);
+    if (retirement === "kept") throw neededByOthers(id, n);
     return wasHere || retirement === "gone";
   }
 }
 
-/** What asking again does not help against: it is damaged here, or its number is another checkpoint's. */
+/** Reports whether a retry cannot help: the checkpoint is damaged here, or another one has its number. */
 function isFinal(error: unknown): boolean {
   return isSandboxError(error, "unrestorable") || isSandboxError(error, "conflict");
 }
@@ -252,8 +255,8 @@ function placeOf(stored: StoredCheckpoint | undefined): Pick<SandboxMetadata, "c
 }
 
 /**
- * The server could not write to the store when it gave the number, and another one has had the sandbox since: it may
- * have given the same number.
+ * Returns the error for a checkpoint whose number was not reserved, because the server could not write to the store at
+ * the time: another server that had the sandbox since may have used the same number.
  */
 function numberNotReserved(sandboxId: SandboxId, checkpoint: number): SandboxError {
   return new SandboxError("conflict", `Cannot store checkpoint ${checkpoint}: its number was never reserved`, {
@@ -261,14 +264,21 @@ function numberNotReserved(sandboxId: SandboxId, checkpoint: number): SandboxErr
   });
 }
 
-function neededElsewhere(sandboxId: SandboxId, checkpoint: number): SandboxError {
-  return new SandboxError("in_use", `Cannot remove checkpoint ${checkpoint}: the sandbox goes on from it elsewhere`, {
-    suggestion: "Pause the sandbox, which stores a newer one, or kill it.",
-    details: { sandboxId, checkpoint },
-  });
+function neededByOthers(sandboxId: SandboxId, checkpoint: number): SandboxError {
+  return new SandboxError(
+    "in_use",
+    `Cannot remove checkpoint ${checkpoint}: other servers would continue the sandbox from it`,
+    {
+      suggestion: "Pause the sandbox, which stores a newer one, or kill it.",
+      details: { sandboxId, checkpoint },
+    },
+  );
 }
 
-/** Numbers are given once; the time is for those that a server gave without a store to write them down in. */
+/**
+ * Compares two checkpoints. Numbers are given once, except where a server could not write them to the store, so the
+ * time is compared, too.
+ */
 function isSameCheckpoint(
   one: Pick<CheckpointInfo, "n" | "createdAtMs">,
   two: Pick<CheckpointInfo, "n" | "createdAtMs">,

@@ -1,12 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import { httpHeaders } from "@atoll/protocol";
 import type { PortAddress } from "./port-address.ts";
-import { confineCookie, takePortCookies } from "./port-cookie.ts";
+import { confineCookie, splitPortCookies } from "./port-cookie.ts";
 
-/** Header fields as they stand on the wire: name, value, name, value. */
+/** Header fields as they are on the wire: name, value, name, value. */
 export type RawHeaders = string[];
 
-/** They speak of one connection, and there are two. */
+/** Headers that apply to one connection only, and the proxy has two. */
 const hopByHop = new Set([
   "connection",
   "keep-alive",
@@ -19,7 +19,10 @@ const hopByHop = new Set([
   "upgrade",
 ]);
 
-/** Told anew, or meant for us. A client cannot say these to the program inside. */
+/**
+ * Headers that the proxy sets itself, or that are for this server. The program inside does not get them from the
+ * client.
+ */
 const ours = new Set<string>([
   "host",
   "origin",
@@ -31,7 +34,10 @@ const ours = new Set<string>([
   httpHeaders.holder,
 ]);
 
-/** They speak for a whole origin, which ports that are told apart by path share with the server and with each other. */
+/**
+ * Headers that apply to a whole origin, which ports that differ only by their path share with the server and with each
+ * other.
+ */
 const originWide = new Set([
   "clear-site-data",
   "nel",
@@ -48,9 +54,9 @@ export function requestHeaders(request: IncomingMessage, address: PortAddress, i
   const kept = fields(rawHeaders, connectionNames(headers.connection)).filter(
     ([name, value]) => !isForUs(name.toLowerCase(), value),
   );
-  const { rest: cookies } = takePortCookies(headers.cookie ?? "");
+  const { rest: cookies } = splitPortCookies(headers.cookie ?? "");
   const pairs: [string, string | undefined][] = [
-    // Development servers refuse names that they do not know, against rebinding; this one they know.
+    // Development servers refuse names that they do not know, as a protection against rebinding; they know this one.
     ["Host", local],
     ...kept,
     ["Origin", headers.origin === undefined ? undefined : localOrigin(headers.origin, host, local)],
@@ -68,7 +74,7 @@ export function responseHeaders(answer: IncomingMessage, { port, prefix }: PortA
   const kept = fields(answer.rawHeaders, connectionNames(answer.headers.connection));
   return kept.flatMap(([name, value]) => {
     const key = name.toLowerCase();
-    // It would send browsers to another server for all that is here.
+    // The header would send browsers to another server for everything at this address.
     if (key === "alt-svc" || (prefix !== "" && originWide.has(key))) return [];
     if (key === "location") return [name, outerLocation(value, port, prefix)];
     if (key !== "set-cookie") return [name, value];
@@ -79,7 +85,7 @@ export function responseHeaders(answer: IncomingMessage, { port, prefix }: PortA
 
 function isForUs(name: string, value: string): boolean {
   if (ours.has(name) || name.startsWith("x-forwarded-")) return true;
-  // A client that shows its key everywhere must not show it to what runs inside.
+  // A client that sends its API key everywhere must not reveal it to programs inside.
   return (name === "authorization" || name === "x-api-key") && /\b(atk|sbt)_/.test(value);
 }
 
@@ -93,13 +99,16 @@ function fields(raw: readonly string[], dropped: ReadonlySet<string>): [string, 
   return pairs;
 }
 
-/** Fields that the sender declares to be for this connection only. A body's length is never one of them. */
+/**
+ * Returns the fields that the sender declares to be for this connection only. The length of a body is never one of
+ * them.
+ */
 function connectionNames(connection: string | undefined): ReadonlySet<string> {
   const names = (connection ?? "").split(",").map((name) => name.trim().toLowerCase());
   return new Set(names.filter((name) => name !== "content-length"));
 }
 
-/** What is the same origin outside must look so inside: servers of WebSockets compare it with the host. */
+/** Makes the origin the same inside if it is the same outside: WebSocket servers compare it with the host. */
 function localOrigin(origin: string, host: string, local: string): string {
   return origin === `http://${host}` || origin === `https://${host}` ? `http://${local}` : origin;
 }
@@ -108,6 +117,6 @@ function outerLocation(location: string, port: number, prefix: string): string {
   const [, own] =
     new RegExp(`^https?://(?:localhost|127\\.0\\.0\\.1|\\[::1\\]):${port}(/.*|$)`, "si").exec(location) ?? [];
   const path = own === "" ? "/" : (own ?? location);
-  // Two slashes lead to another host.
+  // Two slashes would lead to another host.
   return path.startsWith("/") && !path.startsWith("//") && !path.startsWith("/\\") ? `${prefix}${path}` : path;
 }

@@ -4,17 +4,17 @@ import { SandboxId } from "@atoll/protocol";
 export interface PortAddress {
   sandboxId: SandboxId;
   port: number;
-  /** What was cut off the path: `/p/<sandbox>/<port>`, or nothing where the host name says it all. */
+  /** The part that was cut off the path: `/p/<sandbox>/<port>`, or nothing if the host name has it all. */
   prefix: string;
-  /** With its query; begins with a slash. */
+  /** The path with its query; it begins with a slash. */
   path: string;
 }
 
 const tokenParameter = "atoll_token";
 
 /**
- * Reads `/p/<sandbox>/<port>/…`, and `<port>-<sandbox>.<domain>` for the domains given. Undefined: the request is for
- * somebody else. Dots and escapes in the path are left as they are: they are the business of the program inside.
+ * Parses `/p/<sandbox>/<port>/…`, and `<port>-<sandbox>.<domain>` for the given domains. Returns undefined if the
+ * request is not for a port. Dots and escapes in the path are left as they are: the program inside interprets them.
  */
 export function parsePortAddress(url: string, host: string, domains: readonly string[]): PortAddress | undefined {
   const byHost = parseHostName(host.toLowerCase(), domains);
@@ -25,8 +25,8 @@ export function parsePortAddress(url: string, host: string, domains: readonly st
   return { ...named, prefix: `/p/${named.sandboxId}/${port}`, path: rest.startsWith("/") ? rest : `/${rest}` };
 }
 
-/** Takes the token out of a target. */
-export function takeToken(path: string): { path: string; token: string | undefined } {
+/** Removes the token from a target. */
+export function splitToken(path: string): { path: string; token: string | undefined } {
   const start = path.indexOf("?");
   if (start < 0) return { path, token: undefined };
   const parameters = path.slice(start + 1).split("&");

@@ -3,24 +3,24 @@ import { isSandboxError } from "@atoll/protocol";
 import type { PortAddress } from "./port-address.ts";
 import { isRefused } from "./wait-for-port.ts";
 
-/** What the proxy says itself, in words for whoever looks at a browser or a terminal. */
-export interface PortAnswer {
+/** A reply of the proxy itself, as text for a browser or a terminal. */
+export interface PortReply {
   status: number;
   text: string;
 }
 
-/** The same for a wrong token and for a sandbox that never was. */
-export const wrongToken: PortAnswer = {
+/** The reply is the same for a wrong token and for a sandbox that does not exist. */
+export const wrongToken: PortReply = {
   status: 403,
   text: "This port is guarded. Open the URL with ?atoll_token=<token>, or send the token as X-Port-Token.",
 };
 
-export const tooManyConnections: PortAnswer = {
+export const tooManyConnections: PortReply = {
   status: 503,
   text: "This sandbox has too many open connections. Close some and try again.",
 };
 
-export function explainFailure(error: unknown, { sandboxId, port }: PortAddress): PortAnswer {
+export function explainFailure(error: unknown, { sandboxId, port }: PortAddress): PortReply {
   if (isRefused(error)) {
     return { status: 502, text: `Nothing listens on port ${port} in sandbox ${sandboxId}.` };
   }
@@ -31,7 +31,7 @@ export function explainFailure(error: unknown, { sandboxId, port }: PortAddress)
     return { status: 503, text: `${error.message}.` };
   }
   if (error instanceof Error && error.name === "TimeoutError") {
-    return { status: 504, text: `Port ${port} in sandbox ${sandboxId} did not take the connection in time.` };
+    return { status: 504, text: `Port ${port} in sandbox ${sandboxId} did not accept the connection in time.` };
   }
   return {
     status: 502,
@@ -39,7 +39,7 @@ export function explainFailure(error: unknown, { sandboxId, port }: PortAddress)
   };
 }
 
-export function sendText(response: ServerResponse, { status, text }: PortAnswer): void {
+export function sendText(response: ServerResponse, { status, text }: PortReply): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
     return;
@@ -48,7 +48,7 @@ export function sendText(response: ServerResponse, { status, text }: PortAnswer)
     "content-type": "text/plain; charset=utf-8",
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
-    // A body that is still coming would be taken for the next request.
+    // The rest of a body would be taken for the next request.
     connection: "close",
   });
   response.end(`${text}\n`);

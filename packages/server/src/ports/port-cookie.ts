@@ -1,15 +1,15 @@
 const cookieName = "atoll_port";
 
 /**
- * The token as a browser keeps it: for this port's URLs alone, out of reach of scripts, and not sent along from other
- * sites' pages.
+ * Returns a cookie with the token: the browser sends it to this port's URLs alone, not from pages of other sites, and
+ * hides it from scripts.
  */
 export function portCookie(token: string, prefix: string, isSecure: boolean): string {
   return `${cookieName}=${token}; Path=${prefix}/; HttpOnly; SameSite=Lax${isSecure ? "; Secure" : ""}`;
 }
 
-/** Separates our cookies from those that are the business of the program inside. */
-export function takePortCookies(header: string): { tokens: string[]; rest: string } {
+/** Separates the cookies of this server from those of the program inside. */
+export function splitPortCookies(header: string): { tokens: string[]; rest: string } {
   const cookies = header.split(";").map((cookie) => cookie.trim());
   const isOurs = (cookie: string): boolean => cookie.startsWith(`${cookieName}=`);
   return {
@@ -19,8 +19,8 @@ export function takePortCookies(header: string): { tokens: string[]; rest: strin
 }
 
 /**
- * A cookie that a program inside sets, kept to its own URLs: without a domain, which other sandboxes would share, and
- * below the prefix. Undefined when it would take the place of ours.
+ * Confines a cookie of a program inside to the URLs of its port: without a domain, which other sandboxes would share,
+ * and below the prefix. Returns undefined if it would replace a cookie of this server.
  */
 export function confineCookie(cookie: string, prefix: string): string | undefined {
   const [pair = "", ...attributes] = cookie.split(";");
@@ -31,7 +31,7 @@ export function confineCookie(cookie: string, prefix: string): string | undefine
     const path = attributes.find((attribute) => /^\s*path\s*=/i.test(attribute));
     return [pair, ...kept, ...(path === undefined ? [] : [path])].join(";");
   }
-  // With these prefixes a browser takes a cookie only for the whole host.
+  // Browsers accept cookies with these prefixes only for the whole host.
   if (/^__host-/i.test(name)) return undefined;
   const [, path = "/"] =
     /^\s*path\s*=\s*(\/[^;]*)/i.exec(attributes.find((one) => /^\s*path\s*=/i.test(one)) ?? "") ?? [];

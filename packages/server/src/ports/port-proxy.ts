@@ -4,59 +4,59 @@ import type { Duplex } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { deadlineAfter, firstToAbort, type PortInfo, type SandboxId } from "@atoll/protocol";
 import { requestHeaders, responseHeaders, type RawHeaders } from "./forwarded-headers.ts";
-import { parsePortAddress, takeToken, type PortAddress } from "./port-address.ts";
+import { parsePortAddress, splitToken, type PortAddress } from "./port-address.ts";
 import { explainFailure, sendText, tooManyConnections, wrongToken } from "./port-answers.ts";
-import { portCookie, takePortCookies } from "./port-cookie.ts";
+import { portCookie, splitPortCookies } from "./port-cookie.ts";
 import type { PortTokens } from "./port-tokens.ts";
 import { dialEither, type Dial } from "./wait-for-port.ts";
 
 export interface PortProxyOptions {
-  /** Connects to a port of a sandbox, or throws why not. */
+  /** Connects to a port of a sandbox, or throws the reason why it cannot. */
   dial(sandboxId: SandboxId, ...how: Parameters<Dial>): Promise<Duplex>;
   tokens: PortTokens;
-  /** Finds out about a sandbox that is not here. */
+  /** Reads from the store which server has a sandbox that is not here. */
   locate?(sandboxId: SandboxId): Promise<void>;
-  /** Whether everybody may come in. False for a sandbox that is not there. */
+  /** Reports whether a port needs no token. It returns false for a sandbox that does not exist. */
   isPublic(sandboxId: SandboxId, port: number): boolean;
-  /** How clients reach this server: `https://atoll.example.com`. */
+  /** Returns the URL under which clients reach this server, such as `https://atoll.example.com`. */
   baseUrl(): string;
-  /** `<port>-<sandbox>.<domain>` is the port, for each of them. They have to lead to this server. */
+  /** The domains for addresses of the form `<port>-<sandbox>.<domain>`. They have to resolve to this server. */
   domains?: readonly string[];
-  /** Told whenever a connection to a port of the sandbox begins or ends, with how many there are now. */
+  /** Called whenever a connection to a port of the sandbox begins or ends, with the number of open ones. */
   onConnections?(sandboxId: SandboxId, open: number): void;
-  /** To one sandbox at a time. They share its streams with commands and files. */
+  /** The most connections to one sandbox at a time. They share its streams with commands and files. */
   maxConnections?: number;
 }
 
 const dialTimeoutMs = 10_000;
 const keepAliveMs = 30_000;
 
-/** How a request goes on: its target without the token, and the cookie that saves the token. */
+/** An admitted request: its target without the token, and the cookie that stores the token. */
 interface Admitted {
   address: PortAddress;
   cookie: string | undefined;
 }
 
-/** A request that is on its way through: aborted when the client leaves or `close` is called. */
-interface Passage {
+/** A request in progress. It is aborted when the client leaves or `close` is called. */
+interface ForwardedRequest {
   address: PortAddress;
   gone: AbortController;
 }
 
 /**
- * Brings HTTP and WebSocket requests to ports inside sandboxes. Every request has a connection of its own; bytes pass
- * as they come, both ways, and whoever is slow makes the other side wait. It stands before the server's own routes:
- * `handle` and `upgrade` say whether the request was theirs.
+ * Forwards HTTP and WebSocket requests to ports inside sandboxes. Every request has a connection of its own; bytes are
+ * forwarded as they come, both ways, and a slow side makes the other one wait. It is called before the server's own
+ * routes: `handle` and `upgrade` return whether the request was for a port.
  */
 export class PortProxy {
   #options: PortProxyOptions;
-  #passages = new Map<SandboxId, Set<Passage>>();
+  #requests = new Map<SandboxId, Set<ForwardedRequest>>();
 
   constructor(options: PortProxyOptions) {
     this.#options = options;
   }
 
-  /** What a client is told about a port. */
+  /** Describes a port for clients. */
   describe(sandboxId: SandboxId, port: number): PortInfo {
     const isPublic = this.#options.isPublic(sandboxId, port);
     const base = new URL(this.#options.baseUrl());
@@ -71,8 +71,8 @@ export class PortProxy {
   handle(request: IncomingMessage, response: ServerResponse): boolean {
     const address = this.#addressOf(request);
     if (address === undefined) return false;
-    this.#pass(request, response, address, (admitted, passage) =>
-      this.#forward(request, response, admitted, passage),
+    this.#process(request, response, address, (admitted, forwarded) =>
+      this.#forward(request, response, admitted, forwarded),
     ).catch(() => response.destroy());
     return true;
   }
@@ -80,23 +80,23 @@ export class PortProxy {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
     const address = this.#addressOf(request);
     if (address === undefined) return false;
-    // For whatever is said before, or instead of, the switch to another protocol.
+    // This response carries whatever is sent before, or instead of, the switch to another protocol.
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     response.assignSocket(socket as Socket);
     response.once("finish", () => socket.end());
     socket.on("error", () => socket.destroy());
-    this.#pass(request, response, address, (admitted, passage) =>
-      this.#switch(request, response, { socket, head }, admitted, passage),
+    this.#process(request, response, address, (admitted, forwarded) =>
+      this.#switch(request, response, { socket, head }, admitted, forwarded),
     ).catch(() => socket.destroy());
     return true;
   }
 
-  /** Ends what is open: of one port, of one sandbox, or of all. */
+  /** Closes all connections, or those of one sandbox, or those of one port. */
   close(sandboxId?: SandboxId, port?: number): void {
-    for (const [id, passages] of this.#passages) {
+    for (const [id, requests] of this.#requests) {
       if (sandboxId !== undefined && id !== sandboxId) continue;
-      for (const { address, gone } of passages) if (port === undefined || address.port === port) gone.abort(closed);
+      for (const { address, gone } of requests) if (port === undefined || address.port === port) gone.abort(closed);
     }
   }
 
@@ -108,11 +108,11 @@ export class PortProxy {
     return this.#options.baseUrl().startsWith("https:");
   }
 
-  async #pass(
+  async #process(
     request: IncomingMessage,
     response: ServerResponse,
     address: PortAddress,
-    go: (admitted: Admitted, passage: Passage) => Promise<void>,
+    forward: (admitted: Admitted, forwarded: ForwardedRequest) => Promise<void>,
   ): Promise<void> {
     try {
       await this.#options.locate?.(address.sandboxId);
@@ -133,40 +133,40 @@ export class PortProxy {
       return;
     }
     const { sandboxId } = address;
-    if ((this.#passages.get(sandboxId)?.size ?? 0) >= (this.#options.maxConnections ?? 256)) {
+    if ((this.#requests.get(sandboxId)?.size ?? 0) >= (this.#options.maxConnections ?? 256)) {
       return sendText(response, tooManyConnections);
     }
-    const passage: Passage = { address, gone: new AbortController() };
-    const leave = (): void => passage.gone.abort(closed);
-    // A client that is gone without a word must not keep a sandbox busy for ever.
+    const forwarded: ForwardedRequest = { address, gone: new AbortController() };
+    const leave = (): void => forwarded.gone.abort(closed);
+    // A client that disappears must not keep a sandbox busy for ever.
     request.socket.setKeepAlive(true, keepAliveMs);
     response.once("close", leave);
-    this.#count(passage, 1);
+    this.#count(forwarded, 1);
     try {
-      await go(admitted, passage);
+      await forward(admitted, forwarded);
     } catch (error) {
-      if (passage.gone.signal.aborted) response.destroy();
+      if (forwarded.gone.signal.aborted) response.destroy();
       else sendText(response, explainFailure(error, address));
     } finally {
       response.removeListener("close", leave);
-      this.#count(passage, -1);
+      this.#count(forwarded, -1);
     }
   }
 
-  #count(passage: Passage, change: 1 | -1): void {
-    const { sandboxId } = passage.address;
-    const passages = this.#passages.get(sandboxId) ?? new Set();
-    if (change === 1) passages.add(passage);
-    else passages.delete(passage);
-    if (passages.size === 0) this.#passages.delete(sandboxId);
-    else this.#passages.set(sandboxId, passages);
-    this.#options.onConnections?.(sandboxId, passages.size);
+  #count(forwarded: ForwardedRequest, change: 1 | -1): void {
+    const { sandboxId } = forwarded.address;
+    const requests = this.#requests.get(sandboxId) ?? new Set();
+    if (change === 1) requests.add(forwarded);
+    else requests.delete(forwarded);
+    if (requests.size === 0) this.#requests.delete(sandboxId);
+    else this.#requests.set(sandboxId, requests);
+    this.#options.onConnections?.(sandboxId, requests.size);
   }
 
-  /** Undefined: not without a token. */
+  /** Checks the token. Returns undefined if a valid one is needed and missing. */
   #admit(request: IncomingMessage, address: PortAddress): Admitted | undefined {
     const { sandboxId, port, prefix } = address;
-    const { path, token } = takeToken(address.path);
+    const { path, token } = splitToken(address.path);
     const isValid = (given: string): boolean => this.#options.tokens.isValid(sandboxId, port, given);
     const bare = { ...address, path };
     if (token !== undefined && isValid(token)) {
@@ -176,7 +176,7 @@ export class PortProxy {
     const isAdmitted =
       this.#options.isPublic(sandboxId, port) ||
       (typeof header === "string" && isValid(header)) ||
-      takePortCookies(request.headers.cookie ?? "").tokens.some(isValid);
+      splitPortCookies(request.headers.cookie ?? "").tokens.some(isValid);
     return isAdmitted ? { address: bare, cookie: undefined } : undefined;
   }
 
@@ -195,14 +195,14 @@ export class PortProxy {
     request: IncomingMessage,
     response: ServerResponse,
     { address, cookie }: Admitted,
-    { gone: { signal } }: Passage,
+    { gone: { signal } }: ForwardedRequest,
   ): Promise<void> {
     const connection = await this.#dial(address, signal);
     try {
       const headers = requestHeaders(request, address, this.#isSecure);
       const answer = await this.#ask(connection, request, address, headers, (outgoing) => request.pipe(outgoing));
-      if (answer.kind === "switched") throw new Error("It switches protocols without being asked to");
-      // What is still coming, unread by the program inside, would be taken for the next request.
+      if (answer.kind === "switched") throw new Error("The program inside switched protocols without being asked");
+      // The unread rest of the body would be taken for the next request.
       await relay(answer.message, response, address, { cookie, isLast: !request.complete });
     } finally {
       connection.destroy();
@@ -214,7 +214,7 @@ export class PortProxy {
     response: ServerResponse,
     { socket, head }: { socket: Duplex; head: Buffer },
     { address, cookie }: Admitted,
-    { gone }: Passage,
+    { gone }: ForwardedRequest,
   ): Promise<void> {
     const connection = await this.#dial(address, gone.signal);
     try {
@@ -288,7 +288,10 @@ function headText(message: IncomingMessage, headers: RawHeaders): string {
   return `HTTP/1.1 101 ${message.statusMessage ?? "Switching Protocols"}\r\n${lines.join("\r\n")}\r\n\r\n`;
 }
 
-/** A browser is sent to where relative links lead to the right place, and the token is not seen in its address bar. */
+/**
+ * Returns where a browser is redirected to, so that relative links are right and the token does not stay in its address
+ * bar.
+ */
 function redirectOf(request: IncomingMessage, { address, cookie }: Admitted): string | undefined {
   const isPage = request.method === "GET" && (request.headers.accept ?? "").includes("text/html");
   if (!isPage || request.headers.upgrade !== undefined) return undefined;

@@ -2,8 +2,8 @@ import type { SandboxId } from "@atoll/protocol";
 import { isSameMac, mac } from "../signing/mac.ts";
 
 /**
- * What opens one port of one sandbox. Nothing is stored: the token follows from the server's secret, and dies with the
- * sandbox, whose id is never given again.
+ * Issues the tokens that open one port of one sandbox. Nothing is stored: a token is derived from the server's secret,
+ * and becomes useless with the sandbox, whose id is never given again.
  */
 export class PortTokens {
   #key: Buffer;

@@ -2,13 +2,15 @@ import type { Duplex } from "node:stream";
 import { pollUntil } from "@atoll/host";
 import { deadlineAfter, firstToAbort, isSandboxError, SandboxError } from "@atoll/protocol";
 
-/** As `Sandbox.dial`. */
+/** The signature of `Sandbox.dial`. */
 export type Dial<Connection extends Duplex = Duplex> = (
   port: number,
   options: { family?: 4 | 6; signal: AbortSignal },
 ) => Promise<Connection>;
 
-/** On whichever loopback something listens: what binds to `localhost` may have taken ::1 alone. */
+/**
+ * Connects to the loopback address on which a program listens: a program that binds to `localhost` may have only ::1.
+ */
 export async function dialEither<Connection extends Duplex>(
   dial: Dial<Connection>,
   port: number,
@@ -19,7 +21,7 @@ export async function dialEither<Connection extends Duplex>(
   } catch (refusal) {
     if (!isRefused(refusal)) throw refusal;
     return dial(port, { family: 6, signal }).catch((error: unknown) => {
-      // A sandbox without IPv6 is no reason to speak of it.
+      // The error of a sandbox without IPv6 would mislead.
       throw isSandboxError(error, "spawn_failed") ? refusal : error;
     });
   }
@@ -35,9 +37,9 @@ export interface WaitForPortOptions {
 }
 
 /**
- * Resolves when something inside accepts connections on the port. It asks by connecting, at growing intervals: no
- * sandbox tells when a port is opened. Rejects with `timed_out`, with the signal's reason, or at once when the sandbox
- * has ended.
+ * Resolves when a program inside accepts connections on the port. It connects at growing intervals, because no sandbox
+ * reports when a port is opened. Rejects with `timed_out`, with the signal's reason, or at once when the sandbox has
+ * ended.
  */
 export async function waitForPort(dial: Dial, port: number, { timeoutMs, signal }: WaitForPortOptions): Promise<void> {
   const late = deadlineAfter(timeoutMs);

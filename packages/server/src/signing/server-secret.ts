@@ -6,8 +6,8 @@ import { SandboxError } from "@atoll/protocol";
 const secretBytes = 32;
 
 /**
- * What the server signs with. It is made once, at the first start, and stays with the data directory: what was signed
- * before a restart is valid after it.
+ * The secret that the server signs with. It is created once, at the first start, and stays with the data directory:
+ * what was signed before a restart is valid after it.
  */
 export class ServerSecret {
   #secret: Buffer;
@@ -18,22 +18,22 @@ export class ServerSecret {
 
   static async load(dataDir: string): Promise<ServerSecret> {
     const path = join(dataDir, "secret");
-    await makeOnce(path);
+    await createOnce(path);
     const [secret, { mode }] = await Promise.all([readFile(path), stat(path)]);
     if (secret.byteLength !== secretBytes)
       throw unusable(path, `it has ${secret.byteLength} bytes, not ${secretBytes}`);
-    if ((mode & 0o077) !== 0) throw unusable(path, "others than its owner may read it");
+    if ((mode & 0o077) !== 0) throw unusable(path, "users other than its owner may read it");
     return new ServerSecret(secret);
   }
 
-  /** A key for one purpose: what is signed for one cannot be used for another. */
+  /** Derives a key for one purpose: what is signed for one cannot be used for another. */
   keyFor(purpose: "port tokens" | "file URLs"): Buffer {
     return Buffer.from(hkdfSync("sha256", this.#secret, "", `atoll ${purpose}`, secretBytes));
   }
 }
 
-/** Of many that start at once one makes the file, and none sees half of it. */
-async function makeOnce(path: string): Promise<void> {
+/** Creates the file. If many processes start at once, one creates it, and none sees an incomplete one. */
+async function createOnce(path: string): Promise<void> {
   if ((await stat(path).catch(() => undefined)) !== undefined) return;
   const temporary = `${path}.${randomBytes(8).toString("hex")}`;
   const file = await open(temporary, "wx", 0o600);
@@ -51,6 +51,7 @@ async function makeOnce(path: string): Promise<void> {
 
 function unusable(path: string, because: string): SandboxError {
   return new SandboxError("invalid_argument", `Cannot use the secret in ${path}: ${because}`, {
-    suggestion: "Remove it: the next start makes a new one, and signed URLs and port tokens until then become invalid.",
+    suggestion:
+      "Remove it: the next start creates a new one, and all earlier signed URLs and port tokens become invalid.",
   });
 }

@@ -13,21 +13,21 @@ type SignedAccess = Pick<GuestFiles, "read" | "write" | "stat">;
 export interface SignedFilesOptions {
   signer: UrlSigner;
   /**
-   * Rejects when there is no such sandbox, it does not run, or somebody other than who signed holds it. It is not idle
-   * until `leave` is called.
+   * Acquires the sandbox. Rejects when it does not exist, does not run, or a client other than the signer holds it. It
+   * is not idle until `leave` is called.
    */
   acquire(grant: FileGrant): Promise<{ files: SignedAccess; leave: () => void }>;
-  /** Aborts when this API key is revoked, or has been. */
+  /** Returns a signal that is aborted when this API key is revoked, or was revoked before. */
   untilRevoked(keyId: string): AbortSignal;
-  /** How long whoever uploads may send nothing. */
+  /** How long a client that uploads may send nothing. */
   bodyTimeoutMs: number;
-  /** Told of each use, at its end. */
+  /** Called at the end of each use. */
   onUse?(use: { grant: FileGrant; bytes: number; error?: unknown }): void;
 }
 
 /**
  * Serves signed URLs: GET and HEAD read the file or a range of it, PUT replaces it. A page from a sandbox must not run
- * as a page of this server, so everything is an attachment.
+ * as a page of this server, so every file is sent as an attachment.
  */
 export class SignedFiles {
   #options: SignedFilesOptions;
@@ -36,7 +36,7 @@ export class SignedFiles {
     this.#options = options;
   }
 
-  /** False: the request is not for a signed URL. */
+  /** Handles a request. Returns false if it is not for a signed URL. */
   handle(request: IncomingMessage, response: ServerResponse): boolean {
     if (!this.#options.signer.isSigned(request.url ?? "")) return false;
     this.#answer(request, response).catch((error: unknown) => refuse(response, error));
@@ -47,12 +47,12 @@ export class SignedFiles {
     const grant = this.#options.signer.verify(request.method ?? "", request.url ?? "");
     const revoked = grant.keyId === undefined ? undefined : this.#options.untilRevoked(grant.keyId);
     if (revoked?.aborted === true) throw invalidUrl();
-    const breakOff = (): void => void response.destroy();
-    revoked?.addEventListener("abort", breakOff);
+    const disconnect = (): void => void response.destroy();
+    revoked?.addEventListener("abort", disconnect);
     try {
       await this.#serve(grant, request, response);
     } finally {
-      revoked?.removeEventListener("abort", breakOff);
+      revoked?.removeEventListener("abort", disconnect);
     }
   }
 
@@ -98,7 +98,7 @@ async function get(
     "content-disposition": "attachment",
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
-    // Some that have much to say call themselves empty.
+    // Some files, as in /proc, have content although their size is 0.
     ...(isHead && sizeBytes > 0 ? { "content-length": String(sizeBytes) } : {}),
     ...download.headers,
   });
@@ -136,7 +136,7 @@ function refuse(response: ServerResponse, thrown: unknown): void {
     return;
   }
   const { status, error, headers = {} } = errorReply(thrown);
-  // What is still coming would be taken for the next request.
+  // The rest of a body would be taken for the next request.
   response.writeHead(status, { ...headers, "content-type": "application/json; charset=utf-8", connection: "close" });
   response.end(JSON.stringify(errorBody(error, randomUUID())));
 }

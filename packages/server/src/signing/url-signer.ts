@@ -2,27 +2,27 @@ import { SandboxError, SandboxId } from "@atoll/protocol";
 import { z } from "zod";
 import { isSameMac, mac } from "./mac.ts";
 
-/** What a signed URL allows its holder: one file, one direction, as one user, for a while. */
+/** What a signed URL allows: access to one file in one direction, as one user, for a limited time. */
 export const FileGrant = z.strictObject({
   method: z.enum(["GET", "PUT"]),
   sandboxId: SandboxId,
   path: z.string().min(1).max(4096),
   user: z.string().min(1).max(63),
   expiresAtMs: z.int(),
-  /** Who signed it under the name of a holder: for them it works also while they hold the sandbox. */
+  /** The principal and holder that signed it: the URL also works while they hold the sandbox. */
   by: z.strictObject({ who: z.string(), holder: z.string() }).optional(),
-  /** The API key with which it was signed: it is good for no longer than that one. */
+  /** The API key with which it was signed: the URL is valid no longer than the key. */
   keyId: z.string().optional(),
 });
 export type FileGrant = z.infer<typeof FileGrant>;
 
-/** Signed URLs live under here. */
+/** The path prefix of signed URLs. */
 const prefix = "/signed/";
 
 /**
- * Makes and checks URLs of files that work without a key: `/signed/<grant>.<signature>/<file name>`. The grant stands
- * in the URL for everybody to read; the name at the end is for people and programs that save the file under it, and
- * means nothing.
+ * Creates and verifies URLs of files that work without a key: `/signed/<grant>.<signature>/<file name>`. The grant in
+ * the URL can be read by every client; the name at the end is for people and for programs that save the file under it,
+ * and is not checked.
  */
 export class UrlSigner {
   #key: Buffer;
@@ -31,21 +31,21 @@ export class UrlSigner {
     this.#key = key;
   }
 
-  /** The path of the URL, from the slash after the host on. */
+  /** Returns the path of the URL, with the slash after the host. */
   sign(grant: FileGrant): string {
     const text = JSON.stringify(FileGrant.parse(grant));
     const name = grant.path.split("/").findLast((part) => part !== "") ?? "file";
     return `${prefix}${Buffer.from(text).toString("base64url")}.${this.#macOf(grant)}/${encodeURIComponent(name)}`;
   }
 
-  /** Whether this is one of ours to answer, valid or not. */
+  /** Reports whether this server has to answer the URL, valid or not. */
   isSigned(url: string): boolean {
     return url.startsWith(prefix);
   }
 
   /**
-   * Whatever is wrong with it, forged, expired or for something else, the answer is the same. HEAD asks for less than
-   * GET allows.
+   * Returns the grant of a valid URL. The error is the same whether the URL is forged, expired or for something else. A
+   * grant for GET also allows HEAD.
    */
   verify(method: string, url: string, nowMs: number = Date.now()): FileGrant {
     const [, text = "", signature = ""] = /^\/signed\/([\w-]{1,12000})\.([\w-]{43})(?:[/?]|$)/.exec(url) ?? [];
@@ -56,7 +56,10 @@ export class UrlSigner {
     throw invalidUrl();
   }
 
-  /** With each field that is absent the list is shorter by another number, so that none passes for another. */
+  /**
+   * Signs all fields. Each absent field shortens the list by a different number, so that no list can be taken for
+   * another.
+   */
   #macOf({ method, sandboxId, path, user, expiresAtMs, by, keyId }: FileGrant): string {
     const signer = [...(by === undefined ? [] : [by.who, by.holder]), ...(keyId === undefined ? [] : [keyId])];
     return mac(this.#key, [method, sandboxId, path, user, String(expiresAtMs), ...signer]);
@@ -64,7 +67,7 @@ export class UrlSigner {
 }
 
 export function invalidUrl(): SandboxError {
-  return new SandboxError("permission_denied", "Cannot use this URL: it is not valid, or not any more");
+  return new SandboxError("permission_denied", "Cannot use this URL: it is invalid or has expired");
 }
 
 function parseGrant(text: string): FileGrant | undefined {

@@ -3,8 +3,8 @@ import { SandboxError } from "@atoll/protocol";
 import { SnapshotHeader } from "./snapshot-manifest.ts";
 
 /**
- * A snapshot as one file: a line with the size and the digest of the header, the header as JSON, then the archive as it
- * is stored. All that is needed to check it is in it.
+ * A snapshot as one file: a line with the size and the hash of the header, the header as JSON, then the archive as it
+ * is stored. The file contains all that is needed to verify it.
  */
 const firstLine = /^atoll-snapshot 1 ([1-9][0-9]{0,4}) ([0-9a-f]{64})$/;
 const longestLineBytes = 128;
@@ -15,7 +15,7 @@ export function writeHeader(header: SnapshotHeader): Buffer {
   return Buffer.concat([Buffer.from(`atoll-snapshot 1 ${json.byteLength} ${digest(json)}\n`), json]);
 }
 
-/** Reads the header of a file from anybody; `rest` is what comes behind it. Rejects with `invalid_argument`. */
+/** Reads the header of an untrusted file; `rest` is what follows it. Rejects with `invalid_argument`. */
 export async function readHeader(
   file: AsyncIterable<Buffer>,
 ): Promise<{ header: SnapshotHeader; rest: AsyncIterable<Buffer> }> {
@@ -37,13 +37,13 @@ export async function readHeader(
   held = held.subarray(end + 1);
   while (held.byteLength < sizeBytes) await more();
   const json = held.subarray(0, sizeBytes);
-  if (digest(json) !== sha256) throw notSnapshot("its header is not what was written");
+  if (digest(json) !== sha256) throw notSnapshot("its header was changed");
   return { header: parseHeader(json), rest: chain(held.subarray(sizeBytes), pieces) };
 }
 
 export function notSnapshot(because: string, cause?: unknown): SandboxError {
   return new SandboxError("invalid_argument", `Cannot import this as a snapshot: ${because}`, {
-    suggestion: "Use a file that was exported, whole and unchanged.",
+    suggestion: "Use an exported file that is complete and unchanged.",
     ...(cause === undefined ? {} : { cause }),
   });
 }
@@ -52,7 +52,7 @@ function parseHeader(json: Buffer): SnapshotHeader {
   try {
     return SnapshotHeader.parse(JSON.parse(json.toString()));
   } catch (cause) {
-    throw notSnapshot("its header says nothing that this version knows", cause);
+    throw notSnapshot("this version does not understand its header", cause);
   }
 }
 

@@ -25,16 +25,16 @@ import { SnapshotStore } from "./snapshot-store.ts";
 import { mayChange, mayUse, missing, placesOf, taken, type SnapshotUser } from "./snapshot-user.ts";
 import { restoreFiles, shrinkFiles, type StoredFiles } from "./stored-files.ts";
 
-/** Every look lists all snapshots and reads each manifest. */
+/** The interval is long, because each collection lists all snapshots and reads each manifest. */
 const collectIntervalMs = 6 * 60 * 60_000;
 
 export interface SnapshotLibraryOptions {
-  /** Undefined: the setting `snapshotStore` is `none`. */
+  /** The store; undefined if the setting `snapshotStore` is `none`. */
   store: ObjectStore | undefined;
   engine: Pick<Engine, "saveFiles" | "checkFiles">;
-  /** For what is on its way. Nobody else's, and emptied at the start. */
+  /** A directory for work in progress. Only this server uses it, and empties it at the start. */
   scratchDir: string;
-  /** Of the files of one snapshot, as an archive. */
+  /** The limit for the files of one snapshot, as an archive. */
   maxBytes: number;
   emit: (event: NewEvent) => void;
   log: Logger;
@@ -45,16 +45,16 @@ interface Found {
   version: ObjectVersion;
 }
 
-/** A snapshot that a sandbox is made of. */
+/** The snapshot that a sandbox starts from. */
 export interface SnapshotSource {
   template: TemplateName;
   files: FilesSource;
 }
 
-/** The snapshots of a server: the files of sandboxes under names, for as long as somebody wants them. */
+/** The snapshots of a server: files of sandboxes under names, kept until they are removed. */
 export class SnapshotLibrary {
   readonly #options: SnapshotLibraryOptions;
-  readonly #underWay = new Set<Promise<unknown>>();
+  readonly #inProgress = new Set<Promise<unknown>>();
   readonly #closing = new AbortController();
   #plan: { stop: () => void } | undefined;
 
@@ -67,11 +67,11 @@ export class SnapshotLibrary {
     return new SnapshotLibrary(options);
   }
 
-  /** Saves the files of a sandbox, which goes on. Once begun it is done, whether or not the caller stays. */
+  /** Saves the files of a sandbox, which goes on. Once begun, it is completed even if the caller leaves. */
   take(id: SandboxId, name: SnapshotName, user: SnapshotUser): Promise<SnapshotInfo> {
     return this.#work("take a snapshot", async (store, scratch, signal) => {
       const { engine, maxBytes, log } = this.#options;
-      await this.#assertNotHeld(name, user, signal);
+      await this.#assertNameFree(name, user, signal);
       const path = join(scratch, "files");
       const saved = await engine.saveFiles(id, path, { signal, maxBytes });
       const { template, base, trees, sizeBytes, sha256, frozenMs } = saved;
@@ -84,7 +84,7 @@ export class SnapshotLibrary {
     });
   }
 
-  /** By name. */
+  /** Returns the snapshots that the user may use, sorted by name. */
   async list(user: SnapshotUser): Promise<SnapshotInfo[]> {
     const found: SnapshotInfo[] = [];
     for await (const manifest of this.#store("list snapshots").list({})) {
@@ -98,7 +98,7 @@ export class SnapshotLibrary {
     return infoOf((await this.#find(ref, user)).manifest);
   }
 
-  /** Lets every key use it, or its own again. */
+  /** Shares a snapshot with every key, or ends that. */
   async share(ref: string, user: SnapshotUser, shared: boolean): Promise<SnapshotInfo> {
     const found = await this.#findOwn(ref, user, "change");
     return infoOf(await this.#store("share a snapshot").share(found, shared, {}));
@@ -111,7 +111,7 @@ export class SnapshotLibrary {
     this.#options.emit({ type: "snapshot.removed", name, owner });
   }
 
-  /** All of it as one file, which breaks off before its end when the store's bytes are not what was stored. */
+  /** Exports a snapshot as one file. The stream fails before its end if the store's bytes are damaged. */
   async export(
     ref: string,
     user: SnapshotUser,
@@ -128,7 +128,7 @@ export class SnapshotLibrary {
     return { name: manifest.name, sizeBytes: head.byteLength + manifest.stored.sizeBytes, pieces };
   }
 
-  /** A file from anybody; nothing of it is seen before all of it was. */
+  /** Imports an untrusted file; no part of it is used before all of it was verified. */
   import(
     name: SnapshotName,
     file: AsyncIterable<Buffer>,
@@ -136,20 +136,20 @@ export class SnapshotLibrary {
   ): Promise<SnapshotInfo> {
     return this.#work("import a snapshot", async (store, scratch, closing) => {
       using signal = firstToAbort(asked, closing);
-      await this.#assertNotHeld(name, user, signal);
+      await this.#assertNameFree(name, user, signal);
       const { header, rest } = await readHeader(file);
       this.#assertSmallEnough(header);
       const stored = { path: join(scratch, "stored"), ...header.stored };
       await receive(rest, stored, signal);
       const restoring = restoreFiles(stored, join(scratch, "files"), { expected: header.files, signal });
-      const archive = await restoring.catch(foreign);
+      const archive = await restoring.catch(blameSender);
       const { engine, maxBytes } = this.#options;
-      await engine.checkFiles({ archive, ...header.files }, { signal, maxBytes }).catch(foreign);
+      await engine.checkFiles({ archive, ...header.files }, { signal, maxBytes }).catch(blameSender);
       return this.#created(await store.publish({ ...header, name }, stored, { ...ownedBy(user), signal }));
     });
   }
 
-  /** Lets `work` make a sandbox of a snapshot. */
+  /** Downloads a snapshot while `work` creates a sandbox from it. */
   async use<T>(ref: string, user: SnapshotUser, work: (source: SnapshotSource) => Promise<T>): Promise<T> {
     const { manifest } = await this.#find(ref, user);
     return this.#work("use a snapshot", (store, scratch, signal) => {
@@ -163,9 +163,7 @@ export class SnapshotLibrary {
     });
   }
 
-  /**
-   * From now on removes, now and then, what servers that died have left half done. What is wrong is told in the log.
-   */
+  /** Starts to remove, at intervals, what crashed servers have left incomplete. Failures are logged. */
   start(): void {
     if (this.#options.store === undefined) return;
     void this.#collect();
@@ -180,20 +178,20 @@ export class SnapshotLibrary {
       .catch((error: unknown) => {
         if (!signal.aborted) log.warn({ err: error }, "snapshots not collected");
       })
-      .finally(() => this.#underWay.delete(collecting));
-    this.#underWay.add(collecting);
+      .finally(() => this.#inProgress.delete(collecting));
+    this.#inProgress.add(collecting);
     return collecting;
   }
 
-  /** What is under way is called off. */
+  /** Aborts the work in progress. */
   async close(): Promise<void> {
     this.#plan?.stop();
     this.#closing.abort(
       new SandboxError("unavailable", "Cannot finish the snapshot: the server stops", {
-        suggestion: "Try again when it has started again.",
+        suggestion: "Try again after the server has restarted.",
       }),
     );
-    await Promise.allSettled(this.#underWay);
+    await Promise.allSettled(this.#inProgress);
   }
 
   #created(manifest: SnapshotManifest): SnapshotInfo {
@@ -202,7 +200,7 @@ export class SnapshotLibrary {
     return infoOf(manifest);
   }
 
-  /** Work that takes a while and needs a place of its own. */
+  /** Runs work that takes a while and needs a directory of its own. */
   async #work<T>(
     asked: string,
     work: (store: SnapshotStore, scratch: string, signal: AbortSignal) => Promise<T>,
@@ -221,8 +219,8 @@ export class SnapshotLibrary {
         await rm(scratch, { recursive: true, force: true });
       }
     })();
-    this.#underWay.add(working);
-    return working.finally(() => this.#underWay.delete(working));
+    this.#inProgress.add(working);
+    return working.finally(() => this.#inProgress.delete(working));
   }
 
   async #find(ref: string, user: SnapshotUser): Promise<Found> {
@@ -240,11 +238,11 @@ export class SnapshotLibrary {
     });
   }
 
-  /** Whatever this name means for the user is what keeps it from being given again. */
-  async #assertNotHeld(name: SnapshotName, user: SnapshotUser, signal: AbortSignal): Promise<void> {
+  /** Throws if the name is taken: any snapshot that the user would find under it counts. */
+  async #assertNameFree(name: SnapshotName, user: SnapshotUser, signal: AbortSignal): Promise<void> {
     const found = await this.#look(name, user, { signal }).catch((error: unknown) => {
       if (!isSandboxError(error, "unrestorable")) throw error;
-      // Whosever it is, it is not replaced.
+      // An unreadable snapshot of any owner is not replaced.
       throw taken(name);
     });
     if (found !== undefined) throw taken(name);
@@ -254,7 +252,7 @@ export class SnapshotLibrary {
     const store = this.#store("find a snapshot");
     for (const { place, isMeant } of placesOf(ref, user)) {
       const found = await store.find(place, call).catch((error: unknown) => {
-        // Nothing says that it is this user's.
+        // An unreadable snapshot without a namespace may belong to another user.
         const isForeign = place.namespace === undefined && !user.seesAll;
         if (!isForeign || !isSandboxError(error, "unrestorable")) throw error;
       });
@@ -287,7 +285,7 @@ function ownedBy({ keyId, namespace }: SnapshotUser): { owner: string; namespace
   return { owner: keyId, namespace };
 }
 
-/** Keeps exactly the bytes that were announced. */
+/** Stores exactly the bytes that the header announces. */
 async function receive(pieces: AsyncIterable<Buffer>, expected: StoredFiles, signal: AbortSignal): Promise<void> {
   const meter = new Meter(expected.sizeBytes);
   try {
@@ -297,11 +295,11 @@ async function receive(pieces: AsyncIterable<Buffer>, expected: StoredFiles, sig
   }
   const { sizeBytes, sha256 } = meter.checksum;
   if (sizeBytes < expected.sizeBytes) throw notSnapshot("it is shorter than its header says");
-  if (sha256 !== expected.sha256) throw notSnapshot("its bytes are not what was exported");
+  if (sha256 !== expected.sha256) throw notSnapshot("its bytes were changed");
 }
 
-/** What is wrong with an imported file is its sender's matter, not the store's. */
-function foreign(error: unknown): never {
+/** Turns an error about a stored file into one about the file that the client sent. */
+function blameSender(error: unknown): never {
   if (!isSandboxError(error, "unrestorable")) throw error;
   throw notSnapshot(`its files are not what its header says (${error.message})`, error);
 }

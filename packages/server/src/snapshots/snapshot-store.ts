@@ -16,10 +16,10 @@ import { SnapshotManifest, type SnapshotHeader } from "./snapshot-manifest.ts";
 import { missing, taken } from "./snapshot-user.ts";
 import type { StoredFiles } from "./stored-files.ts";
 
-/** Longer than anybody takes to upload an archive and write its manifest. */
+/** The time is longer than any upload of an archive with its manifest. */
 const graceMs = 24 * 3_600_000;
 
-/** Snapshots in an object store. Each is there completely or not at all. */
+/** Snapshots in an object store. Each exists completely or not at all. */
 export class SnapshotStore {
   readonly #store: ObjectStore;
 
@@ -27,7 +27,10 @@ export class SnapshotStore {
     this.#store = store;
   }
 
-  /** Rejects with `already_exists`, and nothing is left of this one, when another has taken the name meanwhile. */
+  /**
+   * Stores a snapshot. Rejects with `already_exists`, and removes this one, when another has taken the name in the
+   * meantime.
+   */
   async publish(
     header: Omit<SnapshotHeader, "stored">,
     file: StoredFiles,
@@ -39,18 +42,18 @@ export class SnapshotStore {
     const stored = { encoding, sizeBytes, sha256 };
     const manifest: SnapshotManifest = SnapshotManifest.parse({ ...header, stored, owner, namespace, key });
     try {
-      // Without a condition, for which some stores want all of it in one write: nobody else has this key.
+      // The upload has no condition, for which some stores need all of it in one write: no other server uses this key.
       await this.#store.upload(key, path, { sizeBytes, sha256, signal });
       await this.#store.put(manifestKey(place), Buffer.from(JSON.stringify(manifest)), { if: "absent", signal });
     } catch (error) {
-      // After any other error the manifest may be there, and need it.
+      // After any other error the manifest may have been written, and need the archive.
       if (isSandboxError(error, "conflict")) await this.#store.remove(key);
       throw isSandboxError(error, "conflict") ? taken(place.name) : error;
     }
     return manifest;
   }
 
-  /** Rejects with `conflict` when it was changed or removed since it was found. */
+  /** Changes who may use the snapshot. Rejects with `conflict` when it was changed or removed since it was found. */
   async share(
     { manifest, version }: { manifest: SnapshotManifest; version: ObjectVersion },
     shared: boolean,
@@ -71,7 +74,7 @@ export class SnapshotStore {
     return got === undefined ? undefined : { manifest: parse(place, got.data), version: got.info.version };
   }
 
-  /** Those whose manifest cannot be read are left out. */
+  /** Lists all snapshots with a readable manifest. */
   async *list(call: CallOptions): AsyncGenerator<SnapshotManifest, void, void> {
     for await (const { key } of this.#store.list(snapshotsPrefix, call)) {
       const place = parseManifestKey(key);
@@ -83,7 +86,7 @@ export class SnapshotStore {
     }
   }
 
-  /** False when somebody was faster. */
+  /** Removes a snapshot. Returns false if another client changed or removed it before. */
   async remove(
     { manifest, version }: { manifest: SnapshotManifest; version: ObjectVersion },
     call: CallOptions,
@@ -98,10 +101,7 @@ export class SnapshotStore {
     return true;
   }
 
-  /**
-   * The archive as it is stored, to a file that does not exist yet. Rejects with `unrestorable` when it is not what was
-   * stored.
-   */
+  /** Downloads the archive as it is stored to a new file. Rejects with `unrestorable` when it is damaged. */
   async download(manifest: SnapshotManifest, path: string, call: CallOptions): Promise<void> {
     const { sizeBytes, sha256 } = manifest.stored;
     try {
@@ -113,7 +113,7 @@ export class SnapshotStore {
     }
   }
 
-  /** The same as a stream, of which the last piece comes only when all of it is what was stored. */
+  /** Streams the archive as it is stored. The last piece comes only after all of it was verified. */
   async read(manifest: SnapshotManifest, call: CallOptions): Promise<AsyncIterable<Buffer>> {
     const { sizeBytes } = manifest.stored;
     const found = await this.#store.stat(manifest.key, call);
@@ -135,13 +135,16 @@ export class SnapshotStore {
     if (held !== undefined) yield held;
   }
 
-  /** Why an archive is not there: somebody has removed the snapshot since it was found, or the store has lost it. */
+  /**
+   * Returns the reason why an archive is missing: the snapshot was removed since it was found, or the store has lost
+   * it.
+   */
   async #gone(manifest: SnapshotManifest, cause: unknown, call: CallOptions): Promise<SandboxError> {
     const isRemoved = (await this.#store.stat(manifestKey(manifest), call)) === undefined;
     return isRemoved ? missing(manifest.name) : damaged(manifest, "its archive is missing from the store", cause);
   }
 
-  /** Removes archives that servers which died have left without a manifest, when they have been so for a day. */
+  /** Removes archives that crashed servers have left without a manifest for more than a day. */
   async collect({ nowMs, ...call }: CallOptions & { nowMs: number }): Promise<void> {
     await collectGarbage(this.#store, {
       ...call,
@@ -157,7 +160,7 @@ export class SnapshotStore {
   }
 }
 
-/** A manifest that cannot be read, ours or not, needs nothing outside of its own folder. */
+/** Returns what a manifest needs. An unreadable one needs nothing outside of its own folder. */
 function readNeeds(key: string, data: Buffer): string[] | { below: string[] } {
   const place = parseManifestKey(key);
   if (place === undefined) throw new Error(`${key} is not that of a manifest`);
@@ -193,7 +196,7 @@ function unreadable(place: SnapshotPlace, cause: unknown): SandboxError {
 
 function damaged({ name, key }: SnapshotManifest, because: string, cause?: unknown): SandboxError {
   return new SandboxError("unrestorable", `Cannot use snapshot ${name}: ${because}`, {
-    suggestion: "Remove it, and take or import it anew.",
+    suggestion: "Remove it, and take or import it again.",
     details: { key, because },
     ...(cause === undefined ? {} : { cause }),
   });

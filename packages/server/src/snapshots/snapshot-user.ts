@@ -2,16 +2,16 @@ import { SandboxError, type KeyInfo } from "@atoll/protocol";
 import type { SnapshotPlace } from "./snapshot-keys.ts";
 import type { SnapshotManifest } from "./snapshot-manifest.ts";
 
-/** A key, as far as snapshots go. */
+/** An API key as a user of snapshots. */
 export interface SnapshotUser {
   keyId: string;
-  /** Whose names it gives and means. */
+  /** The namespace in which it names snapshots. */
   namespace: string;
-  /** All snapshots are there for it, and not only its own and those that are shared. */
+  /** True if it may use all snapshots, and not only its own and shared ones. */
   seesAll: boolean;
 }
 
-/** Keys that see everything trust each other, on all servers with the same store: their names are in one namespace. */
+/** The namespace of all keys that see everything: they trust each other, on all servers with the same store. */
 const commonNamespace = "admin";
 
 export function snapshotUserOf({ id, ownOnly, verbs }: KeyInfo): SnapshotUser {
@@ -28,9 +28,9 @@ export function mayUse(user: SnapshotUser, manifest: SnapshotManifest): boolean 
 }
 
 /**
- * Where a snapshot of this name may be, in the order in which it is looked for, and which of what is found there is
- * meant. A name without a namespace is the user's own. What was stored before there were namespaces is in that of the
- * key that made it, and keys that see everything also have it by its name alone, as they had.
+ * Returns where a snapshot of this name may be, in the order of the search, and which of the found ones are meant. A
+ * name without a namespace is the user's own. A snapshot from before there were namespaces is in that of the key that
+ * made it, and keys that see everything also find it by its name alone, as before.
  */
 export function placesOf(
   ref: string,
@@ -54,7 +54,7 @@ export function missing(ref: string): SandboxError {
 }
 
 export function taken(name: string): SandboxError {
-  return new SandboxError("already_exists", `Cannot make snapshot ${name}: there is one of this name`, {
+  return new SandboxError("already_exists", `Cannot create snapshot ${name}: one with this name exists`, {
     suggestion: "Choose another name, or remove that one first.",
     details: { name },
   });

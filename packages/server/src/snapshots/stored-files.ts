@@ -15,7 +15,7 @@ export interface StoredFiles extends Checksum {
   encoding: PartEncoding;
 }
 
-/** Makes an archive smaller, as `target`, where a look at some of it says that it pays; else it is stored as it is. */
+/** Compresses an archive into `target` if samples of it show that this pays; otherwise it is stored as it is. */
 export async function shrinkFiles(
   plain: Checksum & { path: string },
   target: string,
@@ -29,8 +29,8 @@ export async function shrinkFiles(
 }
 
 /**
- * The reverse: where the archive is, as `target` if it was made smaller. Rejects with `unrestorable` unless it is what
- * it must be, and never writes more.
+ * Reverses `shrinkFiles` and returns the path of the archive: `target` if it was compressed. Rejects with
+ * `unrestorable` if its bytes are wrong, and never writes more than expected.
  */
 export async function restoreFiles(
   stored: StoredFiles,
@@ -54,7 +54,7 @@ function assertSame(expected: Checksum, actual: Checksum): void {
 }
 
 function differs({ sizeBytes, sha256 }: Checksum, cause?: unknown): SandboxError {
-  return new SandboxError("unrestorable", "Cannot use the files: their bytes are not what they were", {
+  return new SandboxError("unrestorable", "Cannot use the files: their bytes were changed", {
     details: { expected: { sizeBytes, sha256 } },
     ...(cause === undefined ? {} : { cause }),
   });

@@ -1,4 +1,7 @@
-/** Wakes everybody who waits. Whoever checks a condition and then waits, without a pause between, misses nothing. */
+/**
+ * Wakes all waiting callers. A caller that checks a condition and then waits, without an await in between, misses
+ * nothing.
+ */
 export class Bell {
   #waiting = new Set<() => void>();
 
@@ -8,7 +11,7 @@ export class Bell {
     for (const wake of waiting) wake();
   }
 
-  /** Rejects with `signal.reason` if it aborts first. */
+  /** Resolves at the next ring, or rejects with `signal.reason` if it aborts first. */
   async wait(signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     await new Promise<void>((resolve, reject) => {

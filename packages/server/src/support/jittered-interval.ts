@@ -1,6 +1,6 @@
 /**
- * Does `work`, which tells by itself what goes wrong, again and again until it is stopped: `intervalMs` apart, give or
- * take a half, so that servers which started together drift apart. It keeps no process alive.
+ * Calls `work`, which handles its own errors, until it is stopped. The interval is `intervalMs` plus or minus half of
+ * it, so that servers that started together drift apart. It keeps no process alive.
  */
 export function jitteredInterval(intervalMs: number, work: () => Promise<void>): { stop: () => void } {
   let timer: NodeJS.Timeout | undefined;

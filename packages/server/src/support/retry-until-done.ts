@@ -2,18 +2,18 @@ import { setTimeout as delay } from "node:timers/promises";
 
 export interface RetryUntilDoneOptions {
   signal: AbortSignal;
-  /** Before the first attempt; none if not given. */
+  /** The delay before the first attempt; none if not given. */
   afterMs?: number;
-  /** From the first attempt to the second; then always twice as long, up to `longestMs`. */
+  /** The delay between the first two attempts; each later one is twice as long, up to `longestMs`. */
   firstMs: number;
   longestMs: number;
-  /** An attempt has failed, and there will be another one. */
+  /** Called when an attempt has failed and there will be another one. */
   onFailure: (error: unknown) => void;
 }
 
 /**
- * Tries until an attempt says that it is done, with growing pauses. For what nobody announces, as a store that can be
- * reached again. Rejects when the signal is aborted.
+ * Retries until an attempt returns true, with growing delays. It is for conditions that are not announced, such as a
+ * store that can be reached again. Rejects when the signal aborts.
  */
 export async function retryUntilDone(options: RetryUntilDoneOptions, attempt: () => Promise<boolean>): Promise<void> {
   const { signal, afterMs, firstMs, longestMs, onFailure } = options;

@@ -3,7 +3,8 @@ import { SandboxError } from "@atoll/protocol";
 const noSpace = new Set(["ENOSPC", "EDQUOT"]);
 
 /**
- * A full disk is something that a caller can act on; everything else stays what it is. `asked` completes "Cannot …".
+ * Converts the error of a full disk to one that a caller can act on, and returns any other error unchanged. `asked`
+ * completes "Cannot …".
  */
 export function storageError(error: unknown, asked: string): unknown {
   if (!(error instanceof Error && "code" in error && noSpace.has(String(error.code)))) return error;

@@ -1,4 +1,4 @@
-/** Turns of their own for every key. */
+/** A separate queue for each key. */
 export class KeyedTurns<K> {
   readonly #turns = new Map<K, { turns: Turns; waiting: number }>();
 
@@ -16,8 +16,8 @@ export class KeyedTurns<K> {
 }
 
 /**
- * Work that must not interleave: each piece starts when the one before has settled, in the order in which it was asked
- * for.
+ * A queue for work that must not interleave: each piece starts when the one before has settled, in the order of the
+ * calls.
  */
 export class Turns {
   #last: Promise<unknown> = Promise.resolve();

@@ -1,6 +1,6 @@
 import { isSandboxError } from "@atoll/protocol";
 
-/** Nothing, where what is asked about is not there. */
+/** Returns undefined instead of throwing `not_found`. */
 export function undefinedIfNotFound<T>(ask: () => T): T | undefined {
   try {
     return ask();

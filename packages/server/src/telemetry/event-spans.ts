@@ -2,7 +2,7 @@ import type { SandboxState } from "@atoll/protocol";
 import type { NewEvent } from "../events/event-journal.ts";
 import type { Span, Tracing } from "./tracing.ts";
 
-/** What a sandbox is in the middle of, in these states. */
+/** The names of the steps that a sandbox is in during these states. */
 const steps: Partial<Record<SandboxState, string>> = {
   creating: "sandbox create",
   pausing: "sandbox pause",
@@ -11,12 +11,12 @@ const steps: Partial<Record<SandboxState, string>> = {
 };
 
 /**
- * Spans of what events tell the beginning and the end of: the steps of a sandbox, and commands. Each is below what was
- * under way when it began. Arguments of a command are not in them: they may be secret.
+ * Makes spans from events that report a beginning and an end: the steps of a sandbox, and commands. Each is a child of
+ * the span that was current at its beginning. They contain no arguments of commands, which may be secret.
  */
 export class EventSpans {
   readonly #tracing: Tracing;
-  /** By the id of the sandbox or command. */
+  /** Open spans by the id of the sandbox or command. */
   readonly #open = new Map<string, Span>();
 
   constructor(tracing: Tracing) {
@@ -62,7 +62,7 @@ export class EventSpans {
     }
   }
 
-  /** What is under way goes on, and this server will not learn of its end. */
+  /** Ends all spans. The sandboxes go on, and this server will not learn of their end. */
   async close(): Promise<void> {
     for (const id of this.#open.keys()) this.#end(id, { "atoll.left": true });
     await this.#tracing.close();
@@ -79,7 +79,7 @@ export class EventSpans {
     this.#open.set(id, this.#tracing.start(name, { attributes }));
   }
 
-  /** Of what an earlier server began there is no span. */
+  /** Ends a span. There is none if an earlier server reported the beginning. */
   #end(id: string, attributes: Parameters<Span["set"]>[0], failure?: string): void {
     const span = this.#open.get(id);
     if (span === undefined) return;

@@ -2,10 +2,7 @@ import { destination, pino, type Logger } from "pino";
 
 export type Log = Logger;
 
-/**
- * JSON lines on stderr: stdout is for what people are told. Fields that could hold a secret are cut out wherever they
- * turn up.
- */
+/** Creates a logger for JSON lines on stderr; stdout is for people. Fields that may contain a secret are redacted. */
 export function createLog(level: string): Log {
   const secret = ["authorization", "token", "secret", "key.secret", "headers", "env"];
   const redact = { paths: [...secret, ...secret.map((name) => `*.${name}`)], censor: "[redacted]" };

@@ -1,19 +1,22 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
 
 export interface MetricsSources {
-  /** How many sandboxes are in each state. */
+  /** Returns the number of sandboxes in each state. */
   sandboxes: () => ReadonlyMap<string, number>;
   runningCommands: () => number;
-  /** How often persistent sandboxes were handed over, taken over, lost or dropped, by the name of the event. */
-  moves: () => ReadonlyMap<string, number>;
-  /** Sandboxes that are ready and nobody's. */
+  /**
+   * Returns how many times persistent sandboxes were handed over, taken over, lost or dropped, by the name of the
+   * event.
+   */
+  persistenceEvents: () => ReadonlyMap<string, number>;
+  /** Returns the number of sandboxes that are ready in the pool. */
   pooled: () => number;
   unresponsive: () => number;
-  /** The cursor of the last event: it grows by one with each. */
+  /** Returns the cursor of the last event, which grows by one with each. */
   lastEvent: () => number;
 }
 
-/** What `/metrics` tells. Each server has its own: nothing is shared between two in one process. */
+/** The content of `/metrics`. Each server has its own metrics, also when two run in one process. */
 export class Metrics {
   #registry = new Registry();
   #requests: Histogram<"method" | "route" | "status">;
@@ -22,7 +25,7 @@ export class Metrics {
 
   constructor(sources: MetricsSources) {
     const registers = [this.#registry];
-    // Memory, garbage collection and event loop delay of this process.
+    // These are memory, garbage collection and event loop delay of this process.
     collectDefaultMetrics({ register: this.#registry });
     this.#requests = new Histogram({
       name: "atoll_http_request_seconds",
@@ -33,7 +36,7 @@ export class Metrics {
     });
     this.#websockets = new Gauge({ name: "atoll_websocket_connections", help: "Open WebSockets", registers });
     this.#refused = new Counter({ name: "atoll_refused_total", help: "Requests with wrong credentials", registers });
-    this.#registry.registerMetric(movesByKind(sources));
+    this.#registry.registerMetric(persistenceEventsByType(sources));
     this.#registry.registerMetric(sandboxesByState(sources));
     this.#registry.registerMetric(reading("atoll_commands_running", "Commands that run", sources.runningCommands));
     this.#registry.registerMetric(
@@ -73,7 +76,7 @@ function sandboxesByState(sources: MetricsSources): Gauge {
   });
 }
 
-function movesByKind(sources: MetricsSources): Counter {
+function persistenceEventsByType(sources: MetricsSources): Counter {
   return new Counter({
     name: "atoll_persistent_sandboxes_total",
     help: "What happened to persistent sandboxes here: hand-overs, take-overs, lost leases, dropped copies",
@@ -81,12 +84,12 @@ function movesByKind(sources: MetricsSources): Counter {
     registers: [],
     collect() {
       this.reset();
-      for (const [event, count] of sources.moves()) this.inc({ event }, count);
+      for (const [event, count] of sources.persistenceEvents()) this.inc({ event }, count);
     },
   });
 }
 
-/** Read when it is asked for. */
+/** Returns a gauge that reads its value at each collection. */
 function reading(name: string, help: string, read: () => number): Gauge {
   return new Gauge({
     name,

@@ -5,19 +5,19 @@ import type { SpanExporter } from "@opentelemetry/sdk-trace-base";
 import type { Log } from "./log.ts";
 import type { Span, Tracing } from "./tracing.ts";
 
-/** Between two complaints about a collector that does not answer. */
-const complainMs = 60_000;
+/** The shortest time between two warnings about a collector that does not answer. */
+const warnIntervalMs = 60_000;
 
-/** The collector has so long at the end. */
+/** The time that the collector has at the end. */
 const closeMs = 5_000;
 
 /**
- * Traces in the form of OpenTelemetry. Nothing is registered for the whole process: two servers in one do not meet.
+ * Sends traces as OpenTelemetry. Nothing is registered globally, so that two servers in one process do not share state.
  * Other settings, such as `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS` and `OTEL_TRACES_SAMPLER`, are read by the
  * packages themselves.
  */
 export async function openOtlpTracing(endpoint: string, log: Log): Promise<Tracing> {
-  // In here, because a bundle would put them at its top, where they are always loaded.
+  // The imports are in here, because a bundle would hoist static ones to its top, where they are always loaded.
   const [{ ROOT_CONTEXT, SpanKind, SpanStatusCode, trace }, core, resources, sdk, exporters] = await Promise.all([
     import("@opentelemetry/api"),
     import("@opentelemetry/core"),
@@ -32,7 +32,7 @@ export async function openOtlpTracing(endpoint: string, log: Log): Promise<Traci
     resource: resources.defaultResource().merge(named).merge(fromEnvironment),
     spanProcessors: [
       new sdk.BatchSpanProcessor(
-        complaining(exporter, (result) => result.code !== core.ExportResultCode.SUCCESS, endpoint, log),
+        withWarnings(exporter, (result) => result.code !== core.ExportResultCode.SUCCESS, endpoint, log),
       ),
     ],
   });
@@ -63,7 +63,7 @@ export async function openOtlpTracing(endpoint: string, log: Log): Promise<Traci
       return started;
     },
     close: async () => {
-      // A collector that does not answer must not keep the server.
+      // A collector that does not answer must not delay the stop.
       let timer: NodeJS.Timeout | undefined;
       const late = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, closeMs);
@@ -84,19 +84,19 @@ function present(attributes: Record<string, string | number | boolean | undefine
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined));
 }
 
-/** A collector that is not there is the concern of whoever reads the log, now and then. */
-function complaining(
+/** Logs failures of the exporter, at most one per interval. */
+function withWarnings(
   exporter: SpanExporter,
   isFailure: (result: ExportResult) => boolean,
   endpoint: string,
   log: Log,
 ): SpanExporter {
-  let complainedAtMs = Number.NEGATIVE_INFINITY;
+  let warnedAtMs = Number.NEGATIVE_INFINITY;
   return {
     export: (spans, done) =>
       exporter.export(spans, (result) => {
-        if (isFailure(result) && performance.now() - complainedAtMs > complainMs) {
-          complainedAtMs = performance.now();
+        if (isFailure(result) && performance.now() - warnedAtMs > warnIntervalMs) {
+          warnedAtMs = performance.now();
           log.warn({ err: result.error, endpoint, spans: spans.length }, "traces not sent");
         }
         done(result);

@@ -5,27 +5,27 @@ type Attributes = Record<string, string | number | boolean | undefined>;
 interface SpanOptions {
   kind?: "server" | "internal";
   attributes?: Attributes;
-  /** Of the request that began it: a client's `traceparent` is carried on with. */
+  /** The headers of the request that began the span: a client's `traceparent` becomes its parent. */
   headers?: Readonly<Record<string, string | string[] | undefined>>;
 }
 
-/** Something that takes a while, as a trace tells it. */
+/** An operation in a trace. */
 export interface Span {
-  /** What is begun within `work`, at once or later, is below this one. */
+  /** Makes spans that begin within `work`, at once or later, children of this one. */
   within<T>(work: () => T): T;
   set(attributes: Attributes): void;
   rename(name: string): void;
   fail(because: string): void;
-  /** Once. */
+  /** Ends the span. It is called once. */
   end(): void;
-  /** Absent where nothing is traced. */
+  /** The id of the trace; absent if tracing is off. */
   readonly traceId?: string;
 }
 
 export interface Tracing {
-  /** Below the one that is under way here. */
+  /** Starts a span as a child of the current one. */
   start(name: string, options?: SpanOptions): Span;
-  /** Sends what is left. */
+  /** Sends the remaining spans. */
   close(): Promise<void>;
 }
 
@@ -39,7 +39,10 @@ const noSpan: Span = {
 
 export const noTracing: Tracing = { start: () => noSpan, close: async () => undefined };
 
-/** Traces go to the collector at this address, over HTTP; without one nothing is traced, and nothing loaded for it. */
+/**
+ * Sends traces to the collector at this address over HTTP. Without an address nothing is traced, and no package is
+ * loaded for it.
+ */
 export async function openTracing(endpoint: string | undefined, log: Log): Promise<Tracing> {
   if (endpoint === undefined) return noTracing;
   const { openOtlpTracing } = await import("./otlp-tracing.ts");

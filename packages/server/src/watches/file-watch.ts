@@ -3,15 +3,15 @@ import type { WatchMessage } from "@atoll/protocol";
 import { Bell } from "../support/bell.ts";
 
 /**
- * Of one watch that are kept for a follower that comes back, and the memory that they may take: whoever is in the
- * sandbox chooses how long a path is.
+ * The limits of what is kept of one watch for a follower that returns. Memory is limited as well, because programs in
+ * the sandbox choose how long a path is.
  */
 const keptMessages = 4096;
 const keptBytes = 2 * 1024 * 1024;
 
 /**
- * One watch in a sandbox, and what it has told. It goes on while its follower is away, so that nothing between two
- * connections is missed; what is no longer kept is told as `lost`.
+ * One watch in a sandbox, with its recent messages. It goes on while its follower is away, so that nothing between two
+ * connections is missed; what is no longer kept is reported as `lost`.
  */
 export class FileWatch {
   readonly id: string;
@@ -38,7 +38,7 @@ export class FileWatch {
       });
   }
 
-  /** What came after `cursor`, then whatever comes. Ends with the watch; what ended it is thrown. */
+  /** Yields the messages after `cursor`, then new ones. It ends with the watch, and throws the error that ended it. */
   async *follow(options: {
     cursor?: number | undefined;
     signal: AbortSignal;
@@ -49,7 +49,7 @@ export class FileWatch {
       if (last + 1 < oldest) {
         last = oldest - 1;
         yield lostBefore(last);
-        // More may have gone meanwhile.
+        // More messages may have been dropped while the follower handled this one.
         continue;
       }
       for (const message of this.#kept.slice(last + 1 - oldest)) {
@@ -82,12 +82,12 @@ export class FileWatch {
   }
 }
 
-/** At most: an object of its size, and two bytes for a character. */
+/** Returns the upper bound of a message's memory: an object, and two bytes for each character. */
 function costOf({ path }: WatchMessage): number {
   return 128 + 2 * path.length;
 }
 
-/** Changes before this one are not known: look again. */
+/** Returns the message that earlier changes are unknown, so that the follower has to read the files again. */
 export function lostBefore(cursor: number): WatchMessage {
   return { cursor, kind: "lost", isDirectory: false, cookie: 0, path: "" };
 }

@@ -8,21 +8,21 @@ export interface WatchRequest {
   path: string;
   user: string;
   recursive: boolean;
-  /** To carry on: the id of the watch, and the last message that came. */
+  /** The id of the watch and the last received message, in order to continue. */
   watch?: string | undefined;
   cursor?: number | undefined;
 }
 
 interface Entry {
   watch: FileWatch;
-  /** A watch is carried on only by who asks for the same. */
+  /** The request of the watch. Only a follower with the same request may continue it. */
   asked: string;
   followers: number;
   stop: AbortController;
   timer?: NodeJS.Timeout | undefined;
 }
 
-/** The file watches that clients follow. One that is left is kept for `graceMs`, for a client that comes back. */
+/** The file watches that clients follow. A watch without followers is kept for `graceMs`, for a client that returns. */
 export class WatchHub {
   #entries = new Map<string, Entry>();
   #graceMs: number;
@@ -32,8 +32,8 @@ export class WatchHub {
   }
 
   /**
-   * Carries on with a watch, or begins one. One that is not there any more begins with `lost`: what happened meanwhile
-   * is not known.
+   * Continues a watch, or begins one. If the watch to continue no longer exists, the new one begins with `lost`: what
+   * happened in between is not known.
    */
   follow(
     files: Pick<GuestFiles, "watch">,
@@ -56,7 +56,7 @@ export class WatchHub {
       stop,
     };
     this.#entries.set(id, entry);
-    return { id, messages: this.#messages(entry, { isAgain: request.watch !== undefined, signal }) };
+    return { id, messages: this.#messages(entry, { isRestarted: request.watch !== undefined, signal }) };
   }
 
   close(): void {
@@ -69,7 +69,7 @@ export class WatchHub {
 
   #messages(
     entry: Entry,
-    options: { cursor?: number | undefined; isAgain?: boolean; signal: AbortSignal },
+    options: { cursor?: number | undefined; isRestarted?: boolean; signal: AbortSignal },
   ): AsyncIterable<WatchMessage> {
     entry.followers += 1;
     clearTimeout(entry.timer);
@@ -80,14 +80,14 @@ export class WatchHub {
       options.signal.removeEventListener("abort", leave);
       entry.followers -= 1;
       if (entry.followers > 0) return;
-      entry.timer = setTimeout(() => entry.stop.abort(new Error("Nobody follows this watch")), this.#graceMs);
+      entry.timer = setTimeout(() => entry.stop.abort(new Error("No client follows this watch")), this.#graceMs);
       entry.timer.unref();
     };
     options.signal.addEventListener("abort", leave);
     if (options.signal.aborted) leave();
     return (async function* () {
       try {
-        if (options.isAgain === true) yield lostBefore(0);
+        if (options.isRestarted === true) yield lostBefore(0);
         yield* entry.watch.follow({ cursor: options.cursor, signal: options.signal });
       } finally {
         leave();

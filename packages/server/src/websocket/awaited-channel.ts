@@ -5,7 +5,7 @@ type Message = Parameters<NonNullable<Channel["onMessage"]>>[0];
 
 const mostMessages = 1_000;
 
-/** A channel to a sandbox that is on its way here. What the client sends meanwhile waits for it, in order. */
+/** A channel to a sandbox that is being acquired. Messages of the client are queued until then, in order. */
 export class AwaitedChannel implements Channel {
   readonly link: ChannelLink;
   readonly #waiting: ((channel: Channel) => void)[] = [];
@@ -17,33 +17,33 @@ export class AwaitedChannel implements Channel {
     inBackground(link, async () => {
       const channel = await open();
       this.#channel = channel;
-      for (const give of this.#waiting.splice(0)) give(channel);
+      for (const deliver of this.#waiting.splice(0)) deliver(channel);
     });
   }
 
   onMessage(message: Message): void {
-    this.#give(0, (channel) => channel.onMessage?.(message));
+    this.#deliver(0, (channel) => channel.onMessage?.(message));
   }
 
   onStdin(offset: number, bytes: Buffer): void {
-    this.#give(bytes.byteLength, (channel) => channel.onStdin?.(offset, bytes));
+    this.#deliver(bytes.byteLength, (channel) => channel.onStdin?.(offset, bytes));
   }
 
-  #give(bytes: number, give: (channel: Channel) => void): void {
-    if (this.#channel !== undefined) return give(this.#channel);
+  #deliver(bytes: number, deliver: (channel: Channel) => void): void {
+    if (this.#channel !== undefined) return deliver(this.#channel);
     this.#waitingBytes += bytes;
     const hasRoom = this.#waiting.length < mostMessages && this.#waitingBytes <= websocketProtocol.windowBytes;
-    const release = hasRoom ? this.link.hold(bytes) : undefined;
+    const release = hasRoom ? this.link.buffer(bytes) : undefined;
     if (release !== undefined) {
       this.link.signal.addEventListener("abort", release, { once: true });
       this.#waiting.push((channel) => {
         release();
-        give(channel);
+        deliver(channel);
       });
       return;
     }
     this.link.fail(
-      new SandboxError("limit_reached", "Cannot take more messages: the sandbox is not here yet", {
+      new SandboxError("limit_reached", "Cannot accept more messages: the sandbox is still being acquired", {
         suggestion: "Wait for `following` before sending more.",
       }),
     );

@@ -4,15 +4,15 @@ import { nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 
 /**
- * Acts of one kind beyond this many have a line together: a channel counts as one request, and must not push out of the
- * log what others did.
+ * The number of audit lines for actions of one kind. Further actions share a line: a channel counts as one request, and
+ * must not push the actions of others out of the log.
  */
 const mostLines = 100;
 
 export interface ChannelAuditOptions {
   emit: (entry: AuditEntry) => void;
   principal: Principal;
-  /** As the parameters of the same acts by HTTP. */
+  /** The same parameters as for these actions by HTTP. */
   params: { id: SandboxId; commandId?: CommandId };
   /** Aborts when the channel is closed. */
   signal: AbortSignal;
@@ -25,7 +25,7 @@ interface Gathered {
   result: string;
 }
 
-/** Tells in the audit log what a client does over one channel, under the names of the routes that do the same. */
+/** Records in the audit log what a client does over one channel, under the names of the routes that do the same. */
 export class ChannelAudit {
   readonly #options: ChannelAuditOptions;
   readonly #lines = new Map<string, number>();
@@ -35,15 +35,15 @@ export class ChannelAudit {
     this.#options = options;
   }
 
-  /** One line for this act, when it is done. */
-  async each<T>(what: string, details: Record<string, unknown>, act: () => Promise<T>): Promise<T> {
+  /** Records one action when it is done. */
+  async each<T>(what: string, details: Record<string, unknown>, action: () => Promise<T>): Promise<T> {
     const lines = (this.#lines.get(what) ?? 0) + 1;
-    if (lines > mostLines) return this.gather(what, 0, act);
+    if (lines > mostLines) return this.gather(what, 0, action);
     this.#lines.set(what, lines);
     const sinceMs = performance.now();
     let result = "ok";
     try {
-      return await act();
+      return await action();
     } catch (error) {
       result = this.#resultOf(error);
       throw error;
@@ -52,23 +52,21 @@ export class ChannelAudit {
     }
   }
 
-  /**
-   * One line for all acts of this kind, at the end: with the bytes that came with them, and the first that went wrong.
-   */
-  async gather<T>(what: string, bytes: number, act: () => Promise<T>): Promise<T> {
+  /** Records all actions of this kind in one line at the end, with their bytes and the first failure. */
+  async gather<T>(what: string, bytes: number, action: () => Promise<T>): Promise<T> {
     const gathered = this.#gathered.get(what) ?? { sinceMs: performance.now(), count: 0, bytesIn: 0, result: "ok" };
     this.#gathered.set(what, gathered);
     gathered.count += 1;
     gathered.bytesIn += bytes;
     try {
-      return await act();
+      return await action();
     } catch (error) {
       if (gathered.result === "ok") gathered.result = this.#resultOf(error);
       throw error;
     }
   }
 
-  /** The channel is closed, and what came over it is done with. */
+  /** Writes the gathered lines after the channel was closed and its work is done. */
   end(): void {
     for (const [what, { sinceMs, count, bytesIn, result }] of this.#gathered) {
       this.#emit(what, { result, sinceMs, bytesIn, details: { messages: count } });

@@ -6,21 +6,21 @@ import type { Passed } from "../events/event-journal.ts";
 import type { Requester } from "../manager/sandbox-settings.ts";
 import type { WatchHub } from "../watches/watch-hub.ts";
 
-/** A channel's way to its client. */
+/** The connection of a channel to its client. */
 export interface ChannelLink {
   readonly channel: number;
   /** Aborts when the channel or the connection is closed. */
   readonly signal: AbortSignal;
   send(message: ServerMessage): void;
   /**
-   * For bytes that are kept until something can be done with them; the result gives them back. Nothing: the client has
-   * too many on the way.
+   * Reserves memory for bytes that have to be buffered; the returned function releases it. Returns undefined if the
+   * client has too many bytes buffered.
    */
-  hold(bytes: number): (() => void) | undefined;
-  /** Resolves when more may be sent. */
+  buffer(bytes: number): (() => void) | undefined;
+  /** Sends data and resolves when more may be sent. */
   sendBulk(data: Buffer | string): Promise<void>;
   end(): void;
-  /** Tells the client what went wrong with this channel, and ends it. */
+  /** Reports an error of this channel to the client, and ends the channel. */
   fail(error: unknown): void;
 }
 
@@ -30,28 +30,28 @@ export interface Channel {
   onStdin?(offset: number, bytes: Buffer): void;
 }
 
-/** Where channels get what they tell. */
+/** The data sources of channels. */
 export interface ChannelSources {
   command(sandboxId: SandboxId, commandId: CommandId, rollbacks?: number): Command;
-  /** Refuses who may not change a sandbox that another holds. */
+  /** Throws if another client holds the sandbox. */
   assertNotHeld(sandboxId: SandboxId, by: Requester): void;
   files(sandboxId: SandboxId): GuestFiles;
   isHere(sandboxId: SandboxId): boolean;
-  /** Brings it here if another server has it, or none. It is not idle until the result is called. */
+  /** Acquires a sandbox that is not here. It is not idle until the returned function is called. */
   acquire(sandboxId: SandboxId, signal: AbortSignal): Promise<() => void>;
-  /** The sandbox is here, and not idle until the result is called. */
+  /** Retains a sandbox that is here: it is not idle until the returned function is called. */
   retain(sandboxId: SandboxId): () => void;
-  /** Brings the sandbox back if it is paused. */
+  /** Resumes the sandbox if it is paused. */
   wake(sandboxId: SandboxId): Promise<void>;
   watches: WatchHub;
-  /** Only what the principal may see. */
+  /** Returns the events that the principal may see. */
   events(
     principal: Principal,
     options: { cursor?: number | undefined; sandboxId?: SandboxId | undefined; signal: AbortSignal },
   ): AsyncIterable<ApiEvent | Passed>;
 }
 
-/** Runs a channel's work; what goes wrong is told, unless the channel is closed already. */
+/** Runs the work of a channel; an error is sent to the client unless the channel is closed. */
 export function inBackground(link: ChannelLink, work: () => Promise<void>): void {
   work().catch((error: unknown) => link.fail(error));
 }

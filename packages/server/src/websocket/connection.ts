@@ -11,26 +11,26 @@ import {
 } from "@atoll/protocol";
 import type { WebSocket } from "ws";
 import type { AuditEntry } from "../audit/audit-log.ts";
-import type { Credentials, Gate } from "../auth/gate.ts";
+import type { Credentials, Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 import { parsePart } from "../http/parse-request.ts";
 import type { Log } from "../telemetry/log.ts";
 import { AwaitedChannel } from "./awaited-channel.ts";
+import { BufferedBytes } from "./buffered-bytes.ts";
 import { ChannelAudit } from "./channel-audit.ts";
 import type { Channel, ChannelLink, ChannelSources } from "./channel.ts";
 import { openEvents } from "./events-channel.ts";
 import { FollowChannel } from "./follow-channel.ts";
 import { decodeBinary } from "./frames.ts";
 import { GatheredWrites } from "./gathered-writes.ts";
-import { HeldBytes } from "./held-bytes.ts";
 import { openWatch } from "./watch-channel.ts";
 
 export interface ConnectionOptions {
-  gate: Gate;
+  authenticator: Authenticator;
   sources: ChannelSources;
   assertSees(principal: Principal, sandboxId: SandboxId): void;
-  /** Finds out about a sandbox that is not here. */
+  /** Reads from the store which server has a sandbox that is not here. */
   locate(sandboxId: SandboxId): Promise<void>;
   serverId: string;
   heartbeatMs: number;
@@ -39,53 +39,56 @@ export interface ConnectionOptions {
   log: Log;
 }
 
-/** RFC 6455: the client broke the rules. */
+/** The RFC 6455 code for a client that broke the rules. */
 const policyViolation = 1008;
 const serverStops = 1001;
-/** Bulk waits for the socket while it has more than this to send. */
+/** The number of unsent bytes above which bulk data waits for the socket. */
 const bufferedBytes = 1024 * 1024;
-/** Answers do not wait. A client that asks on and on, and reads none of them, is let go. */
+/**
+ * The number of unsent bytes above which a connection is closed: replies do not wait, so a client that asks without end
+ * and reads no replies is disconnected.
+ */
 const mostBufferedBytes = 8 * 1024 * 1024;
 
 type OpenMessage = Extract<ClientMessage, { type: "follow" | "watch" | "events" }>;
 
-/** One client: its greeting, its channels and its heartbeat. Whatever ends it, commands go on. */
+/** The connection of one client: its greeting, its channels and its heartbeat. Commands go on whatever ends it. */
 export class Connection {
   #socket: WebSocket;
   #writes: GatheredWrites;
   #options: ConnectionOptions;
   #credentials: Credentials | undefined;
-  /** Whom the credentials were good for. A key is good for one, and so is a sandbox's token. */
+  /** The principal of the credentials. A key has one, and so does a sandbox's token. */
   #principal: Principal | undefined;
   #holder: string | undefined;
   #channels = new Map<number, Channel>();
-  #held = new HeldBytes(websocketProtocol.connectionBytes);
-  /** What was last given to the socket has left. */
+  #buffered = new BufferedBytes(websocketProtocol.connectionBytes);
+  /** Resolves when the last write has left the socket. */
   #flushed: Promise<void> = Promise.resolve();
   #closed = new AbortController();
-  #hasHeard = true;
+  #isAlive = true;
   #helloTimer: NodeJS.Timeout;
   #heartbeat: NodeJS.Timeout;
 
-  /** `stream`: what the socket writes to. */
+  /** `stream` is the stream that the socket writes to. */
   constructor(socket: WebSocket, stream: Writable, options: ConnectionOptions) {
     this.#socket = socket;
     this.#writes = new GatheredWrites(stream);
     this.#options = options;
     this.#helloTimer = setTimeout(() => {
-      this.#refuse(new SandboxError("timed_out", "Cannot go on: no hello came in time"));
+      this.#refuse(new SandboxError("timed_out", "Cannot continue: no hello arrived in time"));
     }, websocketProtocol.helloTimeoutMs);
     this.#heartbeat = setInterval(() => this.#beat(), options.heartbeatMs);
     socket.on("message", (data, isBinary) => this.#receive(asBuffer(data), isBinary));
     socket.on("pong", () => {
-      this.#hasHeard = true;
+      this.#isAlive = true;
     });
     socket.on("close", () => this.#end());
-    // `close` follows. What a client's socket breaks with is nobody's concern here.
+    // `close` follows this event, and handles the end.
     socket.on("error", () => undefined);
   }
 
-  /** Tells the client to come back, and ends. */
+  /** Asks the client to reconnect, and ends the connection. */
   shutdown(): void {
     this.#send({ type: "shutdown" });
     this.#socket.close(serverStops, "the server stops");
@@ -93,16 +96,16 @@ export class Connection {
   }
 
   #beat(): void {
-    if (!this.#hasHeard) {
+    if (!this.#isAlive) {
       this.#socket.terminate();
       return;
     }
-    this.#hasHeard = false;
+    this.#isAlive = false;
     this.#socket.ping();
   }
 
   #receive(data: Buffer, isBinary: boolean): void {
-    this.#hasHeard = true;
+    this.#isAlive = true;
     try {
       if (isBinary) this.#onBinary(data);
       else this.#onMessage(parsePart(ClientMessage, parseJson(data), "take this message"));
@@ -113,9 +116,9 @@ export class Connection {
 
   #onBinary(data: Buffer): void {
     const frame = decodeBinary(data);
-    if (frame === undefined || frame.kind !== "stdin") throw malformed("this binary message is no input");
+    if (frame === undefined || frame.kind !== "stdin") throw malformed("this binary message is not input");
     if (this.#credentials === undefined) throw malformed("hello comes first");
-    // A channel that has just ended is no mistake of the client's.
+    // Input for a channel that has just ended is not a mistake of the client.
     this.#channels.get(frame.channel)?.onStdin?.(frame.offset, frame.bytes);
   }
 
@@ -141,9 +144,9 @@ export class Connection {
 
   #hello({ key, sandboxToken, holder }: Extract<ClientMessage, { type: "hello" }>): void {
     if (this.#credentials !== undefined) throw malformed("hello comes once");
-    // A sandbox's token says which sandbox it is for only when one is asked about.
+    // A sandbox's token can only be checked when a sandbox is named.
     if (key !== undefined || sandboxToken === undefined) {
-      this.#principal = this.#options.gate.admit({ key }, "connect", undefined);
+      this.#principal = this.#options.authenticator.admit({ key }, "connect", undefined);
       this.#endWith(this.#principal);
     }
     this.#credentials = { key, sandboxToken };
@@ -153,7 +156,7 @@ export class Connection {
   }
 
   #endWith(principal: Principal): void {
-    const revoked = this.#options.gate.untilRevoked(principal);
+    const revoked = this.#options.authenticator.untilRevoked(principal);
     revoked?.addEventListener("abort", () => this.#refuse(revoked.reason), { once: true, signal: this.#closed.signal });
   }
 
@@ -175,7 +178,7 @@ export class Connection {
     }
   }
 
-  /** A watch that is open tells of its end itself; of one that never was, this is told. */
+  /** Records a watch that was refused. A watch that is open records its own end. */
   #auditRefused(message: OpenMessage, { signal }: ChannelLink, thrown: unknown): void {
     if (message.type !== "watch") return;
     const { sandboxId } = message;
@@ -230,17 +233,17 @@ export class Connection {
     }
   }
 
-  /** Each channel is a request. */
+  /** Admits the request of a channel, which counts as a request. */
   #admit(verb: KeyVerb, asked: string, sandboxId: SandboxId | undefined): Principal {
-    const principal = this.#options.gate.admit(this.#credentials ?? {}, asked, sandboxId);
+    const principal = this.#options.authenticator.admit(this.#credentials ?? {}, asked, sandboxId);
     this.#principal = principal;
     this.#assertSees(principal, verb, asked, sandboxId);
     return principal;
   }
 
-  /** What belongs to a channel is not. */
+  /** Checks a message within a channel, which does not count as a request. */
   #assertMay(verb: KeyVerb, asked: string, sandboxId: SandboxId): Principal {
-    const principal = this.#options.gate.recognise(this.#credentials ?? {}, asked, sandboxId);
+    const principal = this.#options.authenticator.authenticate(this.#credentials ?? {}, asked, sandboxId);
     this.#principal = principal;
     this.#assertSees(principal, verb, asked, sandboxId);
     return principal;
@@ -277,7 +280,7 @@ export class Connection {
       send: (message) => {
         if (!signal.aborted) this.#send(message);
       },
-      hold: (bytes) => this.#held.take(bytes),
+      buffer: (bytes) => this.#buffered.take(bytes),
       sendBulk: (data) => this.#sendBulk(data, signal),
       end: remove,
       fail: (error) => {
@@ -299,7 +302,7 @@ export class Connection {
     else this.#write(JSON.stringify(message));
   }
 
-  /** Waits for the socket while it has too much already: the windows of many channels add up. */
+  /** Waits while the socket has too many unsent bytes: the windows of many channels add up. */
   async #sendBulk(data: Buffer | string, signal: AbortSignal): Promise<void> {
     while (this.#socket.bufferedAmount > bufferedBytes) await this.#flushed;
     signal.throwIfAborted();
@@ -314,7 +317,7 @@ export class Connection {
         else resolve();
       });
     });
-    // Whoever waits hears of it; the others hear that the connection is closed.
+    // A caller that waits gets the error; for the others, the connection closes.
     this.#flushed.catch(() => undefined);
   }
 

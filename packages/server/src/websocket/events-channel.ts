@@ -2,7 +2,7 @@ import type { ClientMessage } from "@atoll/protocol";
 import type { Principal } from "../auth/principal.ts";
 import { inBackground, type Channel, type ChannelLink, type ChannelSources } from "./channel.ts";
 
-/** Events, from the journal: a slow reader is behind, and loses nothing that the journal still has. */
+/** Sends events from the journal: a slow reader lags behind, and loses nothing that the journal still has. */
 export function openEvents(
   link: ChannelLink,
   sources: ChannelSources,

@@ -12,13 +12,13 @@ interface InputPiece {
   what: "writeStdin" | "closeStdin";
   bytes?: number;
   write: (options: InputOptions) => Promise<number>;
-  /** Told beside the offset when it is written. */
+  /** Fields of the reply beside the offset. */
   answer?: { isEnd: true };
-  /** Called when its bytes are not held any more. */
+  /** Releases the buffered bytes. */
   release?: () => void;
 }
 
-/** Follows one command: output to the client within its window, input from it in order. */
+/** Follows one command: output to the client within its window, and input from it in order. */
 export class FollowChannel implements Channel {
   readonly link: ChannelLink;
   #command: Command;
@@ -27,7 +27,7 @@ export class FollowChannel implements Channel {
   #prepareControl: () => Promise<void>;
   #audit: ChannelAudit;
   #writer: string | undefined;
-  /** Input one piece after the other. */
+  /** Serializes input. */
   #input: Promise<void> = Promise.resolve();
   #waitingBytes = 0;
 
@@ -74,13 +74,15 @@ export class FollowChannel implements Channel {
   }
 
   onStdin(offset: number, bytes: Buffer): void {
-    // Whoever sends more than the window would make the server keep it.
+    // A client that sends more than the window would make the server buffer it.
     const isTooMuch = this.#waitingBytes + bytes.byteLength > websocketProtocol.windowBytes;
-    const release = isTooMuch ? undefined : this.link.hold(bytes.byteLength);
+    const release = isTooMuch ? undefined : this.link.buffer(bytes.byteLength);
     if (release === undefined) {
       this.link.fail(
-        new SandboxError("limit_reached", "Cannot take more input: what was sent before is not accepted yet", {
-          suggestion: `Keep at most ${websocketProtocol.windowBytes} bytes on the way for a command, and ${websocketProtocol.connectionBytes} over a connection.`,
+        new SandboxError("limit_reached", "Cannot accept more input: earlier input is not accepted yet", {
+          suggestion:
+            `Keep at most ${websocketProtocol.windowBytes} bytes on the way for a command, ` +
+            `and ${websocketProtocol.connectionBytes} over a connection.`,
         }),
       );
       return;
@@ -112,22 +114,22 @@ export class FollowChannel implements Channel {
     });
   }
 
-  async #control(act: () => Promise<void>): Promise<void> {
+  async #control(action: () => Promise<void>): Promise<void> {
     await this.#prepareControl();
-    await act();
+    await action();
   }
 
   /**
-   * What was accepted elsewhere: this client's input goes on behind it. What comes over this channel is answered where
-   * it is written.
+   * Reports input that was accepted over other connections, because this client's input continues after it. Input over
+   * this channel is acknowledged where it is written.
    */
   async #reportInput(): Promise<void> {
     const { channel, signal } = this.link;
-    for (let told = this.#command.knownOffset(this.#writer); ;) {
+    for (let reported = this.#command.knownOffset(this.#writer); ;) {
       await this.#command.inputAccepted(signal);
       const offset = this.#command.knownOffset(this.#writer);
-      if (this.#waitingBytes > 0 || offset === undefined || offset === told) continue;
-      told = offset;
+      if (this.#waitingBytes > 0 || offset === undefined || offset === reported) continue;
+      reported = offset;
       this.link.send({ type: "stdin_accepted", channel, offset });
     }
   }
@@ -136,8 +138,8 @@ export class FollowChannel implements Channel {
     const { channel, signal } = this.link;
     this.#command.assertNotRolledBack(rollbacks);
     const writerBytes = this.#writer === undefined ? undefined : await this.#command.nextOffset(this.#writer);
-    const told = writerBytes === undefined ? {} : { writerBytes };
-    this.link.send({ type: "following", channel, command: this.#command.info(), ...told });
+    const accepted = writerBytes === undefined ? {} : { writerBytes };
+    this.link.send({ type: "following", channel, command: this.#command.info(), ...accepted });
     inBackground(this.link, () => this.#reportInput());
     for await (const piece of this.#command.follow({ from, signal })) {
       if (piece.type === "dropped") {

@@ -24,7 +24,7 @@ export function encodeBinary({ kind, channel, at, offset, bytes }: BinaryFrame):
   return frame;
 }
 
-/** Nothing for what is no frame: too short, of no known kind, or with numbers that no stream reaches. */
+/** Decodes a frame. Returns undefined if it is too short, of an unknown kind, or has numbers that no stream reaches. */
 export function decodeBinary(frame: Buffer): BinaryFrame | undefined {
   if (frame.byteLength < binaryHeader.bytes) return undefined;
   const kind = kinds.get(frame.readUInt8(0));

@@ -1,8 +1,8 @@
 import type { Writable } from "node:stream";
 
 /**
- * Lets what is written to a stream within one turn of the event loop leave together. Output of many commands comes at
- * the same moment, and each piece that leaves on its own costs a system call and wakes its reader.
+ * Combines what is written to a stream within one turn of the event loop. Output of many commands comes at the same
+ * moment, and each piece that is sent on its own costs a system call and wakes its reader.
  */
 export class GatheredWrites {
   readonly #stream: Writable;
@@ -12,7 +12,7 @@ export class GatheredWrites {
     this.#stream = stream;
   }
 
-  /** Before a write that need not leave at once; the turn's end sends it. */
+  /** Delays the following writes to the end of the turn. It is called before a write that need not be sent at once. */
   gather(): void {
     if (this.#isGathering) return;
     this.#isGathering = true;

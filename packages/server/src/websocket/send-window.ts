@@ -1,14 +1,14 @@
 /**
- * What one channel may have on the way. A sender asks for room before each piece; a reader that does not acknowledge
- * makes it wait, and whatever it reads from waits in turn.
+ * Limits the unacknowledged bytes of one channel. A sender asks for room before each piece; a reader that does not
+ * acknowledge makes it wait, and so its source waits.
  */
 export class SendWindow {
   #windowBytes: number;
   /**
-   * Bytes that are not acknowledged. However many pieces they were sent in, what follows without a gap is one run: only
-   * dropped bytes make another.
+   * The unacknowledged bytes. Pieces that follow each other without a gap are one range: only dropped bytes begin
+   * another.
    */
-  #onTheWay: { startsAt: number; endsAt: number }[] = [];
+  #unacknowledged: { startsAt: number; endsAt: number }[] = [];
   #bytes = 0;
   #wake: () => void = () => undefined;
 
@@ -16,7 +16,7 @@ export class SendWindow {
     this.#windowBytes = windowBytes;
   }
 
-  /** Waits until something may be sent; the bytes that may. */
+  /** Waits until something may be sent, and returns how many bytes may. */
   async room(signal: AbortSignal): Promise<number> {
     const wake = (): void => this.#wake();
     signal.addEventListener("abort", wake);
@@ -35,20 +35,24 @@ export class SendWindow {
 
   sent(endsAt: number, bytes: number): void {
     const startsAt = endsAt - bytes;
-    const last = this.#onTheWay.at(-1);
+    const last = this.#unacknowledged.at(-1);
     if (last?.endsAt === startsAt) last.endsAt = endsAt;
-    else this.#onTheWay.push({ startsAt, endsAt });
+    else this.#unacknowledged.push({ startsAt, endsAt });
     this.#bytes += bytes;
   }
 
-  /** Everything below `at` has arrived. */
+  /** Records that everything below `at` has arrived. */
   acknowledge(at: number): void {
-    for (let first = this.#onTheWay[0]; first !== undefined && first.startsAt < at; first = this.#onTheWay[0]) {
+    for (
+      let first = this.#unacknowledged[0];
+      first !== undefined && first.startsAt < at;
+      first = this.#unacknowledged[0]
+    ) {
       const arrivedAt = Math.min(at, first.endsAt);
       this.#bytes -= arrivedAt - first.startsAt;
       first.startsAt = arrivedAt;
       if (arrivedAt < first.endsAt) break;
-      this.#onTheWay.shift();
+      this.#unacknowledged.shift();
     }
     this.#wake();
   }

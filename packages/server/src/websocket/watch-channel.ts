@@ -2,7 +2,9 @@ import type { ClientMessage } from "@atoll/protocol";
 import type { ChannelAudit } from "./channel-audit.ts";
 import { inBackground, type Channel, type ChannelLink, type ChannelSources } from "./channel.ts";
 
-/** Changes of files. The socket's own flow is window enough: a watch keeps a bounded number for who is slow. */
+/**
+ * Sends changes of files. It needs no window of its own: a watch keeps a bounded number of messages for a slow client.
+ */
 export function openWatch(
   link: ChannelLink,
   sources: ChannelSources,

@@ -34,9 +34,9 @@ export class WebSockets {
     });
   }
 
-  /** Takes an upgrade to our path; false: it is for somebody else. */
+  /** Handles an upgrade to the WebSocket path. Returns false if it is for another path. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
-    // As text: what a client sends need be no URL at all.
+    // The target is split as text, because a client may send one that is not a valid URL.
     const [path] = (request.url ?? "").split("?", 1);
     if (path !== websocketProtocol.path) return false;
     if (this.#options.stopping.aborted) refuse(socket, "503 Service Unavailable");
@@ -45,7 +45,7 @@ export class WebSockets {
     return true;
   }
 
-  /** A browser says where its page is from; programs say nothing. */
+  /** Checks the origin. Browsers always send it; other programs do not. */
   #isAllowed({ headers }: IncomingMessage): boolean {
     return headers.origin === undefined || this.#options.corsOrigins.includes(headers.origin);
   }
@@ -62,7 +62,7 @@ export class WebSockets {
   }
 }
 
-/** In plain HTTP, for there is no WebSocket yet. */
+/** Refuses in plain HTTP, because there is no WebSocket yet. */
 export function refuse(socket: Duplex, status: string): void {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }

@@ -31,7 +31,7 @@ describe("a header", () => {
     { ...named, path: "setuid", kind: "directory", mode: 0o4755 },
   ];
 
-  test.for(entries)("says what it was made from: $path", async (entry) => {
+  test.for(entries)("keeps the entry that it was made from: $path", async (entry) => {
     const [read] = await readBack(Buffer.concat([entryHeader(entry, entry.path), endOfArchive]));
     const { content: _, ...expected } = { content: undefined, ...entry };
     expect(read).toMatchObject(expected);
@@ -47,7 +47,7 @@ describe("a header", () => {
   });
 
   test.for([8 * 1024 ** 3 - 1, 8 * 1024 ** 3, 2 ** 45])("has room for a size of %i", (size) => {
-    // It lists the entry before it misses the content.
+    // Tar lists the entry before it finds that the content is missing.
     const { stdout } = spawnSync("tar", ["-tvf", "-"], { input: entryHeader(file("large", size), "large") });
     expect(stdout.toString()).toContain(` ${size} `);
   });
@@ -59,6 +59,6 @@ test.for([
   [511, 1],
   [512, 0],
   [513, 511],
-] as const)("a content of %i bytes is filled up with %i", ([size, filled]) => {
+] as const)("a content of %i bytes is padded with %i", ([size, filled]) => {
   expect(padding(size).byteLength).toBe(filled);
 });

@@ -15,13 +15,13 @@ afterEach(async () => {
 
 const { signal } = new AbortController();
 
-test("what a server that died left is gone at the next start", async () => {
+test("files of a crashed server are removed at the next start", async () => {
   await writeFile(join(dir, "half"), "half an archive");
   await TemplateUploads.open(dir, 100);
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("an archive is there while it is used, and gone afterwards, however that ends", async () => {
+test("an archive exists while it is used, and is removed however that ends", async () => {
   const uploads = await TemplateUploads.open(dir, 8);
   let seen = "";
   await uploads.use(Readable.from([Buffer.from("arch"), Buffer.from("ive!")]), signal, async (archive) => {
@@ -35,7 +35,7 @@ test("an archive is there while it is used, and gone afterwards, however that en
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("one that is too long is refused by name, is not used, and leaves nothing", async () => {
+test("an archive that is too large is refused by name, is not used, and leaves nothing", async () => {
   const uploads = await TemplateUploads.open(dir, 8);
   let isUsed = false;
   async function* endless(): AsyncGenerator<Buffer> {

@@ -20,7 +20,7 @@ async function lines(name = "audit.jsonl"): Promise<unknown[]> {
     .map((line) => JSON.parse(line) as unknown);
 }
 
-test("a line says who did what, when, with which result, and survives its writer", async () => {
+test("a line has the principal, the action, the time and the result, and survives its writer", async () => {
   new AuditLog(dir).write({ who: "key1", what: "createSandbox", sandboxId: "sb", result: "ok", bytesOut: 12 });
   new AuditLog(dir).write({ who: "key2", what: "killSandbox", result: "permission_denied" });
   expect(await lines()).toMatchObject([
@@ -29,7 +29,7 @@ test("a line says who did what, when, with which result, and survives its writer
   ]);
 });
 
-test("secrets are left out, wherever they stand", async () => {
+test("secrets are left out at any place", async () => {
   new AuditLog(dir).write({
     who: "key1",
     what: "runCommand",
@@ -48,7 +48,7 @@ test("secrets are left out, wherever they stand", async () => {
   expect(text).toContain("example.com");
 });
 
-test("strangers fill only so much of it, and what was left out is told", async () => {
+test("unauthenticated requests write a limited number of lines, and the rest is counted", async () => {
   const audit = new AuditLog(dir, { unauthenticatedPerMinute: 3 });
   for (let index = 0; index < 10; index += 1) {
     audit.record({ who: "nobody", what: "createSandbox", result: "permission_denied" });
@@ -65,7 +65,7 @@ test("strangers fill only so much of it, and what was left out is told", async (
   ]);
 });
 
-test("a line that cannot be written is told to who asked for it, or logged, and none is half there", async () => {
+test("a line that cannot be written is reported to the caller or logged, and leaves no half line", async () => {
   const failed: unknown[] = [];
   const audit = new AuditLog(dir, { fileBytes: 1, onError: (_, { what }) => failed.push(what) });
   audit.record({ who: "key1", what: "createSandbox", result: "ok" });
@@ -75,7 +75,7 @@ test("a line that cannot be written is told to who asked for it, or logged, and 
   expect(() => audit.write({ who: "key1", what: "killSandbox", result: "ok" })).toThrow("ENOENT");
 });
 
-test("files are put aside by size, and only so many are kept", async () => {
+test("files are rotated by size, and a limited number is kept", async () => {
   const audit = new AuditLog(dir, { fileBytes: 500, files: 2 });
   for (let index = 0; index < 50; index += 1) audit.write({ who: "key", what: `action ${index}`, result: "ok" });
   const names = (await readdir(dir)).toSorted();

@@ -26,7 +26,7 @@ test("a driver has to be allowed by the key and by the server", () => {
   }
 });
 
-test("a limit that is not asked for is the default or the lowest ceiling, and one that is asked for is never changed", () => {
+test("a missing limit is the default or the lowest ceiling, and a requested one is never changed", () => {
   const bounds = new Bounds({ limits: { cpus: 1, processes: 400 } }, { policy: { limits: { processes: 300 } } });
   expect(bounds.limitsFor({}, "create")).toEqual({ ...SandboxLimits.parse({}), cpus: 1, processes: 300 });
   expect(bounds.limitsFor({ processes: 300, fileBytes: 4096 }, "create")).toMatchObject({
@@ -41,7 +41,7 @@ test("a limit that is not asked for is the default or the lowest ceiling, and on
   );
 });
 
-test("a server where nothing is set allows gvisor, the internet and what the machine has", async () => {
+test("a server without a policy allows gvisor, the internet and what the machine has", async () => {
   const policy = await serverPolicy({ limits: { memoryBytes: 64 * 1024 ** 2 } }, "/");
   expect(policy).toMatchObject({ drivers: ["gvisor"], egress: { allow: ["*"], deny: [] } });
   expect(policy.limits).toMatchObject({ memoryBytes: 64 * 1024 ** 2 });
@@ -52,7 +52,7 @@ test("a server where nothing is set allows gvisor, the internet and what the mac
   });
 });
 
-test("what is kept ready is within the server's policy as well", async () => {
+test("sandboxes that are kept ready are within the server's policy as well", async () => {
   const policy = await serverPolicy({ limits: { cpus: 0.5 } }, "/");
   const pool = (entry: object) => Config.parse({ pool: [{ count: 1, ...entry }] }).pool;
   expect(pooledShapes(pool({}), policy)).toMatchObject([{ count: 1, shape: { limits: { cpus: 0.5 } } }]);

@@ -13,7 +13,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true }));
 
-test("the first start makes an admin key and tells it once", async () => {
+test("the first start creates an admin key and shows it once", async () => {
   const first = await KeyStore.open(path);
   expect(first.firstSecret).toMatch(/^atk_[a-z0-9]{12}_[A-Za-z0-9_-]{43}$/);
   expect(first.verify(first.firstSecret ?? "")).toMatchObject({ name: "admin", verbs: ["admin"], ownOnly: false });
@@ -23,14 +23,14 @@ test("the first start makes an admin key and tells it once", async () => {
   expect(second.verify(first.firstSecret ?? "")).toMatchObject({ name: "admin" });
 });
 
-test("the file has hashes only, and only its owner reads it", async () => {
+test("the file has only hashes, and only its owner can read it", async () => {
   const { firstSecret = "" } = await KeyStore.open(path);
   const text = await readFile(path, "utf8");
   expect(text).not.toContain(firstSecret.split("_").at(-1));
   expect((await stat(path)).mode & 0o777).toBe(0o600);
 });
 
-test("a secret that differs in one character is nobody's", async () => {
+test("a secret that differs in one character is not valid", async () => {
   const store = await KeyStore.open(path);
   const secret = store.firstSecret ?? "";
   const last = secret.at(-1) === "A" ? "B" : "A";
@@ -40,7 +40,7 @@ test("a secret that differs in one character is nobody's", async () => {
   expect(store.verify("")).toBeUndefined();
 });
 
-test("a key that was made is there after a restart, with its scope", async () => {
+test("a key and its scope are there after a restart", async () => {
   const store = await KeyStore.open(path);
   const request = CreateKey.parse({
     name: "ci",
@@ -60,7 +60,7 @@ test("a key that was made is there after a restart, with its scope", async () =>
   expect(again.verify(secret)).toMatchObject({ ...key, lastUsedAtMs: expect.any(Number) });
 });
 
-test("keys of an older server, which stored no policy, have the safe one, and admin what the server offers", async () => {
+test("keys of an older server without a policy get the safe one, and admin keys the offered one", async () => {
   const common = { ownOnly: true, maxSandboxes: 7, createdAtMs: 1, hash: "0".repeat(64) };
   const old = (id: string, verbs: string[]) => ({ ...common, id: id.repeat(12), name: id, verbs });
   await writeFile(path, JSON.stringify({ version: 1, keys: [old("a", ["admin"]), old("b", ["sandboxes"])] }));
@@ -90,17 +90,17 @@ test("the last admin key cannot be revoked", async () => {
   expect(store.list().map(({ name }) => name)).toEqual(["second"]);
 });
 
-test("many keys made at once are all stored", async () => {
+test("many keys that are created at once are all stored", async () => {
   const store = await KeyStore.open(path);
   await Promise.all(Array.from({ length: 20 }, (_, index) => store.create(CreateKey.parse({ name: `key ${index}` }))));
   expect((await KeyStore.open(path)).list()).toHaveLength(21);
 });
 
-describe("what cannot be stored", () => {
+describe("a key that cannot be stored", () => {
   const breakDisk = (): Promise<void> => rename(dir, `${dir}-gone`);
   const mendDisk = (): Promise<void> => rename(`${dir}-gone`, dir);
 
-  test("a revocation holds at once, and asking again stores it", async () => {
+  test("is refused at once after a revocation, and a second revocation stores that", async () => {
     const store = await KeyStore.open(path);
     const { key, secret } = await store.create(CreateKey.parse({ name: "ci" }));
     const revoked = store.untilRevoked(key.id);
@@ -109,7 +109,7 @@ describe("what cannot be stored", () => {
     expect(store.verify(secret)).toBeUndefined();
     expect(revoked.aborted).toBe(true);
     expect(store.untilRevoked(key.id).aborted).toBe(true);
-    // Whoever looks sees that it is not done.
+    // The list shows that the revocation is not stored.
     expect(store.list().map(({ name }) => name)).toEqual(["admin", "ci"]);
     await mendDisk();
     expect((await KeyStore.open(path)).verify(secret)).toMatchObject({ name: "ci" });
@@ -119,7 +119,7 @@ describe("what cannot be stored", () => {
     await expect(store.revoke(key.id)).rejects.toMatchObject({ code: "not_found" });
   });
 
-  test("an admin key whose revocation is not stored is none that could be the last", async () => {
+  test("does not count as another admin key while its revocation is not stored", async () => {
     const store = await KeyStore.open(path);
     const [admin] = store.list();
     const { key } = await store.create(CreateKey.parse({ name: "second", verbs: ["admin"] }));
@@ -129,7 +129,7 @@ describe("what cannot be stored", () => {
     await expect(store.revoke(admin?.id ?? "")).rejects.toMatchObject({ code: "invalid_state" });
   });
 
-  test("a key that was not stored is not there, nor with what is stored next", async () => {
+  test("does not exist, also after the next key was stored", async () => {
     const store = await KeyStore.open(path);
     await breakDisk();
     const [lost, other] = [

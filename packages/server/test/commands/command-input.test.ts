@@ -18,7 +18,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** A process that takes everything; `text` is what it has. */
+/** A process that accepts all input; `text` is what it has received. */
 class Reader {
   text = "";
   isClosed = false;
@@ -43,8 +43,8 @@ class Reader {
 
 const bytes = (text: string): Buffer => Buffer.from(text);
 
-describe("input of a command", () => {
-  test("without writers is one stream: what is there is passed over, a gap is refused", async () => {
+describe("the input of a command", () => {
+  test("without writers is one stream: known bytes are skipped, and a gap is refused", async () => {
     const reader = new Reader();
     const input = new CommandInput(reader, new InputWriters(file));
     expect(await input.write(bytes("hello"), { offset: 0 })).toBe(5);
@@ -56,7 +56,7 @@ describe("input of a command", () => {
     expect(reader.text).toBe("hello world");
   });
 
-  test("of two writers at the same offset is both, and what either sends again is passed over", async () => {
+  test("of two writers at the same offset has both, and repeated bytes of either are skipped", async () => {
     const reader = new Reader();
     const input = new CommandInput(reader, new InputWriters(file));
     await Promise.all([
@@ -69,7 +69,7 @@ describe("input of a command", () => {
     expect([input.nextOffset("a"), input.nextOffset("b"), input.nextOffset(undefined)]).toEqual([5, 2, 7]);
   });
 
-  test("is ended by a writer only when all of that writer's is there", async () => {
+  test("is closed by a writer only when all bytes of that writer are there", async () => {
     const reader = new Reader();
     const input = new CommandInput(reader, new InputWriters(file));
     await input.write(bytes("bbbbbbbb"), { writer: "b", offset: 0 });
@@ -80,19 +80,19 @@ describe("input of a command", () => {
     expect(reader.isClosed).toBe(true);
   });
 
-  test("whose writer has left already fails for nobody", async () => {
+  test("causes no unhandled rejection after its writer has left", async () => {
     const reader = new Reader();
     const input = new CommandInput(reader, new InputWriters(file));
     reader.flush = () => Promise.reject(new SandboxError("invalid_state", "Cannot flush: the process has ended"));
     const gone = AbortSignal.abort(new Error("The client went away"));
     await expect(input.close({ signal: gone })).rejects.toThrow("went away");
-    // Time for a promise that nobody waits for to be told as unhandled, which fails the run.
+    // This waits until an unhandled rejection would be reported, which fails the run.
     await new Promise((resolve) => setImmediate(resolve));
   });
 });
 
-describe("what each writer gave", () => {
-  test("is known after a restart, by what the process has", async () => {
+describe("the bytes of each writer", () => {
+  test("are known after a restart, from what the process has received", async () => {
     const reader = new Reader();
     const input = new CommandInput(reader, new InputWriters(file));
     await input.write(bytes("aaaa"), { writer: "a", offset: 0 });
@@ -101,12 +101,12 @@ describe("what each writer gave", () => {
     await input.write(bytes("aaaaAAA"), { writer: "a", offset: 0 });
     const all = await InputWriters.open(file, 12);
     expect([all.acceptedFrom("a"), all.acceptedFrom("b"), all.acceptedFrom("c")]).toEqual([7, 2, 0]);
-    // The last piece did not reach it: the server died in between.
+    // The server crashed before the last piece reached the process.
     const fewer = await InputWriters.open(file, 10);
     expect([fewer.acceptedFrom("a"), fewer.acceptedFrom("b")]).toEqual([5, 2]);
   });
 
-  test("is carried on with by every server after, however often they die", async () => {
+  test("are counted on by every later server, however often servers crash", async () => {
     const reader = new Reader();
     for (const [index, writer] of ["a", "b", "a", "a", "b"].entries()) {
       const input = new CommandInput(reader, await InputWriters.open(file, reader.stdinBytes));
@@ -118,7 +118,7 @@ describe("what each writer gave", () => {
     expect([last.acceptedFrom("a"), last.acceptedFrom("b")]).toEqual([3, 2]);
   });
 
-  test("takes little room on disk, however often writers take turns", async () => {
+  test("take little space on disk, however often writers alternate", async () => {
     const writers = new InputWriters(file);
     for (let turn = 0; turn < 2_201; turn += 1) {
       const writer = turn % 2 === 0 ? "a" : "b";
@@ -130,7 +130,7 @@ describe("what each writer gave", () => {
     expect([restored.acceptedFrom("a"), restored.acceptedFrom("b")]).toEqual([1_101, 1_100]);
   });
 
-  test("of too many is forgotten, the quietest first, and never taken for nothing", async () => {
+  test("are forgotten when there are too many writers, the quietest first, and a gap is refused then", async () => {
     const reader = new Reader();
     const input = new CommandInput(reader, new InputWriters(file));
     await input.write(bytes("first"), { writer: "first", offset: 0 });

@@ -14,7 +14,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** Writes pieces as a process would give them: stdout and stderr by turns, every byte different from its neighbours. */
+/** Writes pieces as a process would: stdout and stderr alternate, and every byte differs from its neighbours. */
 class Writer {
   readonly log: CommandLog;
   all = Buffer.alloc(0);
@@ -55,7 +55,7 @@ async function nextData(pieces: ReturnType<typeof followLog>): Promise<Buffer> {
 }
 
 describe("a follower that keeps up", () => {
-  test("is given the newest piece without the disk, from any byte of it", async () => {
+  test("gets the newest piece without the disk, from any byte of it", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     await writer.write("stdout", 10);
     await writer.write("stderr", 20);
@@ -65,7 +65,7 @@ describe("a follower that keeps up", () => {
     await expect(replay(writer.log, 9)).rejects.toMatchObject({ code: "sandbox_ended" });
   });
 
-  test("is given bytes that later changes of the writer's buffer do not reach", async () => {
+  test("gets bytes that later changes of the writer's buffer do not reach", async () => {
     const log = CommandLog.create(dir, logBytes);
     const data = Buffer.from("before");
     await log.append({ stream: "stdout", at: 0, offset: 0, data });
@@ -73,7 +73,7 @@ describe("a follower that keeps up", () => {
     expect((await replay(log)).bytes.toString()).toBe("before");
   });
 
-  test("goes on with the disk where it has fallen behind", async () => {
+  test("continues with the disk where it has fallen behind", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     await writer.write("stdout", 100);
     const pieces = followLog(writer.log, {});
@@ -87,7 +87,7 @@ describe("a follower that keeps up", () => {
 });
 
 describe("replay", () => {
-  test("gives every byte once from every byte on", async () => {
+  test("yields every byte once from every starting byte", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     for (const bytes of [1, 300, 7, 1, 900]) {
       await writer.write("stdout", bytes);
@@ -99,7 +99,7 @@ describe("replay", () => {
     await writer.log.release();
   });
 
-  test("tells the offset within the stream also in the middle of a piece", async () => {
+  test("reports the offset within the stream also in the middle of a piece", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     await writer.write("stdout", 10);
     await writer.write("stderr", 10);
@@ -109,7 +109,7 @@ describe("replay", () => {
     await writer.log.release();
   });
 
-  test("of what is too long keeps a quarter from the beginning and the rest from the end", async () => {
+  test("of a long output keeps a quarter from the beginning and the rest from the end", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     for (let round = 0; round < 100; round += 1) await writer.write("stdout", 333);
     const { bytes, dropped } = await replay(writer.log);
@@ -123,7 +123,7 @@ describe("replay", () => {
     await writer.log.release();
   });
 
-  test("from within what was dropped tells only the rest of the gap", async () => {
+  test("from within the dropped bytes reports only the rest of the gap", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     for (let round = 0; round < 100; round += 1) await writer.write("stdout", 333);
     const { dropped } = await replay(writer.log, 5_000);
@@ -131,7 +131,7 @@ describe("replay", () => {
     await writer.log.release();
   });
 
-  test("what is on disk is bounded", async () => {
+  test("leaves a bounded amount on disk", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     for (let round = 0; round < 200; round += 1) await writer.write("stdout", 500);
     let total = 0;
@@ -142,7 +142,7 @@ describe("replay", () => {
 });
 
 describe("following", () => {
-  test("goes on with what comes, and ends with the log", async () => {
+  test("continues with new output, and ends with the log", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     const chunks: Buffer[] = [];
     const following = (async () => {
@@ -154,7 +154,7 @@ describe("following", () => {
     expect(Buffer.concat(chunks).equals(writer.all)).toBe(true);
   });
 
-  test("a reader that is too slow is told what it missed, and holds up nobody", async () => {
+  test("reports to a slow reader what it missed, and delays no other", async () => {
     const writer = new Writer(CommandLog.create(dir, logBytes));
     await writer.write("stdout", 100);
     const reader = followLog(writer.log, {});
@@ -197,7 +197,7 @@ describe("after a crash", () => {
     return writer;
   }
 
-  test.for([4, 100])("%d rounds are there again, with their offsets and what was dropped", async (rounds) => {
+  test.for([4, 100])("%d rounds are restored with their offsets and the dropped bytes", async (rounds) => {
     const writer = await written(rounds);
     const log = await CommandLog.open(dir, logBytes);
     expect(log.position).toEqual({ stdoutBytes: rounds * 40, stderrBytes: rounds * 60 });
@@ -205,7 +205,7 @@ describe("after a crash", () => {
     expect(await replay(log)).toEqual(await replay(writer.log));
   });
 
-  test("a file that ends anywhere in a record loses that record and no other", async () => {
+  test("a file that ends anywhere in a record loses only that record", async () => {
     await written(3);
     const path = join(dir, "head");
     const whole = await readFile(path);
@@ -234,7 +234,7 @@ describe("after a crash", () => {
     expect((await CommandLog.open(dir, logBytes)).endAt).toBe(100);
   });
 
-  test("it carries on where it was, in the head and in the tail", async () => {
+  test("the log continues where it ended, in the head and in the tail", async () => {
     for (const rounds of [4, 100]) {
       await rm(dir, { recursive: true, force: true });
       const writer = await written(rounds);
@@ -248,7 +248,7 @@ describe("after a crash", () => {
     }
   });
 
-  test("an empty last segment is as good as none", async () => {
+  test("an empty last segment counts as none", async () => {
     const writer = await written(100);
     await writeFile(join(dir, `tail-${String(writer.all.byteLength).padStart(16, "0")}`), "");
     const log = await CommandLog.open(dir, logBytes);
@@ -256,12 +256,12 @@ describe("after a crash", () => {
     expect(await replay(log)).toEqual(await replay(writer.log));
   });
 
-  test("of a command that ended with more, what is missing anywhere is told as dropped, from wherever one reads", async () => {
+  test("missing output of an ended command is reported as dropped, from any starting byte", async () => {
     const writer = await written(100);
     const ended = writer.log.position;
     const names = (await readdir(dir)).toSorted();
     expect(names.length).toBeGreaterThan(3);
-    // The last file, one in the middle, the first.
+    // The cases are the last file, one in the middle, and the first.
     for (const damaged of [names.at(-1), names.at(-3), "head"]) {
       await truncate(join(dir, damaged ?? ""), 100);
       const log = await CommandLog.openEnded(dir, logBytes, ended);
@@ -282,7 +282,7 @@ describe("after a crash", () => {
     expect(await replay(gone)).toMatchObject({ dropped: writer.all.byteLength, places: [0] });
   });
 
-  test("a piece that comes again, because it was not acknowledged, is not doubled", async () => {
+  test("a piece that is sent again, because it was not acknowledged, is not doubled", async () => {
     const writer = await written(1);
     const log = await CommandLog.open(dir, logBytes);
     await log.append({ stream: "stderr", at: 40, offset: 0, data: writer.all.subarray(40) });

@@ -21,7 +21,7 @@ beforeEach(() => {
   ended = new EndedCommands();
 });
 
-test("those that ended first give way first, also after a clock that was set back", () => {
+test("commands that ended first are removed first, also after the clock was set back", () => {
   for (const [name, endedAtMs] of [
     ["first", 500],
     ["second", 100],
@@ -34,7 +34,7 @@ test("those that ended first give way first, also after a clock that was set bac
   expect(names(ended.takeSurplus(0))).toEqual(["third"]);
 });
 
-test("those of servers before are in the order in which they ended, and before those that end now", () => {
+test("commands of earlier servers are in the order of their ends, before those that end now", () => {
   ended.restore(command("long", 300));
   ended.add(command("now", 400));
   ended.restore(command("short", 200));
@@ -42,7 +42,7 @@ test("those of servers before are in the order in which they ended, and before t
   expect(names(ended.takeSurplus(0))).toEqual(["shorter", "short", "long", "now"]);
 });
 
-test("one that is being read stays, and no other gives way for it", () => {
+test("a command that is being read stays, and no other is removed instead", () => {
   const read = command("read", 1);
   read.isBeingRead = true;
   for (const each of [read, command("second", 2), command("third", 3)]) ended.add(each);
@@ -52,7 +52,7 @@ test("one that is being read stays, and no other gives way for it", () => {
   expect(names(ended.takeSurplus(2))).toEqual(["read", "second"]);
 });
 
-test("logs give way in the same order, until the rest is small enough", () => {
+test("logs are dropped in the same order, until the rest is small enough", () => {
   ended.restore(command("long", 300, 50));
   ended.restore(command("short", 200, 60));
   ended.restore(command("silent", 100));

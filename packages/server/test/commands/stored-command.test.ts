@@ -47,14 +47,14 @@ const ended: EndedCommand = {
   outOfMemory: false,
 };
 
-test("a command is what was stored of it last", async () => {
+test("a command is loaded as it was stored last", async () => {
   store.saveStart(running);
   expect(await store.load()).toEqual([running]);
   store.saveEnd(ended);
   expect(await store.load()).toEqual([ended]);
 });
 
-test("an end that was cut off anywhere was not stored, and can be stored again", async () => {
+test("an end that was interrupted anywhere was not stored, and can be stored again", async () => {
   store.saveStart(running);
   const start = await readFile(file());
   store.saveEnd(ended);
@@ -67,7 +67,7 @@ test("an end that was cut off anywhere was not stored, and can be stored again",
   }
 });
 
-test("an end is made durable, and one that was removed meanwhile needs no more", async () => {
+test("an end is made durable, and a removed command needs nothing", async () => {
   store.saveStart(running);
   store.saveEnd(ended);
   await store.makeDurable(id);
@@ -77,7 +77,7 @@ test("an end is made durable, and one that was removed meanwhile needs no more",
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("the end of a command that was removed does not bring it back", async () => {
+test("the end of a removed command does not create it again", async () => {
   store.saveStart(running);
   await store.remove(id);
   expect(() => {
@@ -86,7 +86,7 @@ test("the end of a command that was removed does not bring it back", async () =>
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("a start that was cut off anywhere leaves nothing", async () => {
+test("a start that was interrupted anywhere leaves nothing", async () => {
   store.saveStart(running);
   const whole = await readFile(file());
   for (let length = 0; length < whole.byteLength - 1; length += 1) {
@@ -96,20 +96,20 @@ test("a start that was cut off anywhere leaves nothing", async () => {
   }
 });
 
-test("what another version wrote is left alone", async () => {
+test("a record of another version is left alone", async () => {
   await writeFile(file(), JSON.stringify({ ...running, version: 2 }));
   expect(await store.load()).toEqual([]);
   expect(await readdir(dir)).toHaveLength(1);
 });
 
-test("a log without a record goes", async () => {
+test("a log without a record is removed", async () => {
   await mkdir(store.logDir(id));
   await appendFile(join(store.logDir(id), "head"), "x");
   expect(await store.load()).toEqual([]);
   expect(await readdir(dir)).toEqual([]);
 });
 
-test("commands come in the order in which they were started", async () => {
+test("commands are loaded in the order in which they were started", async () => {
   const later = { ...running, id: CommandId.parse(`cmd${"0".repeat(20)}`), startedAtMs: 5 };
   store.saveStart(later);
   store.saveStart(running);

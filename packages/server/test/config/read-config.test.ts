@@ -17,12 +17,12 @@ async function file(content: unknown): Promise<string> {
   return path;
 }
 
-/** A file that is there, so that the machine's own is never read. */
+/** Reads a configuration with a file that exists, so that the machine's own file is never read. */
 async function read(argv: string[], env: Record<string, string> = {}, content: unknown = {}) {
   return readConfig({ argv: ["--config", await file(content), ...argv], env });
 }
 
-test("flags win over the environment, that over the file, that over the defaults", async () => {
+test("flags win over the environment, which wins over the file, which wins over the defaults", async () => {
   const { config, sources } = await read(
     ["--port", "1"],
     { ATOLL_PORT: "2", ATOLL_HOST: "env" },
@@ -32,12 +32,12 @@ test("flags win over the environment, that over the file, that over the defaults
   expect(sources).toMatchObject({ port: "flag", host: "environment", logLevel: "file", dataDir: "default" });
 });
 
-test("without anything the server is for this machine only, closed to browsers, and leaves sandboxes running", async () => {
+test("the defaults serve this machine only, without browsers, and leave sandboxes running", async () => {
   const { config } = await read([]);
   expect(config).toMatchObject({ host: "127.0.0.1", port: 4600, corsOrigins: [], killOnExit: false });
 });
 
-test("a setting is also known by the name that the rest of the world gives it, and ours wins", async () => {
+test("a setting also has the name that other programs use, and our own name wins", async () => {
   const standard = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://standard:4318" };
   expect((await read([], standard)).config.otlpEndpoint).toBe("http://standard:4318");
   expect((await read([], { OTEL_EXPORTER_OTLP_ENDPOINT: "" })).config.otlpEndpoint).toBeUndefined();
@@ -50,7 +50,7 @@ test("a setting is also known by the name that the rest of the world gives it, a
   await expect(read([], { ...standard, ATOLL_OTLP_ENDPOINT: "nowhere" })).rejects.toThrow("ATOLL_OTLP_ENDPOINT");
 });
 
-test("text becomes what the setting is", async () => {
+test("text is converted to the type of the setting", async () => {
   const { config } = await read(["--kill-on-exit", "--cors-origins=https://a.example, https://b.example"], {
     ATOLL_MAX_CONNECTIONS: "7",
   });
@@ -65,7 +65,7 @@ test("text becomes what the setting is", async () => {
 test.for<[string, string[], Record<string, string>, unknown, RegExp]>([
   ["a flag out of range", ["--port", "70000"], {}, {}, /port \(from --port\)/],
   ["a heartbeat that clients would not wait for", ["--heartbeat-ms", "45000"], {}, {}, /heartbeatMs \(from --heart/],
-  ["a variable that is no number", [], { ATOLL_PORT: "many" }, {}, /port \(from ATOLL_PORT\)/],
+  ["a variable that is not a number", [], { ATOLL_PORT: "many" }, {}, /port \(from ATOLL_PORT\)/],
   ["an empty number", [], { ATOLL_PORT: "" }, {}, /port \(from ATOLL_PORT\)/],
   ["a relative data directory", ["--data-dir=here"], {}, {}, /dataDir \(from --data-dir\)/],
   ["a value of the wrong kind in the file", [], {}, { killOnExit: "yes" }, /killOnExit \(from .*config-/],
@@ -80,13 +80,13 @@ test.for<[string, string[], Record<string, string>, unknown, RegExp]>([
   });
 });
 
-test("a file that was named and is not there is refused; the usual one may be absent", async () => {
+test("a named file that is missing is refused; the default one may be missing", async () => {
   await expect(readConfig({ argv: ["--config", join(dir, "absent.json")], env: {} })).rejects.toMatchObject({
     code: "invalid_argument",
   });
 });
 
-test("what is in force is told with its origin", async () => {
+test("settings are described with their origin", async () => {
   expect(describeConfig(await read(["--port", "1"]))).toMatchObject({
     settings: { port: { value: 1, from: "flag" }, runscPath: { value: null, from: "default" } },
   });

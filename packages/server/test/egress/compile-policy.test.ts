@@ -54,7 +54,7 @@ describe("names", () => {
     "a".repeat(64),
     `${"a.".repeat(130)}test`,
     "fe80::1%eth0",
-  ])("%j is no host, whatever the rules say", (host) => {
+  ])("%j is not a host, whatever the rules say", (host) => {
     expect(compile({ allow: ["*", "good.test", "*.test"] }).decide(host, 443)).toEqual({
       allowed: false,
       because: "it is neither a name nor an address",
@@ -125,7 +125,7 @@ describe("addresses", () => {
     });
   });
 
-  test("one that is named, alone or by a range that is all set apart, is allowed", () => {
+  test("a special address that is named, alone or by a range that is all set apart, is allowed", () => {
     expect(allows({ allow: ["127.0.0.1:8080"] }, "127.1", 8080)).toBe(true);
     expect(allows({ allow: ["127.0.0.1:8080"] }, "127.0.0.1", 8081)).toBe(false);
     expect(allows({ allow: ["10.0.0.0/8"] }, "10.9.8.7")).toBe(true);
@@ -140,7 +140,7 @@ describe("addresses", () => {
   });
 });
 
-describe("an address that an allowed name leads to", () => {
+describe("an address that an allowed name resolves to", () => {
   const judge = (policy: EgressPolicyInput, address: string): boolean => {
     const parsed = parseAddress(address);
     if (parsed === undefined) throw new Error(address);
@@ -179,7 +179,7 @@ describe("ports", () => {
   });
 });
 
-test("a denial wins over any permission, and says which rule it was", () => {
+test("a denial wins over any permission, and the reason names its rule", () => {
   const policy = { allow: ["*.example.com", "evil.example.com"], deny: ["evil.example.com", "*:25"] };
   expect(allows(policy, "good.example.com")).toBe(true);
   expect(compile(policy).decide("evil.example.com", 443)).toEqual({
@@ -189,7 +189,7 @@ test("a denial wins over any permission, and says which rule it was", () => {
   expect(allows(policy, "good.example.com", 25)).toBe(false);
 });
 
-describe("what is no rule", () => {
+describe("a malformed rule", () => {
   test.for([
     "https://example.com",
     "example.com/path",
@@ -230,7 +230,7 @@ describe("what is no rule", () => {
     );
   });
 
-  test("a range that begins elsewhere is told with the right beginning", () => {
+  test("a range that begins elsewhere is refused with the right beginning", () => {
     expect(() => compile({ allow: ["10.1.2.3/8"] })).toThrow("write 10.0.0.0/8");
   });
 });
@@ -286,7 +286,7 @@ describe("a rule is within a ceiling", () => {
     expect(ruleBeyond(policy, { allow: ["b.test", ceiling], deny: [] })).toBe(isWithin ? undefined : rule);
   });
 
-  test("one that is denied there as a whole is not", () => {
+  test("a rule that is denied there as a whole is not within it", () => {
     const ceiling = { allow: ["*"], deny: ["*:25", "*.evil.test"] };
     expect(ruleBeyond({ allow: ["example.com:25"], deny: [] }, ceiling)).toBe("example.com:25");
     expect(ruleBeyond({ allow: ["a.evil.test"], deny: [] }, ceiling)).toBe("a.evil.test");
@@ -294,7 +294,7 @@ describe("a rule is within a ceiling", () => {
   });
 });
 
-test("where a cloud keeps its metadata, and the machine's own addresses, only a rule of that very address means them", () => {
+test("metadata addresses of clouds and the machine's own addresses need a rule of their own", () => {
   const own = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   const outer = own.find(({ internal, family }) => !internal && family === "IPv4")?.address;
   const alone = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", ...(outer === undefined ? [] : [outer])];

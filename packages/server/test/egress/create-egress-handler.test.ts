@@ -63,7 +63,7 @@ function socketOf(answer: EgressAnswer): Socket {
   return answer.socket as Socket;
 }
 
-test("an allowed name is connected to, and the decision tells rule and address", async () => {
+test("an allowed name is connected to, and the decision has the rule and the address", async () => {
   const lab = gate({ allow: ["db.test", "127.0.0.1"] }, names({ "db.test": ["127.0.0.1"] }));
   const socket = socketOf(await lab.ask("DB.test."));
   expect(String((await once(socket, "data"))[0])).toBe("hello");
@@ -87,7 +87,7 @@ test("a name that is not allowed is refused without being looked up", async () =
   expect(asked).toEqual([]);
 });
 
-describe("an allowed name that leads to a special address", () => {
+describe("an allowed name that resolves to a special address", () => {
   test.for([
     "127.0.0.1",
     "::1",
@@ -111,7 +111,7 @@ describe("an allowed name that leads to a special address", () => {
     }
   });
 
-  test("goes to the others that it leads to", async () => {
+  test("is connected to its other addresses", async () => {
     const lab = gate(
       { allow: ["mixed.test", "127.0.0.1"] },
       names({ "mixed.test": ["169.254.169.254", "127.0.0.2", "127.0.0.1"] }),
@@ -121,7 +121,7 @@ describe("an allowed name that leads to a special address", () => {
   });
 });
 
-test("a name is resolved once: a second answer cannot turn the connection elsewhere", async () => {
+test("a name is resolved once: a second answer cannot redirect the connection", async () => {
   let lookups = 0;
   const lab = gate({ allow: ["rebind.test", "127.0.0.1"] }, async () => {
     lookups += 1;
@@ -131,7 +131,7 @@ test("a name is resolved once: a second answer cannot turn the connection elsewh
   expect(lookups).toBe(1);
 });
 
-test("of connections that wait for an answer only so many do, and the others are refused and told", async () => {
+test("a limited number of connections waits for an answer, and the others are refused and reported", async () => {
   const lab = gate({ allow: ["*"] }, () => new Promise(() => undefined), 500);
   const waiting = Array.from({ length: 128 }, () => lab.ask("slow.test"));
   const refused = { verdict: "refused", reason: "too many connections are waiting for an answer" };
@@ -147,7 +147,7 @@ describe("verdicts", () => {
     expect(await gate({ allow: ["*"] }).ask("nowhere.test")).toMatchObject({ verdict: "unknown_name" });
   });
 
-  test("a port that nobody listens on is unreachable", async () => {
+  test("a port without a listener is unreachable", async () => {
     server.close();
     await once(server, "close");
     expect(await gate({ allow: ["127.0.0.1"] }).ask("127.0.0.1")).toEqual({
@@ -156,14 +156,14 @@ describe("verdicts", () => {
     });
   });
 
-  test("a resolver that fails is unreachable, and its words stay on the host", async () => {
+  test("a resolver that fails is unreachable, and its message stays on the host", async () => {
     const lab = gate({ allow: ["*"] }, async () => {
       throw new Error("query to 10.255.255.53 failed");
     });
     expect(await lab.ask("a.test")).toEqual({ verdict: "unreachable", reason: "the connection could not be made" });
   });
 
-  test("a resolver that never answers is a time-out", async () => {
+  test("a resolver that never answers causes a time-out", async () => {
     const lab = gate({ allow: ["*"] }, () => new Promise(() => undefined), 50);
     expect(await lab.ask("a.test")).toMatchObject({ verdict: "timed_out" });
   });
@@ -179,14 +179,14 @@ test("the second address is tried when the first one fails", async () => {
 });
 
 describe("a change of the policy", () => {
-  test("holds for the next connection", async () => {
+  test("applies to the next connection", async () => {
     const lab = gate({ allow: ["127.0.0.1"] });
     socketOf(await lab.ask("127.0.0.1")).destroy();
     lab.change({});
     expect(await lab.ask("127.0.0.1")).toMatchObject({ verdict: "refused" });
   });
 
-  test("holds for a connection that is being made", async () => {
+  test("applies to a connection that is being made", async () => {
     let finishLookup: (addresses: string[]) => void = () => undefined;
     const lab = gate(
       { allow: ["slow.test", "127.0.0.1"] },
@@ -201,7 +201,7 @@ describe("a change of the policy", () => {
     expect(await answer).toMatchObject({ verdict: "refused" });
   });
 
-  test("closes what is open and no longer allowed only when asked to", async () => {
+  test("closes open connections that are no longer allowed only on request", async () => {
     const lab = gate(
       { allow: ["a.test", "b.test", "127.0.0.1"] },
       names({ "a.test": ["127.0.0.1"], "b.test": ["127.0.0.1"] }),

@@ -8,7 +8,7 @@ import { EgressGates } from "../../src/egress/egress-gates.ts";
 const id = SandboxId.parse("a".repeat(20));
 const policy = (...allow: string[]): EgressPolicy => EgressPolicy.parse({ allow });
 
-/** What a sandbox is answered that asks for its machine's own loopback, by name. */
+/** Returns the reply to a sandbox that asks for its machine's own loopback, by name. */
 async function ask(terms: { egress: EgressPolicy; egressCeiling?: EgressPolicy }, ceiling: EgressPolicy) {
   const listener = createServer((socket) => socket.on("error", () => undefined)).listen(0, "127.0.0.1");
   await once(listener, "listening");
@@ -28,17 +28,17 @@ async function ask(terms: { egress: EgressPolicy; egressCeiling?: EgressPolicy }
   return answer.verdict === "allowed" ? "allowed" : answer.reason;
 }
 
-/** As a server wrote it that knew no ceilings. */
+/** A policy as it was stored by a server without ceilings. */
 const stored = { egress: policy("db.test", "127.0.0.0/8") };
 const granted = policy("*", "127.0.0.1");
 
-test("a stored policy beyond the ceilings is held to them at each connection, with the address that a name leads to", async () => {
+test("a stored policy is checked against the ceilings at each connection, with the resolved address", async () => {
   expect(await ask(stored, granted)).toContain("the ceiling of its key: 127.0.0.1 is on the machine's own loopback");
   expect(await ask({ ...stored, egressCeiling: granted }, internetOnly)).toContain("the ceiling of this server: 127.0");
   expect(await ask({ ...stored, egressCeiling: granted }, granted)).toBe("allowed");
 });
 
-test("what a ceiling denies within a rule that it allows is refused", async () => {
+test("what a ceiling denies within an allowed rule is refused", async () => {
   const ceiling = { allow: ["*", "127.0.0.1"], deny: ["db.test"] };
   expect(await ask({ ...stored, egressCeiling: ceiling }, granted)).toContain("its key: the rule db.test denies it");
 });

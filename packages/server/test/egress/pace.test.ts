@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Pace } from "../../src/egress/pace.ts";
 
-test("a burst does not wait, what follows keeps the pace, and rest makes room again", () => {
+test("a burst does not wait, what follows keeps the pace, and a pause makes room again", () => {
   const pace = new Pace({ perSecond: 10, burst: 3 });
   const turns = [0, 0, 0, 0, 0].map((atMs) => pace.takeTurn(10_000 + atMs));
   expect(turns).toEqual([0, 0, 0, 100, 200]);

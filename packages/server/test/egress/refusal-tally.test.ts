@@ -20,7 +20,7 @@ function makeTally() {
   return { tally, logged, refuse, count };
 }
 
-test("the first of a place are told at once, the rest as a number when the minute is over", () => {
+test("the first refusals of a place are logged at once, and the rest as a number after a minute", () => {
   const { logged, refuse } = makeTally();
   refuse("a.test", 5);
   refuse("a.test", 1, 80);
@@ -34,14 +34,14 @@ test("the first of a place are told at once, the rest as a number when the minut
   expect(logged.slice(4)).toEqual([
     { host: "a.test", port: 443, verdict: "refused", because: "no rule names it", more: 2 },
   ]);
-  // A new minute begins with the next one.
+  // A new minute begins with the next refusal.
   refuse("a.test", 1);
   expect(logged.at(-1)).toMatchObject({ host: "a.test" });
   expect(logged.at(-1)?.more).toBeUndefined();
   expect(vi.getTimerCount()).toBe(1);
 });
 
-test("a sandbox that asks for ever other places is told of in few lines, and none is left out", () => {
+test("a sandbox that asks for many places is logged in few lines, and none is left out", () => {
   const { tally, logged, refuse, count } = makeTally();
   for (let place = 0; place < 10_000; place += 1) refuse(`${place}.test`, 1);
   refuse("0.test", 10);

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxId, type ApiEvent } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { actingFor } from "../../src/events/acting-principal.ts";
+import { createForOwner } from "../../src/events/acting-principal.ts";
 import { EventJournal, type FollowEvents, type JournalOptions } from "../../src/events/event-journal.ts";
 
 let dir: string;
@@ -30,7 +30,7 @@ function reopen(options: JournalOptions = {}): void {
   journal = EventJournal.open(dir, options);
 }
 
-/** The next events of a follower, without waiting for more than there are. */
+/** Returns the next events of a follower; it does not wait for more than there are. */
 async function take(count: number, options: Omit<FollowEvents, "signal"> = {}): Promise<ApiEvent[]> {
   const events: ApiEvent[] = [];
   const { signal } = new AbortController();
@@ -41,7 +41,7 @@ async function take(count: number, options: Omit<FollowEvents, "signal"> = {}): 
   return events;
 }
 
-/** Those with events in them. */
+/** Returns the files with events in them. */
 async function files(): Promise<string[]> {
   return (await readdir(dir)).filter((name) => name.endsWith(".jsonl"));
 }
@@ -49,13 +49,13 @@ async function files(): Promise<string[]> {
 const cursors = (events: ApiEvent[]): number[] => events.map(({ cursor }) => cursor);
 
 describe("a follower", () => {
-  test("gets everything behind its cursor, in order", async () => {
+  test("gets everything after its cursor, in order", async () => {
     for (let index = 0; index < 5; index += 1) happen();
     expect(cursors(await take(5, { cursor: 0 }))).toEqual([1, 2, 3, 4, 5]);
     expect(cursors(await take(2, { cursor: 3 }))).toEqual([4, 5]);
   });
 
-  test("without a cursor gets what happens from now on", async () => {
+  test("without a cursor gets only new events", async () => {
     happen();
     const next = take(1);
     happen();
@@ -69,7 +69,7 @@ describe("a follower", () => {
     expect(cursors(await take(2, { cursor: 0, sandboxId: one }))).toEqual([1, 3]);
   });
 
-  test("misses nothing when it comes back, however often", async () => {
+  test("misses nothing when it returns, however often", async () => {
     const seen: number[] = [];
     for (let round = 0; round < 20; round += 1) {
       happen();
@@ -80,7 +80,7 @@ describe("a follower", () => {
     expect(seen).toEqual(Array.from({ length: 20 }, (_, index) => index + 1));
   });
 
-  test("is told where it begins, and where it is among events that are not for it", async () => {
+  test("gets the cursor where it begins, and its cursor among events that are not for it", async () => {
     happen();
     const steps = journal.steps({ sandboxId: two, signal: AbortSignal.timeout(60_000) });
     expect((await steps.next()).value).toEqual({ type: "passed", cursor: 1 });
@@ -91,14 +91,14 @@ describe("a follower", () => {
     await steps.return();
   });
 
-  test("that begins with what was lost is told nothing before it", async () => {
+  test("that begins with lost events gets nothing before them", async () => {
     happen();
     const steps = journal.steps({ cursor: 9, signal: AbortSignal.timeout(60_000) });
     expect((await steps.next()).value).toMatchObject({ type: "events.lost", cursor: 1 });
     await steps.return();
   });
 
-  test("ends by its signal", async () => {
+  test("ends when its signal aborts", async () => {
     const leave = new AbortController();
     const waiting = journal.follow({ signal: leave.signal }).next();
     leave.abort(new Error("left"));
@@ -107,7 +107,7 @@ describe("a follower", () => {
 });
 
 describe("the next server", () => {
-  test("counts on where the last one ended", async () => {
+  test("continues the numbers of the last one", async () => {
     happen();
     happen();
     reopen();
@@ -115,7 +115,7 @@ describe("the next server", () => {
     expect(cursors(await take(3, { cursor: 0 }))).toEqual([1, 2, 3]);
   });
 
-  test("drops half a line, of which nobody was told", async () => {
+  test("drops half a line, which no client received", async () => {
     happen();
     const [name] = await files();
     journal.close();
@@ -125,21 +125,23 @@ describe("the next server", () => {
     expect(await take(2, { cursor: 0 })).toMatchObject([{ cursor: 1 }, { cursor: 2, type: "egress.refused" }]);
   });
 
-  test("counts on where one ended that was killed", async () => {
+  test("continues the numbers of one that was killed", async () => {
     happen();
     const next = EventJournal.open(dir);
     expect(next.append({ type: "checkpoint.removed", sandboxId: one, checkpoint: 1 }).cursor).toBe(2);
     next.close();
   });
 
-  test("tells a follower that is ahead of it that events were lost", async () => {
+  test("reports lost events to a follower that is ahead of it", async () => {
     happen();
     expect(await take(1, { cursor: 99 })).toMatchObject([{ type: "events.lost", before: 2 }]);
   });
 });
 
-describe("on a machine that was started anew", () => {
-  /** As the disk is after a loss of power: nobody closed the journal, and its last events never came there. */
+describe("on a machine that was restarted", () => {
+  /**
+   * Makes the disk as it is after a loss of power: the journal was not closed, and its last events are not on the disk.
+   */
   async function losePower(keptEvents: number, boot: string): Promise<void> {
     const name = (await files()).at(-1) ?? "";
     const lines = (await readFile(join(dir, name), "utf8")).split("\n");
@@ -156,11 +158,11 @@ describe("on a machine that was started anew", () => {
     journal = EventJournal.open(dir, { boot });
   }
 
-  test("no cursor is given again, and whoever comes back is told of what was lost", async () => {
+  test("no cursor is given again, and a follower that returns learns of the loss", async () => {
     reopen({ boot: "first" });
     for (let index = 0; index < 5; index += 1) happen();
     await losePower(2, "second");
-    // Before anything happens, and also when it comes back only after as much has happened as before.
+    // The follower returns before anything happens, and also only after as many events as before.
     const { cursor: start } = journal;
     expect(await take(1, { cursor: 5 })).toMatchObject([{ type: "events.lost", before: start + 1 }]);
     expect(start).toBeGreaterThan(5);
@@ -170,7 +172,7 @@ describe("on a machine that was started anew", () => {
     expect(await take(4, { cursor: 0 })).toMatchObject([{ cursor: 1 }, { cursor: 2 }, { type: "events.lost" }, later]);
   });
 
-  test("none is given again by the server after the next one either, though nothing has happened in between", async () => {
+  test("no cursor is given again by the server after the next one, though nothing happened in between", async () => {
     reopen({ boot: "first" });
     for (let index = 0; index < 5; index += 1) happen();
     await losePower(2, "second");
@@ -181,7 +183,7 @@ describe("on a machine that was started anew", () => {
     expect(happen().cursor).toBeGreaterThan(cursor + 1);
   });
 
-  test("nothing is told as lost where the journal was closed", async () => {
+  test("nothing is reported as lost if the journal was closed", async () => {
     reopen({ boot: "first" });
     happen();
     reopen({ boot: "second" });
@@ -199,14 +201,14 @@ describe("on a machine that was started anew", () => {
   });
 });
 
-describe("whose sandbox it is", () => {
+describe("the owner of a sandbox", () => {
   const owners = new Map([
     [one, "key one"],
     [two, "key two"],
   ]);
   const sees = (_: ApiEvent, owner: string | undefined): boolean => owner === "key one";
 
-  test("is asked when it happens, also for the next server, and told to nobody", async () => {
+  test("is determined when an event happens, also for the next server, and is not sent to clients", async () => {
     reopen({ ownerOf: (id) => owners.get(id) });
     happen(one);
     happen(two);
@@ -218,19 +220,19 @@ describe("whose sandbox it is", () => {
     expect(JSON.stringify([live, later])).not.toContain("key one");
   });
 
-  test("is known also of one that is gone, and of one that is being made", async () => {
+  test("is known also for a sandbox that is gone, and for one that is being created", async () => {
     const known = new Map(owners);
     reopen({ ownerOf: (id) => known.get(id) });
     happen(one);
     known.clear();
     happen(one);
-    await actingFor("key one", async () => happen(three));
+    await createForOwner("key one", async () => happen(three));
     reopen();
     happen(one);
     expect(cursors(await take(4, { cursor: 0, sees }))).toEqual([1, 2, 3, 4]);
   });
 
-  test("need not be in a line", async () => {
+  test("may be missing in a line", async () => {
     happen(one);
     const seen: unknown[] = [];
     await take(1, { cursor: 0, sees: (_, owner) => seen.push(owner) > 0 });
@@ -241,19 +243,19 @@ describe("whose sandbox it is", () => {
 describe("an event that cannot be stored", () => {
   const late = { type: "egress.refused", sandboxId: one, host: "late", port: 1, because: "no" } as const;
 
-  test("is a gap, of which followers are told at once and later, also by the next server", async () => {
+  test("leaves a gap, which followers see at once and later, also with the next server", async () => {
     const failed: string[] = [];
     reopen({ segmentBytes: 1, onError: (_, { type }) => failed.push(type) });
     happen();
     const live = journal.follow({ cursor: 1, signal: AbortSignal.timeout(60_000) });
-    const told = live.next();
+    const next = live.next();
     const aside = `${dir}-aside`;
     await rename(dir, aside);
     journal.emit(late);
     journal.emit(late);
     await rename(aside, dir);
     expect(failed).toEqual(["egress.refused", "egress.refused"]);
-    expect((await told).value).toMatchObject({ type: "events.lost", before: 4 });
+    expect((await next).value).toMatchObject({ type: "events.lost", before: 4 });
     happen();
     expect((await live.next()).value).toMatchObject({ cursor: 4 });
     const everything = [{ cursor: 1 }, { type: "events.lost", before: 4 }, { cursor: 4 }];
@@ -263,7 +265,7 @@ describe("an event that cannot be stored", () => {
     await live.return();
   });
 
-  test("has a cursor that no other event gets, also when the next server comes before another is stored", async () => {
+  test("has a cursor that no other event gets, also when the next server starts before another is stored", async () => {
     reopen({ segmentBytes: 1 });
     happen();
     const aside = `${dir}-aside`;
@@ -283,7 +285,7 @@ describe("an event that cannot be stored", () => {
     expect(cursors(await take(1, { cursor: 4 }))).toEqual([5]);
   });
 
-  test("keeps its cursor for itself also if it was the first", async () => {
+  test("keeps its cursor also if it was the first", async () => {
     const aside = `${dir}-aside`;
     await rename(dir, aside);
     journal.emit(late);
@@ -293,8 +295,8 @@ describe("an event that cannot be stored", () => {
   });
 });
 
-describe("what is kept", () => {
-  test("in memory is bounded by bytes too, and lines of any length are read from the files", async () => {
+describe("the stored events", () => {
+  test("in memory are bounded by bytes too, and lines of any length are read from the files", async () => {
     reopen({ recentBytes: 1_000 });
     const long = "x".repeat(200_000);
     for (const host of ["a", long, "b", long, "c"]) {
@@ -307,20 +309,20 @@ describe("what is kept", () => {
     expect(await read()).toEqual(["a", long, "b", long, "c"]);
   });
 
-  test("comes in order to a follower that stands still while more happens, from memory, files and memory again", async () => {
+  test("reach a follower that stops while more happen in order, from memory, files and memory again", async () => {
     reopen({ segmentBytes: 2_000, segments: 100, recentEvents: 5 });
     const seen: number[] = [];
     happen();
     for await (const { cursor } of journal.follow({ cursor: 0, signal: AbortSignal.timeout(60_000) })) {
       seen.push(cursor);
       if (cursor === 200) break;
-      // Now and then far ahead of it.
+      // Some events are far ahead of the follower.
       for (let count = cursor % 10 === 1 ? 20 : 0; count > 0 && journal.cursor < 200; count -= 1) happen();
     }
     expect(seen).toEqual(Array.from({ length: 200 }, (_, index) => index + 1));
   });
 
-  test("is bounded, and a follower from before that is told so", async () => {
+  test("are bounded, and a follower from before that gets events.lost", async () => {
     reopen({ segmentBytes: 1_000, segments: 3, recentEvents: 4 });
     for (let index = 0; index < 100; index += 1) happen();
     expect(await files()).toHaveLength(3);
@@ -331,7 +333,7 @@ describe("what is kept", () => {
     expect(cursors(rest)).toEqual([before, before + 1, before + 2, before + 3]);
   });
 
-  test("is read across files, and from memory where it is new", async () => {
+  test("are read across files, and from memory where they are new", async () => {
     reopen({ segmentBytes: 1_000, segments: 100, recentEvents: 4 });
     for (let index = 0; index < 50; index += 1) happen();
     expect(cursors(await take(50, { cursor: 0 }))).toEqual(Array.from({ length: 50 }, (_, index) => index + 1));

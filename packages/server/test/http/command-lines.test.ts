@@ -12,14 +12,14 @@ function shown(data: Buffer): string[] {
 test.for<[string, Buffer, string[]]>([
   ["plain text is text", Buffer.from("a€b"), ["a€b"]],
   [
-    "a character that is cut at the end goes as bytes",
+    "a character that is cut at the end is sent as bytes",
     Buffer.concat([Buffer.from("a"), euro.subarray(0, 2)]),
     ["a", "e282"],
   ],
-  ["its rest goes as bytes, too", Buffer.concat([euro.subarray(2), Buffer.from("b")]), ["ac", "b"]],
-  ["what is no text at all goes as bytes", Buffer.from([0xff, 0x41, 0xfe]), ["ff41fe"]],
+  ["the rest of a character is sent as bytes, too", Buffer.concat([euro.subarray(2), Buffer.from("b")]), ["ac", "b"]],
+  ["bytes that are not text are sent as bytes", Buffer.from([0xff, 0x41, 0xfe]), ["ff41fe"]],
   ["only a part of a character", euro.subarray(1, 2), ["82"]],
-  ["nothing is nothing", Buffer.alloc(0), []],
+  ["an empty output has no parts", Buffer.alloc(0), []],
 ])("%s", ([, data, parts]) => {
   expect(shown(data)).toEqual(parts);
 });

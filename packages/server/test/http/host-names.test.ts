@@ -18,7 +18,7 @@ describe("a server that listens for its machine only", () => {
     "[::1]:4600",
     "[::1]",
     "10.0.0.7:1",
-  ])("takes %s", (host) => {
+  ])("accepts %s", (host) => {
     expect(isOurs(host)).toBe(true);
     expect(isOurs(host, { host: "::1", address: () => "::1" })).toBe(true);
   });
@@ -37,12 +37,12 @@ describe("a server that listens for its machine only", () => {
     "localhost:4600:1",
     "localhost:99999999",
     `80-${sandbox}.ports.example`,
-  ])("does not take %s", (host) => {
+  ])("refuses %s", (host) => {
     expect(isOurs(host)).toBe(false);
     expect(isOurs(host, { host: "localhost", address: () => "::1" })).toBe(false);
   });
 
-  test("takes the names that it was given, and of port domains the names of ports", () => {
+  test("accepts the names that are configured, and the names of ports in port domains", () => {
     const given = {
       host: "atoll.test",
       publicUrl: "https://Atoll.example:8443",
@@ -57,12 +57,12 @@ describe("a server that listens for its machine only", () => {
     }
   });
 
-  test("takes what says no name, which browsers do not send", () => {
+  test("accepts a request without a name, which browsers do not send", () => {
     expect([isOurs(undefined), isOurs("")]).toEqual([true, true]);
   });
 });
 
-test("a server for other machines looks at names only if it was told some", () => {
+test("a server for other machines checks names only if some are configured", () => {
   const open = { host: "0.0.0.0", address: () => "0.0.0.0" };
   expect(isOurs("any.example", open)).toBe(true);
   expect(isOurs("any.example", { ...open, hostNames: ["atoll.example"] })).toBe(false);

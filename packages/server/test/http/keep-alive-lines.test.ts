@@ -1,6 +1,6 @@
 import { setTimeout as later } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { begun, keepAlive, type LineTiming } from "../../src/http/keep-alive-lines.ts";
+import { awaitFirstPiece, keepAlive, type LineTiming } from "../../src/http/keep-alive-lines.ts";
 
 const never = new AbortController().signal;
 
@@ -23,7 +23,7 @@ async function* after(ms: number, ...lines: string[]): AsyncGenerator<string, vo
   }
 }
 
-/** Tells nothing, ever, and says when it is let go. */
+/** A source that yields nothing, ever, and records when it is released. */
 function silent(): AsyncIterable<string> & { isReleased: boolean } {
   const source = {
     isReleased: false,
@@ -49,7 +49,7 @@ describe("a stream of lines", () => {
     expect(await all(keepAlive(after(0, "a", "b"), timing()))).toEqual(["a", "b"]);
   });
 
-  test("ends with the reason when its reader may not read on, also in the middle of silence", async () => {
+  test("ends with the reason when its reader may not read on, also during silence", async () => {
     const revocation = new AbortController();
     const source = silent();
     const lines = all(keepAlive(source, timing({ revoked: revocation.signal })));
@@ -59,7 +59,7 @@ describe("a stream of lines", () => {
     expect(await all(keepAlive(after(0, "a"), timing({ revoked: revocation.signal })))).toEqual(["refused: revoked"]);
   });
 
-  test("shows signs of life when the source is quiet, and loses no line to them", async () => {
+  test("has heartbeats when the source is quiet, and loses no line", async () => {
     let beats = 0;
     let onSecondBeat = (): void => undefined;
     const isQuietUntil = new Promise<void>((resolve) => {
@@ -80,7 +80,7 @@ describe("a stream of lines", () => {
     expect(seen.slice(0, 2)).toEqual(["heartbeat", "heartbeat"]);
   });
 
-  test("says that the server goes, and ends", async () => {
+  test("ends with a shutdown line when the server stops", async () => {
     const server = new AbortController();
     const source = silent();
     const lines = all(keepAlive(source, timing({ stopping: server.signal })));
@@ -89,7 +89,7 @@ describe("a stream of lines", () => {
     expect(source.isReleased).toBe(true);
   });
 
-  test("ends without a word when the reader is gone, and lets the source go", async () => {
+  test("ends without a line when the reader is gone, and releases the source", async () => {
     const reader = new AbortController();
     const source = silent();
     const lines = all(keepAlive(source, timing({ signal: reader.signal })));
@@ -98,7 +98,7 @@ describe("a stream of lines", () => {
     expect(source.isReleased).toBe(true);
   });
 
-  test("passes on what goes wrong in the source", async () => {
+  test("forwards an error of the source", async () => {
     const failing = (async function* () {
       yield "a";
       throw new Error("broken");
@@ -107,14 +107,14 @@ describe("a stream of lines", () => {
   });
 });
 
-describe("a stream that is begun", () => {
+describe("a stream whose first piece was awaited", () => {
   test("has every piece, the first one too", async () => {
-    expect(await all(await begun(after(0, "a", "b")))).toEqual(["a", "b"]);
-    expect(await all(await begun(after(0)))).toEqual([]);
+    expect(await all(await awaitFirstPiece(after(0, "a", "b")))).toEqual(["a", "b"]);
+    expect(await all(await awaitFirstPiece(after(0)))).toEqual([]);
   });
 
   test("fails at once if there is no first piece", async () => {
     const failing = { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(new Error("not there")) }) };
-    await expect(begun(failing)).rejects.toThrow("not there");
+    await expect(awaitFirstPiece(failing)).rejects.toThrow("not there");
   });
 });

@@ -6,7 +6,7 @@ import { openApiDocument, openApiPath } from "../../src/http/openapi.ts";
 
 const document = openApiDocument();
 
-test("an outside validator finds nothing wrong with the document", async () => {
+test("an independent validator finds no error in the document", async () => {
   const validator = new Validator();
   const result = await validator.validate(structuredClone(document));
   expect(result.errors ?? []).toEqual([]);
@@ -14,13 +14,15 @@ test("an outside validator finds nothing wrong with the document", async () => {
   expect(validator.version).toBe("3.1");
 });
 
-test("every row of the contract is in it, and nothing else", () => {
+test("the document has every route of the contract, and no other", () => {
   const paths = document["paths"] as Record<string, Record<string, { operationId: string }>>;
-  const told = Object.values(paths).flatMap((methods) => Object.values(methods).map(({ operationId }) => operationId));
-  expect(told.toSorted()).toEqual(Object.keys(routes).toSorted());
+  const operationIds = Object.values(paths).flatMap((methods) =>
+    Object.values(methods).map(({ operationId }) => operationId),
+  );
+  expect(operationIds.toSorted()).toEqual(Object.keys(routes).toSorted());
 });
 
-test.for(Object.entries(routes) as [string, Route][])("%s tells its path, streams and errors", ([, route]) => {
+test.for(Object.entries(routes) as [string, Route][])("%s has its path, streams and errors", ([, route]) => {
   const paths = document["paths"] as Record<string, Record<string, Record<string, unknown>>>;
   const operation = paths[openApiPath(route.path)]?.[route.method.toLowerCase()];
   const names = ((operation?.["parameters"] ?? []) as { name: string }[]).map(({ name }) => name);

@@ -9,7 +9,7 @@ async function all(body: AsyncIterable<Buffer>): Promise<string> {
   return Buffer.concat(pieces).toString();
 }
 
-test("a body passes whole while its key is good", async () => {
+test("a body is complete while its key is valid", async () => {
   const source = new PassThrough();
   const revocation = new AbortController();
   const read = all(revocableBody(source, revocation.signal));
@@ -18,7 +18,7 @@ test("a body passes whole while its key is good", async () => {
   expect(await read).toBe("one two");
 });
 
-test("a body whose client sends nothing fails when the key is revoked, and what still comes is read away", async () => {
+test("a body whose client sends nothing fails when the key is revoked, and the rest is discarded", async () => {
   const source = new PassThrough();
   const revocation = new AbortController();
   const body = revocableBody(source, revocation.signal)[Symbol.asyncIterator]();
@@ -32,7 +32,7 @@ test("a body whose client sends nothing fails when the key is revoked, and what 
   await once(source, "close");
 });
 
-test("a body fails also if nobody waited for it when the key was revoked, with its end there already", async () => {
+test("a body fails also if its end was there and no reader waited when the key was revoked", async () => {
   const source = new PassThrough();
   const revocation = new AbortController();
   const body = revocableBody(source, revocation.signal);
@@ -41,7 +41,7 @@ test("a body fails also if nobody waited for it when the key was revoked, with i
   await expect(all(body)).rejects.toThrow("revoked");
 });
 
-test("whoever stops reading ends the stream", async () => {
+test("a reader that stops ends the stream", async () => {
   const source = new PassThrough();
   source.write("one");
   for await (const _ of revocableBody(source, new AbortController().signal)) break;

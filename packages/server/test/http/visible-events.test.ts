@@ -7,7 +7,7 @@ import type { Principal } from "../../src/auth/principal.ts";
 import { EventJournal } from "../../src/events/event-journal.ts";
 import { visibleEvents } from "../../src/http/visible-events.ts";
 
-test("a key sees all events of a sandbox that it had from the pool, also when that is gone, and none of another's", async () => {
+test("a key sees all events of a sandbox from the pool, also after it is gone, and none of another's", async () => {
   const dir = await mkdtemp(join(tmpdir(), "atoll-visible-"));
   const owners = new Map<SandboxId, string>();
   const events = EventJournal.open(dir, { ownerOf: (id) => owners.get(id) });

@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => server.close());
 
-/** A request that is being answered, and its client. */
+/** A request that is being handled, and a function with which its client leaves. */
 async function asked(): Promise<{ response: ServerResponse; leave: () => void }> {
   const client = connect((server.address() as AddressInfo).port, "127.0.0.1");
   client.on("error", () => undefined);
@@ -21,14 +21,14 @@ async function asked(): Promise<{ response: ServerResponse; leave: () => void }>
   return { response, leave: () => client.destroy() };
 }
 
-test("is heard at the end of an answer", async () => {
+test("the function is called at the end of a reply", async () => {
   const { response } = await asked();
   const closed = new Promise<void>((resolve) => whenClosed(response, resolve));
   response.end("done");
   await closed;
 });
 
-test("is heard also when the client is gone already", async () => {
+test("the function is called also when the client has already left", async () => {
   const { response, leave } = await asked();
   const gone = once(response, "close");
   leave();

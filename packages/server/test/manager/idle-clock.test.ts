@@ -26,7 +26,7 @@ function makeClock(timeouts: { idleMs?: number; lifetimeMs?: number }) {
   return { clock, state };
 }
 
-test("a sandbox of which nothing is asked ends after its idle time", async () => {
+test("a sandbox without requests ends after its idle time", async () => {
   const { state } = makeClock({ idleMs: 10_000 });
   await vi.advanceTimersByTimeAsync(9_999);
   expect(state.ended).toEqual([]);
@@ -34,7 +34,7 @@ test("a sandbox of which nothing is asked ends after its idle time", async () =>
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("every request lets the time begin anew", async () => {
+test("every request starts the idle time again", async () => {
   const { clock, state } = makeClock({ idleMs: 10_000 });
   for (let round = 0; round < 10; round += 1) {
     await vi.advanceTimersByTimeAsync(9_000);
@@ -45,7 +45,7 @@ test("every request lets the time begin anew", async () => {
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("it is not idle while something runs or is open, however long", async () => {
+test("a sandbox is not idle while a command runs or a request retains it, however long", async () => {
   const { clock, state } = makeClock({ idleMs: 10_000 });
   state.hasWork = true;
   await vi.advanceTimersByTimeAsync(100_000);
@@ -61,7 +61,7 @@ test("it is not idle while something runs or is open, however long", async () =>
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("what nobody tells of is asked for when the idle time is over, and again after as long", async () => {
+test("other processes are asked for when the idle time is over, and again after the same time", async () => {
   const { state } = makeClock({ idleMs: 10_000, lifetimeMs: 100_000 });
   let asked = 0;
   state.findsWork = async () => (asked += 1) < 3;
@@ -71,7 +71,7 @@ test("what nobody tells of is asked for when the idle time is over, and again af
   expect([asked, state.ended]).toEqual([3, ["idle"]]);
 });
 
-test("what happens while it is asked keeps it, and no time is set twice", async () => {
+test("a request during that question keeps the sandbox, and the timer is set once", async () => {
   const { clock, state } = makeClock({ idleMs: 10_000 });
   let answer: (isBusy: boolean) => void = () => undefined;
   state.findsWork = () =>
@@ -91,14 +91,14 @@ test("what happens while it is asked keeps it, and no time is set twice", async 
   expect([state.ended, vi.getTimerCount()]).toEqual([[], 0]);
 });
 
-test("its lifetime ends it whatever it does", async () => {
+test("the lifetime ends the sandbox whatever it does", async () => {
   const { state } = makeClock({ idleMs: 10_000, lifetimeMs: 50_000 });
   state.hasWork = true;
   await vi.advanceTimersByTimeAsync(50_000);
   expect(state.ended).toEqual(["lifetime"]);
 });
 
-test("a change of the times holds at once", async () => {
+test("changed timeouts apply at once", async () => {
   const { clock, state } = makeClock({ idleMs: 1_000_000 });
   state.timeouts = SandboxTimeouts.parse({ idleMs: 1_000 });
   clock.reset();
@@ -106,7 +106,7 @@ test("a change of the times holds at once", async () => {
   expect(state.ended).toEqual(["idle"]);
 });
 
-test("it waits longer than one timer can", async () => {
+test("a timeout can be longer than one timer", async () => {
   const days = 24 * 3_600_000;
   const { state } = makeClock({ lifetimeMs: 60 * days });
   await vi.advanceTimersByTimeAsync(59 * days);

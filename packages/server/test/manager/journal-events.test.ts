@@ -15,7 +15,7 @@ test.for<[string, string[]]>([
   ["one that is long", ["sh", "x".repeat(200_000)]],
   ["many", Array.from({ length: 4_096 }, () => "word")],
   ["many empty ones", ["true", ...Array.from({ length: 10_000 }, () => "")]],
-])("of too much it has the beginning, and says so: %s", ([, argv]) => {
+])("an event has the beginning of too many arguments, and is marked: %s", ([, argv]) => {
   const event = started(argv);
   expect(event.isCut).toBe(true);
   expect(JSON.stringify(event).length).toBeLessThan(20_000);

@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { expect, test } from "vitest";
 import { logRepairs } from "../../src/manager/log-repairs.ts";
 
-test("what a server finds at start is logged line by line, and what needs a person as a warning", () => {
+test("what a server finds at its start is logged line by line, and as a warning where an operator is needed", () => {
   const lines: string[] = [];
   const log = pino({ base: null, timestamp: false }, { write: (line: string) => void lines.push(line) });
   logRepairs(

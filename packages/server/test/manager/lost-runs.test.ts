@@ -23,7 +23,7 @@ const codeOf = (runs: LostRuns, asked = mark): unknown => {
   }
 };
 
-test("what was lost is told by every server until it is forgotten", async () => {
+test("a lost run is reported by every server until it is forgotten", async () => {
   const first = new LostRuns(dir);
   expect(codeOf(first)).toBeUndefined();
   await first.add(undefined);
@@ -35,7 +35,7 @@ test("what was lost is told by every server until it is forgotten", async () => 
   expect([codeOf(first), codeOf(new LostRuns(dir))]).toEqual([undefined, undefined]);
 });
 
-test("what is old goes at the next start", async () => {
+test("an old entry is removed at the next start", async () => {
   await new LostRuns(dir).add(mark);
   const [name = ""] = await readdir(dir);
   const yesterday = Date.now() / 1_000 - 86_401;

@@ -5,7 +5,7 @@ import type { ManagedSandbox } from "../../src/manager/managed-sandbox.ts";
 import { PauseResume, type PauseResumeOptions } from "../../src/manager/pause-resume.ts";
 import { Turns } from "../../src/support/turns.ts";
 
-test("pausing all leaves alone what is paused or has failed, and says so only of what could not be paused", async () => {
+test("pausing all skips paused and failed sandboxes, and logs only those that could not be paused", async () => {
   const states = { a: "running", b: "paused", c: "failed", d: "running" };
   const sandboxes = Object.entries(states).map(([letter, state]) => {
     const clock = { stop: () => undefined, restart: () => undefined };

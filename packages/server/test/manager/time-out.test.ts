@@ -14,7 +14,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** A sandbox at the end of its lifetime that cannot be killed before the disk has room again. */
+/** A sandbox at the end of its lifetime that cannot be killed before the disk has space again. */
 function onFullDisk() {
   const timeouts = SandboxTimeouts.parse({ lifetimeMs: 3_600_000 });
   const seen = { attempts: 0, isFull: true, audited: [] as string[] };
@@ -24,7 +24,7 @@ function onFullDisk() {
     hasWork: () => false,
     findsWork: async () => false,
     onTimeout: (which) => {
-      // Only what a timeout looks at.
+      // The object has only what a timeout uses.
       const managed = { id: "sandbox", facts: { timeouts }, clock } as unknown as ManagedSandbox;
       void timeOut(managed, which, {
         pauseResume: {} as PauseResume,
@@ -40,7 +40,7 @@ function onFullDisk() {
   return { clock, seen };
 }
 
-test("a sandbox that could not be killed at its timeout is killed soon after, and not after another lifetime", async () => {
+test("a kill that failed at a timeout is retried soon, and not after another lifetime", async () => {
   const { seen } = onFullDisk();
   await vi.advanceTimersByTimeAsync(3_600_000 + 60_000);
   expect([seen.attempts, seen.audited]).toEqual([3, []]);
@@ -49,7 +49,7 @@ test("a sandbox that could not be killed at its timeout is killed soon after, an
   expect([seen.attempts, seen.audited]).toEqual([4, ["ok"]]);
 });
 
-test("nothing is tried for a sandbox that this server has let go of", async () => {
+test("nothing is retried for a sandbox that this server has released", async () => {
   const { clock, seen } = onFullDisk();
   await vi.advanceTimersByTimeAsync(3_600_000);
   clock.close();

@@ -7,7 +7,7 @@ import { WarmPool } from "../../src/manager/warm-pool.ts";
 const shape = CreateSandbox.parse({});
 let launched: FakeSandbox[];
 
-/** As much of a sandbox as a pool touches. */
+/** The part of a sandbox that a pool uses. */
 class FakeSandbox {
   state = "running";
   readonly ran: string[][] = [];
@@ -47,7 +47,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("one that was taken is replaced after a rest while others are ready", async () => {
+test("a sandbox that was taken is replaced after a delay while others are ready", async () => {
   const pool = poolOf(2);
   await vi.advanceTimersByTimeAsync(0);
   expect(pool.readyCount).toBe(2);
@@ -59,7 +59,7 @@ test("one that was taken is replaced after a rest while others are ready", async
   expect(pool.readyCount).toBe(2);
 });
 
-test("an empty shelf is filled at once", async () => {
+test("an empty pool is filled at once", async () => {
   const pool = poolOf(2);
   await vi.advanceTimersByTimeAsync(0);
   pool.take(shape);
@@ -79,7 +79,7 @@ test("nothing is started after the close, and nothing is left", async () => {
   expect(pool.take(shape)).toBeUndefined();
 });
 
-test("each has run something before it is ready, if it can", async () => {
+test("each sandbox has run a program before it is ready, if it can", async () => {
   const pool = poolOf(1);
   await vi.advanceTimersByTimeAsync(0);
   expect(pool.take(shape)).toBe(launched[0]);

@@ -32,7 +32,7 @@ export async function makeDirectory(parent: string = tmpdir()): Promise<string> 
 }
 
 /**
- * An engine as far as checkpoints are moved: files in a directory, and what is imported is compared with its manifest.
+ * The part of an engine that moves checkpoints: files in a directory; imported files are compared with their manifest.
  */
 export class FakeEngine implements Pick<
   Engine,
@@ -48,7 +48,7 @@ export class FakeEngine implements Pick<
     this.#dir = dir;
   }
 
-  /** A layer of this engine with these bytes. */
+  /** Adds a layer of this engine with these bytes. */
   layer(name: string, data: Buffer): LayerPart {
     const part = { id: LayerId.parse(name), ...checksumOf(data) };
     this.#layers.set(keyOf(part), data);
@@ -148,8 +148,8 @@ export const recordOf = (id: SandboxId): ImportedRecord => ({
 });
 
 /**
- * A store that goes with the test. In memory where the machine has such a place: what is tested here does not end with
- * the power.
+ * Opens a store that is removed with the test. It is in memory where the machine has such a file system, because these
+ * tests do not depend on a loss of power.
  */
 export async function makeStore(): Promise<FileObjectStore> {
   const memory = "/dev/shm";
@@ -168,7 +168,7 @@ export interface Machine {
   scratchDir: string;
 }
 
-/** A server as far as checkpoints are moved. */
+/** The part of a server that moves checkpoints. */
 export async function makeMachine(store: ObjectStore): Promise<Machine> {
   const dir = await makeDirectory();
   const engine = new FakeEngine(dir);

@@ -23,7 +23,7 @@ import { watchStore, type StoreCall } from "./watch-store.ts";
 const { signal } = new AbortController();
 const text = (seed: string): Buffer => Buffer.from(`${seed} and a line of text that repeats itself\n`.repeat(4_000));
 
-/** Two layers, an image of two files, and what the owner keeps. */
+/** Saves two layers, an image of two files, and the owner's files. */
 async function saveFirst({ engine }: Machine) {
   return engine.checkpoint(sandboxId, 1, {
     layers: [engine.layer(`${sandboxId}-1`, text("top")), engine.layer(`${otherId}-7`, randomBytes(50_000))],
@@ -32,7 +32,7 @@ async function saveFirst({ engine }: Machine) {
   });
 }
 
-/** Everything that is sent through it. */
+/** Returns the store with a list of everything that is sent through it. */
 function counted(store: ObjectStore): { store: ObjectStore; sent: StoreCall[] } {
   const sent: StoreCall[] = [];
   return { sent, store: watchStore(store, { after: (call) => void (call.name === "upload" && sent.push(call)) }) };
@@ -45,7 +45,7 @@ async function keysOf(store: ObjectStore): Promise<string[]> {
 }
 
 describe("a published checkpoint", () => {
-  test("is whole on another machine, and nothing is left of the way there", async () => {
+  test("is complete on another machine, and leaves no temporary files", async () => {
     const store = await makeStore();
     const [here, there] = [await makeMachine(store), await makeMachine(store)];
     const manifest = await saveFirst(here);
@@ -68,7 +68,7 @@ describe("a published checkpoint", () => {
     for (const { scratchDir } of [here, there]) expect(await readdir(scratchDir)).toEqual([]);
   });
 
-  test("shares its layers: the next one sends what is new, and a machine that has a layer does not fetch it", async () => {
+  test("shares its layers: the next one sends only new parts, and a machine fetches only missing layers", async () => {
     const { store, sent } = counted(await makeStore());
     const [here, there] = [await makeMachine(store), await makeMachine(store)];
     const first = await saveFirst(here);
@@ -126,7 +126,7 @@ describe("a published checkpoint", () => {
     expect(await here.archive.list(sandboxId)).toEqual([stored]);
   });
 
-  test("of two servers that publish the same number at once is one of theirs, whole", async () => {
+  test("that two servers publish under the same number is complete, and from one of them", async () => {
     const store = await makeStore();
     const machines = [await makeMachine(store), await makeMachine(store)];
     const saved = await Promise.all(machines.map(saveFirst));
@@ -156,7 +156,7 @@ describe("a published checkpoint", () => {
   });
 });
 
-test("all checkpoints of a sandbox go at once, also those that cannot be read, and no other's", async () => {
+test("is removed with all others of its sandbox, also unreadable ones, and no other sandbox's are", async () => {
   const store = await makeStore();
   const here = await makeMachine(store);
   const { layers } = await saveFirst(here);
@@ -232,7 +232,7 @@ describe("a store that fails", () => {
   });
 });
 
-test("what an upload left long ago is sent anew, since a collector may be about to remove it; what a manifest names is not", async () => {
+test("an old part of an upload is sent again, as it may be collected; a part in a manifest is not", async () => {
   const { store, sent } = counted(await makeStore());
   const aged = new Proxy(store, {
     get: (target, name) =>
@@ -292,7 +292,7 @@ test("bytes that have changed on this machine are not stored", async () => {
   expect(await store.stat(manifestKey(sandboxId, 1))).toBeUndefined();
 });
 
-test("the scratch directory is nobody else's to read, and what a dead server left in it goes at the start", async () => {
+test("only the server can read the scratch directory, which is emptied at the start", async () => {
   const dir = join(await makeDirectory(), "transfers");
   const open = async () =>
     CheckpointArchive.open({ store: await makeStore(), engine: new FakeEngine(dir), scratchDir: dir, log });

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { SandboxId } from "@atoll/protocol";
 import type { ObjectStore } from "@atoll/storage";
 import { beforeEach, expect, test } from "vitest";
-import { CheckpointCollector, type SandboxStanding } from "../../src/persistence/checkpoint-collector.ts";
+import { CheckpointCollector, type RetentionStatus } from "../../src/persistence/checkpoint-collector.ts";
 import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { log, makeMachine, makeStore, otherId, recordOf, sandboxId, type Machine } from "./archive-lab.ts";
 import { watchStore } from "./watch-store.ts";
@@ -13,7 +13,7 @@ const graceMs = 1_000;
 let store: ObjectStore;
 let here: Machine;
 let nowMs: number;
-let standings: Map<SandboxId, SandboxStanding>;
+let standings: Map<SandboxId, RetentionStatus>;
 
 beforeEach(async () => {
   store = await makeStore();
@@ -26,14 +26,14 @@ function collector(on: ObjectStore = store, policy = { keepLast: 2, keepForMs: 0
   return new CheckpointCollector({
     store: on,
     policy,
-    standingOf: async (id) => standings.get(id),
+    statusOf: async (id) => standings.get(id),
     log,
     graceMs,
     nowMs: () => nowMs,
   });
 }
 
-/** Each on top of the one before. */
+/** Publishes checkpoints, each based on the one before. */
 async function publish(
   id: SandboxId,
   count: number,
@@ -59,7 +59,7 @@ async function looks(times: number, on: CheckpointCollector = collector()): Prom
 
 const numbersOf = async (id: SandboxId): Promise<number[]> => (await here.archive.list(id)).map(({ n }) => n);
 
-/** Every checkpoint that is listed can be fetched by a machine that has nothing. */
+/** Asserts that a machine without any layer can fetch every checkpoint that is listed. */
 async function assertWhole(...ids: SandboxId[]): Promise<void> {
   for (const id of ids) {
     for (const n of await numbersOf(id)) {
@@ -69,12 +69,12 @@ async function assertWhole(...ids: SandboxId[]): Promise<void> {
   }
 }
 
-test("the newest stay and the one that the sandbox goes on from; what they need stays, and the rest goes", async () => {
+test("the newest checkpoints stay and the current one; their parts stay, and the rest is removed", async () => {
   await publish(sandboxId, 5);
   standings.set(sandboxId, { isKilled: false, needed: [2] });
   const removed = await looks(3);
   expect(await numbersOf(sandboxId)).toEqual([2, 4, 5]);
-  // The layers of all five are still needed, as each stands on those before.
+  // The layers of all five are still needed, as each is based on those before.
   expect(removed.map((key) => key.split("/").slice(0, 3).join("/")).toSorted()).toEqual([
     `checkpoints/${sandboxId}/1`,
     `checkpoints/${sandboxId}/3`,
@@ -82,14 +82,14 @@ test("the newest stay and the one that the sandbox goes on from; what they need 
   await assertWhole(sandboxId);
 });
 
-test("one that a sandbox is rolled back to while it is about to be retired stays", async () => {
+test("a checkpoint stays if a rollback to it begins while it is being retired", async () => {
   await publish(sandboxId, 4);
   const notes: string[] = [];
   const watched = watchStore(store, {
     after: ({ name, key }) => {
       if (name !== "put" || !key.startsWith("collection/checkpoints/retired/")) return;
       notes.push(key);
-      // Between the note and the removal.
+      // The rollback begins between the check and the removal.
       if (notes.length === 2) standings.set(sandboxId, { isKilled: false, needed: [2] });
     },
   });
@@ -98,14 +98,14 @@ test("one that a sandbox is rolled back to while it is about to be retired stays
   expect(await numbersOf(sandboxId)).toEqual([2, 3, 4]);
 });
 
-test("what is younger than the policy says stays", async () => {
+test("checkpoints that the policy calls young stay", async () => {
   await publish(sandboxId, 5);
   nowMs = 5_000;
   await collector(store, { keepLast: 1, keepForMs: 2_000 }).collect();
   expect(await numbersOf(sandboxId)).toEqual([3, 4, 5]);
 });
 
-test("a publish lets go of what has expired since, of this sandbox only", async () => {
+test("a publish retires expired checkpoints of this sandbox only", async () => {
   await publish(sandboxId, 3);
   await publish(otherId, 3);
   const one = collector();
@@ -115,7 +115,7 @@ test("a publish lets go of what has expired since, of this sandbox only", async 
   expect(await numbersOf(otherId)).toEqual([1, 2, 3]);
 });
 
-test("of a killed sandbox everything goes, but what its copies need", async () => {
+test("everything of a killed sandbox is removed, except what its copies need", async () => {
   const layers = await publish(sandboxId, 3);
   await publish(otherId, 1, layers);
   standings.set(sandboxId, { isKilled: true, needed: [3] });
@@ -127,13 +127,13 @@ test("of a killed sandbox everything goes, but what its copies need", async () =
   await assertWhole(otherId);
 });
 
-test("of a sandbox whose metadata cannot be read nothing is retired, and others are collected", async () => {
+test("nothing of a sandbox with unreadable metadata is retired, and others are collected", async () => {
   await publish(sandboxId, 4);
   await publish(otherId, 4);
   const one = new CheckpointCollector({
     store,
     policy: { keepLast: 1 },
-    standingOf: async (id) => {
+    statusOf: async (id) => {
       if (id === sandboxId) throw new Error("The metadata is gone");
       return undefined;
     },
@@ -146,7 +146,7 @@ test("of a sandbox whose metadata cannot be read nothing is retired, and others 
   expect(await numbersOf(otherId)).toEqual([4]);
 });
 
-test("a manifest that cannot be read keeps all that may be its own, and others' images are collected", async () => {
+test("an unreadable manifest keeps all that may be its own, and images of others are collected", async () => {
   await publish(sandboxId, 4);
   await publish(otherId, 4);
   const broken = manifestKey(sandboxId, 2);
@@ -157,13 +157,13 @@ test("a manifest that cannot be read keeps all that may be its own, and others' 
     `checkpoints/${otherId}/1`,
     `checkpoints/${otherId}/2`,
   ]);
-  // And when it can be read again, all of it is there.
+  // When the manifest is readable again, all of its parts are there.
   await store.put(broken, whole?.data ?? Buffer.alloc(0));
   expect(await numbersOf(sandboxId)).toEqual([1, 2, 3, 4]);
   await assertWhole(sandboxId, otherId);
 });
 
-test("a copy whose manifest cannot be read keeps the layers of its origin, also when that is killed", async () => {
+test("a copy with an unreadable manifest keeps the layers of its origin, also when that is killed", async () => {
   await publish(otherId, 1, await publish(sandboxId, 2));
   const broken = manifestKey(otherId, 1);
   const whole = await store.get(broken);
@@ -176,7 +176,7 @@ test("a copy whose manifest cannot be read keeps the layers of its origin, also 
   await assertWhole(otherId);
 });
 
-test("what an upload left that was cut off goes", async () => {
+test("parts of an interrupted upload are removed", async () => {
   await here.engine.checkpoint(sandboxId, 1, { layers: [here.engine.layer(`${sandboxId}-1`, randomBytes(500))] });
   const dying = watchStore(store, {
     before: ({ name }) => {
@@ -192,7 +192,7 @@ test("what an upload left that was cut off goes", async () => {
   await assertWhole(sandboxId);
 });
 
-test("what others keep below the same names stays, and our own goes", async () => {
+test("objects of other programs below the same names stay, and our own are removed", async () => {
   await publish(sandboxId, 4);
   const name = `${"0".repeat(64)}.plain.${"0".repeat(64)}.00000000`;
   const foreign = [
@@ -201,7 +201,7 @@ test("what others keep below the same names stays, and our own goes", async () =
     "checkpoints/run-1/manifest.json",
     `checkpoints/${sandboxId}/1/notes.txt`,
     `checkpoints/${sandboxId}/latest/owner/${name}`,
-    // Of an Atoll whose prefix is "checkpoints".
+    // The next key is that of an Atoll whose prefix is "checkpoints".
     `checkpoints/checkpoints/${sandboxId}/1/owner/${name}`,
     `checkpoints/layers/${sandboxId}-1/${name}`,
     "collection/checkpoints/retired/readme",
@@ -221,7 +221,7 @@ test("what others keep below the same names stays, and our own goes", async () =
   await assertWhole(sandboxId);
 });
 
-/** Everything that a manifest names is there. */
+/** Asserts that everything that a manifest names exists. */
 async function assertNeeded(...ids: SandboxId[]): Promise<void> {
   const there = new Set<string>();
   for await (const { key } of store.list("")) there.add(key);
@@ -231,11 +231,11 @@ async function assertNeeded(...ids: SandboxId[]): Promise<void> {
   }
 }
 
-test("a collector that dies at any call takes nothing that is needed, and others end its work", async () => {
+test("a collector that crashes at any call removes nothing that is needed, and others complete its work", async () => {
   await publish(otherId, 1, await publish(sandboxId, 4));
   standings.set(sandboxId, { isKilled: false, needed: [1] });
   const deaths = { put: 0, remove: 0 };
-  // One look retires, the next condemns what is needed by nobody any more, and the last removes it.
+  // The first collection retires, the next condemns what is no longer needed, and the last removes it.
   for (let look = 0; look < 3; look += 1) {
     for (let failing = 1; ; failing += 1) {
       let calls = 0;

@@ -48,18 +48,18 @@ const withManifest =
 const cases: [string, string, Change][] = [
   ["nothing readable", "manifest.json", () => "not a manifest"],
   ["a later version", "manifest.json", (checkpoint) => ({ ...checkpoint, version: 2 })],
-  ["a field that nobody knows", "manifest.json", (checkpoint) => ({ ...checkpoint, more: true })],
+  ["an unknown field", "manifest.json", (checkpoint) => ({ ...checkpoint, more: true })],
   ["another sandbox's id", "manifest.json", (checkpoint) => ({ ...checkpoint, sandboxId: otherId })],
   ["another sandbox's id inside", "manifest.json", withManifest({ sandboxId: otherId })],
   ["another number", "manifest.json", (checkpoint) => ({ ...checkpoint, n: 2 })],
   ["another number inside", "manifest.json", withManifest({ n: 2 })],
   [
-    "an image named like a path",
+    "an image whose name is a path",
     "manifest.json",
     withManifest({ memory: [{ name: "../../x", sizeBytes: 1, sha256: "0".repeat(64) }] }),
   ],
   [
-    "a layer named like a path",
+    "a layer whose name is a path",
     "manifest.json",
     withManifest({ layers: [{ id: "../../etc", sizeBytes: 1, sha256: "0".repeat(64) }] }),
   ],
@@ -74,7 +74,7 @@ const cases: [string, string, Change][] = [
     (checkpoint) => ({ ...checkpoint, parts: [...checkpoint.parts, checkpoint.parts[0]] }),
   ],
   [
-    "a part that is not of it",
+    "a part of another checkpoint",
     "manifest.json",
     (checkpoint) => ({ ...checkpoint, parts: [...checkpoint.parts, { ...partOf(checkpoint, "owner"), name: "more" }] }),
   ],
@@ -91,17 +91,13 @@ const cases: [string, string, Change][] = [
   ["a key of another sandbox", image, withPart(image, ({ key }) => ({ key: key.replaceAll(sandboxId, otherId) }))],
   ["a key that leads elsewhere", image, withPart(image, ({ key }) => ({ key: `${key}/../../x` }))],
   ["a negative size", "manifest.json", withPart(image, () => ({ sizeBytes: -1 }))],
-  ["a size beyond numbers", "manifest.json", withPart(image, () => ({ sizeBytes: 1e300 }))],
+  ["a size beyond all numbers", "manifest.json", withPart(image, () => ({ sizeBytes: 1e300 }))],
   ["a size that lies", image, withPart(image, ({ sizeBytes }) => ({ sizeBytes: sizeBytes - 1 }))],
-  ["an original size that lies", layer, withPart(layer, () => ({ originalBytes: 39_999 }))],
-  ["more stored than there was", layer, withPart(layer, () => ({ sizeBytes: 40_001 }))],
-  ["an encoding that its key denies", layer, withPart(layer, () => ({ encoding: "plain" }))],
-  ["a checksum that its key denies", layer, withPart(layer, () => ({ sha256: "0".repeat(64) }))],
-  [
-    "a size of the compressed bytes that lies",
-    layer,
-    withPart(layer, ({ sizeBytes }) => ({ sizeBytes: sizeBytes + 1 })),
-  ],
+  ["a wrong original size", layer, withPart(layer, () => ({ originalBytes: 39_999 }))],
+  ["more stored bytes than original ones", layer, withPart(layer, () => ({ sizeBytes: 40_001 }))],
+  ["an encoding that differs from its key", layer, withPart(layer, () => ({ encoding: "plain" }))],
+  ["a checksum that differs from its key", layer, withPart(layer, () => ({ sha256: "0".repeat(64) }))],
+  ["a wrong size of the compressed bytes", layer, withPart(layer, ({ sizeBytes }) => ({ sizeBytes: sizeBytes + 1 }))],
 ];
 
 test.for(cases)(
@@ -134,7 +130,7 @@ test("a manifest that is too large is refused, and the other checkpoints of the 
   expect(await there.archive.list(sandboxId)).toEqual([stored]);
 });
 
-test("a part whose bytes are gone or are others is refused by its name", async () => {
+test("a part with missing or other bytes is refused by its name", async () => {
   const { key, sizeBytes } = partOf(stored, image);
   await store.put(key, randomBytes(sizeBytes));
   const refusal = { code: "unrestorable", details: { part: image } };
@@ -146,7 +142,7 @@ test("a part whose bytes are gone or are others is refused by its name", async (
 
 test.for<[string, Buffer]>([
   ["a bomb", brotliCompressSync(Buffer.alloc(50_000_000))],
-  ["something that is not compressed", randomBytes(500)],
+  ["data that is not compressed", randomBytes(500)],
   ["something else", brotliCompressSync(Buffer.alloc(40_000, "other"))],
 ])("a compressed part that is %s is refused by its name", async ([, bytes]) => {
   const sha256 = createHash("sha256").update(bytes).digest("hex");
@@ -162,7 +158,7 @@ test.for<[string, Buffer]>([
   expect(await readdir(there.scratchDir)).toEqual([]);
 });
 
-test("sizes that no disk holds are refused before anything is fetched", async () => {
+test("sizes beyond any disk are refused before anything is fetched", async () => {
   const bytes = Number.MAX_SAFE_INTEGER - 1;
   const { key, ...old } = partOf(stored, layer);
   const layers = [{ id: `${sandboxId}-1`, sizeBytes: bytes, sha256: key.split("/")[2]?.slice(0, 64) }];
@@ -175,7 +171,7 @@ test("sizes that no disk holds are refused before anything is fetched", async ()
   });
 });
 
-test("what others put beside a checkpoint is not taken for a part of it", async () => {
+test("objects of other programs beside a checkpoint are not taken for its parts", async () => {
   const here = await makeMachine(store);
   const id = SandboxId.parse("c".repeat(20));
   const memory = { "checkpoint.img": randomBytes(1_000) };

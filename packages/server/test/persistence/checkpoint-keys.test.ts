@@ -16,7 +16,7 @@ const roles: PartRole[] = [
   layer(`files-${sha256}`),
 ];
 
-test.for(roles)("the key of a part is known as one: %j", (role) => {
+test.for(roles)("the key of a part is recognized: %j", (role) => {
   for (const encoding of ["plain", "br"] as const) {
     expect(isPartKey(newPartKey(role, original, encoding, sha256))).toBe(true);
   }

@@ -6,7 +6,7 @@ import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
 import { pino } from "pino";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { removeLongKilled } from "../../src/persistence/killed-sandboxes.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 
 const day = 24 * 60 * 60_000;
@@ -14,11 +14,11 @@ const signal = new AbortController().signal;
 const log = pino({ enabled: false });
 let dir: string;
 let store: ObjectStore;
-let home: HandleHome;
+let sandboxStores: SandboxStores;
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "atoll-killed-"));
   store = await FileObjectStore.open(dir);
-  home = {
+  sandboxStores = {
     metadataStore: store,
     checkpointStore: store,
     leases: new Leases({ store, self: { id: "a", url: "" } }),
@@ -33,7 +33,7 @@ const idOf = (letter: string): SandboxId => SandboxId.parse(letter.repeat(20));
 
 async function create(letter: string, { isKilled }: { isKilled: boolean }): Promise<SandboxId> {
   const id = idOf(letter);
-  const handle = await SandboxHandle.createPersistent(home, metadataOf(id), {});
+  const handle = await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {});
   if (isKilled) await handle.markKilled();
   await handle.release();
   return id;
@@ -46,20 +46,20 @@ async function keys(): Promise<string[]> {
 }
 
 const remove = (afterMs: number): Promise<SandboxId[]> =>
-  removeLongKilled(home, { nowMs: Date.now() + afterMs, signal, log });
+  removeLongKilled(sandboxStores, { nowMs: Date.now() + afterMs, signal, log });
 
-test("what was killed is remembered for a week, and then goes with its lease; nothing else does", async () => {
+test("a killed sandbox is remembered for a week, and then removed with its lease; nothing else is", async () => {
   const killed = await create("a", { isKilled: true });
   const paused = await create("b", { isKilled: false });
   const before = await keys();
   expect(await remove(6 * day)).toEqual([]);
   expect(await keys()).toEqual(before);
-  expect(await SandboxHandle.read(home, killed)).toMatchObject({ isKilled: true, facts: { env: {} } });
+  expect(await SandboxHandle.read(sandboxStores, killed)).toMatchObject({ isKilled: true, facts: { env: {} } });
   expect(await remove(8 * day)).toEqual([killed]);
   expect(await keys()).toEqual(before.filter((key) => key.includes(paused)));
 });
 
-test("what was killed stays known as long as a checkpoint of it is stored", async () => {
+test("a killed sandbox is remembered as long as a checkpoint of it is stored", async () => {
   const killed = await create("a", { isKilled: true });
   const manifest = `checkpoints/${killed}/1/manifest.json`;
   await store.put(manifest, Buffer.from("{}"));
@@ -68,7 +68,7 @@ test("what was killed stays known as long as a checkpoint of it is stored", asyn
   expect(await remove(8 * day)).toEqual([killed]);
 });
 
-test("a lease that a removal left behind goes when nobody has written to it for a week", async () => {
+test("a lease without metadata is removed when it was not written for a week", async () => {
   const killed = await create("a", { isKilled: true });
   await store.remove(`sandboxes/${killed}/metadata.json`);
   await remove(6 * day);
@@ -77,7 +77,7 @@ test("a lease that a removal left behind goes when nobody has written to it for 
   expect(await keys()).toEqual([]);
 });
 
-test("metadata that cannot be read stay, and keep nobody from the others", async () => {
+test("unreadable metadata stay, and do not prevent the removal of others", async () => {
   const unreadable = await create("a", { isKilled: true });
   await store.put(`sandboxes/${unreadable}/metadata.json`, Buffer.from("{"));
   const killed = await create("b", { isKilled: true });

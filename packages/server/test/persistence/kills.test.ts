@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { Kills } from "../../src/persistence/kills.ts";
 import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 import { watchStore } from "./watch-store.ts";
 
@@ -25,17 +25,17 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** A server that has nothing of the sandbox, unless `kill` finds something. */
+/** A server without a copy of the sandbox, unless `kill` finds something. */
 function serverOf(server: string, through = store, kill = async (): Promise<boolean> => false) {
   const self = { id: server, url: `test://${server}` };
-  const home: HandleHome = {
+  const sandboxStores: SandboxStores = {
     metadataStore: through,
     checkpointStore: through,
     leases: new Leases({ store: through, self }),
   };
   const owned = new OwnedLeases();
   const signals = new KillSignals();
-  const told: unknown[] = [];
+  const emitted: unknown[] = [];
   const kills = new Kills({
     self: () => self,
     notifyServer: () => undefined,
@@ -43,42 +43,42 @@ function serverOf(server: string, through = store, kill = async (): Promise<bool
     engine: { kill },
     registry: { get: () => undefined },
     forget: () => undefined,
-    emit: (event) => void told.push(event),
+    emit: (event) => void emitted.push(event),
     log: pino({ enabled: false }),
     owned,
     kills: signals,
-    acquirer: { attachToKill: () => SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }) },
+    acquirer: { attachToKill: () => SandboxHandle.attachPersistent(sandboxStores, id, { patienceMs: 0 }) },
     metadataCache: { forget: () => undefined },
   });
-  return { home, owned, signals, kills, told };
+  return { sandboxStores, owned, signals, kills, emitted };
 }
 
-test("a kill that the store does not take gives the lease back, and can be asked for anywhere", async () => {
-  const first = await SandboxHandle.createPersistent(serverOf("a").home, metadataOf(id), {});
+test("a kill whose write to the store fails releases the lease, and can be repeated on any server", async () => {
+  const first = await SandboxHandle.createPersistent(serverOf("a").sandboxStores, metadataOf(id), {});
   await first.release();
   let claims = 0;
   const broken = watchStore(store, {
     before: ({ name, key }) => {
       if (name !== "put" || !key.endsWith("metadata.json")) return;
       claims += 1;
-      // The claim is written, the mark is not.
+      // The claim is written, but the mark is not.
       if (claims > 1) throw new Error("the store is full");
     },
   });
   await expect(serverOf("b", broken).kills.kill(id, reason)).rejects.toThrow("the store is full");
   expect(claims).toBeGreaterThan(1);
   expect(await serverOf("c").kills.kill(id, reason)).toBe(true);
-  expect((await SandboxHandle.read(serverOf("a").home, id))?.isKilled).toBe(true);
+  expect((await SandboxHandle.read(serverOf("a").sandboxStores, id))?.isKilled).toBe(true);
 });
 
-test("a kill of a sandbox whose move does not let go of it ends the sandbox first, and the move with it", async () => {
+test("a kill of a sandbox whose transfer does not end kills the sandbox first, and the transfer with it", async () => {
   let letGo: () => void = () => undefined;
   const moved = new Promise<void>((resolve) => (letGo = resolve));
   const a = serverOf("a", store, async () => {
     letGo();
     return true;
   });
-  a.owned.add(await SandboxHandle.createPersistent(a.home, metadataOf(id), {}));
+  a.owned.add(await SandboxHandle.createPersistent(a.sandboxStores, metadataOf(id), {}));
   const moving = a.owned.inTurn(id, () => moved);
   vi.useFakeTimers({ toFake: ["setTimeout"] });
   const killing = a.kills.kill(id, reason);
@@ -86,11 +86,11 @@ test("a kill of a sandbox whose move does not let go of it ends the sandbox firs
   vi.useRealTimers();
   await moving;
   expect(await killing).toBe(true);
-  expect((await SandboxHandle.read(a.home, id))?.isKilled).toBe(true);
-  expect(a.told).toEqual([]);
+  expect((await SandboxHandle.read(a.sandboxStores, id))?.isKilled).toBe(true);
+  expect(a.emitted).toEqual([]);
 });
 
-test("a kill that fails leaves a sandbox that this server has its own", async () => {
+test("a failed kill leaves the lease of a sandbox that this server has", async () => {
   const a = serverOf("a");
   const broken = watchStore(store, {
     before: ({ name, key }) => {
@@ -98,9 +98,9 @@ test("a kill that fails leaves a sandbox that this server has its own", async ()
     },
   });
   let isFull = false;
-  const { leases } = serverOf("a", broken).home;
-  const home = { ...a.home, metadataStore: broken, leases };
-  a.owned.add(await SandboxHandle.createPersistent(home, metadataOf(id), {}));
+  const { leases } = serverOf("a", broken).sandboxStores;
+  const sandboxStores = { ...a.sandboxStores, metadataStore: broken, leases };
+  a.owned.add(await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {}));
   isFull = true;
   await expect(a.kills.kill(id, reason)).rejects.toThrow("the store is full");
   expect(a.owned.has(id)).toBe(true);
@@ -110,10 +110,10 @@ test("a kill that fails leaves a sandbox that this server has its own", async ()
 });
 
 test.for(["has its lease", "lost its lease"])(
-  "on a full disk a sandbox makes room for the mark of its own end, by a server that %s",
+  "on a full disk a kill frees the space for its mark, by a server that %s",
   async (how) => {
     const a = serverOf("a");
-    const handle = await SandboxHandle.createPersistent(a.home, metadataOf(id), {});
+    const handle = await SandboxHandle.createPersistent(a.sandboxStores, metadataOf(id), {});
     await handle.release();
     let isHere = true;
     const full = watchStore(store, {
@@ -122,23 +122,23 @@ test.for(["has its lease", "lost its lease"])(
       },
     });
     let isFull = false;
-    const { kills, owned, home, told } = serverOf("a", full, async () => {
+    const { kills, owned, sandboxStores, emitted } = serverOf("a", full, async () => {
       const wasHere = isHere;
       isHere = false;
       return wasHere;
     });
-    if (how === "has its lease") owned.add(await SandboxHandle.attachPersistent(home, id, { patienceMs: 0 }));
+    if (how === "has its lease") owned.add(await SandboxHandle.attachPersistent(sandboxStores, id, { patienceMs: 0 }));
     isFull = true;
     expect(await kills.kill(id, reason)).toBe(true);
-    expect((await SandboxHandle.read(a.home, id))?.isKilled).toBe(true);
-    // By the engine, who had it.
-    expect(told).toEqual([]);
+    expect((await SandboxHandle.read(a.sandboxStores, id))?.isKilled).toBe(true);
+    // The engine emitted this event, because it had the sandbox.
+    expect(emitted).toEqual([]);
   },
 );
 
-test("a kill ends the transfer that has the turn, whose caller is told why", async () => {
-  const { home, owned, signals, kills } = serverOf("a");
-  owned.add(await SandboxHandle.createPersistent(home, metadataOf(id), {}));
+test("a kill ends the transfer in the queue, whose caller gets the reason", async () => {
+  const { sandboxStores, owned, signals, kills } = serverOf("a");
+  owned.add(await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {}));
   const transfer = owned.inTurn(id, () =>
     signals.unlessKilled(
       id,
@@ -149,10 +149,10 @@ test("a kill ends the transfer that has the turn, whose caller is told why", asy
     ),
   );
   const next = owned.inTurn(id, () => signals.unlessKilled(id, async () => "moved"));
-  const told = Promise.allSettled([transfer, next]);
+  const emitted = Promise.allSettled([transfer, next]);
   expect(await kills.kill(id, reason)).toBe(true);
   const ended = { status: "rejected", reason: { code: "sandbox_ended" } };
-  expect(await told).toMatchObject([ended, ended]);
-  // Another sandbox of this id does not exist; but what is left over must not be a memory of every kill.
+  expect(await emitted).toMatchObject([ended, ended]);
+  // Another sandbox of this id never exists, but the signals must not keep an entry for every kill.
   expect(await signals.unlessKilled(id, async () => "moved")).toBe("moved");
 });

@@ -7,7 +7,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("however many notifications come, one is acted on at once and one more after a moment", () => {
+test("however many notifications come, one is handled at once and one after an interval", () => {
   vi.useFakeTimers();
   const acted: string[] = [];
   const box = new LeaseNotifications((notified) => acted.push(notified));

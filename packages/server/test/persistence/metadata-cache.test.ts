@@ -19,7 +19,7 @@ function world(read: (id: SandboxId) => Promise<SandboxMetadata | undefined>) {
   return { metadataCache, reads, clock };
 }
 
-test("of what is not there, too, many looks at once and shortly after cost one read", async () => {
+test("many lookups at once and shortly after cost one read, also for a missing sandbox", async () => {
   const { metadataCache, reads, clock } = world(async () => undefined);
   expect(await Promise.all(Array.from({ length: 10 }, () => metadataCache.look(idOf(1))))).toContain(undefined);
   clock.nowMs = 999;
@@ -30,7 +30,7 @@ test("of what is not there, too, many looks at once and shortly after cost one r
   expect(reads).toHaveLength(2);
 });
 
-test("what was seen is recalled until it is forgotten; a read that fails is none", async () => {
+test("metadata are remembered until they are forgotten, and a failed read is not remembered", async () => {
   let isBroken = false;
   const { metadataCache, clock } = world(async () => {
     if (isBroken) throw new Error("the store is away");
@@ -45,7 +45,7 @@ test("what was seen is recalled until it is forgotten; a read that fails is none
   expect(metadataCache.recall(idOf(1))).toBeUndefined();
 });
 
-test("whoever guesses many ids at once is turned away, and little is remembered of them", async () => {
+test("a client that guesses many ids at once is refused, and few are remembered", async () => {
   let finish: () => void = () => undefined;
   const finished = new Promise<undefined>((resolve) => {
     finish = () => resolve(undefined);

@@ -16,7 +16,7 @@ function world() {
   return { pendingAcquisitions, takes };
 }
 
-test("many who wait for a sandbox wait for one acquisition; one who leaves takes nothing from the others", async () => {
+test("many requests share one acquisition, and one that leaves does not affect the others", async () => {
   const { pendingAcquisitions, takes } = world();
   const leaving = new AbortController();
   const left = pendingAcquisitions.await(id, leaving.signal);
@@ -30,7 +30,7 @@ test("many who wait for a sandbox wait for one acquisition; one who leaves takes
   expect(pendingAcquisitions.has(id)).toBe(false);
 });
 
-test("when all have left it is given up, and whoever asks next begins anew", async () => {
+test("an acquisition is stopped when all have left, and the next request begins another one", async () => {
   const { pendingAcquisitions, takes } = world();
   const leaving = new AbortController();
   const left = pendingAcquisitions.await(id, leaving.signal);

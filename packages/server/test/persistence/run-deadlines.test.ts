@@ -7,13 +7,13 @@ import { RunDeadlines } from "../../src/persistence/run-deadlines.ts";
 const id = SandboxId.parse("a".repeat(20));
 const log = pino({ enabled: false });
 
-/** An engine with one sandbox, and what it was allowed. */
+/** Returns an engine with one sandbox that passes on each deadline. */
 function engineWith(allowUntil: (atMs: number) => void): Pick<Engine, "get"> {
   const sandbox = { allowUntil: async (atMs: number) => allowUntil(atMs) };
   return { get: () => sandbox as unknown as ReturnType<Engine["get"]> };
 }
 
-test("a process that is stopped after it has asked its lease lets a sandbox run no longer for that", async () => {
+test("a process that is suspended after reading its lease does not extend the time of a sandbox", async () => {
   const allowed: number[] = [];
   let nowMs = 1_000;
   const runDeadlines = new RunDeadlines({ engine: engineWith((atMs) => allowed.push(atMs)), log, nowMs: () => nowMs });
@@ -29,7 +29,7 @@ test("a process that is stopped after it has asked its lease lets a sandbox run 
   expect(allowed).toEqual([6_000]);
 });
 
-test("a time that a launcher does not go by is refused at first, and later leaves the one before in force", async () => {
+test("a deadline that a launcher refuses is an error at first, and later leaves the earlier one in force", async () => {
   const unheeded = new SandboxError("timed_out", "Cannot set the deadline of a container");
   const failing = engineWith(() => {
     throw unheeded;
@@ -41,7 +41,7 @@ test("a time that a launcher does not go by is refused at first, and later leave
 });
 
 test.for(["not_found", "sandbox_ended"] as const)(
-  "of a sandbox that does not run (%s) nothing is expected",
+  "a sandbox that does not run (%s) needs no deadline",
   async (code) => {
     const gone = engineWith(() => {
       throw new SandboxError(code, "Cannot find it");

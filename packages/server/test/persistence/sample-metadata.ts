@@ -2,7 +2,7 @@ import { CreateSandbox, SandboxLimits, TemplateName, type SandboxId } from "@ato
 import { newSettings } from "../../src/manager/sandbox-settings.ts";
 import type { SandboxMetadata } from "../../src/persistence/sandbox-metadata.ts";
 
-/** Of a sandbox that runs on this server, and was never stored. */
+/** Returns the metadata of a sandbox that runs on this server, and was never stored. */
 export function metadataOf(id: SandboxId, server = "a"): SandboxMetadata {
   const request = CreateSandbox.parse({ persistent: true, labels: { job: "1" }, env: { SECRET: "x" } });
   const template = TemplateName.parse("host");

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
 import { SandboxAcquirer, type SandboxAcquirerOptions } from "../../src/persistence/sandbox-acquirer.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 
 const id = SandboxId.parse("t".repeat(20));
@@ -23,7 +23,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-function homeOf(server: string): HandleHome {
+function storesOf(server: string): SandboxStores {
   const self = { id: server, url: `http://${server}` };
   const isPredecessor = (owner: { id: string }): boolean => owner.id === server;
   const leases = new Leases({ store, self, lock: `lock-of-${server}`, isPredecessor });
@@ -33,12 +33,12 @@ function homeOf(server: string): HandleHome {
 interface Behaviour {
   allowUntil: () => Promise<void>;
   restoreCommands: (owned: OwnedLeases) => void;
-  /** What is tried again later is left out if not given. */
+  /** Background work is dropped if this is not given. */
   inBackground: SandboxAcquirerOptions["inBackground"];
 }
 
-/** A server that has the sandbox, running, in its data directory. */
-function takingsOf(
+/** Returns a server that has the sandbox, running, in its data directory. */
+function acquirerOf(
   server: string,
   { allowUntil = async () => undefined, ...others }: Partial<Behaviour>,
 ): { acquirer: SandboxAcquirer; owned: OwnedLeases } {
@@ -47,12 +47,16 @@ function takingsOf(
   const restoreCommands = async (): Promise<void> => others.restoreCommands?.(owned);
   const managed = { sandbox, restoreCommands, clock: { start: () => undefined } };
   const parts = {
-    home: homeOf(server),
+    sandboxStores: storesOf(server),
     self: () => ({ id: server, url: `http://${server}` }),
     engine: { get: () => ({ allowUntil }) },
-    copies: { find: () => sandbox, judge: async () => "live", bring: async () => ({ managed, worth: "live" }) },
+    copies: {
+      find: () => sandbox,
+      statusOf: async () => "live",
+      ensureCurrent: async () => ({ managed, status: "live" }),
+    },
     metadataCache: { recall: () => undefined, forget: () => undefined },
-    checkpoints: { settleRollback: async () => undefined, storeLeftBehind: async () => true },
+    checkpoints: { recordRollback: async () => undefined, storeLeftBehind: async () => true },
     handovers: { storeLeftBehind: () => undefined },
     kills: new KillSignals(),
     closing: new AbortController().signal,
@@ -60,37 +64,37 @@ function takingsOf(
     log: pino({ enabled: false }),
     owned,
   };
-  // As much of a server as taking back a sandbox that runs asks for.
+  // The parts are those that an acquisition of a running sandbox uses.
   return { acquirer: new SandboxAcquirer(parts as unknown as SandboxAcquirerOptions), owned };
 }
 
-test("one that may still run here, because its launcher does not answer, is not given to another server", async () => {
-  const before = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
+test("a sandbox that may still run here, because its launcher does not answer, is not released", async () => {
+  const before = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   before.abandon();
   let isDeaf = true;
-  const { acquirer, owned } = takingsOf("a", {
+  const { acquirer, owned } = acquirerOf("a", {
     allowUntil: async () => {
       if (isDeaf) throw new SandboxError("timed_out", "Cannot set the deadline of a container");
     },
   });
   const { signal } = new AbortController();
-  await expect(acquirer.take(id, signal)).rejects.toMatchObject({ code: "timed_out" });
+  await expect(acquirer.acquire(id, signal)).rejects.toMatchObject({ code: "timed_out" });
   expect(owned.has(id)).toBe(false);
-  const asked = SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 });
+  const asked = SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 0 });
   await expect(asked).rejects.toMatchObject({ code: "in_use", details: { owner: { id: "a" } } });
 
   isDeaf = false;
-  await acquirer.take(id, signal);
+  await acquirer.acquire(id, signal);
   expect(owned.has(id)).toBe(true);
   await owned.find(id).release();
 });
 
-test("one whose lease is lost again before it has settled in is taken once more, without anybody asking", async () => {
-  const before = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
+test("a sandbox whose lease is lost again before it is ready is acquired once more without a request", async () => {
+  const before = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   before.abandon();
   const epochs: number[] = [];
   let settled: Promise<void> | undefined;
-  const { acquirer, owned } = takingsOf("a", {
+  const { acquirer, owned } = acquirerOf("a", {
     restoreCommands: (mine) => {
       epochs.push(mine.find(id).epoch);
       if (epochs.length === 1) mine.find(id).abandon();
@@ -99,9 +103,9 @@ test("one whose lease is lost again before it has settled in is taken once more,
       settled = work(new AbortController().signal);
     },
   });
-  acquirer.settle(id);
+  acquirer.reconcile(id);
   await settled;
   expect(epochs).toEqual([2, 3]);
-  expect(owned.isOpen(id)).toBe(true);
+  expect(owned.isReady(id)).toBe(true);
   await owned.find(id).release();
 });

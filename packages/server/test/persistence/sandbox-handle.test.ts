@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { SandboxId } from "@atoll/protocol";
 import { FileObjectStore, Leases, type ObjectStore } from "@atoll/storage";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { metadataOf } from "./sample-metadata.ts";
 import { watchStore } from "./watch-store.ts";
 
@@ -20,7 +20,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-function homeOf(server: string): HandleHome {
+function storesOf(server: string): SandboxStores {
   const leases = new Leases({ store, self: { id: server, url: `http://${server}` } });
   return { metadataStore: store, checkpointStore: store, leases };
 }
@@ -31,7 +31,7 @@ async function keys(): Promise<string[]> {
   return found;
 }
 
-/** The same store, where a write of what fits waits until it is released. */
+/** Returns the same store, in which a write that matches waits until it is released. */
 function holdPut(fits: (text: string) => boolean): { slow: ObjectStore; atPut: Promise<void>; release: () => void } {
   let release = (): void => undefined;
   const released = new Promise<void>((resolve) => void (release = resolve));
@@ -54,23 +54,23 @@ function holdPut(fits: (text: string) => boolean): { slow: ObjectStore; atPut: P
   return { slow, atPut, release: () => release() };
 }
 
-test("createEphemeral stores nothing, and has what nobody can take away", async () => {
+test("createEphemeral stores nothing, and its handle is always current", async () => {
   const handle = SandboxHandle.createEphemeral(id);
   expect([handle.isPersistent, handle.isCurrent]).toEqual([false, true]);
   expect(await keys()).toEqual([]);
 });
 
-test("createPersistent writes metadata under a lease; attachPersistent reads them back when it was given up", async () => {
-  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
+test("createPersistent writes metadata under a lease, and attachPersistent reads them after the release", async () => {
+  const handle = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   expect([handle.isPersistent, handle.isCurrent, handle.epoch]).toEqual([true, true, 1]);
   expect(await keys()).toEqual([`sandboxes/${id}/lease.json`, `sandboxes/${id}/metadata.json`]);
   await handle.write({ state: "paused", checkpoint: { n: 1, createdAtMs: 5 } });
-  await expect(SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 })).rejects.toMatchObject({
+  await expect(SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 0 })).rejects.toMatchObject({
     code: "in_use",
     details: { owner: { id: "a" } },
   });
   await handle.release();
-  const next = await SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 });
+  const next = await SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 0 });
   expect(next.epoch).toBe(2);
   expect(next.metadata).toMatchObject({ state: "paused", checkpoint: { n: 1 }, facts: { labels: { job: "1" } } });
   await expect(handle.write({ state: "running" })).rejects.toMatchObject({ code: "lease_lost" });
@@ -86,16 +86,16 @@ test("createPersistent that cannot write leaves neither a lease nor metadata", a
     },
   });
   const leases = new Leases({ store, self: { id: "a", url: "" } });
-  const home = { metadataStore: failing, checkpointStore: store, leases };
-  await expect(SandboxHandle.createPersistent(home, metadataOf(id), {})).rejects.toThrow("the disk is full");
+  const sandboxStores = { metadataStore: failing, checkpointStore: store, leases };
+  await expect(SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {})).rejects.toThrow("the disk is full");
   expect(await keys()).toEqual([]);
 });
 
-test("two changes that meet are both kept", async () => {
+test("two concurrent changes are both kept", async () => {
   const { slow, atPut, release } = holdPut((text) => text.includes('"paused"') && !text.includes('"job": "2"'));
   const leases = new Leases({ store, self: { id: "a", url: "" } });
-  const home = { metadataStore: slow, checkpointStore: store, leases };
-  const handle = await SandboxHandle.createPersistent(home, metadataOf(id), {});
+  const sandboxStores = { metadataStore: slow, checkpointStore: store, leases };
+  const handle = await SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {});
   const pausing = handle.write({ state: "paused" });
   await atPut;
   const labelling = handle.write({ facts: { ...handle.metadata.facts, labels: { job: "2" } } });
@@ -103,11 +103,11 @@ test("two changes that meet are both kept", async () => {
   await Promise.all([pausing, labelling]);
   const expected = { state: "paused", facts: { labels: { job: "2" } } };
   expect(handle.metadata).toMatchObject(expected);
-  expect(await SandboxHandle.read(home, id)).toMatchObject(expected);
+  expect(await SandboxHandle.read(sandboxStores, id)).toMatchObject(expected);
   await handle.release();
 });
 
-test("createPersistent whose write happened, and of which nobody could tell, leaves neither", async () => {
+test("createPersistent whose write succeeded without a reply leaves neither", async () => {
   let isWritten = false;
   const unanswering = watchStore(store, {
     before: ({ name }) => {
@@ -119,31 +119,31 @@ test("createPersistent whose write happened, and of which nobody could tell, lea
     },
   });
   const leases = new Leases({ store, self: { id: "a", url: "" } });
-  const home = { metadataStore: unanswering, checkpointStore: store, leases };
-  await expect(SandboxHandle.createPersistent(home, metadataOf(id), {})).rejects.toThrow("no answer");
+  const sandboxStores = { metadataStore: unanswering, checkpointStore: store, leases };
+  await expect(SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {})).rejects.toThrow("no answer");
   expect(isWritten).toBe(true);
   expect(await keys()).toEqual([]);
 });
 
 test("a second createPersistent of the same sandbox is refused, and the first keeps it", async () => {
-  const first = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
-  await expect(SandboxHandle.createPersistent(homeOf("b"), metadataOf(id, "b"), {})).rejects.toMatchObject({
+  const first = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
+  await expect(SandboxHandle.createPersistent(storesOf("b"), metadataOf(id, "b"), {})).rejects.toMatchObject({
     code: "in_use",
   });
   expect(first.isCurrent).toBe(true);
   await first.release();
 });
 
-test("attachPersistent of what is not stored, or was killed, says so and leaves nothing", async () => {
-  const absent = SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 });
+test("attachPersistent of a sandbox that is not stored, or was killed, is refused and leaves nothing", async () => {
+  const absent = SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 0 });
   await expect(absent).rejects.toMatchObject({ code: "not_found" });
   expect(await keys()).toEqual([]);
-  const handle = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {});
+  const handle = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {});
   await handle.write({ isKilled: true });
-  expect(await SandboxHandle.read(homeOf("b"), id)).toMatchObject({ isKilled: true });
+  expect(await SandboxHandle.read(storesOf("b"), id)).toMatchObject({ isKilled: true });
   await handle.remove();
   expect(await keys()).toEqual([]);
-  await expect(SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 0 })).rejects.toMatchObject({
+  await expect(SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 0 })).rejects.toMatchObject({
     code: "not_found",
   });
 });
@@ -151,20 +151,20 @@ test("attachPersistent of what is not stored, or was killed, says so and leaves 
 test.for(["metadataStore", "checkpointStore"] as const)(
   "without a %s both are refused, naming the setting",
   async (setting) => {
-    const home = { ...homeOf("a"), [setting]: undefined };
+    const sandboxStores = { ...storesOf("a"), [setting]: undefined };
     const refusal = { code: "unsupported", details: { setting } };
-    await expect(SandboxHandle.createPersistent(home, metadataOf(id), {})).rejects.toMatchObject(refusal);
-    await expect(SandboxHandle.attachPersistent(home, id, { patienceMs: 0 })).rejects.toMatchObject(refusal);
+    await expect(SandboxHandle.createPersistent(sandboxStores, metadataOf(id), {})).rejects.toMatchObject(refusal);
+    await expect(SandboxHandle.attachPersistent(sandboxStores, id, { patienceMs: 0 })).rejects.toMatchObject(refusal);
     expect(await keys()).toEqual([]);
   },
 );
 
-test("one that waits gets it from an owner who is asked, with all that was written until then", async () => {
-  const owner = await SandboxHandle.createPersistent(homeOf("a"), metadataOf(id), {
+test("a server that waits gets the sandbox from an owner that is asked, with its last metadata", async () => {
+  const owner = await SandboxHandle.createPersistent(storesOf("a"), metadataOf(id), {
     onReleaseRequested: () =>
       void owner.write({ state: "moving", checkpoint: { n: 1, createdAtMs: 9 } }).then(() => owner.release()),
   });
-  const next = await SandboxHandle.attachPersistent(homeOf("b"), id, { patienceMs: 60_000 });
+  const next = await SandboxHandle.attachPersistent(storesOf("b"), id, { patienceMs: 60_000 });
   expect(next.metadata).toMatchObject({ state: "moving", checkpoint: { n: 1 } });
   await next.release();
 });

@@ -15,10 +15,10 @@ afterEach(() => rm(dataDir, { recursive: true }));
 const read = (...flags: string[]) =>
   readConfig({ argv: ["--config", join(dataDir, "config.json"), "--data-dir", dataDir, ...flags], env: {} });
 
-test("without settings all three are one store in the data directory, and it is proven", async () => {
+test("without settings all three are one store in the data directory, and it is probed", async () => {
   const { config } = await read();
   const stores = await openServerStores(config);
-  await stores.proven;
+  await stores.probed;
   expect(stores.metadata?.place).toContain(join(dataDir, "store"));
   expect(stores.checkpoints).toBe(stores.metadata);
   expect(stores.snapshots).toBe(stores.metadata);
@@ -39,7 +39,7 @@ test("each setting is a directory, a store as JSON, or none", async () => {
   ];
   const { config } = await read(...flags);
   const stores = await openServerStores(config);
-  await stores.proven;
+  await stores.probed;
   expect(stores.metadata?.place).toContain("elsewhere");
   expect(stores.checkpoints).toBe(stores.metadata);
   expect(stores.snapshots).toBeUndefined();
@@ -70,9 +70,9 @@ test("a store that cannot be opened is refused with its setting", async () => {
   });
 });
 
-test("a store that does not answer is told with its setting when it is waited for", async () => {
+test("a store that does not answer is reported with its setting when it is awaited", async () => {
   const credentials = { accessKeyId: "id", secretAccessKey: "very-secret" };
-  const nobody = {
+  const unreachable = {
     kind: "s3",
     bucket: "bucket-1",
     endpoint: "http://127.0.0.1:9",
@@ -80,10 +80,10 @@ test("a store that does not answer is told with its setting when it is waited fo
     credentials,
     maxAttempts: 1,
   };
-  const settings = await read("--snapshot-store", JSON.stringify(nobody));
+  const settings = await read("--snapshot-store", JSON.stringify(unreachable));
   expect(JSON.stringify(describeConfig(settings))).not.toContain("very-secret");
   const stores = await openServerStores(settings.config);
-  await expect(stores.proven).rejects.toMatchObject({
+  await expect(stores.probed).rejects.toMatchObject({
     code: "unavailable",
     message: expect.stringMatching(/^Cannot start: snapshotStore: /),
     details: { setting: "snapshotStore", reason: "unreachable" },

@@ -24,7 +24,7 @@ function server(of: ObjectStore = store): SharedSecret {
   return new SharedSecret(of, { nowMs: () => nowMs });
 }
 
-test("servers that begin at once on a new store believe each other, and nobody of another store", async () => {
+test("servers that start at once on a new store accept each other, and no server of another store", async () => {
   const servers = Array.from({ length: 8 }, () => server());
   const proofs = await Promise.all(servers.map((one) => one.prove("POST", path)));
   for (const one of servers) {
@@ -35,7 +35,7 @@ test("servers that begin at once on a new store believe each other, and nobody o
   await other.close();
 });
 
-test("a proof is good for its request, for a while, and has nothing of the secret in it", async () => {
+test("a proof is valid for its request, for a limited time, and does not contain the secret", async () => {
   const [a, b] = [server(), server()];
   const proof = await a.prove("POST", path);
   const { secret } = JSON.parse((await store.get("server-secret.json"))?.data.toString() ?? "") as { secret: string };
@@ -59,11 +59,11 @@ test("a proof is good for its request, for a while, and has nothing of the secre
   expect(await b.isProven(proof, "POST", path)).toBe(false);
 });
 
-test("a removed secret is replaced, and what it proved is not believed any more", async () => {
+test("a removed secret is replaced, and its proofs are no longer accepted", async () => {
   const [a, b] = [server(), server()];
   expect(await b.isProven(await a.prove("POST", path), "POST", path)).toBe(true);
   await store.remove("server-secret.json");
-  // One that has not looked since is believed by those that have not either, and by nobody else.
+  // A server that has not read the store since is accepted by servers that have not either, and by no others.
   const before = await a.prove("POST", path);
   const c = server();
   expect(await c.isProven(before, "POST", path)).toBe(false);
@@ -74,7 +74,7 @@ test("a removed secret is replaced, and what it proved is not believed any more"
   expect(await c.isProven(await a.prove("POST", path), "POST", path)).toBe(true);
 });
 
-test("whoever sends wrong proofs makes the store be read now and then, and not each time", async () => {
+test("wrong proofs make the server read the store sometimes, and not each time", async () => {
   const a = server();
   let reads = 0;
   const get = store.get.bind(store);

@@ -18,7 +18,7 @@ afterEach(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-test("all who ask at once are told the same name of a new store, and another store has another one", async () => {
+test("concurrent first readers get the same id of a new store, and another store has another one", async () => {
   const names = await Promise.all(Array.from({ length: 8 }, () => identifyStore(store)));
   expect(new Set(names).size).toBe(1);
   expect(await identifyStore(store)).toBe(names[0]);
@@ -27,7 +27,7 @@ test("all who ask at once are told the same name of a new store, and another sto
   await other.close();
 });
 
-test("a name that cannot be read is told, and not replaced", async () => {
+test("an unreadable id is an error, and is not replaced", async () => {
   await store.put("identity.json", Buffer.from("{"));
   await expect(identifyStore(store)).rejects.toMatchObject({ code: "storage_failed" });
   expect((await store.get("identity.json"))?.data.toString()).toBe("{");
@@ -35,7 +35,7 @@ test("a name that cannot be read is told, and not replaced", async () => {
 
 const here: DirectoryMark = { device: "1", inode: "12", bornNs: "1000" };
 
-test("a server keeps its name and its store over restarts, and only its store on another machine", async () => {
+test("a server keeps its id and its store over restarts, and only its store on another machine", async () => {
   const first = await ServerIdentity.load(dir, here);
   await first.rememberMetadataStore("store-1");
   const again = await ServerIdentity.load(dir, { ...here, device: "2" });
@@ -50,17 +50,17 @@ test("a server keeps its name and its store over restarts, and only its store on
 test.for([
   { what: "another directory", mark: { ...here, inode: "13" } },
   { what: "one of the same number on another disk", mark: { ...here, bornNs: "1001" } },
-])("$what with a copy of what a server remembers is another server's, which knows whose it was", async ({ mark }) => {
+])("$what with a copy of server.json is another server, which knows the former id", async ({ mark }) => {
   const first = await ServerIdentity.load(dir, here);
   const second = await ServerIdentity.load(dir, mark);
   expect(second.id).not.toBe(first.id);
-  expect([second.wasNamed(first.id), second.wasNamed(second.id)]).toEqual([true, false]);
+  expect([second.wasId(first.id), second.wasId(second.id)]).toEqual([true, false]);
   expect((await ServerIdentity.load(dir, mark)).id).toBe(second.id);
   const third = await ServerIdentity.load(dir, here);
-  expect([first.id, second.id].map((id) => third.wasNamed(id))).toEqual([true, true]);
+  expect([first.id, second.id].map((id) => third.wasId(id))).toEqual([true, true]);
 });
 
-test("a server that a version before this one has named keeps that name, and is told from copies from then on", async () => {
+test("a server with the file of an earlier version keeps its id, and is distinguished from later copies", async () => {
   const { id } = await ServerIdentity.load(dir, here);
   const path = join(dir, "server.json");
   const { directory: _, ...before } = JSON.parse(await readFile(path, "utf8"));
@@ -69,13 +69,13 @@ test("a server that a version before this one has named keeps that name, and is 
   expect((await ServerIdentity.load(dir, { ...here, inode: "13" })).id).not.toBe(id);
 });
 
-test("a server whose name cannot be read does not start under another one", async () => {
+test("a server with an unreadable id does not start with another one", async () => {
   await writeFile(join(dir, "server.json"), '{"id":');
   await expect(ServerIdentity.load(dir, here)).rejects.toMatchObject({ code: "storage_failed" });
   expect(await readFile(join(dir, "server.json"), "utf8")).toBe('{"id":');
 });
 
-test("no two directories that are there at once have locks of the same name", async () => {
+test("no two directories that exist at once have locks of the same name", async () => {
   const names = await Promise.all([here, { ...here, inode: "13" }, { ...here, device: "2" }].map(nameOfLock));
   expect(new Set(names).size).toBe(3);
   expect(await nameOfLock({ ...here, bornNs: "1001" })).toBe(names[0]);

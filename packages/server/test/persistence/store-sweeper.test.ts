@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true }));
 
-/** Bytes of a writer that is no more, which are no object. */
+/** Leaves bytes of a writer that has ended, which belong to no object. */
 async function leaveBytes(path: string): Promise<void> {
   await mkdir(join(path, "objects", "left~"), { recursive: true });
   await writeFile(join(path, "objects", "left~", `${"0".repeat(24)}-1`), "half of it");
@@ -35,7 +35,7 @@ test("each store of a server is swept, whichever setting names it", async () => 
     env: {},
   });
   const stores = await openServerStores(config);
-  await stores.proven;
+  await stores.probed;
   for (const path of paths) await leaveBytes(path);
   const sweeper = new StoreSweeper({ stores: stores.all, log });
   await sweeper.sweep();
@@ -44,7 +44,7 @@ test("each store of a server is swept, whichever setting names it", async () => 
   await stores.close();
 });
 
-test("a store that cannot be swept does not keep the others from it", async () => {
+test("a store that cannot be swept does not prevent the sweep of others", async () => {
   const swept: string[] = [];
   const broken = await sweeping(async () => {
     throw new Error("The bucket is gone");
@@ -54,7 +54,7 @@ test("a store that cannot be swept does not keep the others from it", async () =
   expect(swept).toEqual(["sound"]);
 });
 
-test("it goes on by itself until it is closed, which calls off what is under way", async () => {
+test("sweeps are repeated until the sweeper is closed, which aborts the current one", async () => {
   let times = 0;
   let onThird = (): void => undefined;
   const third = new Promise<void>((resolve) => {
@@ -75,7 +75,7 @@ test("it goes on by itself until it is closed, which calls off what is under way
   expect(times).toBe(3);
 });
 
-test("of uploads that nobody ends a sweep is told which are ours", async () => {
+test("a sweep learns which unfinished uploads belong to servers", async () => {
   let isOurs: SweepOptions["isOurs"];
   const store = await sweeping(async (options) => {
     isOurs = options?.isOurs;

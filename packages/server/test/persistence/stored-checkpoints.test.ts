@@ -10,7 +10,7 @@ import { manifestKey } from "../../src/persistence/checkpoint-keys.ts";
 import { KillSignals } from "../../src/persistence/kill-signals.ts";
 import { readLeftBehind } from "../../src/persistence/left-behind.ts";
 import { OwnedLeases } from "../../src/persistence/owned-leases.ts";
-import { SandboxHandle, type HandleHome } from "../../src/persistence/sandbox-handle.ts";
+import { SandboxHandle, type SandboxStores } from "../../src/persistence/sandbox-handle.ts";
 import { neededCheckpoints } from "../../src/persistence/sandbox-metadata.ts";
 import { StoredCheckpoints } from "../../src/persistence/stored-checkpoints.ts";
 import { log, makeDirectory, makeMachine, makeStore, sandboxId } from "./archive-lab.ts";
@@ -24,7 +24,7 @@ beforeEach(async () => {
   store = await makeStore();
 });
 
-/** The same store, where this happens before its call of that number. */
+/** Returns the same store, and calls `happen` before its call of this number. */
 function interrupted(at: number, happen: () => Promise<void>): { between: ObjectStore; calls: () => number } {
   let calls = 0;
   const between = new Proxy(store, {
@@ -42,7 +42,7 @@ function interrupted(at: number, happen: () => Promise<void>): { between: Object
   return { between, calls: () => calls };
 }
 
-const homeOn = (on: ObjectStore): HandleHome => ({
+const storesOn = (on: ObjectStore): SandboxStores => ({
   metadataStore: on,
   checkpointStore: on,
   leases: new Leases({ store, self: { id: "a", url: "http://a" } }),
@@ -52,14 +52,14 @@ const collectorOn = (on: ObjectStore): CheckpointCollector =>
   new CheckpointCollector({
     store: on,
     policy: { keepLast: 1, keepForMs: 0 },
-    standingOf: async (id) => {
-      const metadata = await SandboxHandle.read(homeOn(on), id);
+    statusOf: async (id) => {
+      const metadata = await SandboxHandle.read(storesOn(on), id);
       return metadata && { isKilled: metadata.isKilled, needed: neededCheckpoints(metadata) };
     },
     log,
   });
 
-/** Three checkpoints of a sandbox that goes on from the last. */
+/** Publishes three checkpoints of a sandbox that is based on the last. */
 async function publishAll(): Promise<SandboxHandle> {
   const { engine, archive } = await makeMachine(store);
   const layers = [engine.layer(`${sandboxId}-1`, randomBytes(100))];
@@ -67,7 +67,7 @@ async function publishAll(): Promise<SandboxHandle> {
     await engine.checkpoint(sandboxId, n, { layers, memory: { "checkpoint.img": randomBytes(100) } });
     await archive.publish(sandboxId, n, { epoch: 1, signal });
   }
-  const handle = await SandboxHandle.createPersistent(homeOn(store), metadataOf(sandboxId), {});
+  const handle = await SandboxHandle.createPersistent(storesOn(store), metadataOf(sandboxId), {});
   await handle.write({ state: "paused", checkpoint: { n: last, createdAtMs: 1 } });
   return handle;
 }
@@ -75,7 +75,7 @@ async function publishAll(): Promise<SandboxHandle> {
 async function checkpointsOn(
   on: ObjectStore,
   handle: SandboxHandle,
-  // Whatever is looked at here is in the store, if not given.
+  // Copies are looked up in the store, if nothing else is given.
   { archive: given, engine = {} as Engine }: { archive?: CheckpointArchive; engine?: Engine } = {},
 ): Promise<StoredCheckpoints> {
   const owned = new OwnedLeases();
@@ -84,7 +84,7 @@ async function checkpointsOn(
   const kills = new KillSignals();
   return new StoredCheckpoints({
     archive,
-    home: homeOn(on),
+    sandboxStores: storesOn(on),
     engine,
     owned,
     kills,
@@ -95,14 +95,14 @@ async function checkpointsOn(
 
 const isThere = async (n: number): Promise<boolean> => (await store.stat(manifestKey(sandboxId, n))) !== undefined;
 
-test("one that is laid claim to while a collector is stopped, at any of its steps, is there or is told to be gone", async () => {
+test("a checkpoint that is pinned while a collector is stopped at any step exists, or the pin fails", async () => {
   const found = { claimed: 0, gone: 0 };
   for (let at = 1; ; at += 1) {
     store = await makeStore();
     const handle = await publishAll();
     let claimed: boolean | undefined;
     const { between, calls } = interrupted(at, async () => {
-      claimed = (await (await checkpointsOn(store, handle)).claim(handle, 1)) !== undefined;
+      claimed = (await (await checkpointsOn(store, handle)).pin(handle, 1)) !== undefined;
     });
     await collectorOn(between).collect();
     if (claimed === undefined) {
@@ -111,7 +111,7 @@ test("one that is laid claim to while a collector is stopped, at any of its step
     }
     expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
     found[claimed ? "claimed" : "gone"] += 1;
-    // What nobody has laid claim to goes all the same.
+    // Checkpoints that are not pinned are removed all the same.
     expect(await isThere(2)).toBe(false);
     await handle.release();
   }
@@ -119,7 +119,7 @@ test("one that is laid claim to while a collector is stopped, at any of its step
   expect(found.gone).toBeGreaterThan(0);
 });
 
-test("a collector that comes between any two steps of a claim takes the checkpoint before it, or not at all", async () => {
+test("a collector that runs between two steps of a pin removes the checkpoint before it, or not at all", async () => {
   const found = { claimed: 0, gone: 0 };
   for (let at = 1; ; at += 1) {
     store = await makeStore();
@@ -129,7 +129,7 @@ test("a collector that comes between any two steps of a claim takes the checkpoi
       hasCollected = true;
       await collectorOn(store).collect();
     });
-    const claimed = (await (await checkpointsOn(between, handle)).claim(handle, 1)) !== undefined;
+    const claimed = (await (await checkpointsOn(between, handle)).pin(handle, 1)) !== undefined;
     if (!hasCollected) break;
     expect({ at, isThere: await isThere(1) }).toEqual({ at, isThere: claimed });
     expect(handle.metadata.wanted).toBe(claimed ? 1 : undefined);
@@ -139,15 +139,15 @@ test("a collector that comes between any two steps of a claim takes the checkpoi
   expect(found.claimed + found.gone).toBeGreaterThan(2);
 });
 
-test("what is removed on request by a server that was stopped over it stays if another one goes back to it meanwhile", async () => {
+test("a removal by a suspended server keeps a checkpoint to which another server rolls back by then", async () => {
   for (let at = 1; ; at += 1) {
     store = await makeStore();
     const first = await publishAll();
     let claimed: boolean | undefined;
     const { between } = interrupted(at, async () => {
       await first.release();
-      const next = await SandboxHandle.attachPersistent(homeOn(store), sandboxId, { patienceMs: 0 });
-      claimed = (await (await checkpointsOn(store, next)).claim(next, 1)) !== undefined;
+      const next = await SandboxHandle.attachPersistent(storesOn(store), sandboxId, { patienceMs: 0 });
+      claimed = (await (await checkpointsOn(store, next)).pin(next, 1)) !== undefined;
       await next.release();
     });
     const removing = (await checkpointsOn(between, first)).remove(sandboxId, 1, async () => false);
@@ -158,7 +158,7 @@ test("what is removed on request by a server that was stopped over it stays if a
   }
 });
 
-test("what rollbacks left behind is stored with the lease or without, once its number is reserved, and stays noted until then", async () => {
+test("what rollbacks left behind is stored with or without the lease, after its number was reserved", async () => {
   const handle = await publishAll();
   let isBroken = true;
   const between = new Proxy(store, {
@@ -174,14 +174,14 @@ test("what rollbacks left behind is stored with the lease or without, once its n
   const layers = [here.layer(`${sandboxId}-${reserved}`, randomBytes(100))];
   for (const n of [reserved, late]) await here.checkpoint(sandboxId, n, { layers });
   const ownerDir = await makeDirectory();
-  // As much of an engine as is asked: a directory beside the sandbox, and what is on this machine.
+  // The object has only what is used of an engine: a directory beside the sandbox, and the local checkpoints.
   const engine = {
     get: () => ({ ownerDir }),
     checkpoints: async () => [{ n: reserved }, { n: late }],
   } as unknown as Engine;
   const checkpoints = await checkpointsOn(between, handle, { archive, engine });
   await handle.write({ nextCheckpoint: reserved + 1 });
-  for (const n of [reserved, late, never]) await checkpoints.noteLeftBehind(handle, n);
+  for (const n of [reserved, late, never]) await checkpoints.recordLeftBehind(handle, n);
 
   expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(false);
   expect((await readLeftBehind({ ownerDir })).map(({ n }) => n)).toEqual([reserved, late]);
@@ -192,7 +192,7 @@ test("what rollbacks left behind is stored with the lease or without, once its n
   expect([await isThere(reserved), await isThere(late), await readLeftBehind({ ownerDir })]).toEqual([true, true, []]);
 });
 
-test("what a rollback left behind under a number that others may have given since is not stored", async () => {
+test("a checkpoint left behind under a number that others may have used is not stored", async () => {
   const handle = await publishAll();
   const { engine: here, archive } = await makeMachine(store);
   const n = last + 1;
@@ -201,7 +201,7 @@ test("what a rollback left behind under a number that others may have given sinc
   const engine = { get: () => ({ ownerDir }), checkpoints: async () => [{ n }] } as unknown as Engine;
   const checkpoints = await checkpointsOn(store, handle, { archive, engine });
   await handle.write({ nextCheckpoint: n });
-  await checkpoints.noteLeftBehind(handle, n);
+  await checkpoints.recordLeftBehind(handle, n);
   await handle.release();
   expect(await checkpoints.storeLeftBehind(sandboxId)).toBe(true);
   expect([await isThere(n), await readLeftBehind({ ownerDir })]).toEqual([false, []]);

@@ -7,8 +7,8 @@ export interface StoreCall {
 }
 
 /**
- * The same store, with each call told to `before`, and to `after` when it went well. What they throw is what the caller
- * gets.
+ * Returns the same store, which calls `before` before each call, and `after` when it succeeded. An error that they
+ * throw is the caller's result.
  */
 export function watchStore(
   store: ObjectStore,

@@ -7,8 +7,8 @@ beforeEach(async () => {
 });
 afterEach(() => lab.close());
 
-describe("what the program inside hears", () => {
-  test("a host that it knows, and who asked for what", async () => {
+describe("the request that the program inside gets", () => {
+  test("has a host that the program knows, and where the request came from", async () => {
     await lab.get("/", {
       headers: { "x-forwarded-for": "6.6.6.6", "x-forwarded-host": "evil", forwarded: "for=6.6.6.6", origin: lab.base },
     });
@@ -23,7 +23,7 @@ describe("what the program inside hears", () => {
     expect(lab.seen[0]?.headers).not.toHaveProperty("forwarded");
   });
 
-  test("nothing of the connection before, and no key of this server", async () => {
+  test("has nothing of the client's connection, and no key of this server", async () => {
     await lab.raw([
       `GET /p/${id}/${lab.port}/ HTTP/1.1`,
       "Host: h",
@@ -44,12 +44,12 @@ describe("what the program inside hears", () => {
     }
   });
 
-  test("its own kind of credentials", async () => {
+  test("has credentials of other kinds", async () => {
     await lab.get("/", { headers: { authorization: "Basic dTpw" } });
     expect(lab.seen[0]?.headers.authorization).toBe("Basic dTpw");
   });
 
-  test("a body of known length, and one of unknown length", async () => {
+  test("has a body of known length, and one of unknown length", async () => {
     lab.answer = (request, response) => void request.pipe(response);
     expect(await (await lab.get("/", { method: "PUT", body: "known" })).text()).toBe("known");
     expect(lab.seen[0]?.headers).toMatchObject({ "content-length": "5" });
@@ -68,8 +68,8 @@ describe("what the program inside hears", () => {
   });
 });
 
-describe("what the client hears", () => {
-  test("status, words and fields as they are, except those of the connection", async () => {
+describe("the reply that the client gets", () => {
+  test("has the status, text and fields of the program, except those of the connection", async () => {
     lab.answer = (_request, response) => {
       response.writeHead(418, "Short and stout", {
         "x-a": ["1", "2"],
@@ -85,7 +85,7 @@ describe("what the client hears", () => {
     expect(response.headers.has("alt-svc")).toBe(false);
   });
 
-  test("nothing that would speak for the server's whole origin", async () => {
+  test("has no header that applies to the server's whole origin", async () => {
     lab.answer = (_request, response) => {
       response.setHeader("service-worker-allowed", "/");
       response.setHeader("clear-site-data", '"*"');
@@ -119,13 +119,13 @@ describe("what the client hears", () => {
     ["next", "next"],
     ["https://example.com/", "https://example.com/"],
     ["//example.com/", "//example.com/"],
-  ] as const)("a redirect to %s as one to %s", async ([from, to]) => {
+  ] as const)("redirects to %s as to %s", async ([from, to]) => {
     const fill = (text: string): string => text.replace("ID", id).replace("PORT", String(lab.port));
     lab.answer = (_request, response) => void response.writeHead(302, { location: fill(from) }).end();
     expect((await lab.get("/")).headers.get("location")).toBe(fill(to));
   });
 
-  test("the answer to HEAD and a 304 without a body", async () => {
+  test("has no body for HEAD and 304", async () => {
     lab.answer = (request, response) => {
       response.writeHead(request.method === "HEAD" ? 200 : 304, { "content-length": "1000", etag: "x" }).end();
     };
@@ -133,7 +133,7 @@ describe("what the client hears", () => {
     expect((await lab.get("/")).status).toBe(304);
   });
 
-  test("each piece when it comes, not all at the end", async () => {
+  test("has each piece when it comes, not all at the end", async () => {
     let more: () => void = () => undefined;
     lab.answer = (_request, response) => {
       response.write("one");

@@ -12,9 +12,9 @@ export const tokens = new PortTokens(Buffer.alloc(32, 1));
 export class PortLab {
   isPublic = false;
   dialError: Error | undefined;
-  /** Of open connections, as they were told. */
+  /** The numbers of open connections that the proxy reported. */
   readonly counts: number[] = [];
-  /** What arrived inside. */
+  /** The requests that arrived inside. */
   readonly seen: IncomingMessage[] = [];
   answer: RequestListener = (_request, response) => void response.end("inside");
   readonly inside: Server = createServer((request, response) => {
@@ -85,7 +85,7 @@ export class PortLab {
     return fetch(this.url(path), { redirect: "manual", ...init, headers });
   }
 
-  /** `fetch` will not send everything that a proxy has to stand. */
+  /** Sends raw bytes, because `fetch` does not send everything that a proxy has to handle. */
   async raw(head: readonly string[], body = ""): Promise<string> {
     const socket = connect(Number(new URL(this.base).port), "127.0.0.1");
     socket.write([...head, "", body].join("\r\n"));

@@ -12,7 +12,7 @@ beforeEach(async () => {
 afterEach(() => lab.close());
 
 describe("a guarded port", () => {
-  test("is closed without a token, and with a wrong one, another port's or another sandbox's", async () => {
+  test("is closed without a token, and with one that is wrong, another port's or another sandbox's", async () => {
     const other = SandboxId.parse("zbcdefghij0123456789");
     for (const wrong of [undefined, "", "x", tokens.tokenFor(id, lab.port + 1), tokens.tokenFor(other, lab.port)]) {
       const headers: Record<string, string> = wrong === undefined ? {} : { "x-port-token": wrong };
@@ -31,7 +31,7 @@ describe("a guarded port", () => {
     expect(lab.seen[0]?.headers).not.toHaveProperty("x-port-token");
   });
 
-  test("turns a browser's token into a cookie for this port alone", async () => {
+  test("converts a browser's token into a cookie for this port alone", async () => {
     const page = { accept: "text/html,*/*" };
     const first = await fetch(lab.url(`/a?b=1&atoll_token=${lab.token}&c=%20`), { redirect: "manual", headers: page });
     expect(first.status).toBe(302);
@@ -44,13 +44,13 @@ describe("a guarded port", () => {
     expect(lab.seen[0]?.headers.cookie).toBe("x=1; y=2");
   });
 
-  test("lets a program with the token in the query through at once, and does not pass the token on", async () => {
+  test("accepts the token in the query at once, and does not pass the token on", async () => {
     const response = await fetch(lab.url(`/a?atoll_token=${lab.token}&b`), { method: "POST", body: "x" });
     expect(await response.text()).toBe("inside");
     expect(lab.seen[0]?.url).toBe("/a?b");
   });
 
-  test("is open to all once it is public", async () => {
+  test("is open to all when it is public", async () => {
     lab.isPublic = true;
     expect(await (await fetch(lab.url("/"))).text()).toBe("inside");
     expect(lab.proxy.describe(id, lab.port)).toMatchObject({ isPublic: true });
@@ -59,7 +59,7 @@ describe("a guarded port", () => {
 });
 
 describe("addresses", () => {
-  test("by path: the prefix goes, the rest stays as it is", async () => {
+  test("by path: the prefix is removed, and the rest stays as it is", async () => {
     await (await lab.get("/a/../b//c%2f?d=[e]&f")).text();
     const paths = [lab.seen[0]?.url];
     await lab.raw([
@@ -86,13 +86,13 @@ describe("addresses", () => {
   });
 
   test.for(["/p/", "/p/short/80/", `/p/${id}/0/`, `/p/${id}/70000/`, `/p/${id}/080/`, `/p/${id}/80x/`, "/px", "/"])(
-    "%s is somebody else's",
+    "%s is not the address of a port",
     async (path) => {
       expect((await fetch(`${lab.base}${path}`)).status).toBe(404);
     },
   );
 
-  test("a page without the slash at its end is sent there", async () => {
+  test("a page without the slash at its end is redirected to it", async () => {
     const response = await lab.get("?x=1", { headers: { accept: "text/html" } });
     expect(response.headers.get("location")).toBe(`/p/${id}/${lab.port}/?x=1`);
   });
@@ -131,7 +131,7 @@ describe("a slow reader", () => {
 });
 
 describe("failures", () => {
-  test("a dead port", async () => {
+  test("of a port without a listener are a 502", async () => {
     lab.inside.close();
     await once(lab.inside, "close");
     const response = await lab.get("/");
@@ -153,7 +153,7 @@ describe("failures", () => {
     expect(await response.text()).not.toContain("secret");
   });
 
-  test("what is not HTTP is a 502 that says so", async () => {
+  test("of a program that does not speak HTTP are a 502 with a reason", async () => {
     const mute = createTcpServer((socket) => socket.end("SSH-2.0-x\r\n"));
     const mutePort = await lab.listen(mute);
     const response = await fetch(`${lab.base}/p/${id}/${mutePort}/`, {
@@ -163,7 +163,7 @@ describe("failures", () => {
     expect(await response.text()).toContain("did not answer as an HTTP server does");
   });
 
-  test("an answer that breaks off is broken off", async () => {
+  test("in the middle of a reply end the client's connection", async () => {
     lab.answer = (_request, response) => {
       response.writeHead(200, { "content-length": "100" });
       response.write("half", () => response.destroy());
@@ -171,7 +171,7 @@ describe("failures", () => {
     await expect(lab.get("/").then((response) => response.text())).rejects.toThrow("terminated");
   });
 
-  test("a client that leaves is told to the program inside", async () => {
+  test("of the client's connection are passed on to the program inside", async () => {
     const abort = new AbortController();
     let hasLeft: Promise<unknown> = Promise.resolve();
     lab.answer = (_request, response) => {
@@ -184,7 +184,7 @@ describe("failures", () => {
     await expect.poll(() => lab.counts.at(-1)).toBe(0);
   });
 
-  test("an answer before the end of the body ends the connection, not the answer", async () => {
+  test("a reply before the end of the body ends the connection, not the reply", async () => {
     lab.answer = (_request, response) => void response.writeHead(413).end("too much");
     const text = await lab.raw(
       [`POST /p/${id}/${lab.port}/ HTTP/1.1`, "Host: h", `X-Port-Token: ${lab.token}`, "Content-Length: 100000000"],
@@ -194,7 +194,7 @@ describe("failures", () => {
   });
 });
 
-test("connections are counted while they last, and limited", async () => {
+test("connections are counted while they are open, and limited", async () => {
   const waiting: (() => void)[] = [];
   lab.answer = (_request, response) => void waiting.push(() => response.end());
   const busy = [lab.get("/"), lab.get("/"), lab.get("/")];
@@ -205,7 +205,7 @@ test("connections are counted while they last, and limited", async () => {
   await expect.poll(() => lab.counts).toEqual([1, 2, 3, 2, 1, 0]);
 });
 
-test("what listens on the other loopback is found", async () => {
+test("a listener on the other loopback address is found", async () => {
   const six = createServer((_request, response) => void response.end("six"));
   const sixPort = await lab.listen(six, "::1");
   const response = await fetch(`${lab.base}/p/${id}/${sixPort}/`, {

@@ -24,7 +24,7 @@ describe("WebSockets", () => {
   const dialSocket = (path: string, headers: Record<string, string> = { "x-port-token": lab.token }): WebSocket =>
     new WebSocket(lab.url(path).replace("http:", "ws:"), ["chat"], { headers });
 
-  test("are relayed both ways, as many bytes as one likes", async () => {
+  test("are forwarded both ways, with any number of bytes", async () => {
     const socket = dialSocket("/socket?x=1", { "x-port-token": lab.token, origin: lab.base });
     await once(socket, "open");
     expect(socket.protocol).toBe("chat");
@@ -40,7 +40,7 @@ describe("WebSockets", () => {
     await expect.poll(() => lab.counts).toEqual([1, 0]);
   });
 
-  test("take the token in the query", async () => {
+  test("accept the token in the query", async () => {
     const socket = dialSocket(`/?atoll_token=${lab.token}`, {});
     await once(socket, "open");
     expect(lab.seen[0]?.url).toBe("/");
@@ -50,7 +50,7 @@ describe("WebSockets", () => {
   test.for([
     ["without a token", {}, 403],
     ["to a dead port", { dead: true }, 502],
-  ] as const)("%s are answered with words", async ([, how, status]) => {
+  ] as const)("%s are refused with a text", async ([, how, status]) => {
     const deadPort = "dead" in how;
     if (deadPort) lab.dialError = new SandboxError("spawn_failed", "Cannot", { details: { errno: "ECONNREFUSED" } });
     const socket = dialSocket("/", deadPort ? { "x-port-token": lab.token } : {});
@@ -60,7 +60,7 @@ describe("WebSockets", () => {
     socket.terminate();
   });
 
-  test("that are refused inside are refused as they were, and the connection is of no further use", async () => {
+  test("that are refused inside are refused with the same reply, and the connection is closed", async () => {
     lab.inside.removeAllListeners("upgrade");
     lab.inside.on("upgrade", (_request, socket: Socket) =>
       socket.end("HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\nnope"),

@@ -20,19 +20,19 @@ function openAfter(refusals: number): { dial: Dial; dialled: () => number; last:
   };
 }
 
-test("it resolves when the port is open, and leaves no connection behind", async () => {
+test("resolves when the port is open, and leaves no connection behind", async () => {
   const port = openAfter(6);
   await waitForPort(port.dial, 80, { timeoutMs: 60_000 });
   expect(port.dialled()).toBe(7);
   expect(port.last().destroyed).toBe(true);
 });
 
-test("it gives up in time", async () => {
+test("rejects after the time limit", async () => {
   const port = openAfter(Infinity);
   await expect(waitForPort(port.dial, 80, { timeoutMs: 60 })).rejects.toMatchObject({ code: "timed_out" });
 });
 
-test("a dial that never answers does not make it wait longer", async () => {
+test("does not wait longer for a dial that never answers", async () => {
   const dial: Dial = (_port, { signal }) =>
     new Promise((_, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason as Error));
@@ -40,7 +40,7 @@ test("a dial that never answers does not make it wait longer", async () => {
   await expect(waitForPort(dial, 80, { timeoutMs: 60 })).rejects.toMatchObject({ code: "timed_out" });
 });
 
-test("it stops with the reason of the signal", async () => {
+test("rejects with the reason of the signal", async () => {
   const stop = new AbortController();
   const waiting = waitForPort(openAfter(Infinity).dial, 80, { timeoutMs: 60_000, signal: stop.signal });
   const reason = new Error("enough");
@@ -48,7 +48,7 @@ test("it stops with the reason of the signal", async () => {
   await expect(waiting).rejects.toBe(reason);
 });
 
-test("a sandbox that has ended is told at once", async () => {
+test("rejects at once when the sandbox has ended", async () => {
   const ended = new SandboxError("sandbox_ended", "Cannot go on");
   await expect(waitForPort(() => Promise.reject(ended), 80, { timeoutMs: 60_000 })).rejects.toBe(ended);
 });

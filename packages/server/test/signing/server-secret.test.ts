@@ -10,7 +10,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true }));
 
-test("it is made once, for its owner's eyes, and stays the same", async () => {
+test("the secret is created once, readable by its owner only, and stays the same", async () => {
   const many = await Promise.all(Array.from({ length: 8 }, () => ServerSecret.load(dir)));
   const keys = [...many, await ServerSecret.load(dir)].map((secret) => secret.keyFor("port tokens").toString("hex"));
   expect(new Set(keys).size).toBe(1);
@@ -23,10 +23,12 @@ test("each purpose has a key of its own", async () => {
   expect(secret.keyFor("port tokens").equals(secret.keyFor("file URLs"))).toBe(false);
 });
 
-test("one that others can read, or that was cut, is refused", async () => {
+test("a secret that others can read, or that was cut, is refused", async () => {
   await ServerSecret.load(dir);
   await chmod(join(dir, "secret"), 0o644);
-  await expect(ServerSecret.load(dir)).rejects.toMatchObject({ message: expect.stringContaining("others") });
+  await expect(ServerSecret.load(dir)).rejects.toMatchObject({
+    message: expect.stringContaining("users other than its owner"),
+  });
   await chmod(join(dir, "secret"), 0o600);
   await writeFile(join(dir, "secret"), "short");
   await expect(ServerSecret.load(dir)).rejects.toMatchObject({ message: expect.stringContaining("5 bytes") });

@@ -63,9 +63,10 @@ afterEach(() => {
 });
 
 const url = (grant: Partial<FileGrant>): string =>
-  `${base}${signer.sign({ method: "GET", sandboxId: id, path: "f", user: "user", expiresAtMs: Date.now() + 60_000, ...grant })}`;
+  base +
+  signer.sign({ method: "GET", sandboxId: id, path: "f", user: "user", expiresAtMs: Date.now() + 60_000, ...grant });
 
-test("what is put by one URL is got by the other, as something to save and not to look at", async () => {
+test("a file that one URL uploads is downloaded by the other, as an attachment", async () => {
   const put = await fetch(url({ method: "PUT" }), { method: "PUT", body: "<script>" });
   expect(put.status).toBe(204);
   const got = await fetch(url({}));
@@ -76,7 +77,7 @@ test("what is put by one URL is got by the other, as something to save and not t
   expect((await fetch(url({}), { method: "HEAD" })).status).toBe(200);
 });
 
-test("a URL that is not valid, a file and a sandbox that are not there are told apart only by who holds a valid one", async () => {
+test("invalid URLs have one error, and only a valid URL shows whether a file or sandbox is missing", async () => {
   const forged = await fetch(`${base}/signed/x.y/z`);
   expect(forged.status).toBe(403);
   expect(await forged.json()).toMatchObject({ error: { code: "permission_denied" } });
@@ -85,7 +86,7 @@ test("a URL that is not valid, a file and a sandbox that are not there are told 
   expect((await fetch(`${base}/other`)).status).toBe(404);
 });
 
-test("a read that breaks off is broken off", async () => {
+test("a read that fails ends the connection", async () => {
   stored.set("breaks", Buffer.from("content"));
   await expect(fetch(url({ path: "breaks" })).then((response) => response.text())).rejects.toThrow("terminated");
   expect(uses).toMatchObject([{ bytes: 3, error: { code: "sandbox_ended" } }]);
@@ -101,7 +102,7 @@ test("a client that leaves half-way writes nothing", async () => {
   expect(stored.has("f")).toBe(false);
 });
 
-test("the sandbox is in use for as long as a transfer takes, however it ends", async () => {
+test("the sandbox is retained as long as a transfer takes, however it ends", async () => {
   const upload = httpRequest(url({ method: "PUT" }), { method: "PUT" });
   upload.on("error", () => undefined).write("first");
   await expect.poll(() => visitors).toBe(1);
@@ -114,7 +115,7 @@ test("the sandbox is in use for as long as a transfer takes, however it ends", a
   await expect.poll(() => visitors).toBe(0);
 });
 
-test("an upload that does not go on is cut off, and leaves the sandbox", async () => {
+test("an upload that stops is disconnected, and releases the sandbox", async () => {
   const upload = httpRequest(url({ method: "PUT" }), { method: "PUT" });
   upload.write("first");
   await once(upload, "error");
@@ -129,7 +130,7 @@ describe("a URL that was signed with a key", () => {
     stored.set("f", Buffer.from("content"));
   });
 
-  test("is good until the key is revoked, and refused like any that is not valid then", async () => {
+  test("is valid until the key is revoked, and then refused like any invalid one", async () => {
     expect(await (await fetch(url({ keyId: "key" }))).text()).toBe("content");
     revocation.get("key")?.abort();
     for (const refused of [url({ keyId: "key" }), url({ keyId: "unknown" })]) {
@@ -137,13 +138,16 @@ describe("a URL that was signed with a key", () => {
       expect([answer.status, await answer.json()]).toEqual([
         403,
         {
-          error: expect.objectContaining({ code: "permission_denied", message: expect.stringMatching(/not any more/) }),
+          error: expect.objectContaining({
+            code: "permission_denied",
+            message: expect.stringMatching(/invalid or has expired/),
+          }),
         },
       ]);
     }
   });
 
-  test("breaks off what is under way when the key is revoked", async () => {
+  test("ends transfers in progress when the key is revoked", async () => {
     stored.set("waits", Buffer.from("content"));
     const answer = await fetch(url({ path: "waits", keyId: "key" }));
     expect([answer.status, visitors]).toEqual([200, 1]);

@@ -12,21 +12,21 @@ const grant: FileGrant = {
 const signer = new UrlSigner(Buffer.alloc(32, 1));
 const url = signer.sign(grant);
 const before = 999_999;
-const refusal = "Cannot use this URL: it is not valid, or not any more";
+const refusal = "Cannot use this URL: it is invalid or has expired";
 
-test("a signed URL gives back what it was made for, and ends with the file's name", () => {
+test("a signed URL returns its grant, and ends with the file's name", () => {
   expect(signer.verify("GET", url, before)).toEqual(grant);
   expect(signer.verify("HEAD", url, before)).toEqual(grant);
   expect(url.endsWith("/report.pdf")).toBe(true);
   expect(signer.sign({ ...grant, path: "a/ü b?#" }).endsWith("/%C3%BC%20b%3F%23")).toBe(true);
 });
 
-test("the name at its end means nothing", () => {
+test("the name at its end is not checked", () => {
   expect(signer.verify("GET", url.replace(/[^/]*$/, "other?x=1"), before)).toEqual(grant);
   expect(signer.verify("GET", url.replace(/\/[^/]*$/, ""), before)).toEqual(grant);
 });
 
-describe("every other URL is refused in the same words", () => {
+describe("every other URL is refused with the same message", () => {
   const reforge = (change: Partial<FileGrant> & { extra?: unknown }): string => {
     const [, signature] = /\.([\w-]{43})\//.exec(url) ?? [];
     return `/signed/${Buffer.from(JSON.stringify({ ...grant, ...change })).toString("base64url")}.${signature}/x`;
@@ -54,7 +54,7 @@ describe("every other URL is refused in the same words", () => {
   });
 });
 
-test("the key that signed it stays with it, and is not to be taken away", () => {
+test("the key that signed it is part of it, and cannot be removed", () => {
   const signed = signer.sign({ ...grant, keyId: "k" });
   expect(signer.verify("GET", signed, before)).toEqual({ ...grant, keyId: "k" });
   const text = Buffer.from(JSON.stringify(grant)).toString("base64url");

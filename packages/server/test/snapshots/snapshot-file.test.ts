@@ -34,7 +34,7 @@ test.for([1, 7, 100, 10_000])("a file that comes in pieces of %d bytes is read a
   expect(await collect(read.rest)).toBe("bytes");
 });
 
-/** A header that is what its first line says, whatever it says itself. */
+/** Returns a header that matches its first line, whatever it contains. */
 function sealed(json: string, length = Buffer.byteLength(json)): Buffer {
   return Buffer.from(`atoll-snapshot 1 ${length} ${createHash("sha256").update(json).digest("hex")}\n${json}`);
 }
@@ -47,10 +47,10 @@ test.for<[what: string, file: Buffer]>([
   ["a header that never ends", sealed("{}", 99_999)],
   ["a header that is cut off", file.subarray(0, 200)],
   ["a header that was changed", Buffer.from(file.toString("latin1").replace("tools", "toolz"), "latin1")],
-  ["a header that is no JSON", sealed("{")],
+  ["a header that is not JSON", sealed("{")],
   ["a name that leads elsewhere", sealed(JSON.stringify({ ...header, name: "../../etc" }))],
   ["a field too many", sealed(JSON.stringify({ ...header, owner: "me" }))],
-  ["a size below nothing", sealed(JSON.stringify({ ...header, stored: { ...header.stored, sizeBytes: -1 } }))],
+  ["a negative size", sealed(JSON.stringify({ ...header, stored: { ...header.stored, sizeBytes: -1 } }))],
 ])("%s is refused", async ([, hostile]) => {
   await expect(readHeader(inPieces(hostile, 64))).rejects.toMatchObject({ code: "invalid_argument" });
 });

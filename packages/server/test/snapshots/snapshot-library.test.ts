@@ -17,15 +17,15 @@ const admin: SnapshotUser = { keyId: "root", namespace: "admin", seesAll: true }
 let dir: string;
 let store: ObjectStore;
 let library: SnapshotLibrary;
-let told: NewEvent[];
+let emitted: NewEvent[];
 
 const open = (options: Partial<SnapshotLibraryOptions> = {}): Promise<SnapshotLibrary> =>
-  openTestLibrary(dir, store, { emit: (event) => told.push(event), ...options });
+  openTestLibrary(dir, store, { emit: (event) => emitted.push(event), ...options });
 
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "atoll-snapshots-"));
   store = await FileObjectStore.open(join(dir, "store"));
-  told = [];
+  emitted = [];
   library = await open();
 });
 afterEach(async () => {
@@ -56,7 +56,7 @@ async function stored(): Promise<string[]> {
   return keys;
 }
 
-test("what is exported here is imported elsewhere as it was, and a sandbox can be made of it", async () => {
+test("an exported snapshot is imported elsewhere unchanged, and a sandbox can be created from it", async () => {
   const taken = await library.take(sandboxId, name, testUser);
   const copy = await importing(await exported());
   expect(copy).toEqual({ ...taken, name: "copy", ref: "me/copy" });
@@ -65,13 +65,13 @@ test("what is exported here is imported elsewhere as it was, and a sandbox can b
     return readFile(await source.files.archive());
   });
   expect(testFiles.equals(archive)).toBe(true);
-  expect(told.map(({ type }) => type)).toEqual(["snapshot.created", "snapshot.created"]);
+  expect(emitted.map(({ type }) => type)).toEqual(["snapshot.created", "snapshot.created"]);
   expect(await readdir(join(dir, "scratch"))).toEqual([]);
 });
 
 const notFound = { code: "not_found" };
 
-test("a name is its key's own: another key neither finds it nor is kept from it", async () => {
+test("a name belongs to its key: another key neither finds it nor is kept from it", async () => {
   const mine = await library.take(sandboxId, name, testUser);
   for (const ref of [name, "me/tools"]) {
     await expect(library.get(ref, other)).rejects.toMatchObject(notFound);
@@ -84,13 +84,13 @@ test("a name is its key's own: another key neither finds it nor is kept from it"
   expect([mine.ref, theirs.ref]).toEqual(["me/tools", "other/tools"]);
   expect(await library.get(name, testUser)).toEqual(mine);
   expect(await library.get(name, other)).toEqual(theirs);
-  // A key that sees everything says whose it means: by the bare name it would be whoever was first.
+  // A key that sees everything has to name the namespace: the bare name would find the first one.
   await expect(library.get(name, admin)).rejects.toMatchObject(notFound);
   expect(await library.get("other/tools", admin)).toEqual(theirs);
   expect((await library.list(admin)).map(({ ref }) => ref)).toEqual(["me/tools", "other/tools"]);
 });
 
-test("one that is shared is there for every key, by whose it is, and only its owner's to change", async () => {
+test("a shared snapshot can be used by every key under its namespace, and changed only by its owner", async () => {
   await library.take(sandboxId, name, testUser);
   expect(await library.share(name, testUser, true)).toMatchObject({ ref: "me/tools", shared: true });
   expect(await library.use("me/tools", other, async ({ template }) => template)).toBe("host");
@@ -102,7 +102,7 @@ test("one that is shared is there for every key, by whose it is, and only its ow
   await expect(library.get("me/tools", other)).rejects.toMatchObject(notFound);
 });
 
-describe("one that was stored before names had namespaces", () => {
+describe("a snapshot from before there were namespaces", () => {
   beforeEach(async () => {
     await library.take(sandboxId, name, testUser);
     for (const key of await stored()) {
@@ -114,7 +114,7 @@ describe("one that was stored before names had namespaces", () => {
     }
   });
 
-  test("is its owner's by its name, and that of keys that see everything", async () => {
+  test("is found by its name by its owner, and by keys that see everything", async () => {
     for (const [user, ref] of [
       [testUser, name],
       [testUser, "me/tools"],
@@ -140,7 +140,7 @@ describe("one that was stored before names had namespaces", () => {
     expect(await stored()).toEqual([]);
   });
 
-  test("keeps no key from its name where it cannot be read, but for those that see everything", async () => {
+  test("blocks its name only for keys that see everything if it is unreadable", async () => {
     await store.put("snapshots/tools/manifest.json", Buffer.from("of others"));
     await expect(library.get(name, testUser)).rejects.toMatchObject(notFound);
     expect(await library.take(sandboxId, name, testUser)).toMatchObject({ ref: "me/tools" });
@@ -170,7 +170,7 @@ describe("a file to import", () => {
 
   test.for<[what: string, change: (file: Buffer) => Buffer]>([
     ["that is cut off", (file) => file.subarray(0, -1)],
-    ["that goes on behind its end", (file) => Buffer.concat([file, Buffer.alloc(1)])],
+    ["with more data after its end", (file) => Buffer.concat([file, Buffer.alloc(1)])],
     ["with another last byte", (file) => changed(file, file.byteLength - 1)],
     ["with another header", (file) => changed(file, 100)],
     ["of text", () => Buffer.from("any text\n")],
@@ -182,7 +182,7 @@ describe("a file to import", () => {
     expect(await readdir(join(dir, "scratch"))).toEqual([]);
   });
 
-  test("whose archive would harm whoever unpacks it is refused", async () => {
+  test("with an archive that would harm the machine that unpacks it is refused", async () => {
     await library.take(sandboxId, name, testUser);
     const file = await exported();
     const wary = await open({
@@ -197,7 +197,7 @@ describe("a file to import", () => {
     expect(await stored()).toHaveLength(2);
   });
 
-  test("that is larger than this server takes is refused before it is read", async () => {
+  test("that is larger than the limit of this server is refused before it is read", async () => {
     await library.take(sandboxId, name, testUser);
     const small = await open({ maxBytes: 1024 });
     await expect(importing(await exported(), "copy", small)).rejects.toMatchObject({ code: "limit_reached" });
@@ -207,7 +207,7 @@ describe("a file to import", () => {
   });
 });
 
-test("without a store everything is refused, and the setting named", async () => {
+test("without a store everything is refused, and the error names the setting", async () => {
   const none = await open({ store: undefined });
   none.start();
   const refusal = { code: "unsupported", details: { setting: "snapshotStore" } };
@@ -239,12 +239,12 @@ describe("an archive in the store", () => {
 
   test.for<[what: string, change: () => Promise<unknown>]>([
     ["with another last byte", () => changed((bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.from("x")]))],
-    ["of the same length from somebody else", () => changed((bytes) => Buffer.alloc(bytes.byteLength, 1))],
+    ["of the same length from another client", () => changed((bytes) => Buffer.alloc(bytes.byteLength, 1))],
     ["that is cut off", () => changed((bytes) => bytes.subarray(0, -1))],
-    ["that goes on behind its end", () => changed((bytes) => Buffer.concat([bytes, bytes]))],
+    ["with more data after its end", () => changed((bytes) => Buffer.concat([bytes, bytes]))],
     ["that is empty", () => changed(() => Buffer.alloc(0))],
     ["that is missing", async () => store.remove(await archiveKey())],
-  ])("%s makes no sandbox and no whole file, and can be removed", async ([, change]) => {
+  ])("%s is not used for a sandbox or an export, and can be removed", async ([, change]) => {
     await library.take(sandboxId, name, testUser);
     const whole = await exported();
     await change();
@@ -263,7 +263,7 @@ describe("an archive in the store", () => {
     expect(await readdir(join(dir, "scratch"))).toEqual([]);
   });
 
-  test("that goes with its snapshot while it is used is that of one that is not there", async () => {
+  test("that is removed with its snapshot during use causes not_found", async () => {
     await library.take(sandboxId, name, testUser);
     const using = library.use(name, testUser, async ({ files }) => {
       await library.remove(name, testUser);
@@ -273,7 +273,7 @@ describe("an archive in the store", () => {
   });
 });
 
-test("a server that stops calls off what is under way, and nothing is left of it", async () => {
+test("a server that stops aborts the work in progress, and nothing is left of it", async () => {
   let begun = (): void => undefined;
   const saving = new Promise<void>((resolve) => {
     begun = resolve;

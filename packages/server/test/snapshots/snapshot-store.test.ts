@@ -27,7 +27,7 @@ async function keys(): Promise<string[]> {
   return all;
 }
 
-/** By a clock that goes on by a day and more from look to look. */
+/** Runs collections with a clock that advances by more than a day each time. */
 async function look(times: number): Promise<void> {
   for (let n = 0; n < times; n += 1) await new SnapshotStore(store).collect({ nowMs: 1_000 + n * (day + 1) });
 }
@@ -38,7 +38,7 @@ async function take(name: string): Promise<void> {
   await library.close();
 }
 
-test("what others keep below the same names stays, and archives without a manifest go", async () => {
+test("objects of other programs below the same names stay, and archives without a manifest are removed", async () => {
   await take("tools");
   const ours = await keys();
   const foreign = [
@@ -68,7 +68,7 @@ test("what others keep below the same names stays, and archives without a manife
   expect(await keys()).toEqual([...ours, ...foreign, "snapshot-notes/condemned.json"].toSorted());
 });
 
-test("a manifest that cannot be read keeps what is below it, and other archives go", async () => {
+test("an unreadable manifest keeps what is below it, and other archives are removed", async () => {
   const kept = ["snapshots/odd/manifest.json", `snapshots/odd/files-${randomUUID()}`];
   for (const key of kept) await store.put(key, Buffer.from("{"));
   await store.put(`snapshots/gone/files-${randomUUID()}`, Buffer.from("left"));
@@ -76,7 +76,7 @@ test("a manifest that cannot be read keeps what is below it, and other archives 
   expect(await keys()).toEqual(["snapshot-notes/condemned.json", ...kept].toSorted());
 });
 
-test("a manifest of others that is too large to be one stops neither lists nor collections", async () => {
+test("a foreign object that is too large for a manifest stops neither lists nor collections", async () => {
   await take("tools");
   const path = join(dir, "large");
   const bytes = Buffer.alloc(maxSmallObjectBytes + 1);

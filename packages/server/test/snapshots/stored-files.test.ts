@@ -23,7 +23,7 @@ test.for<[what: string, data: Buffer, encoding: string]>([
   ["text", Buffer.from("the same again and again\n".repeat(200_000)), "br"],
   ["noise", randomBytes(3_000_000), "plain"],
   ["nothing", Buffer.alloc(0), "plain"],
-])("%s comes back as it was, made smaller where that pays", async ([, data, encoding]) => {
+])("%s is restored unchanged, and compressed where that pays", async ([, data, encoding]) => {
   const path = join(dir, "plain");
   await writeFile(path, data);
   const stored = await shrinkFiles({ path, ...checksumOf(data) }, join(dir, "stored"), signal);
@@ -35,11 +35,11 @@ test.for<[what: string, data: Buffer, encoding: string]>([
 test.for<[what: string, stored: Buffer, encoding: "plain" | "br"]>([
   ["other bytes", brotliCompressSync("other"), "br"],
   ["fewer bytes", brotliCompressSync("sam"), "br"],
-  ["far more bytes than there should be", brotliCompressSync(Buffer.alloc(50_000_000)), "br"],
-  ["what is not compressed", Buffer.from("same"), "br"],
+  ["far more bytes than expected", brotliCompressSync(Buffer.alloc(50_000_000)), "br"],
+  ["data that is not compressed", Buffer.from("same"), "br"],
   ["what is cut off", brotliCompressSync(randomBytes(1000)).subarray(0, 500), "br"],
-  ["other bytes as they are", Buffer.from("lame"), "plain"],
-])("%s are refused, and no more than was announced is written", async ([, data, encoding]) => {
+  ["other bytes that are not compressed", Buffer.from("lame"), "plain"],
+])("%s are refused, and no more than expected is written", async ([, data, encoding]) => {
   const path = join(dir, "stored");
   const target = join(dir, "back");
   await writeFile(path, data);

@@ -24,7 +24,7 @@ test("the same key with another request is refused", async () => {
   expect(done()).toBe(1);
 });
 
-test("keys of different clients have nothing to do with each other", async () => {
+test("keys of different clients are independent", async () => {
   const { calls, work, done } = counted();
   await calls.run(idempotencyMark("me", "key", { a: 1 }), work);
   await calls.run(idempotencyMark("you", "key", { a: 2 }), work);
@@ -33,14 +33,14 @@ test("keys of different clients have nothing to do with each other", async () =>
   expect(done()).toBe(4);
 });
 
-test("what went wrong may be tried again", async () => {
+test("a failed call may be retried", async () => {
   const { calls, work } = counted();
   const mark = idempotencyMark("me", "key", {});
   await expect(calls.run(mark, () => Promise.reject(new Error("no")))).rejects.toThrow("no");
   expect(await calls.run(mark, work)).toBe(1);
 });
 
-test("what a server before did is known, until it is gone", async () => {
+test("a call of an earlier server is known, until it is forgotten", async () => {
   const { calls, work } = counted();
   const mark = idempotencyMark("me", "key", {});
   calls.restore(mark, 42);

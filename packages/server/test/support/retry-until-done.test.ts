@@ -3,7 +3,7 @@ import { retryUntilDone } from "../../src/support/retry-until-done.ts";
 
 const quickly = { firstMs: 1, longestMs: 2 };
 
-test("tries until it is done, and tells each failure", async () => {
+test("retries until it is done, and reports each failure", async () => {
   const failures: unknown[] = [];
   const outcomes = [new Error("one"), false, new Error("two"), true, true];
   await retryUntilDone(

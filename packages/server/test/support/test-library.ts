@@ -7,13 +7,13 @@ import { pino } from "pino";
 import { SnapshotLibrary, type SnapshotLibraryOptions } from "../../src/snapshots/snapshot-library.ts";
 import type { SnapshotUser } from "../../src/snapshots/snapshot-user.ts";
 
-/** What every sandbox of the engine below has. */
+/** The files of every sandbox of the engine below. */
 export const testFiles: Buffer = Buffer.from("all files of a sandbox ".repeat(1_000));
 
-/** A key that sees its own only. */
+/** A key that sees only its own snapshots. */
 export const testUser: SnapshotUser = { keyId: "me", namespace: "me", seesAll: false };
 
-/** Its archives are bytes as any others. */
+/** An engine whose archives are arbitrary bytes. */
 export const testEngine: SnapshotLibraryOptions["engine"] = {
   saveFiles: async (_, toPath, { maxBytes = Infinity }) => {
     if (testFiles.byteLength > maxBytes) throw new SandboxError("limit_reached", "Cannot save as much");

@@ -14,7 +14,7 @@ test("without a collector nothing is traced", async () => {
   expect(span.traceId).toBeUndefined();
 });
 
-test("what traces are made with is loaded only when it is asked for", async () => {
+test("the tracing packages are loaded only when tracing is on", async () => {
   const files = await readdir(sources, { recursive: true });
   const eager: string[] = [];
   for (const file of files.filter((name) => name.endsWith(".ts"))) {

@@ -15,13 +15,13 @@ function makeHub(graceMs = 60_000): WatchHub {
   return hub;
 }
 
-/** Files whose changes the test makes, and which know how many watches there are. */
+/** Files whose changes the test makes, and which count their watches. */
 class FakeFiles {
   #emit: ((path: string) => void)[] = [];
   open = 0;
 
   change(path: string): void {
-    for (const tell of this.#emit) tell(path);
+    for (const emit of this.#emit) emit(path);
   }
 
   async *watch(_path: string, { signal }: { signal?: AbortSignal } = {}): AsyncGenerator<WatchEvent, void, void> {
@@ -60,7 +60,7 @@ async function take(messages: AsyncIterable<WatchMessage>, count: number): Promi
   return seen;
 }
 
-test("a follower that comes back hears what happened meanwhile, from the same watch", async () => {
+test("a follower that returns gets what happened in between, from the same watch", async () => {
   const files = new FakeFiles();
   const hub = makeHub();
   const first = hub.follow(files, request, new AbortController().signal);
@@ -77,7 +77,7 @@ test("a follower that comes back hears what happened meanwhile, from the same wa
   expect(files.open).toBe(1);
 });
 
-test("a watch that is gone begins anew and says that something may be lost", async () => {
+test("a watch that has ended is replaced by one that begins with lost", async () => {
   const hub = makeHub();
   const { id, messages } = hub.follow(
     new FakeFiles(),
@@ -88,7 +88,7 @@ test("a watch that is gone begins anew and says that something may be lost", asy
   expect((await take(messages, 2)).map(({ kind }) => kind)).toEqual(["lost", "watching"]);
 });
 
-test("nobody carries on with a watch of something else", async () => {
+test("a watch of something else is not continued", async () => {
   const files = new FakeFiles();
   const hub = makeHub();
   const first = hub.follow(files, request, new AbortController().signal);
@@ -96,7 +96,7 @@ test("nobody carries on with a watch of something else", async () => {
   expect(other.id).not.toBe(first.id);
 });
 
-test("a watch that nobody follows ends after a while", async () => {
+test("a watch without followers ends after a while", async () => {
   const files = new FakeFiles();
   const hub = makeHub(10);
   const leaving = new AbortController();
@@ -105,7 +105,7 @@ test("a watch that nobody follows ends after a while", async () => {
   await expect.poll(() => files.open).toBe(0);
 });
 
-test("of long paths fewer are kept: what a watch takes up is bounded", async () => {
+test("a watch with long paths keeps fewer messages: its memory is bounded", async () => {
   const files = new FakeFiles();
   const hub = makeHub();
   const { id, messages } = hub.follow(files, request, new AbortController().signal);
@@ -127,7 +127,7 @@ test("of long paths fewer are kept: what a watch takes up is bounded", async () 
   );
 });
 
-test("what is lost while a follower is told of a loss is told too", async () => {
+test("messages that are dropped while a follower handles a loss are reported too", async () => {
   const files = new FakeFiles();
   const hub = makeHub();
   const { id, messages } = hub.follow(files, request, new AbortController().signal);
@@ -152,7 +152,7 @@ test("what is lost while a follower is told of a loss is told too", async () => 
   await reader.return?.();
 });
 
-test("who is too far behind is told that something is lost, and hears the rest", async () => {
+test("a follower that is too far behind gets a loss, and then the rest", async () => {
   const files = new FakeFiles();
   const hub = makeHub();
   const { id, messages } = hub.follow(files, request, new AbortController().signal);

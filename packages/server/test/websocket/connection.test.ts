@@ -6,7 +6,7 @@ import type { WebSocket } from "ws";
 import type { AuditEntry } from "../../src/audit/audit-log.ts";
 import { Connection, type ConnectionOptions } from "../../src/websocket/connection.ts";
 
-/** A client whose connection takes everything and passes nothing on, until it is told to. */
+/** A client whose connection accepts everything and sends nothing until it is flushed. */
 class Stuck extends EventEmitter {
   readonly OPEN = 1;
   readyState = 1;
@@ -49,10 +49,10 @@ class Stuck extends EventEmitter {
 
 function connected(sources: Partial<ConnectionOptions["sources"]> = {}, audit: AuditEntry[] = []): Stuck {
   const client = new Stuck();
-  const principal = { kind: "key", key: { id: "somebody", verbs: ["admin"] } };
-  const gate = { admit: () => principal, recognise: () => principal, untilRevoked: () => undefined };
+  const principal = { kind: "key", key: { id: "key1", verbs: ["admin"] } };
+  const authenticator = { admit: () => principal, authenticate: () => principal, untilRevoked: () => undefined };
   const own = {
-    gate,
+    authenticator,
     sources,
     audit: (entry: AuditEntry) => audit.push(entry),
     assertSees: () => undefined,
@@ -65,7 +65,7 @@ function connected(sources: Partial<ConnectionOptions["sources"]> = {}, audit: A
   return client;
 }
 
-test("a client that asks on and on and reads no answer is let go", () => {
+test("a client that asks without end and reads no reply is disconnected", () => {
   const client = connected();
   client.bufferedAmount = 7.9 * 1024 * 1024;
   for (let id = 0; client.readyState === client.OPEN && id < 1_000_000; id += 1) client.say({ type: "ping", id });
@@ -73,7 +73,7 @@ test("a client that asks on and on and reads no answer is let go", () => {
   expect(client.bufferedAmount).toBeLessThan(9 * 1024 * 1024);
 });
 
-test("a thousand channels that nobody reads fill the socket no more than one", async () => {
+test("a thousand channels that are not read fill the socket no more than one", async () => {
   const host = "x".repeat(64 * 1024);
   const client = connected({
     events: async function* () {
@@ -90,7 +90,7 @@ test("a thousand channels that nobody reads fill the socket no more than one", a
   client.terminate();
 });
 
-describe("what is done over a channel is in the audit log", () => {
+describe("the audit log of a channel", () => {
   const sandboxId = "s".repeat(20);
   const commandId = `cmd${"c".repeat(20)}`;
   const forever = (): Promise<never> => new Promise(() => undefined);
@@ -113,10 +113,10 @@ describe("what is done over a channel is in the audit log", () => {
     command: () => command as never,
     ...more,
   });
-  const about = { who: "somebody", sandboxId, durationMs: expect.any(Number) as number };
+  const about = { who: "key1", sandboxId, durationMs: expect.any(Number) as number };
   const params = { id: sandboxId, commandId };
 
-  test("input once at its end, a signal each time, a new size not", async () => {
+  test("has input once at its end, each signal, and no resize", async () => {
     const audit: AuditEntry[] = [];
     const client = connected(sources(), audit);
     client.say({ type: "follow", channel: 1, sandboxId, commandId });
@@ -140,7 +140,7 @@ describe("what is done over a channel is in the audit log", () => {
     expect(audit).toHaveLength(4);
   });
 
-  test("also what is refused, and what its client leaves in the middle", async () => {
+  test("has refused actions, and actions that the client's leave interrupted", async () => {
     const audit: AuditEntry[] = [];
     const held = new SandboxError("in_use", "Cannot control it: another holds it");
     let isHeld = true;
@@ -164,7 +164,7 @@ describe("what is done over a channel is in the audit log", () => {
     await expect.poll(() => audit.at(2)).toMatchObject({ what: "writeStdin", result: "client left", bytesIn: 3 });
   });
 
-  test("a flood of signals has a line for all that are too many", async () => {
+  test("has one line for the surplus of a flood of signals", async () => {
     const audit: AuditEntry[] = [];
     const client = connected(sources(), audit);
     client.say({ type: "follow", channel: 1, sandboxId, commandId });
@@ -178,20 +178,20 @@ describe("what is done over a channel is in the audit log", () => {
   test.for([
     { where: "here", isHere: true },
     { where: "on its way here", isHere: false },
-  ])("a watch that is refused, of a sandbox that is $where", async ({ isHere }) => {
+  ])("has a refused watch, of a sandbox that is $where", async ({ isHere }) => {
     const audit: AuditEntry[] = [];
     const refuse = (): never => {
-      throw new SandboxError("in_use", "Cannot use it: somebody has it");
+      throw new SandboxError("in_use", "Cannot use it: another client holds it");
     };
     const client = connected(sources({ isHere: () => isHere, assertNotHeld: refuse, acquire: refuse }), audit);
     client.say({ type: "watch", channel: 1, sandboxId, path: "/" });
     await expect.poll(() => client.sent.at(-1)?.type).toBe("error");
-    const { durationMs: _, ...told } = about;
-    expect(audit).toEqual([{ ...told, what: "watchFiles", result: "in_use", details: { id: sandboxId } }]);
+    const { durationMs: _, ...line } = about;
+    expect(audit).toEqual([{ ...line, what: "watchFiles", result: "in_use", details: { id: sandboxId } }]);
     client.terminate();
   });
 
-  test("a watch at its end", async () => {
+  test("has a watch at its end", async () => {
     const audit: AuditEntry[] = [];
     const follow = (_files: unknown, _request: unknown, signal: AbortSignal): unknown => ({
       id: "w",

@@ -2,7 +2,7 @@ import { Writable } from "node:stream";
 import { expect, test } from "vitest";
 import { GatheredWrites } from "../../src/websocket/gathered-writes.ts";
 
-test("what is written in one turn leaves together, in order, and the next turn begins anew", async () => {
+test("what is written in one turn is sent together, in order, also in the next turn", async () => {
   const left: string[] = [];
   const stream = new Writable({
     writev: (chunks, done) => {
@@ -25,7 +25,7 @@ test("what is written in one turn leaves together, in order, and the next turn b
   expect(left).toEqual(["abc", "d"]);
 });
 
-test("a stream that is gone by then is no error", async () => {
+test("a stream that is gone by then causes no error", async () => {
   const stream = new Writable({ write: (_chunk, _encoding, done) => done() });
   new GatheredWrites(stream).gather();
   stream.destroy();

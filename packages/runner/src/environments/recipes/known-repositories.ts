@@ -25,6 +25,12 @@ const pythonProject = (packages: readonly string[], more: Partial<KnownRepositor
   ...more,
 });
 
+const nodeProject = (
+  parser: ParserId,
+  test: KnownRepository["test"],
+  more: Partial<KnownRepository> = {},
+): KnownRepository => ({ language: "node", parser, test, ...more });
+
 const numeric = ["numpy", "pandas", "scipy", "pytest", "setuptools", "packaging"];
 
 export const knownRepositories: Readonly<Record<string, KnownRepository>> = {
@@ -148,7 +154,24 @@ export const knownRepositories: Readonly<Record<string, KnownRepository>> = {
   "mwaskom/seaborn": pythonProject([...numeric, "matplotlib"], {
     test: (files) => `pytest --no-header -rA ${files.map(quote).join(" ")}`,
   }),
+  "PrismJS/prism": nodeProject("mocha", prismTests),
+  "markedjs/marked": nodeProject("auto", () => "./node_modules/.bin/jasmine --no-color --config=jasmine.json"),
+  "axios/axios": nodeProject("tap", (files) => `npx mocha -R tap ${files.map(quote).join(" ")}`),
+  "vuejs/core": nodeProject(
+    "vitest",
+    (files) => `pnpm run test ${files.map(quote).join(" ")} --no-watch --reporter=verbose`,
+  ),
+  "immutable-js/immutable-js": nodeProject("jest", (files) => `npx jest ${files.map(quote).join(" ")} --verbose`, {
+    build: ["npm run build"],
+  }),
 };
+
+/** Prism runs the tests of the languages whose files a patch changes. */
+function prismTests(files: readonly string[]): string {
+  const languages = files.flatMap((path) => /^tests\/languages\/([^/]+)\//.exec(path)?.[1]?.split("+")[0] ?? []);
+  const named = [...new Set(languages)].map((language) => ` --language ${quote(language)}`);
+  return `./node_modules/.bin/mocha tests/run.js --reporter json${named.join("")}`;
+}
 
 /** Labels of Django's test runner: modules below `tests/`. */
 function djangoLabels(files: readonly string[]): string {

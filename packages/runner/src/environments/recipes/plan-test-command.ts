@@ -1,5 +1,6 @@
 import { type Instance, type ParserId, toArgv } from "../../models/task.ts";
 import type { CanaryPlan, TestCommand } from "../environment.ts";
+import { planNodeCanary } from "../node/node-canary.ts";
 import { planCanary } from "../python/python-canary.ts";
 import { readEvalScript } from "./eval-script.ts";
 import { type KnownRepository, parseVersion } from "./known-repositories.ts";
@@ -31,22 +32,19 @@ export function planTests(instance: Instance, known: KnownRepository | undefined
     return { argv: toArgv(task.test), env, build, parser, files, canary: null };
   }
   const adapted = lines.map(withoutTox);
-  const runner = runnerOf(adapted.at(-1) ?? "");
-  return {
-    argv: takesArguments(adapted.join("\n")),
-    env,
-    build,
-    parser,
-    files,
-    canary: runner === undefined ? null : planCanary(runner, files),
-  };
+  const last = adapted.at(-1) ?? "";
+  const runner = runnerOf(last);
+  const canary = runner === undefined ? planNodeCanary(last) : planCanary(runner, files);
+  return { argv: takesArguments(adapted.join("\n")), env, build, parser, files, canary };
 }
 
 const commandOf = (known: KnownRepository, { testPatch, version }: Instance): string =>
   known.test(testFiles(testPatch), parseVersion(version));
 
 /** A command to whose last line arguments can be added by adding them to the list. */
-const takesArguments = (line: string): string[] => ["bash", "-c", `${line} "$@"`, "bash"];
+const takesArguments = (line: string): string[] =>
+  // Arguments would go to what reads the output, and no canary is planned for it.
+  line.includes("|") ? ["bash", "-c", line] : ["bash", "-c", `${line} "$@"`, "bash"];
 
 /** tox makes environments of its own, from an index; what it would run in them is pytest. */
 function withoutTox(line: string): string {

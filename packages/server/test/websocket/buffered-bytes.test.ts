@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { HeldBytes } from "../../src/websocket/held-bytes.ts";
+import { BufferedBytes } from "../../src/websocket/buffered-bytes.ts";
 
-test("bytes are held up to a sum, and given back once", () => {
-  const held = new HeldBytes(100);
+test("bytes are reserved up to a limit, and released once", () => {
+  const held = new BufferedBytes(100);
   const release = held.take(60);
   expect(held.take(41)).toBeUndefined();
   expect(held.take(40)).toBeDefined();

@@ -9,7 +9,7 @@ export interface Credentials {
   sandboxToken?: string | undefined;
 }
 
-export interface GateOptions {
+export interface AuthenticatorOptions {
   keys: KeyStore;
   verifyToken(id: SandboxId, token: string): boolean;
   /** Reports whether `proof` shows that the request comes from another server with the same metadata store. */
@@ -26,12 +26,12 @@ const refusalsPerMinute = 60;
  * Authenticates requests and limits their rate. What an authenticated principal may do is decided elsewhere, by its
  * verbs.
  */
-export class Gate {
-  #options: GateOptions;
+export class Authenticator {
+  #options: AuthenticatorOptions;
   #limiter = new RateLimiter();
   #refusals = new RateLimiter({ maxBurst: refusalsPerMinute });
 
-  constructor(options: GateOptions) {
+  constructor(options: AuthenticatorOptions) {
     this.#options = options;
   }
 
@@ -40,7 +40,7 @@ export class Gate {
    * wrong token learns only that the token is wrong.
    */
   admit(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
-    const principal = this.recognise(credentials, asked, sandboxId);
+    const principal = this.authenticate(credentials, asked, sandboxId);
     if (principal.kind === "key") this.#spend(principal.key.id, principal.key.requestsPerMinute, asked);
     return principal;
   }
@@ -56,7 +56,7 @@ export class Gate {
    * Authenticates without counting a request. It is for parts of a request that was admitted before, such as the input
    * of a command that is followed.
    */
-  recognise(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
+  authenticate(credentials: Credentials, asked: string, sandboxId: SandboxId | undefined): Principal {
     const { key: secret, sandboxToken } = credentials;
     if (secret !== undefined) {
       const key = this.#options.keys.verify(secret);
