@@ -41,7 +41,7 @@ IN_CHILD static void set_limits(struct child_plan *plan) {
 }
 
 /* Works as execvp, except that a file which the kernel cannot execute is an error and is not run as a script. */
-IN_CHILD static void search(struct child_plan *plan) {
+IN_CHILD static void exec_in_path(struct child_plan *plan) {
     const char *name = plan->argv[0];
     bool denied = false;
     if (*name == 0 || plan->path == NULL) {
@@ -82,7 +82,7 @@ IN_CHILD static void exec(struct child_plan *plan) {
     else if (strchr(plan->argv[0], '/') != NULL)
         syscall(SYS_execve, plan->argv[0], plan->argv, plan->envp);
     else
-        search(plan);
+        exec_in_path(plan);
 }
 
 IN_CHILD static void become(struct child_plan *plan) {

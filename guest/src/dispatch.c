@@ -15,7 +15,7 @@
 #include "wire.h"
 
 /* Checks after a handler's last field that the payload was neither too short nor too long. */
-static bool whole(uint32_t id, const struct reader *r) {
+static bool is_complete(uint32_t id, const struct reader *r) {
     if (!r->bad && reader_left(r) == 0)
         return true;
     out_failed(id, EBADMSG, "read the request");
@@ -63,19 +63,19 @@ static void on_stdin(struct stream *s, uint32_t id, struct reader *r) {
     uint64_t offset = read_u64(r);
     size_t length = reader_left(r);
     const uint8_t *data = read_bytes(r, length);
-    if (whole(id, r) && s != NULL)
+    if (is_complete(id, r) && s != NULL)
         stream_take_input(s, offset, data, length);
 }
 
 static void on_stdin_eof(struct stream *s, uint32_t id, struct reader *r) {
     uint64_t offset = read_u64(r);
-    if (whole(id, r) && s != NULL)
+    if (is_complete(id, r) && s != NULL)
         stream_end_input(s, offset);
 }
 
 static void on_ack(struct stream *s, uint32_t id, struct reader *r) {
     uint64_t at = read_u64(r);
-    if (!whole(id, r) || s == NULL || s->released)
+    if (!is_complete(id, r) || s == NULL || s->released)
         return;
     ring_ack(&s->out, at);
     if (stream_output_ended(s))
@@ -86,7 +86,7 @@ static void on_ack(struct stream *s, uint32_t id, struct reader *r) {
 static void on_signal(struct stream *s, uint32_t id, struct reader *r) {
     uint32_t signal = read_u32(r);
     uint32_t scope = read_u32(r);
-    if (!whole(id, r) || s == NULL || s->kind != KIND_PROCESS)
+    if (!is_complete(id, r) || s == NULL || s->kind != KIND_PROCESS)
         return;
     if (signal >= 1 && signal <= 64)
         process_signal(s, (int)signal, scope);
@@ -95,13 +95,13 @@ static void on_signal(struct stream *s, uint32_t id, struct reader *r) {
 static void on_resize(struct stream *s, uint32_t id, struct reader *r) {
     uint16_t rows = read_u16(r);
     uint16_t columns = read_u16(r);
-    if (whole(id, r) && s != NULL)
+    if (is_complete(id, r) && s != NULL)
         stream_resize(s, rows, columns);
 }
 
 static void on_release(struct stream *s, uint32_t id, struct reader *r) {
     struct text reason = {"", 0};
-    if (!whole(id, r) || s == NULL || s->released)
+    if (!is_complete(id, r) || s == NULL || s->released)
         return;
     if (s->egress != NULL)
         /* The client gets an answer, as after a refusal. */
@@ -112,7 +112,7 @@ static void on_release(struct stream *s, uint32_t id, struct reader *r) {
 
 static void on_attach(struct stream *s, uint32_t id, struct reader *r) {
     uint64_t at = read_u64(r);
-    if (!whole(id, r))
+    if (!is_complete(id, r))
         return;
     if (s == NULL || s->released)
         out_failed(id, ESRCH, "attach to stream %u", id);
@@ -123,7 +123,7 @@ static void on_attach(struct stream *s, uint32_t id, struct reader *r) {
 static void on_verdict(struct stream *s, uint32_t id, struct reader *r) {
     uint8_t verdict = read_u8(r);
     struct text reason = read_text(r);
-    if (whole(id, r) && s != NULL)
+    if (is_complete(id, r) && s != NULL)
         egress_verdict(s, verdict, reason);
 }
 

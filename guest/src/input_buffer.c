@@ -5,7 +5,7 @@
 
 #define FIRST 4096
 
-static bool grow(struct inbuf *b, size_t needed) {
+static bool grow(struct input_buffer *b, size_t needed) {
     size_t capacity = b->capacity > 0 ? b->capacity : FIRST;
     while (capacity < needed)
         capacity *= 2;
@@ -15,11 +15,11 @@ static bool grow(struct inbuf *b, size_t needed) {
     if (b->length > 0)
         memcpy(data, b->data + b->start, b->length);
     free(b->data);
-    *b = (struct inbuf){.data = data, .capacity = capacity, .start = 0, .length = b->length};
+    *b = (struct input_buffer){.data = data, .capacity = capacity, .start = 0, .length = b->length};
     return true;
 }
 
-bool inbuf_add(struct inbuf *b, const uint8_t *bytes, size_t length) {
+bool input_buffer_add(struct input_buffer *b, const uint8_t *bytes, size_t length) {
     if (length == 0)
         return true;
     if (b->length + length > b->capacity) {
@@ -34,17 +34,17 @@ bool inbuf_add(struct inbuf *b, const uint8_t *bytes, size_t length) {
     return true;
 }
 
-void inbuf_drop(struct inbuf *b, size_t length) {
+void input_buffer_drop(struct input_buffer *b, size_t length) {
     b->start += length;
     b->length -= length;
     if (b->length > 0)
         return;
     b->start = 0;
     if (b->capacity > FIRST)
-        inbuf_clear(b);
+        input_buffer_clear(b);
 }
 
-void inbuf_clear(struct inbuf *b) {
+void input_buffer_clear(struct input_buffer *b) {
     free(b->data);
-    *b = (struct inbuf){0};
+    *b = (struct input_buffer){0};
 }

@@ -6,14 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct inbuf {
+struct input_buffer {
     uint8_t *data;
     size_t capacity, start, length;
 };
 
 /* Returns false, and adds nothing, when there is no memory. The caller keeps to STDIN_WINDOW. */
-bool inbuf_add(struct inbuf *b, const uint8_t *bytes, size_t length);
-void inbuf_drop(struct inbuf *b, size_t length);
-void inbuf_clear(struct inbuf *b);
+bool input_buffer_add(struct input_buffer *b, const uint8_t *bytes, size_t length);
+void input_buffer_drop(struct input_buffer *b, size_t length);
+void input_buffer_clear(struct input_buffer *b);
 
 #endif

@@ -139,7 +139,7 @@ static void wait_for_start(void) {
     while ((n = read(STDIN_FILENO, &word, 1)) < 0 && errno == EINTR)
         continue;
     if (n != 1)
-        fail("wait", n < 0 ? errno : ECANCELED, "wait for the word to go on");
+        fail("wait", n < 0 ? errno : ECANCELED, "wait for the byte that starts the program");
 }
 
 static void send_message(int fd, bool entering, int error, const char *what) {

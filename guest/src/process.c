@@ -92,7 +92,7 @@ void process_signal(struct stream *s, int signal, uint32_t scope) {
 
 /* Says whether all processes that the kill reached are gone. While the process is being killed, new descendants are
  * killed too. */
-static bool gone(struct stream *s) {
+static bool all_gone(struct stream *s) {
     struct process *p = &s->process;
     int again = p->kill_at == 0 ? SIGKILL : 0;
     signal_group(p, again);
@@ -130,7 +130,7 @@ void process_settle(struct stream *s) {
     if (!p->exited) {
         if (p->check_at != 0 && clock_ms() < p->check_at)
             return;
-        if (!p->draining && p->wait != WAIT_FOR_NOTHING && !gone(s)) {
+        if (!p->draining && p->wait != WAIT_FOR_NOTHING && !all_gone(s)) {
             p->check_ms = p->check_ms == 0 ? CHECK_FIRST_MS : p->check_ms * 2;
             if (p->check_ms > CHECK_MOST_MS)
                 p->check_ms = CHECK_MOST_MS;

@@ -45,7 +45,7 @@ void stream_ready(struct stream *s, int output) {
         stream_read(s, output);
 }
 
-static void pay(uint64_t *owed, size_t bytes) {
+static void reduce_owed(uint64_t *owed, size_t bytes) {
     *owed -= bytes < *owed ? bytes : *owed;
 }
 
@@ -55,8 +55,8 @@ static void note_read(struct stream *s, int output, ssize_t n, size_t wanted) {
     bool owing = s->owed[other] > 0;
     s->readable[output] = n > 0 && (size_t)n == wanted;
     if (n > 0) {
-        pay(&s->process.undrained[output], (size_t)n);
-        pay(&s->owed[other], (size_t)n);
+        reduce_owed(&s->process.undrained[output], (size_t)n);
+        reduce_owed(&s->owed[other], (size_t)n);
         if (owing && s->owed[other] == 0)
             wait_for_other(s, output);
     } else if (n == 0 || !again(errno)) {
@@ -106,7 +106,7 @@ static bool type_end(struct stream *s) {
     return write(s->in_fd, text, within ? 2 : 1) > 0 || !again(errno);
 }
 
-static void hand_end_on(struct stream *s) {
+static void write_end(struct stream *s) {
     if (s->process.pty) {
         if (!type_end(s))
             return;
@@ -117,11 +117,11 @@ static void hand_end_on(struct stream *s) {
         s->in_fd = -1;
     }
     s->input = INPUT_ENDED;
-    inbuf_clear(&s->in);
+    input_buffer_clear(&s->in);
 }
 
 /* Returns the number of bytes written; 0 when the reader is busy or gone, which then shows in `input`. */
-static size_t hand_on(struct stream *s, const uint8_t *data, size_t length) {
+static size_t write_input(struct stream *s, const uint8_t *data, size_t length) {
     ssize_t n = s->kind == KIND_PROCESS ? write(s->in_fd, data, length) : send(s->in_fd, data, length, MSG_NOSIGNAL);
     if (n < 0 && !again(errno) && !stream_keep_terminal(s))
         stream_close_input(s);
@@ -134,13 +134,13 @@ static size_t hand_on(struct stream *s, const uint8_t *data, size_t length) {
 
 void stream_write(struct stream *s) {
     while (s->in.length > 0) {
-        size_t n = hand_on(s, s->in.data + s->in.start, s->in.length);
+        size_t n = write_input(s, s->in.data + s->in.start, s->in.length);
         if (n == 0)
             return;
-        inbuf_drop(&s->in, n);
+        input_buffer_drop(&s->in, n);
     }
     if (s->input == INPUT_ENDING)
-        hand_end_on(s);
+        write_end(s);
 }
 
 void stream_take_input(struct stream *s, uint64_t offset, const uint8_t *data, size_t length) {
@@ -155,7 +155,7 @@ void stream_take_input(struct stream *s, uint64_t offset, const uint8_t *data, s
     if (length > room)
         length = room;
     if (s->in.length == 0 && input_reachable(s)) {
-        size_t n = hand_on(s, data, length);
+        size_t n = write_input(s, data, length);
         s->in_received += n;
         data += n;
         length -= n;
@@ -163,7 +163,7 @@ void stream_take_input(struct stream *s, uint64_t offset, const uint8_t *data, s
     if (s->input != INPUT_OPEN || length == 0)
         return;
     /* Without memory the input ends here, and STDIN_CLOSED says where. */
-    if (inbuf_add(&s->in, data, length))
+    if (input_buffer_add(&s->in, data, length))
         s->in_received += length;
     else
         stream_close_input(s);
@@ -174,5 +174,5 @@ void stream_end_input(struct stream *s, uint64_t offset) {
         return;
     s->input = INPUT_ENDING;
     if (s->in.length == 0 && input_reachable(s))
-        hand_end_on(s);
+        write_end(s);
 }

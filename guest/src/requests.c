@@ -62,7 +62,7 @@ static int on_restored(const uint8_t *entropy, struct text hostname) {
     return 0;
 }
 
-static bool whole(const struct reader *r) {
+static bool is_complete(const struct reader *r) {
     return !r->bad && reader_left(r) == 0;
 }
 
@@ -70,7 +70,7 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
     switch (type) {
     case ATOLL_FRAME_PROXY: {
         uint16_t port = read_u16(r);
-        if (whole(r)) {
+        if (is_complete(r)) {
             answer(id, proxy_listen(port), "listen on the proxy's port");
             return true;
         }
@@ -78,7 +78,7 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
     }
     case ATOLL_FRAME_CAP: {
         uint64_t bytes = read_u64(r);
-        if (whole(r)) {
+        if (is_complete(r)) {
             answer(id, cap_set(bytes), "set the file size limit of a process");
             return true;
         }
@@ -93,14 +93,14 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
     case ATOLL_FRAME_HOLDERS:
     case ATOLL_FRAME_END_HOLDERS: {
         struct text path = read_text(r);
-        if (whole(r)) {
+        if (is_complete(r)) {
             deleted_files_answer(id, path, type == ATOLL_FRAME_END_HOLDERS);
             return true;
         }
         break;
     }
     case ATOLL_FRAME_PREPARE:
-        if (whole(r)) {
+        if (is_complete(r)) {
             out_prepare(id);
             return true;
         }
@@ -109,7 +109,7 @@ bool request_frame(uint8_t type, uint32_t id, struct reader *r) {
         read_u64(r);
         const uint8_t *entropy = read_bytes(r, ENTROPY_SIZE);
         struct text hostname = read_text(r);
-        if (whole(r)) {
+        if (is_complete(r)) {
             answer(id, on_restored(entropy, hostname), "set the host name");
             return true;
         }

@@ -86,7 +86,7 @@ void stream_free(struct stream *s) {
     close_fd(&s->out_fd[0]);
     close_fd(&s->out_fd[1]);
     close_fd(&s->in_fd);
-    inbuf_clear(&s->in);
+    input_buffer_clear(&s->in);
     ring_clear(&s->out);
     free(s);
 }
@@ -126,7 +126,7 @@ void stream_close_input(struct stream *s) {
     if (s->kind != KIND_PROCESS && s->in_fd >= 0)
         shutdown(s->in_fd, SHUT_WR);
     close_fd(&s->in_fd);
-    inbuf_clear(&s->in);
+    input_buffer_clear(&s->in);
     if (!stream_input_done(s))
         s->input = INPUT_CLOSED;
 }

@@ -76,7 +76,7 @@ struct stream {
     struct process process;
     /* Set only for an egress connection that waits for its verdict. */
     struct egress *egress;
-    struct inbuf in;
+    struct input_buffer in;
     struct ring out;
 };
 

@@ -11,7 +11,7 @@
 
 #include "tool.h"
 #include "walk.h"
-#include "watch_nodes.h"
+#include "watched_directories.h"
 #include "watch_seen.h"
 #include "wire.h"
 
@@ -76,14 +76,14 @@ static void forget(int watch) {
 
 static bool full_path(uint32_t node, char path[PATH_MAX]) {
     int length = snprintf(path, PATH_MAX, "%s/", root);
-    return length < PATH_MAX && nodes_path(node, NULL, path + length, PATH_MAX - (size_t)length);
+    return length < PATH_MAX && watched_path(node, NULL, path + length, PATH_MAX - (size_t)length);
 }
 
 /* Watches directory `name` of `parent`. Returns the node, old or new, or NODE_NONE when that was not possible. */
 static uint32_t add_directory(uint32_t parent, const char *name) {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s/", root);
-    if (length >= PATH_MAX || !nodes_path(parent, name, path + length, PATH_MAX - (size_t)length)) {
+    if (length >= PATH_MAX || !watched_path(parent, name, path + length, PATH_MAX - (size_t)length)) {
         cannot_watch(name, ENAMETOOLONG);
         return NODE_NONE;
     }
@@ -93,13 +93,13 @@ static uint32_t add_directory(uint32_t parent, const char *name) {
             cannot_watch(path, errno);
         return NODE_NONE;
     }
-    uint32_t node = nodes_of_watch(watch);
+    uint32_t node = watched_of_watch(watch);
     if (node != NODE_NONE) {
         /* The directory has another name in the tree: it was renamed, and the event of that has not come yet. */
-        nodes_move(node, parent, name);
+        watched_move(node, parent, name);
         return node;
     }
-    node = nodes_add(watch, parent, name);
+    node = watched_add(watch, parent, name);
     if (node == NODE_NONE) {
         forget(watch);
         cannot_watch(path, ENOSPC);
@@ -126,7 +126,7 @@ static struct level *look_into(struct level *above, int parent, const char *name
 
 static void write_found(uint32_t node, const struct walk_entry *entry, bool directory) {
     char path[PATH_MAX];
-    if (!nodes_path(node, entry->name, path, sizeof path)) {
+    if (!watched_path(node, entry->name, path, sizeof path)) {
         cannot_watch(entry->name, ENAMETOOLONG);
         return;
     }
@@ -165,7 +165,7 @@ static void scan(uint32_t top, bool reports) {
 
 /* Returns 0 or an errno. */
 static int begin(void) {
-    nodes_clear();
+    watched_clear();
     seen_clear();
     if (inotify >= 0)
         close(inotify);
@@ -175,7 +175,7 @@ static int begin(void) {
     int watch = inotify_add_watch(inotify, root, CHANGES | OWN);
     if (watch < 0)
         return errno;
-    if (nodes_add(watch, 0, "") == NODE_NONE)
+    if (watched_add(watch, 0, "") == NODE_NONE)
         return ENOMEM;
     if (recursive)
         scan(0, false);
@@ -194,9 +194,9 @@ static void start_over(void) {
 }
 
 static void directory_came(uint32_t parent, const char *name, uint32_t cookie) {
-    uint32_t known = cookie != 0 ? nodes_detached(cookie) : NODE_NONE;
+    uint32_t known = cookie != 0 ? watched_detached(cookie) : NODE_NONE;
     if (known != NODE_NONE) {
-        nodes_move(known, parent, name);
+        watched_move(known, parent, name);
         return;
     }
     uint32_t node = add_directory(parent, name);
@@ -205,9 +205,9 @@ static void directory_came(uint32_t parent, const char *name, uint32_t cookie) {
 }
 
 static void directory_left(uint32_t parent, const char *name, uint32_t cookie) {
-    uint32_t node = nodes_child(parent, name);
+    uint32_t node = watched_child(parent, name);
     if (node != NODE_NONE)
-        nodes_detach(node, cookie);
+        watched_detach(node, cookie);
 }
 
 static void take_change(uint32_t node, const struct inotify_event *event, const char *name) {
@@ -220,7 +220,7 @@ static void take_change(uint32_t node, const struct inotify_event *event, const 
     };
     char path[PATH_MAX];
     bool directory = event->mask & IN_ISDIR;
-    if (!nodes_path(node, name, path, sizeof path)) {
+    if (!watched_path(node, name, path, sizeof path)) {
         cannot_watch(name, ENAMETOOLONG);
         return;
     }
@@ -242,15 +242,15 @@ static void take_event(const struct inotify_event *event) {
         start_over();
         return;
     }
-    uint32_t node = nodes_of_watch(event->wd);
+    uint32_t node = watched_of_watch(event->wd);
     if (node == NODE_NONE)
         return;
     if (node == 0 && (event->mask & (OWN | IN_IGNORED | IN_UNMOUNT))) {
         write_event(GONE, event->mask & IN_ISDIR, 0, "");
         over = true;
     } else if (event->mask & IN_IGNORED) {
-        nodes_drop(node);
-    } else if (!nodes_is_detached(node)) {
+        watched_drop(node);
+    } else if (!watched_is_detached(node)) {
         take_change(node, event, event->len > 0 ? event->name : "");
     }
 }
@@ -277,7 +277,7 @@ static void take_all_events(void) {
     lost = false;
     while (!over && take_events())
         continue;
-    nodes_drop_detached(forget);
+    watched_drop_detached(forget);
     seen_clear();
 }
 

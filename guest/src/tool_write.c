@@ -47,7 +47,7 @@ static int resolve(struct target *t) {
     return ELOOP;
 }
 
-static int look(struct target *t, bool create) {
+static int stat_target(struct target *t, bool create) {
     t->exists = lstat(t->path, &t->info) == 0;
     if (!t->exists)
         return errno == ENOENT ? 0 : errno;
@@ -178,7 +178,7 @@ int tool_write(char **arguments) {
     if (error == 0)
         error = tool_make_parents(target.path);
     if (error == 0)
-        error = look(&target, create);
+        error = stat_target(&target, create);
     if (error == 0)
         error = appending ? append(&target) : replace(&target, create);
     return error == 0 ? 0 : tool_fail(error, "write %s", path);

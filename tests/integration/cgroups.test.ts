@@ -1,9 +1,14 @@
 import { readdir, readFile } from "node:fs/promises";
 import { dirname } from "node:path";
-import { type HostProcess, startHostProcess } from "@atoll/host";
+import {
+  type Cgroup,
+  type CgroupLimits,
+  type CgroupTree,
+  detectCgroups,
+  type HostProcess,
+  startHostProcess,
+} from "@atoll/host";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import type { Cgroup, CgroupLimits, CgroupTree } from "../../packages/engine/src/limits/cgroup.ts";
-import { detectCgroups } from "../../packages/engine/src/limits/detect-cgroups.ts";
 
 const MiB = 1024 * 1024;
 const namespace = `test-${process.pid}`;

@@ -169,11 +169,11 @@ describe("a server that is killed with SIGKILL", () => {
     await publisher.killHard();
     expect(await keysOf("manifest.json")).toEqual([]);
     s3.server.calm();
-    const heir = await openTestEngine({ dataDir: dataDirs[0] });
-    onTestFinished(() => heir.engine.close());
-    const near = await archiveOf(heir, store);
+    const successor = await openTestEngine({ dataDir: dataDirs[0] });
+    onTestFinished(() => successor.engine.close());
+    const near = await archiveOf(successor, store);
     for (const n of [1, 2, 3]) await near.publish(id, n, { epoch: 1, signal });
-    await heir.engine.close();
+    await successor.engine.close();
     // The image of the first checkpoint was stored before.
     expect(sentImages()).toBe(2);
 

@@ -14,7 +14,7 @@ import { startTestServer } from "../support/test-server.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
 /** The time covers the expiry of a lease. */
-const unhurried = { timeout: 120_000 };
+const longTimeout = { timeout: 120_000 };
 
 async function storeFlags(...more: string[]): Promise<string[]> {
   const store = await sharedDirectory();
@@ -24,7 +24,7 @@ async function storeFlags(...more: string[]): Promise<string[]> {
 
 test(
   "a copy of a data directory, started while the original runs, is a new server and does not touch the first one",
-  unhurried,
+  longTimeout,
   async () => {
     const flags = await storeFlags();
     const first = await startTestServer({ flags });
@@ -51,7 +51,7 @@ test(
 
 test(
   "a data directory that only looks like a copy gets its sandboxes back when their leases have expired",
-  unhurried,
+  longTimeout,
   async () => {
     const flags = await storeFlags("--lease-ttl-ms", "3000");
     const first = await startTestServer({ flags });

@@ -154,12 +154,12 @@ async function killDuringHandovers(
   await Promise.all([servers.a.kill(), servers.b.kill()]);
   handovers.clear();
 
-  const heir = servers[goesOn].server;
-  const api = clientOf(heir);
+  const successor = servers[goesOn].server;
+  const api = clientOf(successor);
   const notes = await Promise.all(ids.map((id) => readNote(api, id)));
   for (const [index, id] of ids.entries()) {
     const { body } = await api.ask<SandboxInfo>("GET", `/sandboxes/${id}`);
-    expect(body).toMatchObject({ state: "running", server: { url: heir.url } });
+    expect(body).toMatchObject({ state: "running", server: { url: successor.url } });
     // If the checkpoint was stored before they died nothing is missing; otherwise `takenOver` reports the older one.
     const isWhole = notes[index] === whole;
     expect(isWhole || (mayLose && notes[index] === "one\n")).toBe(true);

@@ -41,11 +41,11 @@ class HeldRequests {
 }
 
 /** The time covers several servers, many sandboxes, and the expiry of a lease. */
-const unhurried = { timeout: 300_000 };
+const longTimeout = { timeout: 300_000 };
 
 test(
   "servers that are killed during a handover lose nothing that was stored, and name the checkpoint that goes on",
-  unhurried,
+  longTimeout,
   async () => {
     const store = await sharedBucket();
     onTestFinished(() => store[Symbol.asyncDispose]());
@@ -104,7 +104,7 @@ test(
 
 test(
   "a server that is killed has its sandboxes again after a restart, before its leases expire",
-  unhurried,
+  longTimeout,
   async () => {
     const flags = ["--lease-ttl-ms", "600000"];
     const first = await startTestServerProcess({ flags });
@@ -126,7 +126,7 @@ test(
   },
 );
 
-test("a server that is killed while it creates a sandbox leaves nothing of it in the store", unhurried, async () => {
+test("a server that is killed while it creates a sandbox leaves nothing of it in the store", longTimeout, async () => {
   const store = await sharedBucket();
   onTestFinished(() => store[Symbol.asyncDispose]());
   const flags = store.flags();

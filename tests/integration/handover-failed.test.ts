@@ -8,36 +8,40 @@ import { ServerPair } from "../support/server-pair.ts";
 import { sharedDirectory } from "../support/shared-store.ts";
 
 const soon = { timeout: 60_000, interval: 50 };
-const unhurried = { timeout: 180_000 };
+const longTimeout = { timeout: 180_000 };
 const MiB = 1024 * 1024;
 /** A command that needs so much memory that the kernel kills the runtime. */
 const hog = "head -c 400M /dev/zero | tail -c 300M | wc -c";
 
 const servers = new ServerPair(sharedDirectory);
 
-test("a failed sandbox restarts from its files on its server, and can then move to any other", unhurried, async () => {
-  const [atA, atB] = servers.clients;
-  const { sandbox } = await atA.create({ driver: "gvisor", persistent: true, limits: { memoryBytes: 128 * MiB } });
-  const at = `/sandboxes/${sandbox.id}`;
-  await atA.fetch("PUT", `${at}/files?path=/home/user/kept`, { body: "precious" });
-  await atA.ask("POST", `${at}/commands`, { shell: hog });
-  const stateAt = async (api: ApiClient): Promise<string> => (await api.ask<SandboxInfo>("GET", at)).body.state;
-  await expect.poll(() => stateAt(atB), soon).toBe("failed");
-  const refused = await atA.ask("POST", `${at}/resume`, {});
-  expect(refused.body.error).toMatchObject({ code: "invalid_state", details: { state: "failed" } });
-  const resumed = await atA.ask<SandboxResumed>("POST", `${at}/resume`, { memory: false });
-  expect(resumed.body).toMatchObject({ sandbox: { state: "running" } });
-  await expect.poll(() => stateAt(atB), soon).toBe("running");
-  expect((await atB.run(sandbox.id, { shell: "cat kept" })).stdout).toBe("precious");
-  await atB.ask("DELETE", at);
-});
+test(
+  "a failed sandbox restarts from its files on its server, and can then move to any other",
+  longTimeout,
+  async () => {
+    const [atA, atB] = servers.clients;
+    const { sandbox } = await atA.create({ driver: "gvisor", persistent: true, limits: { memoryBytes: 128 * MiB } });
+    const at = `/sandboxes/${sandbox.id}`;
+    await atA.fetch("PUT", `${at}/files?path=/home/user/kept`, { body: "precious" });
+    await atA.ask("POST", `${at}/commands`, { shell: hog });
+    const stateAt = async (api: ApiClient): Promise<string> => (await api.ask<SandboxInfo>("GET", at)).body.state;
+    await expect.poll(() => stateAt(atB), soon).toBe("failed");
+    const refused = await atA.ask("POST", `${at}/resume`, {});
+    expect(refused.body.error).toMatchObject({ code: "invalid_state", details: { state: "failed" } });
+    const resumed = await atA.ask<SandboxResumed>("POST", `${at}/resume`, { memory: false });
+    expect(resumed.body).toMatchObject({ sandbox: { state: "running" } });
+    await expect.poll(() => stateAt(atB), soon).toBe("running");
+    expect((await atB.run(sandbox.id, { shell: "cat kept" })).stdout).toBe("precious");
+    await atB.ask("DELETE", at);
+  },
+);
 
 test.for([
   { name: "was never stored", isStored: false },
   { name: "has an older checkpoint in the store", isStored: true },
 ])(
   "a failed sandbox that $name stays on the server that has its files, and other servers say so",
-  unhurried,
+  longTimeout,
   async ({ isStored }) => {
     const [atA, atB] = servers.clients;
     const limits = { memoryBytes: 128 * MiB };

@@ -8,7 +8,7 @@ import { sharedBucket } from "../support/shared-store.ts";
 import { startTestServer, startTestServerProcess, type TestServer } from "../support/test-server.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
-const unhurried = { timeout: 120_000 };
+const longTimeout = { timeout: 120_000 };
 const soon = { timeout: 60_000 };
 
 /**
@@ -34,7 +34,7 @@ function holdHandovers([unstored, stored]: readonly string[]): { plan: FaultPlan
 
 test(
   "sandboxes whose handover was interrupted go on by themselves after a restart of their server if no server waits",
-  unhurried,
+  longTimeout,
   async () => {
     const store = await sharedBucket();
     onTestFinished(() => store[Symbol.asyncDispose]());

@@ -10,7 +10,7 @@ import { sharedBucket } from "../support/shared-store.ts";
 import { makeDataDir } from "../support/test-root.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
-const unhurried = { timeout: 180_000 };
+const longTimeout = { timeout: 180_000 };
 
 const servers = new ServerPair(sharedBucket);
 afterEach(() => servers.store.calm());
@@ -33,7 +33,7 @@ function hold(operation: string, key: RegExp): { held: Promise<void>; release: (
 const manifests = /checkpoints\/.*manifest\.json$/;
 const memory = /checkpoints\/.*\/memory\//;
 
-test("a request to a sandbox while its pause is stored wakes it", unhurried, async () => {
+test("a request to a sandbox while its pause is stored wakes it", longTimeout, async () => {
   const [atA] = servers.clients;
   const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
@@ -54,7 +54,7 @@ test("a request to a sandbox while its pause is stored wakes it", unhurried, asy
   await atA.ask("DELETE", at);
 });
 
-test("requests to a sandbox while its pause is stored are carried out afterwards", unhurried, async () => {
+test("requests to a sandbox while its pause is stored are carried out afterwards", longTimeout, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
@@ -91,7 +91,7 @@ test("requests to a sandbox while its pause is stored are carried out afterwards
   await Promise.all([at, ...copies].map((path) => atA.ask("DELETE", path)));
 });
 
-test("a kill does not wait until a checkpoint is stored, and ends the pause with an error", unhurried, async () => {
+test("a kill does not wait until a checkpoint is stored, and ends the pause with an error", longTimeout, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create(persistent);
   const at = `/sandboxes/${sandbox.id}`;
@@ -106,7 +106,7 @@ test("a kill does not wait until a checkpoint is stored, and ends the pause with
 
 test(
   "a kill does not wait until a checkpoint is fetched, and ends the waiting request with an error",
-  unhurried,
+  longTimeout,
   async () => {
     const [atA, atB] = servers.clients;
     const { sandbox } = await atA.create(persistent);
@@ -122,7 +122,7 @@ test(
   },
 );
 
-test("only servers with the same store may notify, and an ephemeral sandbox runs on", unhurried, async () => {
+test("only servers with the same store may notify, and an ephemeral sandbox runs on", longTimeout, async () => {
   const [atA, atB] = servers.clients;
   const { sandbox } = await atA.create({ driver: "gvisor" });
   const { sandbox: asked } = await atA.create(persistent);

@@ -20,7 +20,7 @@ import { startTestServer, startTestServerProcess, type TestServer } from "../sup
 const soon = { interval: 50 };
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
 /** The time covers two pauses and two resumes on a machine that is busy with other tests. */
-const unhurried = { timeout: 180_000 };
+const longTimeout = { timeout: 180_000 };
 const persistent = { driver: "gvisor", persistent: true } as const;
 
 async function infoOf(api: ApiClient, id: string): Promise<SandboxInfo> {
@@ -64,7 +64,7 @@ describe.for([
     await store?.[Symbol.asyncDispose]();
   });
 
-  test("hand over a sandbox and back with its memory, command, input, settings and token", unhurried, async () => {
+  test("hand over a sandbox and back with its memory, command, input, settings and token", longTimeout, async () => {
     const egress = { allow: ["example.com"], deny: [] };
     const { sandbox, token } = await atA.create({
       ...persistent,
@@ -151,7 +151,7 @@ describe("servers that share a bucket", () => {
 
   test(
     "one request waits during a handover, the sandbox is shown as resuming, and another server learns who waits",
-    unhurried,
+    longTimeout,
     async () => {
       const [atA, atB, atC] = clients() as [ApiClient, ApiClient, ApiClient];
       const { sandbox } = await atA.create(persistent);
@@ -174,7 +174,7 @@ describe("servers that share a bucket", () => {
     },
   );
 
-  test("a sandbox whose new server no longer waits goes on where it was", unhurried, async () => {
+  test("a sandbox whose new server no longer waits goes on where it was", longTimeout, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(persistent);
     const command = await atA.start(sandbox.id, { shell: counting, stdin: true });
@@ -209,7 +209,7 @@ describe("servers that share a bucket", () => {
 
   test(
     "a pause that cannot be stored reports that, loses nothing, and is stored when the store is back",
-    unhurried,
+    longTimeout,
     async () => {
       const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
       const { sandbox } = await atA.create(persistent);
@@ -230,7 +230,7 @@ describe("servers that share a bucket", () => {
     },
   );
 
-  test("forks of a persistent sandbox are persistent and independent", unhurried, async () => {
+  test("forks of a persistent sandbox are persistent and independent", longTimeout, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create({ ...persistent, labels: { job: "1" } });
     await atA.run(sandbox.id, { shell: "echo parent >note" });
@@ -247,7 +247,7 @@ describe("servers that share a bucket", () => {
     for (const { id } of [sandbox, one, two]) await atA.ask("DELETE", `/sandboxes/${id}`);
   });
 
-  test("a sandbox that was rolled back moves with the state of the rollback", unhurried, async () => {
+  test("a sandbox that was rolled back moves with the state of the rollback", longTimeout, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;
@@ -266,7 +266,7 @@ describe("servers that share a bucket", () => {
     await atB.ask("DELETE", at);
   });
 
-  test("the SDK attaches on another server to a command that runs on the first", unhurried, async () => {
+  test("the SDK attaches on another server to a command that runs on the first", longTimeout, async () => {
     const [atA] = clients() as [ApiClient];
     const [, b] = servers as [TestServer, TestServer, TestServer];
     const { sandbox } = await atA.create(persistent);
@@ -283,7 +283,7 @@ describe("servers that share a bucket", () => {
 
   test(
     "a port of a sandbox on another server is reached through the server that gets the request",
-    unhurried,
+    longTimeout,
     async () => {
       const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
       const { sandbox } = await atA.create(persistent);
@@ -300,7 +300,7 @@ describe("servers that share a bucket", () => {
 
   test(
     "a server that pauses on exit leaves its sandboxes to the others, with all running commands",
-    unhurried,
+    longTimeout,
     async () => {
       const [, atB] = clients() as [ApiClient, ApiClient, ApiClient];
       await using leaving = await startTestServerProcess({ flags: [...store.flags(), "--pause-on-exit"] });
@@ -323,7 +323,7 @@ describe("servers that share a bucket", () => {
 
   test(
     "a sandbox that another server kills is removed from the server that has its local copy",
-    unhurried,
+    longTimeout,
     async () => {
       const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
       const a = servers[0] as TestServer;
@@ -342,7 +342,7 @@ describe("servers that share a bucket", () => {
     },
   );
 
-  test("a server that cannot resume a sandbox refuses the request, and the sandbox runs on", unhurried, async () => {
+  test("a server that cannot resume a sandbox refuses the request, and the sandbox runs on", longTimeout, async () => {
     const [atA, atB] = clients() as [ApiClient, ApiClient, ApiClient];
     const { sandbox } = await atA.create(persistent);
     const at = `/sandboxes/${sandbox.id}`;

@@ -28,7 +28,7 @@ async function start(options: Parameters<typeof startTestServerProcess>[0] = {})
 
 const soon = { interval: 100 };
 /** The interval is longer than the idle timeout, because each request makes the sandbox busy. */
-const seldom = { interval: 3_000 };
+const infrequently = { interval: 3_000 };
 const gvisor = { driver: "gvisor" } as const;
 const counting = "i=0; while read line; do i=$((i+1)); echo $line $i; done; exit 7";
 
@@ -146,10 +146,10 @@ test("an open deleted file is named, nothing is lost, and force ends its process
 test("an idle sandbox is paused after its timeout, and the timeout starts again when it wakes", async () => {
   const api = await start().then(({ url, key }) => new ApiClient(url, key));
   const { sandbox } = await api.create({ ...gvisor, timeouts: { idleMs: 1_000, onTimeout: "pause" } });
-  await expect.poll(() => stateOf(api, sandbox.id), seldom).toBe("paused");
+  await expect.poll(() => stateOf(api, sandbox.id), infrequently).toBe("paused");
   expect((await api.ask<SandboxInfo>("GET", `/sandboxes/${sandbox.id}`)).body.endsAtMs).toBeUndefined();
   await api.start(sandbox.id, { shell: "true" });
-  await expect.poll(() => stateOf(api, sandbox.id), seldom).toBe("paused");
+  await expect.poll(() => stateOf(api, sandbox.id), infrequently).toBe("paused");
 });
 
 test("a server that pauses on exit leaves its sandboxes paused", async () => {

@@ -8,7 +8,7 @@ import { startTestServer, type TestServer } from "../support/test-server.ts";
 
 const persistent = { driver: "gvisor", persistent: true } as const;
 /** The time covers the expiry of a lease on a machine that is busy with other tests. */
-const unhurried = { timeout: 180_000 };
+const longTimeout = { timeout: 180_000 };
 
 async function directory(): Promise<string> {
   const path = await makeDataDir();
@@ -47,7 +47,7 @@ async function createAndStop(restarts: Restarts, store: string): Promise<string>
 
 test(
   "a server with another store, an empty one or none refuses to start while it has persistent sandboxes",
-  unhurried,
+  longTimeout,
   async () => {
     const [store, other] = [await directory(), await directory()];
     const restarts = new Restarts(await directory());
@@ -89,7 +89,7 @@ test(
 
 test(
   "a persistent sandbox without metadata in the store does not run, reports that, and runs with its own store",
-  unhurried,
+  longTimeout,
   async () => {
     const [store, other] = [await directory(), await directory()];
     const restarts = new Restarts(await directory());

@@ -1,3 +1,4 @@
+import type { CgroupTree } from "@atoll/host";
 import { SandboxError, type DriverName, type SandboxId } from "@atoll/protocol";
 import type { LayerLibrary } from "./checkpoints/layer-library.ts";
 import { Pins } from "./checkpoints/pins.ts";
@@ -9,7 +10,6 @@ import type { IdleWatch } from "./idle/idle-watch.ts";
 import type { EventLog } from "./lifecycle/event-log.ts";
 import type { RecordKeeper } from "./lifecycle/record-keeper.ts";
 import { SandboxLife } from "./lifecycle/sandbox-life.ts";
-import type { CgroupTree } from "./limits/cgroup.ts";
 import type { CheckpointPolicy } from "./operations/retire-checkpoints.ts";
 import type { DataLayout } from "./store/layout.ts";
 import type { SandboxStore } from "./store/sandbox-store.ts";

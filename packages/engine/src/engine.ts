@@ -1,4 +1,5 @@
 import { mkdir } from "node:fs/promises";
+import { detectCgroups } from "@atoll/host";
 import {
   SandboxError,
   type CheckpointInfo,
@@ -24,15 +25,14 @@ import { IdleWatch } from "./idle/idle-watch.ts";
 import { EventLog } from "./lifecycle/event-log.ts";
 import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/reconcile.ts";
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
-import { detectCgroups } from "./limits/detect-cgroups.ts";
 import { createSandbox, type CreateOptions } from "./operations/create.ts";
 import { forkSandbox, type ForkOptions, type ForkResult } from "./operations/fork.ts";
 import { pauseSandbox, type PauseOptions, type PauseResult } from "./operations/pause.ts";
 import { removeCheckpoint } from "./operations/remove-checkpoint.ts";
+import { resumeMarked } from "./operations/resume-mark.ts";
 import { resumeSandbox, type ResumeOptions, type ResumeResult } from "./operations/resume.ts";
 import { retireAllExpired } from "./operations/retire-checkpoints.ts";
 import { rollbackSandbox, type RollbackOptions, type RollbackResult } from "./operations/rollback.ts";
-import { wakeMarked } from "./operations/wake-mark.ts";
 import { Sandbox } from "./sandbox.ts";
 import { checkFiles, type CheckFilesOptions, type FilesArchive } from "./snapshots/restore-files.ts";
 import { saveFiles, type SaveFilesOptions } from "./snapshots/save-files.ts";
@@ -133,7 +133,7 @@ export class Engine {
       const context = await assemble(layout, options);
       await Promise.all([context.templates.sweep(), removeTree(layout.copiesDir)]);
       const repairs = await reconcile(context, options);
-      await wakeMarked(context);
+      await resumeMarked(context);
       await retireAllExpired(context);
       return new Engine(context, lock, repairs);
     } catch (error) {

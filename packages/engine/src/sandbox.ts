@@ -61,7 +61,7 @@ export class Sandbox {
    * started.
    */
   get reached(): Promise<void> {
-    return this.#life.firstAnswer.coming;
+    return this.#life.firstAnswer.arrived;
   }
 
   get record(): SandboxRecord {

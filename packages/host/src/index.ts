@@ -1,3 +1,7 @@
+export { CgroupV1Tree } from "./cgroups/cgroup-v1.ts";
+export { CgroupV2Tree } from "./cgroups/cgroup-v2.ts";
+export { cpuPeriodMs, type Cgroup, type CgroupLimits, type CgroupTree, type CgroupUsage } from "./cgroups/cgroup.ts";
+export { detectCgroups } from "./cgroups/detect-cgroups.ts";
 export { pack, type PackOptions } from "./archive/pack.ts";
 export { unpack, type UnpackOptions } from "./archive/unpack.ts";
 export { syncDirectory, syncFilesystem, writeDurably } from "./files/durable-file.ts";

@@ -12,6 +12,7 @@ const programs = {
   "crash-manager": new URL("crash-manager.ts", import.meta.url),
   "crash-server": new URL("crash-server.ts", import.meta.url),
   "lease-worker": new URL("lease-worker.ts", import.meta.url),
+  "runner-worker": new URL("runner-worker.ts", import.meta.url),
   "scan-host": new URL("scan-host.ts", import.meta.url),
   "snapshot-worker": new URL("snapshot-worker.ts", import.meta.url),
   "store-worker": new URL("store-worker.ts", import.meta.url),
@@ -61,7 +62,9 @@ const ourSources: Plugin = {
       return { contents, loader: path.endsWith(".ts") ? "ts" : "js" };
     });
     build.onResolve({ filter: /^[^./]/ }, ({ path, kind }) =>
-      kind === "entry-point" || path.startsWith("@atoll/") ? undefined : { path, external: true },
+      kind === "entry-point" || path.startsWith("@atoll/") || path.startsWith("#")
+        ? undefined
+        : { path, external: true },
     );
   },
 };

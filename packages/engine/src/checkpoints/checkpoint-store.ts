@@ -12,7 +12,7 @@ import type { ImageNeeds } from "../drivers/driver.ts";
 import { importingMark, type CheckpointLayout, type SandboxLayout } from "../store/layout.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { digestFile, type Seal } from "./digest-file.ts";
+import { digestFile, type FileDigest } from "./digest-file.ts";
 import type { TreePacker } from "./tree-packer.ts";
 
 /** The largest number that fits into the names of layers and directories. */
@@ -102,7 +102,7 @@ export class CheckpointStore {
   /**
    * Returns size and digest of each file of a memory image that was just written. All of it is durable on disk then.
    */
-  async sealMemory(n: number): Promise<MemoryPart[]> {
+  async digestMemory(n: number): Promise<MemoryPart[]> {
     const { memoryDir } = this.#sandbox.checkpoint(n);
     const names = (await readdir(memoryDir)).toSorted();
     const parts = await Promise.all(
@@ -141,7 +141,7 @@ export class CheckpointStore {
    * Packs the present contents of `ownerDir` into a checkpoint that is being made. Returns undefined if there is no
    * such directory.
    */
-  async sealOwner(n: number, packer: TreePacker, signal: AbortSignal): Promise<Seal | undefined> {
+  async packOwner(n: number, packer: TreePacker, signal: AbortSignal): Promise<FileDigest | undefined> {
     const { ownerDir } = this.#sandbox;
     const isKept = await stat(ownerDir).then(
       (stats) => stats.isDirectory(),
@@ -234,7 +234,7 @@ export class CheckpointStore {
   }
 }
 
-async function verifyFile(n: number, name: string, path: string, { sizeBytes, sha256 }: Seal): Promise<void> {
+async function verifyFile(n: number, name: string, path: string, { sizeBytes, sha256 }: FileDigest): Promise<void> {
   const size = await stat(path).then(
     (stats) => stats.size,
     () => undefined,

@@ -62,9 +62,9 @@ export class LayerLibrary {
     this.#unpublished.add(id);
     await mkdir(this.#dir(id), { recursive: true, mode: 0o700 });
     const isTaken = await exists(this.#trees(id));
-    const seal = await this.#read(isTaken ? this.#trees(id) : sandbox.layersDir, signal);
+    const sealed = await this.#read(isTaken ? this.#trees(id) : sandbox.layersDir, signal);
     if (!isTaken) await rename(sandbox.layersDir, this.#trees(id));
-    return this.#keep(id, seal);
+    return this.#keep(id, sealed);
   }
 
   /** Undoes `seal`, also one that was interrupted. Idempotent. */
@@ -200,7 +200,7 @@ export class LayerLibrary {
     try {
       const into = Array.from({ length: trees }, (_, tree) => join(dir, "trees", String(tree), "upper"));
       for (const upper of into) await mkdir(upper, { recursive: true, mode: 0o700 });
-      await this.#packer.unpack(archive, into, { seal: part, part: `layer ${part.id}`, ...options });
+      await this.#packer.unpack(archive, into, { expected: part, part: `layer ${part.id}`, ...options });
       const { sizeBytes, sha256 } = part;
       const stamp = await this.#packer.stamp(into, options.signal);
       await writeDurably(join(dir, "seal.json"), JSON.stringify({ sizeBytes, sha256, stamp }));

@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { type HostProcess, startHostProcess } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { settleAll } from "../support/settle-all.ts";
-import { digestFile, type Seal } from "./digest-file.ts";
+import { digestFile, type FileDigest } from "./digest-file.ts";
 
 /** It takes a while to read and hash a large tree. */
 const packTimeoutMs = 30 * 60_000;
@@ -20,7 +20,7 @@ const mostTries = 8;
 
 export interface UnpackOptions {
   /** The size and digest that the archive must have. */
-  seal: Seal;
+  expected: FileDigest;
   /** The name of the archive in error messages. */
   part: string;
   /**
@@ -43,16 +43,20 @@ export class TreePacker {
   }
 
   /** Returns size and digest of the archive of these directories, and their stamp, without storing the archive. */
-  digest(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+  digest(trees: readonly string[], signal: AbortSignal): Promise<FileDigest & { stamp: string }> {
     return this.#digest("--stamp", trees, signal);
   }
 
   /** Does the same, and everything on their filesystem survives a crash of the machine. */
-  digestDurably(trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+  digestDurably(trees: readonly string[], signal: AbortSignal): Promise<FileDigest & { stamp: string }> {
     return this.#digest("--durable-stamp", trees, signal);
   }
 
-  async #digest(option: string, trees: readonly string[], signal: AbortSignal): Promise<Seal & { stamp: string }> {
+  async #digest(
+    option: string,
+    trees: readonly string[],
+    signal: AbortSignal,
+  ): Promise<FileDigest & { stamp: string }> {
     const child = await this.#start(["pack", option, ...trees], signal, { extraFds: ["pipe"] });
     const hash = createHash("sha256");
     let sizeBytes = 0;
@@ -90,7 +94,7 @@ export class TreePacker {
   }
 
   /** Writes the archive of these directories. It is durable on disk then. */
-  write(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+  write(trees: readonly string[], toPath: string, signal: AbortSignal): Promise<FileDigest> {
     return this.#write(trees, toPath, signal);
   }
 
@@ -98,7 +102,7 @@ export class TreePacker {
    * Does the same for a directory that other processes write to: each file is in the archive as it was at some moment,
    * and a file that is removed in between is not in it.
    */
-  writeLiving(tree: string, toPath: string, signal: AbortSignal): Promise<Seal> {
+  writeLiving(tree: string, toPath: string, signal: AbortSignal): Promise<FileDigest> {
     return this.#write(["--living", tree], toPath, signal);
   }
 
@@ -107,7 +111,7 @@ export class TreePacker {
    * then the caller removes what was unpacked.
    */
   async unpack(archive: string, into: readonly string[], options: UnpackOptions): Promise<void> {
-    const { seal, part, mostEntries, signal } = options;
+    const { expected, part, mostEntries, signal } = options;
     const refuse = (because: string): SandboxError =>
       new SandboxError("unrestorable", `Cannot use ${part}: ${because}`, { details: { part, because } });
     const size = await stat(archive).then(
@@ -115,7 +119,7 @@ export class TreePacker {
       () => undefined,
     );
     if (size === undefined) throw refuse("it is missing");
-    if (size !== seal.sizeBytes) throw refuse(`it has ${size} bytes, and ${seal.sizeBytes} were saved`);
+    if (size !== expected.sizeBytes) throw refuse(`it has ${size} bytes, and ${expected.sizeBytes} were saved`);
     const file = await open(archive, "r");
     try {
       const bound = mostEntries === undefined ? [] : ["--most-entries", String(mostEntries)];
@@ -125,7 +129,7 @@ export class TreePacker {
         this.#finish(child, signal, () => undefined),
       ]);
       if (digest.status === "rejected") throw digest.reason;
-      if (digest.value.sha256 !== seal.sha256) throw refuse("its contents are not what was saved");
+      if (digest.value.sha256 !== expected.sha256) throw refuse("its contents are not what was saved");
       if (unpacked.status === "fulfilled") return;
       const { reason } = unpacked as { reason: unknown };
       const exitCode = reason instanceof SandboxError ? reason.details["exitCode"] : undefined;
@@ -137,7 +141,7 @@ export class TreePacker {
     }
   }
 
-  async #write(words: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+  async #write(words: readonly string[], toPath: string, signal: AbortSignal): Promise<FileDigest> {
     for (let tries = 1; ; tries += 1) {
       try {
         return await this.#writeOnce(words, toPath, signal);
@@ -149,7 +153,7 @@ export class TreePacker {
     }
   }
 
-  async #writeOnce(words: readonly string[], toPath: string, signal: AbortSignal): Promise<Seal> {
+  async #writeOnce(words: readonly string[], toPath: string, signal: AbortSignal): Promise<FileDigest> {
     const file = await open(toPath, "w", 0o600);
     try {
       const child = await this.#start(["pack", ...words], signal);

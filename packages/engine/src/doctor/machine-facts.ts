@@ -2,10 +2,9 @@ import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { release } from "node:os";
 import { dirname, resolve } from "node:path";
-import { hasErrno, run } from "@atoll/host";
+import { detectCgroups, hasErrno, run } from "@atoll/host";
 import { isSandboxError } from "@atoll/protocol";
 import { protocolConstants } from "../guest/frames.ts";
-import { detectCgroups } from "../limits/detect-cgroups.ts";
 import { findProgram } from "./find-program.ts";
 import { type Finding, missing, ok, warning } from "./finding.ts";
 import {

@@ -1,9 +1,8 @@
 import { existsSync } from "node:fs";
 import { chmod, chown, mkdir, readdir, readFile, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
-import { Cleanup, hasErrno, isAlive, pollUntil } from "@atoll/host";
+import { type Cgroup, type CgroupTree, Cleanup, hasErrno, isAlive, pollUntil } from "@atoll/host";
 import { SandboxError, type ContainerId, type ContainerRef } from "@atoll/protocol";
-import type { Cgroup, CgroupTree } from "../limits/cgroup.ts";
 import type { RunLayout, SandboxLayout } from "../store/layout.ts";
 import { DeadlineFile } from "./deadline-file.ts";
 import type { Container, ContainerExit, DriverLaunchOptions, LaunchSource, LaunchSpec } from "./driver.ts";

@@ -57,7 +57,7 @@ export class DeadlineFile {
   }
 
   /** Resolves when the launcher applies the order. Needs no space on the disk. */
-  async give(order: DeadlineOrder): Promise<void> {
+  async order(order: DeadlineOrder): Promise<void> {
     const text = format(order);
     try {
       await overwrite(this.#run.deadlineFile, text);

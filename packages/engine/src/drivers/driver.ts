@@ -1,8 +1,8 @@
+import type { Cgroup } from "@atoll/host";
 import type { ContainerId, ContainerRef, DriverName, SandboxLimits } from "@atoll/protocol";
 import type { NodesToMake, NodeDirectory } from "../guest/guest-nodes.ts";
 import type { FifoPaths } from "../guest/transport.ts";
 import type { TimerSlack } from "../idle/timer-slack.ts";
-import type { Cgroup } from "../limits/cgroup.ts";
 import type { CheckpointLayout, SandboxLayout } from "../store/layout.ts";
 import type { Template } from "../templates/template.ts";
 import type { DeadlineFile } from "./deadline-file.ts";

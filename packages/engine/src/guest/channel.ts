@@ -193,8 +193,8 @@ export class GuestChannel extends GuestQuestions {
   }
 
   /**
-   * Continues with the same guest in another container. Until `arrive`, it can leave that container again without any
-   * effect.
+   * Continues with the same guest in another container. Until `commitMove`, it can leave that container again without
+   * any effect.
    */
   async moveTo(options: Pick<ChannelOptions, "paths" | "signal" | "explainEnd">): Promise<void> {
     this.#assertOpen();
@@ -205,7 +205,7 @@ export class GuestChannel extends GuestQuestions {
   }
 
   /** From now on the end of the container is the end of the sandbox, also if the container has ended already. */
-  arrive(): void {
+  commitMove(): void {
     const end = this.#move?.end;
     this.#move = undefined;
     if (end !== undefined) this.#takeEnd(end.cause);
@@ -248,9 +248,9 @@ export class GuestChannel extends GuestQuestions {
       signal?.throwIfAborted();
       this.#watch?.assertAnswers();
       const stream = ask();
-      const abort = (): void => stream.giveUp(signal?.reason);
+      const abort = (): void => stream.abandon(signal?.reason);
       signal?.addEventListener("abort", abort, { once: true });
-      const done = this.#watch?.expect({ onSilent: (error) => stream.giveUp(error), isPrompt });
+      const done = this.#watch?.expect({ onSilent: (error) => stream.abandon(error), isPrompt });
       try {
         return [stream, await stream.started];
       } catch (error) {

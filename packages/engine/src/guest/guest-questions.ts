@@ -1,5 +1,5 @@
 import { toGuest, type ToGuestType } from "./frames.ts";
-import type { Counted, DeletedFileUser, GuestMessage } from "./messages.ts";
+import type { ProcessCounts, DeletedFileUser, GuestMessage } from "./messages.ts";
 import { encodeCount } from "./requests.ts";
 import { wrongAnswer } from "./violation.ts";
 import { PayloadWriter } from "./wire.ts";
@@ -8,7 +8,7 @@ import { PayloadWriter } from "./wire.ts";
 export abstract class GuestQuestions {
   protected abstract request(type: ToGuestType, payload: Buffer, signal: AbortSignal): Promise<GuestMessage>;
 
-  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<Counted> {
+  async countProcesses(signal: AbortSignal, without: readonly number[] = []): Promise<ProcessCounts> {
     const message = await this.request(toGuest.COUNT, encodeCount(without), signal);
     return message.type === "counted" ? message : wrongAnswer(message);
   }

@@ -168,7 +168,7 @@ export class GuestStream {
   }
 
   /** Abandons the stream, whether or not the guest has started it. */
-  giveUp(reason: unknown): void {
+  abandon(reason: unknown): void {
     this.fail(reason);
     this.signal("SIGKILL");
     this.release();

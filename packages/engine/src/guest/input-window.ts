@@ -118,7 +118,7 @@ export class InputWindow {
   }
 
   async #sendPiece(piece: Buffer): Promise<void> {
-    while (this.#state === "open" && this.#onItsWay + piece.byteLength > protocolConstants.STDIN_WINDOW) {
+    while (this.#state === "open" && this.#inTransit + piece.byteLength > protocolConstants.STDIN_WINDOW) {
       await this.#roomOrEnd();
     }
     this.#assertNotClosed();
@@ -129,7 +129,7 @@ export class InputWindow {
     this.#sentOffset += piece.byteLength;
   }
 
-  get #onItsWay(): number {
+  get #inTransit(): number {
     return this.#sentOffset - Math.min(this.#ackedOffset, this.#takenOffset);
   }
 

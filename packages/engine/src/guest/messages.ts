@@ -31,7 +31,7 @@ export interface DeletedFileUser {
   command: string;
 }
 
-export interface Counted {
+export interface ProcessCounts {
   type: "counted";
   id: number;
   /** The number of processes; threads count as well. */
@@ -53,7 +53,7 @@ export type GuestMessage =
   | { type: "end"; id: number; at: number }
   | { type: "connect"; id: number; protocol: "http-connect" | "http" | "socks5"; host: string; port: number }
   | { type: "done"; id: number }
-  | Counted
+  | ProcessCounts
   | { type: "heldBy"; id: number; holders: DeletedFileUser[] }
   | { type: "nodes"; id: number; entries: Buffer[] }
   | { type: "ready"; id: number }

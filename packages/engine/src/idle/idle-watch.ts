@@ -22,7 +22,7 @@ export class IdleWatch {
       slackMs: this.#slackMs,
       now: () => performance.now(),
       onWatched: (sandbox) => this.#watch(sandbox),
-      onError: (error) => this.#giveUp(error),
+      onError: (error) => this.#disable(error),
     });
   }
 
@@ -54,7 +54,7 @@ export class IdleWatch {
    * If the kernel refuses permission for one container it refuses it for all, because this process may not change the
    * slack of others. Any other error, such as too many open files, concerns one sandbox, which stays as it is.
    */
-  #giveUp(error: unknown): void {
+  #disable(error: unknown): void {
     if (this.#slackMs === 0 || !hasErrno(error, "EPERM", "EACCES")) return;
     this.#slackMs = 0;
     for (const sandbox of this.#watched) sandbox.leave();

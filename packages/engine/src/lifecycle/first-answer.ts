@@ -27,7 +27,7 @@ export class FirstAnswer {
   }
 
   /** Resolves when the answer has come; at once if none is waited for. */
-  get coming(): Promise<void> {
+  get arrived(): Promise<void> {
     return this.#coming;
   }
 

@@ -20,7 +20,7 @@ export function watchLifetime({ expiresAtMs }: Pick<SandboxRecord, "expiresAtMs"
 }
 
 /** Returns the event that is emitted at the end of the lifetime. */
-export function lifetimeHit({ id, createdAtMs, limits }: SandboxRecord): SandboxEventMessage {
+export function lifetimeEvent({ id, createdAtMs, limits }: SandboxRecord): SandboxEventMessage {
   const nowMs = Date.now();
   return {
     type: "limit.hit",

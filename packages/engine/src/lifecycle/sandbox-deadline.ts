@@ -124,7 +124,7 @@ export class SandboxDeadline {
 
   /** Sends the current deadline; calls at the same time share the last value. */
   #write(): Promise<void> {
-    const turn = this.#turn.then(async () => this.#file?.give(this.#order));
+    const turn = this.#turn.then(async () => this.#file?.order(this.#order));
     this.#turn = turn.catch(() => undefined);
     return turn;
   }

@@ -12,7 +12,7 @@ import { endReason, explainEnd, startTimedOut } from "./container-end.ts";
 import { failedRecord } from "./failed-record.ts";
 import { FirstAnswer } from "./first-answer.ts";
 import type { MoveOptions, SandboxLifeOptions, StartOptions, TakeOverOptions } from "./life-options.ts";
-import { lifetimeHit, watchLifetime } from "./lifetime.ts";
+import { lifetimeEvent, watchLifetime } from "./lifetime.ts";
 import { LiveUsage } from "./live-usage.ts";
 import { SandboxDeadline } from "./sandbox-deadline.ts";
 
@@ -112,13 +112,13 @@ export class SandboxLife {
 
   /** Kills all processes in the container of a sandbox that was saved; `leaveContainer` waits for them. */
   async endContainer(): Promise<void> {
-    this.#hangUp();
+    this.#closeChannels();
     if (this.#containerId !== undefined) await this.#options.driver.end(this.#containerId);
   }
 
   /** Ends the container of a sandbox that was saved. Its streams wait for the next one. */
   async leaveContainer(): Promise<void> {
-    this.#hangUp();
+    this.#closeChannels();
     await this.#removeContainer();
     this.#containerId = undefined;
   }
@@ -323,7 +323,7 @@ export class SandboxLife {
       onOverrun: (message) => this.#failInBackground({ kind: "disk", message }),
     });
     idle.watch(async () => driver.findTimerSlack?.(container, layout));
-    channel.arrive();
+    channel.commitMove();
     // A channel may have ended during a change of state, which then reports the end; only a running sandbox fails here.
     if (this.#watchedChannel !== channel || !channel.isOpen) {
       this.#watchedChannel = channel;
@@ -339,7 +339,7 @@ export class SandboxLife {
     this.#stopLifetime();
     const { record } = this;
     this.#stopLifetime = watchLifetime(record, () => {
-      this.#options.events.emit(lifetimeHit(record));
+      this.#options.events.emit(lifetimeEvent(record));
       this.kill({ kind: "lifetime", message: `it has lived for ${record.limits.lifetimeMs} ms` }).catch(warn);
     });
   }
@@ -409,7 +409,7 @@ export class SandboxLife {
     this.#stopLifetime();
   }
 
-  #hangUp(): void {
+  #closeChannels(): void {
     this.stopMonitor();
     this.#takeBackStreams();
     this.#channel?.leave();

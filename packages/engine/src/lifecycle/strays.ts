@@ -1,7 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
-import { bootId, hasErrno, isAlive, pollUntil, readStartTicks, run } from "@atoll/host";
+import { bootId, type CgroupTree, hasErrno, isAlive, pollUntil, readStartTicks, run } from "@atoll/host";
 import { deadlineAfter, SandboxError } from "@atoll/protocol";
-import type { CgroupTree } from "../limits/cgroup.ts";
 import type { DataLayout } from "../store/layout.ts";
 
 const killDeadlineMs = 10_000;

@@ -1,4 +1,4 @@
-import { cpuPeriodMs, type CgroupUsage } from "./cgroup.ts";
+import { cpuPeriodMs, type CgroupUsage } from "@atoll/host";
 
 /** A starting program uses all CPU time that it gets for a moment. Only a state that lasts this long is reported. */
 const windowMs = 5_000;

@@ -1,3 +1,4 @@
+import type { Cgroup, CgroupUsage } from "@atoll/host";
 import {
   deadlineAfter,
   firstToAbort,
@@ -8,7 +9,6 @@ import {
   type SandboxUsage,
 } from "@atoll/protocol";
 import type { GuestChannel } from "../guest/channel.ts";
-import type { Cgroup, CgroupUsage } from "./cgroup.ts";
 import { CpuWindow } from "./cpu-window.ts";
 import { DiskGuard, type DiskGuardOptions, type DiskState } from "./disk-guard.ts";
 import { LimitEvents } from "./limit-events.ts";

@@ -21,8 +21,8 @@ import { parseRequest } from "../support/parse-request.ts";
 import { warn } from "../support/warn.ts";
 import { newRecord } from "./new-record.ts";
 import { pauseSandbox } from "./pause.ts";
+import { markForResume, unmark } from "./resume-mark.ts";
 import { resumeSandbox } from "./resume.ts";
-import { markToWake, unmark } from "./wake-mark.ts";
 
 /** The number of the first checkpoint of a fork. */
 const firstCheckpoint = 1;
@@ -73,7 +73,7 @@ export async function forkSandbox(
   const wasRunning = parent.record.state === "running";
   try {
     if (wasRunning) {
-      await markToWake(parent);
+      await markForResume(parent);
       const { checkpoint } = options;
       const number = checkpoint === undefined ? {} : { checkpoint };
       await pauseSandbox(context, parent, { force: options.force === true, signal, ...number });
@@ -120,7 +120,7 @@ async function forkPaused(
     return { sandboxes, checkpoint: manifest.n, phases, totalMs };
   } catch (error) {
     // The caller gets the reason why there are no copies; the parent's state says whether it runs.
-    if (wasRunning) await wake(context, parent).catch(warn);
+    if (wasRunning) await resumeParent(context, parent).catch(warn);
     throw error;
   } finally {
     release();
@@ -136,7 +136,7 @@ async function startBoth(
 ): Promise<Sandbox[]> {
   const [started, woken] = await Promise.allSettled([
     startCopies(context, parent, manifest, count, options),
-    wasRunning ? wake(context, parent) : undefined,
+    wasRunning ? resumeParent(context, parent) : undefined,
   ]);
   if (started.status === "rejected") throw started.reason;
   if (woken.status === "fulfilled") return started.value;
@@ -148,7 +148,7 @@ async function startBoth(
  * Resumes the parent, whether or not its copies start. If another call has resumed or killed it first, there is nothing
  * to do.
  */
-async function wake(context: EngineContext, parent: SandboxLife): Promise<void> {
+async function resumeParent(context: EngineContext, parent: SandboxLife): Promise<void> {
   await resumeSandbox(context, parent).catch((error: unknown) => {
     if (!isSandboxError(error, "invalid_state") && !isSandboxError(error, "sandbox_ended")) throw error;
   });

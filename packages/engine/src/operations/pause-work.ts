@@ -54,7 +54,7 @@ export async function step({ context, life, killed }: Pause, name: string): Prom
 }
 
 /** Returns a signal that aborts when a guest that has not answered counts as silent. */
-export function answerBy(): AbortSignal {
+export function answerDeadline(): AbortSignal {
   return deadlineAfter(guestAnswerMs);
 }
 
@@ -64,7 +64,7 @@ export function reportedEnded({ ended }: Pause): { ended?: EndedProcess[] } {
 }
 
 /** Fails a sandbox that can be neither saved nor kept running. Resolves to the error for the caller of the pause. */
-export async function giveUp({ life, parent }: Pause, what: string, cause: unknown): Promise<SandboxError> {
+export async function failPause({ life, parent }: Pause, what: string, cause: unknown): Promise<SandboxError> {
   const isSaved = parent !== undefined;
   const survives = isSaved ? "its files survive, and its earlier checkpoints" : "its files survive";
   await life.fail({ kind: "driver", message: `${what}: ${messageOf(cause)}; ${survives}` });

@@ -18,8 +18,8 @@ import type { DeletedFileUser } from "../guest/messages.ts";
 import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { settleAll } from "../support/settle-all.ts";
 import { boundStack, discardMerged } from "./bound-layers.ts";
-import { freezeOrResume } from "./freeze-or-resume.ts";
-import { answerBy, giveUp, newPause, step, reportedEnded, type Pause } from "./pause-work.ts";
+import { freezeOrThaw } from "./freeze-or-thaw.ts";
+import { answerDeadline, failPause, newPause, step, reportedEnded, type Pause } from "./pause-work.ts";
 import { findNodePlaces, prepareGuest } from "./prepare-guest.ts";
 import { restoreContainer } from "./restore-container.ts";
 import { retireExpired } from "./retire-checkpoints.ts";
@@ -107,14 +107,14 @@ export async function pauseInTurn(
     await prepared.catch(() => undefined);
     killed.throwIfAborted();
     // A guest that does not answer now does later: the greeting waits for it.
-    await life.channel.greet(answerBy()).catch(() => undefined);
+    await life.channel.greet(answerDeadline()).catch(() => undefined);
     life.live(layerBytesOf(ground));
     throw error;
   }
   await step(pause, "intent");
   const { ended } = pause;
   try {
-    await freezeOrResume(pause, { force: options.force === true, prepared });
+    await freezeOrThaw(pause, { force: options.force === true, prepared });
     const manifest = await save(pause, saver);
     const { phases, totalMs } = clock;
     return { checkpoint: manifest.n, phases, totalMs, ended };
@@ -153,7 +153,7 @@ async function save(pause: Pause, saver: Saver): Promise<CheckpointManifest> {
   } catch (error) {
     await discardMerged(pause, below);
     killed.throwIfAborted();
-    const failure = await giveUp(pause, "its memory could not be saved", error);
+    const failure = await failPause(pause, "its memory could not be saved", error);
     await store.remove(n);
     throw failure;
   }
@@ -195,9 +195,9 @@ export async function finishPause(
   // The error is thrown where this is awaited; this keeps it from being an unhandled rejection until then.
   isStopped.catch(() => undefined);
   const [memory, own, owner, cpuFeatures, needs] = await settleAll([
-    store.sealMemory(n),
+    store.digestMemory(n),
     context.layers.seal(layerId(id, n), layout, signal),
-    store.sealOwner(n, context.packer, signal),
+    store.packOwner(n, context.packer, signal),
     context.readCpuFeatures(),
     store.needsOf(n),
   ]);

@@ -25,25 +25,25 @@ export async function prepareGuest(
   { channel }: SandboxLife,
   places: NodesRequest["places"] | undefined,
 ): Promise<Pick<CheckpointManifest, "nodes">> {
-  const answerBy = (): AbortSignal => deadlineAfter(guestAnswerMs);
+  const answerDeadline = (): AbortSignal => deadlineAfter(guestAnswerMs);
   if (places === undefined) {
-    await channel.prepareCheckpoint(answerBy());
+    await channel.prepareCheckpoint(answerDeadline());
     return {};
   }
   const question = { places, where: "synced" } as const;
   // Both requests are sent at once, because the wait for an answer takes longer than the work.
-  const few = listFewNodes(channel, question, answerBy());
+  const few = listFewNodes(channel, question, answerDeadline());
   few.catch(() => undefined);
-  await channel.prepareCheckpoint(answerBy());
+  await channel.prepareCheckpoint(answerDeadline());
   const nodes = await few.catch((error: unknown) => {
     if (isSandboxError(error, "guest_violation")) return "nonsense" as const;
     throw error;
   });
   if (nodes === "nonsense") return {};
   if (nodes !== undefined) return written(nodes);
-  await channel.greet(answerBy());
-  const many = await listNodes(channel, question, answerBy()).catch(() => undefined);
-  await channel.prepareCheckpoint(answerBy());
+  await channel.greet(answerDeadline());
+  const many = await listNodes(channel, question, answerDeadline()).catch(() => undefined);
+  await channel.prepareCheckpoint(answerDeadline());
   return many === undefined ? {} : written(many);
 }
 

@@ -5,7 +5,7 @@ import { filesOf, layerBytesOf, withMemory } from "../checkpoints/launch-source.
 import { layerId } from "../checkpoints/layer-library.ts";
 import { newContainerId } from "../support/ids.ts";
 import { discardMerged } from "./bound-layers.ts";
-import { giveUp, step, reportedEnded, type Pause } from "./pause-work.ts";
+import { failPause, step, reportedEnded, type Pause } from "./pause-work.ts";
 
 /**
  * Restores a sandbox whose memory and files were saved but could not be made into a checkpoint. Rejects with
@@ -39,6 +39,6 @@ export async function restoreContainer(pause: Pause, because: unknown, below: Pr
     killed.throwIfAborted();
     // The files that the sandbox wrote go back to where it writes, and a restart looks for them there.
     await context.layers.unseal(layerId(life.record.id, n), layout).catch(() => undefined);
-    throw await giveUp(pause, `it could not be paused (${messageOf(because)}) and could not be restored`, error);
+    throw await failPause(pause, `it could not be paused (${messageOf(because)}) and could not be restored`, error);
   }
 }

@@ -44,7 +44,7 @@ export async function copyFiles(
   const own = template.trees.map((_, tree) => layout.layer(tree).upper);
   const saved = await readSaved(context, life, record, signal);
   const [top = [], ...below] = record.state === "paused" ? saved.layers : [own, ...saved.layers];
-  const flat = new Flattening(context, template, scratch, signal);
+  const flat = new LayerFlattener(context, template, scratch, signal);
   await flat.prepare();
   let frozenMs = 0;
   let { nodes } = saved;
@@ -103,7 +103,7 @@ async function readSaved(
 }
 
 /** Makes one layer of a stack, from the top down. Whiteouts that hide nothing of the templates are left out. */
-export class Flattening {
+export class LayerFlattener {
   readonly #context: EngineContext;
   readonly #template: Template;
   readonly #scratch: string;

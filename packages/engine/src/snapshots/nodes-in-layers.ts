@@ -43,13 +43,13 @@ async function findNodesInLayers(
   return settleAll(
     template.trees.map(async ({ at }, tree): Promise<NodesToMake> => {
       const list = new NodeList(`use the pipes and sockets for ${at}`);
-      for (const dir of layers[tree] ?? []) await look(guestPath, dir, list, signal);
+      for (const dir of layers[tree] ?? []) await searchLayer(guestPath, dir, list, signal);
       return { at, nodes: list.nodes, how: "replace" };
     }),
   );
 }
 
-async function look(guestPath: string, dir: string, list: NodeList, signal: AbortSignal): Promise<void> {
+async function searchLayer(guestPath: string, dir: string, list: NodeList, signal: AbortSignal): Promise<void> {
   const child = await startHostProcess(guestPath, ["tool", "nodes", dir, "below"], {
     signal,
     timeoutMs: lookTimeoutMs,

@@ -10,7 +10,7 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { overrunBytes } from "../limits/disk-guard.ts";
 import { leastEntryBytes } from "../limits/disk-usage.ts";
 import { removeTree } from "../store/remove-tree.ts";
-import { Flattening } from "./copy-files.ts";
+import { LayerFlattener } from "./copy-files.ts";
 import { guestDirectory } from "./guest-directory.ts";
 import { inScratch } from "./in-scratch.ts";
 import type { SavedFiles } from "./save-files.ts";
@@ -116,7 +116,7 @@ async function unpack(
 ): Promise<void> {
   const into = Array.from({ length: trees }, (_, tree) => join(target, String(tree), "upper"));
   for (const dir of into) await mkdir(dir, { recursive: true });
-  await packer.unpack(archive, into, { seal: { sizeBytes, sha256 }, part: "the files", ...bounds });
+  await packer.unpack(archive, into, { expected: { sizeBytes, sha256 }, part: "the files", ...bounds });
 }
 
 /**
@@ -134,7 +134,7 @@ async function unpackFitted(
     const from = join(scratch, "from");
     await unpack(context, files, from, bounds);
     await assertNoGuest(join(from, "0", "upper"));
-    const flat = new Flattening(context, template, scratch, bounds.signal);
+    const flat = new LayerFlattener(context, template, scratch, bounds.signal);
     await flat.prepare();
     await flat.begin(template.trees.map((_, tree) => join(from, String(tree), "upper")));
     await removeTree(layout.layersDir);

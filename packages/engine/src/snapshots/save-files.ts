@@ -45,12 +45,12 @@ export async function saveFiles(
     const { dir, frozenMs } = await life.inTurn((killed) => copyFiles(context, life, scratch, { signal, killed }));
     const uppers = Array.from({ length: trees }, (_, tree) => join(dir, String(tree), "upper"));
     await removeTree(join(dir, "0", "upper", guestDirectory));
-    const seal = await context.packer.write(uppers, toPath, signal);
-    if (seal.sizeBytes <= maxBytes) return { template, base, trees, ...seal, frozenMs };
+    const archive = await context.packer.write(uppers, toPath, signal);
+    if (archive.sizeBytes <= maxBytes) return { template, base, trees, ...archive, frozenMs };
     await rm(toPath);
     throw new SandboxError("limit_reached", `Cannot save the files of sandbox ${life.record.id}`, {
-      suggestion: `They take ${seal.sizeBytes} bytes, and ${maxBytes} are allowed.`,
-      details: { sizeBytes: seal.sizeBytes, maxBytes },
+      suggestion: `They take ${archive.sizeBytes} bytes, and ${maxBytes} are allowed.`,
+      details: { sizeBytes: archive.sizeBytes, maxBytes },
     });
   });
 }

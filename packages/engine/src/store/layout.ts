@@ -101,7 +101,7 @@ export class SandboxLayout {
   }
 
   /** Exists while the sandbox is paused only for as long as it is being forked. */
-  get wakeMark(): string {
+  get resumeMark(): string {
     return join(this.dir, "wake");
   }
 

@@ -33,6 +33,6 @@ export async function unpackOwner(
   if (manifest.owner === undefined) return false;
   if (owner === undefined)
     throw new SandboxError("unrestorable", "Cannot use owner: it is missing", { details: { part: "owner" } });
-  await packer.unpack(owner, [into], { seal: manifest.owner, part: "owner", signal });
+  await packer.unpack(owner, [into], { expected: manifest.owner, part: "owner", signal });
   return true;
 }

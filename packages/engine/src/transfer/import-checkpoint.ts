@@ -8,7 +8,7 @@ import type { SandboxLife } from "../lifecycle/sandbox-life.ts";
 import { removeTree } from "../store/remove-tree.ts";
 import { parseRequest } from "../support/parse-request.ts";
 import { settleAll } from "../support/settle-all.ts";
-import { assertBelongs, bringInLayer, type CheckpointImport } from "./import-sandbox.ts";
+import { assertBelongs, importLayer, type CheckpointImport } from "./import-sandbox.ts";
 
 /**
  * Adds a checkpoint that was made of this very sandbox, here or on another machine, to its checkpoints here. The
@@ -46,7 +46,7 @@ export function importCheckpoint(
       await settleAll([
         store.adoptMemory(from.memoryDir, manifest, at),
         adoptOwner(store, from, at),
-        ...manifest.layers.map((part) => bringInLayer({ context, from, template, signal: stop }, part)),
+        ...manifest.layers.map((part) => importLayer({ context, from, template, signal: stop }, part)),
       ]);
       await step("parts");
       await store.publish(manifest, at);

@@ -72,7 +72,7 @@ export async function importSandbox(
     const driver = context.driver(record.driver);
     const template = await findTemplate(context, manifest.template, ofCheckpoint(manifest.n));
     await assertMachineFits(context, driver, manifest, ofCheckpoint(manifest.n));
-    await bringIn({ context, from, template, signal });
+    await importParts({ context, from, template, signal });
     const stored = { ...record, version: 1, state: "paused", checkpoint: manifest.n } as const;
     const keeper = new RecordKeeper(stored, context.store, context.events.emit);
     await keeper.begin();
@@ -109,7 +109,7 @@ export function assertBelongs({
 }
 
 /** Imports everything but the record. */
-async function bringIn({ context, from, template, signal }: PendingAcquisition): Promise<void> {
+async function importParts({ context, from, template, signal }: PendingAcquisition): Promise<void> {
   const { sandboxId: id, n } = from.manifest;
   const layout = context.layout.sandbox(id);
   const store = new CheckpointStore(layout);
@@ -118,8 +118,8 @@ async function bringIn({ context, from, template, signal }: PendingAcquisition):
   await context.atStep("import: begun", id);
   await settleAll([
     store.adoptMemory(from.memoryDir, from.manifest),
-    bringInOwner(context, from, signal),
-    ...from.manifest.layers.map((part) => bringInLayer({ context, from, template, signal }, part)),
+    importOwner(context, from, signal),
+    ...from.manifest.layers.map((part) => importLayer({ context, from, template, signal }, part)),
   ]);
   await syncFilesystem(layout.dir, signal);
   await context.atStep("import: parts", id);
@@ -128,7 +128,7 @@ async function bringIn({ context, from, template, signal }: PendingAcquisition):
 }
 
 /** Unpacks the owner's files into the sandbox's own directory, and keeps the archive with the checkpoint. */
-async function bringInOwner(
+async function importOwner(
   context: EngineContext,
   { manifest, owner }: SandboxImport,
   signal: AbortSignal,
@@ -140,7 +140,7 @@ async function bringInOwner(
   if (owner !== undefined) await copyFile(owner, layout.checkpoint(manifest.n).ownerFile, constants.COPYFILE_FICLONE);
 }
 
-export async function bringInLayer(
+export async function importLayer(
   { context, from, template, signal }: PendingAcquisition<CheckpointImport>,
   part: LayerPart,
 ): Promise<void> {

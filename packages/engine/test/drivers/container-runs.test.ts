@@ -1,12 +1,12 @@
 import { cpSync, existsSync, mkdirSync, renameSync, writeFileSync } from "node:fs";
+import { CgroupV2Tree } from "@atoll/host";
+import { FakeCgroupKernel } from "@atoll/host/testing";
 import { isSandboxError, SandboxLimits, TemplateName } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ContainerRuns, startFailed } from "../../src/drivers/container-runs.ts";
 import type { LaunchSpec } from "../../src/drivers/driver.ts";
-import { CgroupV2Tree } from "../../src/limits/cgroup-v2.ts";
 import { DataLayout, SandboxLayout } from "../../src/store/layout.ts";
 import { newContainerId, newSandboxId } from "../../src/support/ids.ts";
-import { FakeCgroupKernel } from "../limits/fake-cgroup-kernel.ts";
 import { caught } from "../support/caught.ts";
 import { FakeLauncher, livesOn } from "../support/fake-launcher.ts";
 import { TemporaryDirectory } from "../support/temporary-directory.ts";

@@ -98,7 +98,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
       expect(await steps).toMatch(/program \d+\n$/);
       await work(freezer, child.pid ?? 0);
     } finally {
-      await deadline.give({ kind: "never" });
+      await deadline.order({ kind: "never" });
       child.kill("SIGTERM");
       expect(await exitCode).toBe(128 + 9);
       await freezer.remove();
@@ -116,18 +116,18 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
 
   test("everything is frozen at the deadline, and continues with a later one", async () => {
     await withLauncher(async (freezer, pid) => {
-      await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
+      await deadline.order({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
       expect(await counts()).toBe(true);
       expect(freezer.members).not.toContain(String(pid));
-      await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 300 });
+      await deadline.order({ kind: "until", uptimeMs: uptimeMs() + 300 });
       expect(await freezer.until(true)).toBe(true);
       const stopped = count();
-      await deadline.give({ kind: "until", uptimeMs: uptimeMs() - 1 });
+      await deadline.order({ kind: "until", uptimeMs: uptimeMs() - 1 });
       expect([count(), freezer.isFrozen]).toEqual([stopped, true]);
-      await deadline.give({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
+      await deadline.order({ kind: "until", uptimeMs: uptimeMs() + 10 * patienceMs });
       expect(await freezer.until(false)).toBe(true);
       expect(await counts()).toBe(true);
-      await deadline.give({ kind: "still", uptimeMs: 1 });
+      await deadline.order({ kind: "still", uptimeMs: 1 });
       expect(await counts()).toBe(true);
       expect(await deadline.read()).toEqual({ kind: "still", uptimeMs: 1 });
     });
@@ -167,7 +167,7 @@ describe.for(hierarchies)("a deadline on $type", { timeout: testTimeoutMs }, ({ 
     await withLauncher(async (freezer, pid) => {
       expect(freezer.members).not.toContain(String(pid));
       expect(freezer.members).toHaveLength(1);
-      await deadline.give({ kind: "until", uptimeMs: 1 });
+      await deadline.order({ kind: "until", uptimeMs: 1 });
       expect(await freezer.until(true)).toBe(true);
     });
     rmSync(run.dir, { recursive: true });
@@ -187,12 +187,12 @@ test(
   "a launcher that is gone and one that knows of no deadlines give different errors",
   { timeout: testTimeoutMs },
   async () => {
-    const error = await caught(deadline.give({ kind: "never" }));
+    const error = await caught(deadline.order({ kind: "never" }));
     expect(isSandboxError(error, "unsupported")).toBe(true);
     expect(await deadline.read()).toEqual({ kind: "never" });
     using reports = new SanitizerReports();
     const { exitCode } = launchNative(program, ["--dir", run.dir, "--", "/bin/true"], reports);
     expect(await exitCode).toBe(0);
-    expect(isSandboxError(await caught(deadline.give({ kind: "never" })), "sandbox_ended")).toBe(true);
+    expect(isSandboxError(await caught(deadline.order({ kind: "never" })), "sandbox_ended")).toBe(true);
   },
 );

@@ -33,10 +33,12 @@ describe("output", { timeout: testTimeoutMs }, () => {
   test("stdout comes after the stderr that was waiting before it", async () => {
     await using guest = await NativeGuest.start();
     guest.acknowledges = false;
-    // The output fills a pipe, so that all of it waits when the other output comes.
-    const id = guest.spawn(["/bin/sh", "-c", "seq 1 10000 >&2; echo then"], { windowBytes: 4096 });
+    // All of stderr fits into its pipe, where most of it still waits when stdout comes.
+    const script = "seq 1 10000 >&2; read go; echo then";
+    const id = guest.spawn(["/bin/sh", "-c", script], { windowBytes: 4096, stdin: true });
     const stream = guest.stream(id);
     await guest.until(() => stream.at === 4096 && stream.pid !== undefined);
+    guest.stdin(id, 0, "\n");
     await expect.poll(() => existsSync(`/proc/${stream.pid}`)).toBe(false);
     guest.acknowledges = true;
     guest.sendPosition("ACK", id, 4096);

@@ -104,7 +104,7 @@ test("a guest that does not answer in its new container can continue in another,
   channel.close();
 });
 
-test("a guest that ends in its new container before `arrive` can continue in another, with its streams", async () => {
+test("a guest that ends before `commitMove` in its new container can continue in another, with streams", async () => {
   const { channel, process, id } = await leaveWithProcess();
   const moved = channel.moveTo({ paths: restored.paths, signal: never });
   await restored.greet({ entries: [{ id, pid: 100 }] });
@@ -120,7 +120,7 @@ test("a guest that ends in its new container before `arrive` can continue in ano
   const again = channel.moveTo({ paths: third.paths, signal: never });
   await third.greet({ entries: [{ id, pid: 100 }] });
   await again;
-  channel.arrive();
+  channel.commitMove();
   await third.next("ATTACH");
   await third.send(guestFrame.output(id, 0, 0, 1, "alive"));
   const { value } = await process[Symbol.asyncIterator]().next();
@@ -128,17 +128,17 @@ test("a guest that ends in its new container before `arrive` can continue in ano
   channel.close();
 });
 
-test.for(["before", "after"])("the end of a container %s `arrive` is the end of the sandbox", async (when) => {
+test.for(["before", "after"])("the end of a container %s `commitMove` is the end of the sandbox", async (when) => {
   const channel = await openChannel(guest);
   await prepare(channel);
   channel.leave();
   const moved = channel.moveTo({ paths: restored.paths, signal: never });
   await restored.greet();
   await moved;
-  if (when === "after") channel.arrive();
+  if (when === "after") channel.commitMove();
   const asked = caught(channel.ping(never));
   restored.die();
   expect(await asked).toMatchObject({ code: "sandbox_ended" });
-  if (when === "before") channel.arrive();
+  if (when === "before") channel.commitMove();
   expect(await channel.closed).toMatchObject({ code: "sandbox_ended" });
 });

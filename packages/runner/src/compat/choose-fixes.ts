@@ -47,7 +47,7 @@ export function requestFixes(
   ids: readonly string[],
   facts: EnvFacts,
 ): { chosen: FixChoice[]; unknown: string[] } {
-  const families = (fix: CompatFix): string[] => ids.filter((id) => id === fix.id || id.startsWith(`${fix.id}:`));
+  const families = (fix: CompatFix): string[] => ids.filter((id) => findFix([fix], id) !== undefined);
   const chosen = catalogue.flatMap((fix) =>
     families(fix).map((id) => {
       // What follows the colon stands for the symptom, as `yaml` does in `missing-module:yaml`.
@@ -58,6 +58,10 @@ export function requestFixes(
   );
   return { chosen, unknown: ids.filter((id) => !chosen.some(({ fix }) => fix.id === id)) };
 }
+
+/** Returns the fix with this id, which may have a variant: `missing-module:yaml` is one of `missing-module`. */
+export const findFix = (catalogue: readonly CompatFix[], id: string): CompatFix | undefined =>
+  catalogue.find((fix) => fix.id === id || (fix.variant !== undefined && id.startsWith(`${fix.id}:`)));
 
 /** What the report says of a fix. */
 export const describeFix = ({ fix, symptom }: FixChoice, used: string[] | null = null): AppliedFix => ({

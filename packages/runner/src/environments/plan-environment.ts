@@ -36,7 +36,7 @@ async function chooseLanguage({ instance, tree }: PlanInput): Promise<"python" |
   return names.includes("package.json") ? "node" : "none";
 }
 
-async function planNode({ instance, tree, signal }: PlanInput): Promise<Environment> {
+async function planNode({ instance, tree, cacheDirectory, signal }: PlanInput): Promise<Environment> {
   const recipe = instance.task.environment;
   const isAutomatic = recipe.language === "auto";
   // A task that installs by itself does not need it done twice.
@@ -46,7 +46,7 @@ async function planNode({ instance, tree, signal }: PlanInput): Promise<Environm
     recipe,
     known: isAutomatic ? knownRepositories[instance.repo] : undefined,
     manager: await choosePackageManager(tree),
-    registry: await findRegistry(signal),
+    registry: await findRegistry(cacheDirectory, signal),
     hasDependencies,
   });
 }
@@ -54,7 +54,7 @@ async function planNode({ instance, tree, signal }: PlanInput): Promise<Environm
 async function planPython({ instance, tree, cacheDirectory, fixes, signal }: PlanInput): Promise<Environment> {
   const known = instance.task.environment.language === "auto" ? knownRepositories[instance.repo] : undefined;
   const recipe: EnvRecipe = instance.task.environment;
-  const interpreters = await findInterpreters({ signal });
+  const interpreters = await findInterpreters({ cacheDirectory, signal });
   const wishes = [
     ...fixes.flatMap(({ plan }) => plan.interpreter ?? []),
     ...(recipe.interpreter === undefined ? (known?.interpreters?.(parseVersion(instance.version)) ?? []) : []),
@@ -73,7 +73,9 @@ async function planPython({ instance, tree, cacheDirectory, fixes, signal }: Pla
   }
   const isOpen = recipe.packages.length === 0 && instance.task.environment.language === "auto";
   const wanted = known?.packages ?? (isOpen ? [...(await readRequirements(tree, interpreter.version)), "pytest"] : []);
-  const added = fixes.flatMap(({ plan }) => plan.packages?.add ?? []);
+  const changes = fixes.flatMap(({ plan }) => plan.packages ?? []);
+  const packages = new Set([...wanted, ...recipe.packages, ...changes.flatMap(({ add = [] }) => add)]);
+  for (const name of changes.flatMap(({ remove = [] }) => remove)) packages.delete(name);
   const pyproject = await readPyProject(tree);
   return new PythonEnvironment({
     instance,
@@ -81,10 +83,7 @@ async function planPython({ instance, tree, cacheDirectory, fixes, signal }: Pla
     known,
     interpreters,
     interpreter,
-    debian: await findDebianPackages([...new Set([...wanted, ...recipe.packages, ...added])], {
-      cacheDirectory,
-      signal,
-    }),
+    debian: await findDebianPackages([...packages], { cacheDirectory, signal }),
     own: await ownNames(tree, instance.repo),
     pyproject,
     cacheDirectory,

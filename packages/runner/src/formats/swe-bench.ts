@@ -47,6 +47,7 @@ export function readRow(source: Source, at: readonly PropertyKey[]): Instance {
   const task = TaskSpec.parse({
     id: row.instance_id.replaceAll(/[^A-Za-z0-9._-]/g, "_").slice(0, 120),
     test: noCommand,
+    environment: { language: "auto" },
     parser: parserOfDataSet({ logParser, repo: row.repo }) ?? "auto",
     expectedFail: true,
     failToPass: readTests(row.FAIL_TO_PASS, source, [...at, "FAIL_TO_PASS"]),

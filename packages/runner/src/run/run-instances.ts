@@ -8,10 +8,11 @@ import { SnapshotCache } from "../cache/snapshot-cache.ts";
 import { TaskRecords } from "../cache/task-records.ts";
 import { catalogue } from "../compat/catalogue.ts";
 import { planEnvironment } from "../environments/plan-environment.ts";
-import type { RunEventBody } from "../journal/events.ts";
+import type { RunEvent, RunEventBody } from "../journal/events.ts";
 import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
-import { type InstanceReport, type RunReport, Verdict } from "../models/report.ts";
+import { type InstanceReport, type RunReport } from "../models/report.ts";
+import { countVerdicts } from "../reports/stored-run.ts";
 import { runSession } from "../session/run-session.ts";
 import type { SessionItem, SessionServices } from "../session/session.ts";
 import { version } from "../version.ts";
@@ -46,13 +47,14 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   const { journal, events } = await Journal.open(join(directory, "events.ndjson"));
   await using _journal = journal;
   const before = foldEvents(events);
-  const emit = (body: RunEventBody): void => {
+  const emit = (body: RunEventBody): RunEvent => {
     const event = journal.append(body);
     options.onEvent?.(event);
+    return event;
   };
   const { pid, bootId } = owner;
   const { jobs = 1, repeat = 1 } = options;
-  emit({
+  const start = emit({
     type: "run.start",
     runId,
     pid,
@@ -83,8 +85,7 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
     runId,
     tool: { name: "atoll", version },
     client: client.kind,
-    startedAt:
-      before.startedAt === "" ? new Date(Date.now() - (performance.now() - startMs)).toISOString() : before.startedAt,
+    startedAt: before.startedAt === "" ? start.at : before.startedAt,
     durationMs: performance.now() - startMs,
     interrupted,
     counts: countVerdicts([...reports.values()]),
@@ -92,12 +93,6 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   };
   await writeDurably(join(directory, "run_report.json"), `${JSON.stringify(report, undefined, 2)}\n`);
   return report;
-}
-
-function countVerdicts(reports: readonly InstanceReport[]): RunReport["counts"] {
-  const counts = Object.fromEntries(Verdict.options.map((verdict) => [verdict, 0])) as RunReport["counts"];
-  for (const { verdict } of reports) counts[verdict] += 1;
-  return counts;
 }
 
 function servicesFor(
@@ -135,9 +130,9 @@ async function runPending(
 ): Promise<void> {
   const { cacheDirectory, drain } = options;
   const durations = await Durations.read(cacheDirectory);
-  const longestFirst = pending.toSorted((a, b) =>
-    durations.expected(b.instance.id) > durations.expected(a.instance.id) ? 1 : -1,
-  );
+  const expected = ({ instance }: SessionItem): number => durations.expected(instance.id);
+  // Two of which nothing is known are equal, although their difference is not a number.
+  const longestFirst = pending.toSorted((a, b) => (expected(a) === expected(b) ? 0 : expected(b) - expected(a)));
   const disk = await statfs(cacheDirectory);
   const pool = new WeightedPool(options.jobs ?? 1, {
     cpus: availableParallelism(),

@@ -1,6 +1,6 @@
 import { keyOf } from "../cache/stable-json.ts";
 import { emptyRecord, type TaskRecord } from "../cache/task-records.ts";
-import { chooseFixes, describeFix, type FixChoice } from "../compat/choose-fixes.ts";
+import { chooseFixes, describeFix, findFix, type FixChoice } from "../compat/choose-fixes.ts";
 import type { CompatFix, FixPlan, Symptoms } from "../compat/compat-fix.ts";
 import type { Environment, TestCommand } from "../environments/environment.ts";
 import type { Grade } from "../grading/grade.ts";
@@ -144,7 +144,7 @@ export class Work {
   }
 
   findFix(id: string): CompatFix | undefined {
-    return this.session.services.catalogue.find((fix) => fix.id === id);
+    return findFix(this.session.services.catalogue, id);
   }
 
   /**

@@ -89,6 +89,22 @@ test.for([
   ]);
 });
 
+test("requests to httpbin.org are answered by a local one", () => {
+  const text = "requests.exceptions.ConnectionError: HTTPConnectionPool(host='httpbin.org', port=80): Max retries";
+  const [chosen] = choose({ text, failing: ["tests/test_requests.py::test_get"] });
+  expect(chosen).toMatchObject({
+    fix: { id: "local-httpbin" },
+    plan: { packages: { add: ["httpbin"] }, shim: ["local-httpbin"] },
+  });
+});
+
+test("an unreachable network is a symptom only where a timeout was expected", () => {
+  const text = "OSError: [Errno 101] Network is unreachable";
+  const withTimeout = choose({ text, failing: ["test_requests.py::TestTimeout::test_connect_timeout"] });
+  expect(withTimeout.map(({ fix }) => fix.id)).toEqual(["connect-timeouts"]);
+  expect(choose({ text, failing: ["test_a"] }).map(({ fix }) => fix.id)).not.toContain("connect-timeouts");
+});
+
 test("names of tests with the method in them are answered by the names of older Pythons", () => {
   const chosen = choose({ missing: ["test_add (app.tests.Lazy)"], seen: ["test_add (app.tests.Lazy.test_add)"] });
   expect(chosen).toMatchObject([

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run } from "@atoll/host";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { catalogue } from "../../src/compat/catalogue.ts";
-import { shimSource } from "../../src/compat/shim-source.ts";
+import { shimSource } from "../../src/compat/shim/shim-source.ts";
 
 let directory = "";
 
@@ -80,6 +80,20 @@ const programs: readonly [alias: string, program: string, output: string, used: 
 
 test.for(programs)("the shim gives %s back and says that it was used", async ([alias, program, output, name]) => {
   expect(await withShim(alias, program)).toEqual({ output, used: [`${alias}:${name}`] });
+});
+
+test("a connection that no network takes fails when its timeout is over", async () => {
+  // An address that the kernel refuses at once, as it refuses all of them where there is no network.
+  await writeFile(
+    join(directory, "socket.py"),
+    "import errno\ntimeout = TimeoutError\nclass socket:\n  def gettimeout(self): return 0.01\n" +
+      "  def connect(self, address): raise OSError(errno.ENETUNREACH, 'Network is unreachable')\n",
+  );
+  const program = "import socket\ntry: socket.socket().connect(1)\nexcept TimeoutError as error: print(error)";
+  expect(await withShim("connect-timeouts", program)).toEqual({
+    output: "timed out",
+    used: ["connect-timeouts:socket.connect"],
+  });
 });
 
 test("a module that is imported later is patched when it is", async () => {

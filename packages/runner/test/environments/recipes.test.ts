@@ -86,7 +86,15 @@ test.for([
   ["pytest -rA tests/app/test_a.py", "tests/app/test_atoll_canary.py::test_atoll_canary"],
   ["bin/test -C tests/app/test_a.py", "test_atoll_canary"],
   ["./tests/runtests.py --settings=x app.test_a", "test_atoll_canary (app.test_atoll_canary.AtollCanary)"],
-  ["npx jest tests/a.js", undefined],
+  ["./node_modules/.bin/jasmine --config=jasmine.json", undefined],
+  ["npx jest __tests__/Range.ts --verbose", "atoll canary has to fail"],
+  ["npx jest __tests__/Range.ts --json | jq .", undefined],
+  ["npx mocha -R tap test/unit/a.js -g 'limits'", undefined],
+  ["npx mocha -R tap test/unit/a.js", "atoll canary has to fail"],
+  [
+    "pnpm run test packages/x/__tests__/a.spec.ts --no-watch --reporter=verbose",
+    "packages/x/__tests__/atoll-canary.spec.ts > atoll canary has to fail",
+  ],
 ])("the canary of %j is called %s", ([command, testId]) => {
   const evalScript = `: '>>>>> Start Test Output'\n${command}\n: '>>>>> End Test Output'`;
   expect(planTests(instance({ evalScript }), undefined).canary?.testId).toBe(testId);

@@ -21,7 +21,7 @@ async function pair(): Promise<Pair> {
   return { lab, owner, lease, requests, waiter };
 }
 
-describe("hand-over", () => {
+describe("handover", () => {
   test("the owner is asked once and releases the lease, and the waiter gets it with the next epoch", async () => {
     const { lab, lease, requests, waiter } = await pair();
     const progress: HandoverProgress[] = [];

@@ -1,7 +1,10 @@
 import { lookup } from "node:dns/promises";
 import { BlockList, isIP } from "node:net";
 import { homedir } from "node:os";
+import { join } from "node:path";
 import { run } from "@atoll/host";
+import { z } from "zod";
+import { remembered, stampOf } from "../remembered.ts";
 
 /** Where packages come from, as npm on this machine is set up, and the egress rules that lead there. */
 export interface Registry {
@@ -39,25 +42,35 @@ for (const [network, prefix] of [
   special.addSubnet(network, prefix, "ipv6");
 }
 
+/** Where npm keeps its settings; those below a project are the repository's own and do not count. */
+const settings = [join(homedir(), ".npmrc"), "/usr/etc/npmrc", "/usr/local/etc/npmrc", "/etc/npmrc", "/usr/bin/npm"];
+
 /** The registry that npm of this machine uses. `undefined` where there is no npm. */
-export async function findRegistry(signal: AbortSignal): Promise<Registry | undefined> {
-  let url: URL;
-  try {
-    const options = { signal, timeoutMs: queryTimeoutMs, cwd: "/", env: { HOME: homedir() } };
-    url = new URL((await run("npm", ["config", "get", "registry"], options)).stdout.trim());
-  } catch {
-    signal.throwIfAborted();
-    return undefined;
-  }
-  // A name and a password in it are the machine's own.
-  url.username = "";
-  url.password = "";
+export async function findRegistry(cacheDirectory: string, signal: AbortSignal): Promise<Registry | undefined> {
+  const question = { registry: settings, stamp: await stampOf(settings) };
+  const setting = await remembered({ cacheDirectory, question, schema: z.string() }, () => readSetting(signal));
+  if (setting === "") return undefined;
+  const url = new URL(setting);
   const port = url.port === "" ? (url.protocol === "http:" ? "80" : "443") : url.port;
   const name = url.hostname.replace(/^\[(.*)\]$/, "$1");
   const addresses = isIP(name) === 0 ? await addressesOf(name) : [name];
   const named = addresses.filter((address) => special.check(address, isIP(address) === 6 ? "ipv6" : "ipv4"));
   const hosts = isIP(name) === 0 ? [name, ...named] : [name];
   return { url: url.href, rules: hosts.map((host) => (isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`)) };
+}
+
+async function readSetting(signal: AbortSignal): Promise<string> {
+  try {
+    const options = { signal, timeoutMs: queryTimeoutMs, cwd: "/", env: { HOME: homedir() } };
+    const url = new URL((await run("npm", ["config", "get", "registry"], options)).stdout.trim());
+    // A name and a password in it are the machine's own.
+    url.username = "";
+    url.password = "";
+    return url.href;
+  } catch {
+    signal.throwIfAborted();
+    return "";
+  }
 }
 
 async function addressesOf(name: string): Promise<string[]> {

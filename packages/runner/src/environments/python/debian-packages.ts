@@ -1,26 +1,33 @@
-import { copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
+import { access, copyFile, mkdir, mkdtemp, readdir, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { run, type RunResult } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
+import { z } from "zod";
+import { remembered, stampOf } from "../remembered.ts";
 import { debianNames } from "./distribution-names.ts";
 
 /** One package of the distribution with Python modules in it. */
-export interface DebianPackage {
-  name: string;
-  version: string;
+const DebianPackage = z.object({
+  name: z.string(),
+  version: z.string(),
   /** Whether the machine has it; others are unpacked in the sandbox. */
-  installed: boolean;
+  installed: z.boolean(),
   /** Names of modules and metadata that it has in the directory of packages. */
-  entries: readonly string[];
-}
+  entries: z.array(z.string()).readonly(),
+});
+type DebianPackage = z.infer<typeof DebianPackage>;
 
-export interface DebianPackages {
-  packages: readonly DebianPackage[];
+const DebianPackages = z.object({
+  packages: z.array(DebianPackage).readonly(),
   /** Archives to unpack in the sandbox, with the libraries that the packages need. */
-  archives: readonly string[];
+  archives: z.array(z.string()).readonly(),
   /** Distributions that Debian has not. */
-  missing: readonly string[];
-}
+  missing: z.array(z.string()).readonly(),
+});
+export type DebianPackages = z.infer<typeof DebianPackages>;
+
+/** What changes when packages are installed or lists of packages are fetched. */
+const packageDatabase = ["/var/lib/dpkg/status", "/var/lib/apt/lists"];
 
 export const distPackages = "/usr/lib/python3/dist-packages";
 
@@ -43,7 +50,15 @@ export interface DebianSearch {
  * not have is downloaded, not installed: nothing about the machine changes, and no right of root is needed.
  */
 export async function findDebianPackages(wanted: readonly string[], search: DebianSearch): Promise<DebianPackages> {
-  const none = { packages: [], archives: [], missing: wanted };
+  const { cacheDirectory } = search;
+  const question = { packages: wanted.toSorted(), stamp: await stampOf(packageDatabase) };
+  const isUsable = async ({ archives }: DebianPackages): Promise<boolean> =>
+    (await Promise.all(archives.map(exists))).every(Boolean);
+  return remembered({ cacheDirectory, question, schema: DebianPackages, isUsable }, () => ask(wanted, search));
+}
+
+async function ask(wanted: readonly string[], search: DebianSearch): Promise<DebianPackages> {
+  const none = { packages: [], archives: [], missing: [...wanted] };
   if (wanted.length === 0 || !(await hasProgram("apt-cache", search))) return none;
   const { names, missing } = await resolveNames(wanted, search);
   const closure = await closureOf(names, search);
@@ -219,6 +234,12 @@ function unavailable(names: readonly string[], stderr: string): SandboxError {
     details: { packages: names },
   });
 }
+
+const exists = (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
 
 const nameOfArchive = (path: string): string => (path.split("/").at(-1) ?? "").split("_")[0] ?? "";
 

@@ -3,17 +3,19 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { run } from "@atoll/host";
 import { z } from "zod";
+import { remembered, stampOf } from "../remembered.ts";
 
 /** A Python of this machine. */
-export interface Interpreter {
+const Interpreter = z.object({
   /** Such as `[3, 11, 2]`. */
-  version: readonly number[];
-  path: string;
+  version: z.array(z.int()).readonly(),
+  path: z.string(),
   /** `system` interpreters are below /usr, which sandboxes see; others are copied into them. */
-  origin: "system" | "copied";
+  origin: z.enum(["system", "copied"]),
   /** The directory that a copy takes. */
-  prefix: string;
-}
+  prefix: z.string(),
+});
+export type Interpreter = z.infer<typeof Interpreter>;
 
 const probe = "import sys, json; print(json.dumps([list(sys.version_info[:3]), sys.base_prefix]))";
 const Probe = z.tuple([z.array(z.int()), z.string()]);
@@ -21,6 +23,7 @@ const Probe = z.tuple([z.array(z.int()), z.string()]);
 const probeTimeoutMs = 20_000;
 
 export interface InterpreterSearch {
+  cacheDirectory: string;
   signal: AbortSignal;
   /** The user's home directory, whose pyenv is searched. */
   home?: string;
@@ -33,23 +36,27 @@ export interface InterpreterSearch {
  * built. One that does not start is left out.
  */
 export async function findInterpreters(search: InterpreterSearch): Promise<Interpreter[]> {
-  const { home = homedir(), systemDirectories = ["/usr/bin"] } = search;
+  const { cacheDirectory, home = homedir(), signal, systemDirectories = ["/usr/bin"] } = search;
   const pyenv = join(home, ".pyenv", "versions");
   const versions = (await names(pyenv)).filter((name) => /^\d+\.\d+/.test(name));
   const directories = [
     ...systemDirectories.map((path) => ({ path, origin: "system" as const })),
     ...versions.map((version) => ({ path: join(pyenv, version, "bin"), origin: "copied" as const })),
   ];
-  const found = await Promise.all(
+  const listed = await Promise.all(
     directories.map(async ({ path, origin }) => {
       const programs = (await names(path)).filter((name) => /^python[23]\.\d+$/.test(name));
-      return Promise.all(programs.map((name) => examine(join(path, name), origin, search.signal)));
+      return programs.map((name) => ({ path: join(path, name), origin }));
     }),
   );
-  return found
-    .flat()
-    .filter((interpreter) => interpreter !== undefined)
-    .toSorted((a, b) => compareVersions(b.version, a.version));
+  const programs = listed.flat();
+  const question = { interpreters: programs, stamp: await stampOf(programs.map(({ path }) => path)) };
+  return remembered({ cacheDirectory, question, schema: z.array(Interpreter) }, async () => {
+    const found = await Promise.all(programs.map(({ path, origin }) => examine(path, origin, signal)));
+    return found
+      .filter((interpreter) => interpreter !== undefined)
+      .toSorted((a, b) => compareVersions(b.version, a.version));
+  });
 }
 
 /**

@@ -4,16 +4,16 @@ import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
 import type { CompatFix, EnvFacts, FixPlan } from "../../compat/compat-fix.ts";
-import { shimSource } from "../../compat/shim-source.ts";
+import { shimSource } from "../../compat/shim/shim-source.ts";
 import { type EnvRecipe, type Instance, toArgv } from "../../models/task.ts";
 import { type StageContext, StageFailure } from "../../session/stage-context.ts";
 import type { Environment, TestCommand } from "../environment.ts";
 import { type KnownRepository, parseVersion } from "../recipes/known-repositories.ts";
 import { planTests, withCommand } from "../recipes/plan-test-command.ts";
-import { type DebianPackage, type DebianPackages, distPackages, findDebianPackages } from "./debian-packages.ts";
+import { type DebianPackages, distPackages } from "./debian-packages.ts";
 import { normalizeName } from "./distribution-names.ts";
 import { installScript } from "./install-script.ts";
-import { chooseInterpreter, type Interpreter, minorText, versionText } from "./interpreters.ts";
+import { type Interpreter, minorText, versionText } from "./interpreters.ts";
 import { packInterpreter } from "./pack-interpreter.ts";
 import { prepareScript } from "./prepare-script.ts";
 
@@ -49,9 +49,8 @@ export class PythonEnvironment implements Environment {
   readonly recipe: EnvRecipe;
   readonly network: readonly string[] = [];
   readonly #plan: PythonPlan;
-  #interpreter: Interpreter;
-  #debian: DebianPackages;
-  readonly #removed = new Set<string>();
+  readonly #interpreter: Interpreter;
+  readonly #debian: DebianPackages;
   readonly #aliases = new Set<string>();
 
   constructor(plan: PythonPlan) {
@@ -120,14 +119,13 @@ export class PythonEnvironment implements Environment {
       interpreters: this.#plan.interpreters.map(versionText),
       repo: this.#plan.instance.repo,
       packages: Object.fromEntries(
-        this.#visible().map(({ name, version }) => [name.replace(/^python3?-/, ""), upstreamVersion(version)]),
+        this.#debian.packages.map(({ name, version }) => [name.replace(/^python3?-/, ""), upstreamVersion(version)]),
       ),
     };
   }
 
+  /** Its interpreter and its packages are those that were planned, with the fixes that change them. */
   async apply(context: StageContext, _fix: CompatFix, plan: FixPlan): Promise<void> {
-    if (plan.interpreter !== undefined) await this.#changeInterpreter(context, plan.interpreter);
-    if (plan.packages !== undefined) await this.#changePackages(context, plan.packages);
     if (plan.shim !== undefined) {
       for (const alias of plan.shim) this.#aliases.add(alias);
     }
@@ -172,10 +170,6 @@ export class PythonEnvironment implements Environment {
 
   #copiedPrefix(): string {
     return `${base}/python/${versionText(this.#interpreter)}`;
-  }
-
-  #visible(): DebianPackage[] {
-    return this.#debian.packages.filter(({ name }) => !this.#removed.has(name));
   }
 
   async #putInterpreter(context: StageContext): Promise<void> {
@@ -227,9 +221,7 @@ echo "$1/lib" > /etc/ld.so.conf.d/atoll-python.conf; ldconfig`;
       python: this.#python(),
       version: versionText(this.#interpreter),
       minor: minorText(this.#interpreter),
-      entries: this.#visible()
-        .flatMap(({ entries }) => entries)
-        .filter((name) => !this.#isOwn(name)),
+      entries: this.#debian.packages.flatMap(({ entries }) => entries).filter((name) => !this.#isOwn(name)),
     };
     const output = await this.#runScript(context, this.#python(), prepareScript, config, "make the environment");
     return z.object({ missing: z.array(z.string()) }).parse(JSON.parse(output)).missing;
@@ -260,32 +252,6 @@ echo "$1/lib" > /etc/ld.so.conf.d/atoll-python.conf; ldconfig`;
     await context.runChecked({ argv, stdin, user: "root", timeoutMs: scriptTimeoutMs }, "install the shim");
   }
 
-  async #changeInterpreter(context: StageContext, wish: string): Promise<void> {
-    const other = chooseInterpreter(this.#plan.interpreters, wish);
-    if (other === undefined) throw new StageFailure("environment", `This machine has no Python ${wish}`);
-    this.#interpreter = other;
-    await context.runChecked({ argv: ["rm", "-rf", root], user: "root", timeoutMs: scriptTimeoutMs }, "start over");
-    await this.prepare(context);
-    await this.install(context);
-  }
-
-  async #changePackages(context: StageContext, change: NonNullable<FixPlan["packages"]>): Promise<void> {
-    const { cacheDirectory, signal } = this.#plan;
-    for (const name of change.remove ?? []) this.#removed.add(`python3-${normalizeName(name)}`);
-    if (change.add !== undefined) {
-      const more = await findDebianPackages(change.add, { cacheDirectory, signal });
-      if (more.missing.length > 0) context.note(`Debian has no packages of: ${more.missing.join(", ")}`);
-      const known = new Set(this.#debian.packages.map(({ name }) => name));
-      this.#debian = { ...more, packages: more.packages.filter(({ name }) => !known.has(name)) };
-      await this.#unpackArchives(context);
-      this.#debian = { ...this.#debian, packages: [...this.#plan.debian.packages, ...this.#debian.packages] };
-    }
-    const script = 'find "$1" -maxdepth 1 -type l -delete';
-    const argv = ["sh", "-c", script, "sh", this.#site()];
-    await context.runChecked({ argv, user: "root", timeoutMs: scriptTimeoutMs }, "change packages");
-    await this.#link(context);
-  }
-
   async #runScript(
     context: StageContext,
     python: string,
@@ -307,7 +273,8 @@ directory=$(mktemp -d)
 tar -x -f "$archives" -C "$directory"; rm -f "$archives"
 for archive in "$directory"/*.deb; do
   dpkg-deb --fsys-tarfile "$archive" | tar -x -C / --no-same-owner --keep-directory-symlink \\
-    --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
+    --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*' \\
+    --exclude='./usr/lib/python3/dist-packages/*/tests/*'
 done
 rm -rf "$directory"
 for library in blas lapack; do

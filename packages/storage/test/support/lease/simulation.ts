@@ -29,7 +29,7 @@ const tightTiming: LeaseTiming = {
 };
 
 export interface ServerPlan extends Skew {
-  /** How long the server does without the sandbox after a hand-over. */
+  /** How long the server does without the sandbox after a handover. */
   restMs: number;
   /** How long the server takes to save the sandbox for another one. */
   saveMs: number;
