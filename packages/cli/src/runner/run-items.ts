@@ -95,7 +95,7 @@ const given = <Name extends string, Value>(name: Name, value: Value | undefined)
   value === undefined ? {} : ({ [name]: value } as Record<Name, Value>);
 
 /** 0: as expected; 1: a verdict differs; 3: something of ours failed, so that nothing is known. */
-export function exitCodeOfReport(report: RunReport, expected: Verdict | undefined): number {
+function exitCodeOfReport(report: RunReport, expected: Verdict | undefined): number {
   const verdicts = report.instances.map(({ verdict }) => verdict);
   if (report.interrupted || verdicts.includes("infra_error")) return exitCodes.infrastructure;
   const differs = expected !== undefined && verdicts.some((verdict) => verdict !== expected);

@@ -20,7 +20,7 @@ export function openRunView(cli: Cli, jobs: number): RunView {
   return cli.isTerminal ? new TableView(cli, jobs) : new LineView(cli);
 }
 
-export function toneOfVerdict(verdict: Verdict): Tone {
+function toneOfVerdict(verdict: Verdict): Tone {
   if (verdict === "resolved") return "good";
   return verdict === "partial" || verdict === "flaky" || verdict === "empty_patch" ? "busy" : "bad";
 }
