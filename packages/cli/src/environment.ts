@@ -6,6 +6,8 @@ export interface Environment {
   apiKey: string | undefined;
   apiUrl: string | undefined;
   credentialsPath: string;
+  /** The file that GitHub shows as the summary of a job. */
+  githubSummaryPath: string | undefined;
   /** https://no-color.org: any value that is not empty. */
   hasNoColor: boolean;
   term: string | undefined;
@@ -18,6 +20,7 @@ export function readEnvironment(variables: NodeJS.ProcessEnv = process.env): Env
     apiKey: read("ATOLL_API_KEY"),
     apiUrl: read("ATOLL_API_URL"),
     credentialsPath: join(configHome, "atoll", "credentials.json"),
+    githubSummaryPath: read("GITHUB_STEP_SUMMARY"),
     hasNoColor: read("NO_COLOR") !== undefined,
     term: read("TERM"),
   };

@@ -16,6 +16,9 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     logs: async () => (await import("./commands/logs.ts")).logsCommand,
     ps: async () => (await import("./commands/ps.ts")).psCommand,
   },
+  "Run tasks of repositories:": {
+    report: async () => (await import("./commands/report.ts")).reportCommand,
+  },
   "Sandboxes:": {
     create: async () => (await import("./commands/create.ts")).createCommand,
     ls: async () => (await import("./commands/ls.ts")).lsCommand,
