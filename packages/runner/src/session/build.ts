@@ -1,4 +1,3 @@
-import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { isSandboxError } from "@atoll/protocol";
 import { requestFixes } from "../compat/choose-fixes.ts";
@@ -177,12 +176,6 @@ async function layInTree(work: Work): Promise<void> {
   const reset = { argv: ["git", "reset", "--quiet", "--hard"], timeoutMs: checkoutTimeoutMs };
   await context.runChecked(reset, "lay in the files of the commit");
   for (const patch of session.item.repo?.patches ?? []) {
-    await applyPatch(context, await readPatch(patch), "environment");
+    await applyPatch(context, patch, "environment");
   }
-}
-
-/** A patch in a configuration is text, or the path of a file. */
-async function readPatch(patch: string): Promise<string> {
-  if (patch.includes("\n") || !(await stat(patch).catch(() => undefined))?.isFile()) return patch;
-  return readFile(patch, "utf8");
 }

@@ -5,7 +5,7 @@ import type { RunEventBody } from "../journal/events.ts";
 import { type CommandResult, type CommandSpec, describeEnd, type OutputFile, succeeded } from "../models/command.ts";
 import type { StageName } from "../models/report.ts";
 import { OutputCapture } from "../output/output-capture.ts";
-import { readTail } from "../output/read-text.ts";
+import { readEnds, readTail, type TextEnds } from "../output/read-text.ts";
 import { type StageContext, StageFailure } from "./stage-context.ts";
 
 export interface SandboxContextOptions {
@@ -101,6 +101,11 @@ export class SandboxContext implements StageContext {
 
   readOutput(output: OutputFile, maxBytes = defaultReadBytes): Promise<string> {
     return readTail(join(this.#options.directory, output.path), maxBytes);
+  }
+
+  /** The first and the last bytes of an output, as text. `tail` is empty when `head` has everything. */
+  readEnds(output: OutputFile, bytes: number): Promise<TextEnds> {
+    return readEnds(join(this.#options.directory, output.path), bytes, bytes);
   }
 
   async writeFile(path: string, content: string, mode = 0o644): Promise<void> {

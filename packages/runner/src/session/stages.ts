@@ -25,10 +25,9 @@ export interface Stage extends Omit<StageRow, "timeoutMs"> {
 const setupTime = ({ session }: Work): number => 2 * session.config.setupTimeoutMs + 10 * minuteMs;
 
 const testTime = ({ session, plan }: Work): number => {
+  const { testTimeoutMs, setupTimeoutMs } = session.config;
   const runs = Math.max(session.services.repeat, 1 + secondLooks);
-  return (
-    runs * (session.config.testTimeoutMs + plan.command.build.length * session.config.setupTimeoutMs + 10 * minuteMs)
-  );
+  return runs * (testTimeoutMs + plan.command.build.length * setupTimeoutMs + 10 * minuteMs);
 };
 
 /**
