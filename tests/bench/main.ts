@@ -18,6 +18,11 @@ import { soak } from "./persist/soak/soak.ts";
 import { Progress } from "./progress.ts";
 import { formatReport, type Report } from "./report.ts";
 import { runBenchmark } from "./run-benchmark.ts";
+import { memory } from "./runner/memory.ts";
+import { overhead } from "./runner/overhead.ts";
+import { parallel } from "./runner/parallel.ts";
+import { real } from "./runner/real.ts";
+import { second } from "./runner/second.ts";
 import { exec as sdkExec } from "./sdk/exec.ts";
 import { firstOutputCold, firstOutputPooled } from "./sdk/first-output.ts";
 import { burst } from "./server/burst.ts";
@@ -44,6 +49,11 @@ const benchmarks: readonly Benchmark[] = [
   layers,
   fork,
   ...handovers,
+  second,
+  overhead,
+  parallel,
+  memory,
+  real,
   soak,
 ];
 

@@ -5,16 +5,22 @@
 const beginsWith = (words, after = " ") => new RegExp(`^(${words.split(" ").join("|")})${after}`);
 
 /** A sentence that begins with one of these is not complete. */
-const incomplete = beginsWith("Of As Those Whatever Whichever Whoever Whose Whom Which Who And Or");
+const incomplete = beginsWith("Of As Those Whose Whom Which Who And Or");
 
-/** A participle without its subject: "Held until …". `Called when …` is how a callback is documented. */
+/**
+ * A participle without its subject: "Held until …". A condition may follow one, as in "Aborted when …", because that is
+ * how callbacks and optional values are documented.
+ */
 const participle = beginsWith(
-  "(?!Called|Undefined)\\w+ed Built Given Held Kept Known Left Made Put Read Said Seen Sent Set Taken Told Written",
-  " (after|as|at|before|by|for|from|here|if|in|of|on|once|only|since|so|to|together|until|when|where|while|with)\\b",
+  "(?!Called|Undefined)\\w+ed Built Given Held Kept Known Left Made Put Read Said Seen Sent Taken Told Written",
+  " (after|as|at|before|by|for|from|here|in|of|on|only|since|so|to|together|until|where|with|without)\\b",
 );
 
 /** A subordinate clause without its main clause, if no comma follows: "Since the machine was started." */
-const clause = beginsWith("Although Because Like Since Than Though Unless Unlike Until Whereas", " (?!then|now)[^,]*$");
+const clause = beginsWith(
+  "Although Because Like Since Than Though Unless Unlike Until Whatever Whereas Whichever Whoever",
+  " (?!then|now)[^,]*$",
+);
 
 const preposition = beginsWith(
   "About Above Across After Against Along Among Apart At Before Behind Below Beside Besides Between Beyond By Down " +
@@ -22,8 +28,11 @@ const preposition = beginsWith(
     "Under Up Upon Via Where With Within Without",
 );
 
-/** A phrase with one of these words may be a sentence. Plurals count as verbs, so that no sentence is refused. */
-const verb = /\b(are|have|had|do|did|can|cannot|could|may|might|must|need|should|will|would|is|\w{2,}(?<!s)s)\b/i;
+/**
+ * A phrase with one of these words may be a sentence. Plurals and participles count as verbs, so that no sentence is
+ * refused.
+ */
+const verb = /\b(are|have|had|do|did|can|cannot|could|may|might|must|need|should|will|would|is|\w+ed|\w{2,}(?<!s)s)\b/i;
 
 /**
  * Returns whether a comment begins on this line with a sentence that has no subject. It finds those that can be

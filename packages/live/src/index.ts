@@ -3,10 +3,20 @@ export type * from "./isolation/app-host.ts";
 export * from "./manager/app-options.ts";
 export * from "./wire/protocol.ts";
 export { ModuleGraph, type GraphProblem } from "./graph/module-graph.ts";
+export { BubblewrapHost } from "./isolation/bubblewrap-host.ts";
 export { ProcessHost } from "./isolation/process-host.ts";
 export { runtimeBundle } from "./isolation/runtime-bundle.ts";
 export { Connection, RequestFailed, type RuntimeEvent } from "./wire/connection.ts";
-export { compileModule } from "./compiler/compile-module.ts";
+export {
+  cleanupArtifacts,
+  compileApp,
+  compileFile,
+  incrementalCompile,
+  validateArtifacts,
+  type ArtifactProblem,
+  type CompileOptions,
+} from "./compiler/compile.ts";
+export { Compiler, type CompilerOptions } from "./compiler/compiler.ts";
 export type * from "./events/live-event.ts";
 export { LiveManager, type LiveManagerOptions } from "./manager/live-manager.ts";
 export { ReloadFailed } from "./manager/reload-failed.ts";

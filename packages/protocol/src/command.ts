@@ -78,10 +78,7 @@ export const CommandInfo = z.strictObject({
   droppedBytes: z.int(),
   /** How many bytes of input have been accepted: the offset of the next `stdin`. */
   stdinBytes: z.int(),
-  /**
-   * How often the sandbox was rolled back before the command's log began; absent if never. Offsets start again at 0
-   * after each rollback.
-   */
+  /** How often the sandbox has been rolled back so far; absent if never. Offsets start again at 0 each time. */
   rollbacks: z.int().optional(),
 });
 export type CommandInfo = z.infer<typeof CommandInfo>;

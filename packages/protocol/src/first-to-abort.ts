@@ -11,23 +11,23 @@ const waiting = new WeakMap<AbortSignal, Set<() => void>>();
  */
 export function firstToAbort(...signals: readonly (AbortSignal | undefined)[]): AbortSignal & Disposable {
   const controller = new AbortController();
-  const undo: (() => void)[] = [];
-  const letGo = (): void => {
-    for (const each of undo.splice(0)) each();
+  const removers: (() => void)[] = [];
+  const removeListeners = (): void => {
+    for (const each of removers.splice(0)) each();
   };
   for (const signal of signals) {
     if (signal === undefined) continue;
     const abort = (): void => {
-      letGo();
+      removeListeners();
       controller.abort(signal.reason);
     };
     if (signal.aborted) {
       abort();
       break;
     }
-    undo.push(whenAborted(signal, abort));
+    removers.push(whenAborted(signal, abort));
   }
-  return Object.assign(controller.signal, { [Symbol.dispose]: letGo });
+  return Object.assign(controller.signal, { [Symbol.dispose]: removeListeners });
 }
 
 /** Calls `abort` when `signal` aborts, until the returned function is called. */

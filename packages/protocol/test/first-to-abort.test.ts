@@ -46,8 +46,12 @@ test("no listener is left on a long-lived signal when another has aborted or it 
     collectGarbage();
     return process.memoryUsage().heapUsed;
   };
-  const before = bytesAfter(1_000);
-  expect((bytesAfter(20_000) - before) / 20_000).toBeLessThan(25);
+  const grows = (): boolean => {
+    const before = bytesAfter(1_000);
+    return (bytesAfter(20_000) - before) / 20_000 >= 25;
+  };
+  // A leak grows each time. Other test files in this process may allocate during one measurement.
+  expect(grows() && grows() && grows()).toBe(false);
 });
 
 test("a disposed signal never aborts", () => {

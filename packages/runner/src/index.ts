@@ -30,3 +30,5 @@ export { readTask, taskInstance } from "./formats/task-file.ts";
 export { SnapshotCache, type CachedSnapshot } from "./cache/snapshot-cache.ts";
 export { readJournal } from "./journal/journal.ts";
 export { foldEvents, type RunState } from "./journal/run-state.ts";
+export { readRun, type StoredRun } from "./reports/stored-run.ts";
+export { renderReport, type ReportFormatId, reportFormats, writeReports } from "./reports/write-reports.ts";

@@ -23,7 +23,7 @@ export interface CallOptions {
 
 /** The size and digest that a big object must have. */
 export interface Checksum {
-  /** In lower-case hex. */
+  /** The digest in lower-case hex. */
   sha256: string;
   sizeBytes: number;
 }

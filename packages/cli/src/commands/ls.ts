@@ -4,7 +4,7 @@ import type { Cli } from "../cli.ts";
 import { collectPairs, type Pairs } from "../input/pair.ts";
 import { listSandboxes } from "../lookup/find-sandbox.ts";
 import { formatDuration, formatTime } from "../output/amount.ts";
-import { toneOfState } from "../output/state-tone.ts";
+import type { Tone } from "../output/style.ts";
 import type { Column } from "../output/table.ts";
 import { verb } from "./verb.ts";
 
@@ -62,4 +62,22 @@ function columns(nowMs: number): Column<SandboxInfo>[] {
           .join(","),
     },
   ];
+}
+
+function toneOfState(state: SandboxState): Tone {
+  switch (state) {
+    case "running":
+      return "good";
+    case "creating":
+    case "pausing":
+    case "resuming":
+    case "killing":
+      return "busy";
+    case "paused":
+    case "killed":
+    case "released":
+      return "quiet";
+    case "failed":
+      return "bad";
+  }
 }

@@ -3,7 +3,6 @@ import type { CommandHandle } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { Interruption } from "../interruption.ts";
 import { RawTerminal, terminalSize, watchSize } from "../terminal/raw-terminal.ts";
-import { printReattachHint } from "./print-reattach-hint.ts";
 import { pumpStdin } from "./pump-stdin.ts";
 import { relayOutput } from "./relay-output.ts";
 
@@ -41,15 +40,15 @@ export async function attachTo(cli: Cli, handle: CommandHandle, options: AttachO
     : new Promise<never>(() => undefined);
   const output = relayOutput(cli, handle, { ...(options.from === undefined ? {} : { from: options.from }), signal });
   try {
-    const parting = await Promise.race([
+    const end = await Promise.race([
       output.then((command): SessionEnd => ({ how: "ended", command })),
       // The end of our input is not the end of the command.
       typed.then(({ isDetached }): SessionEnd | Promise<never> =>
         isDetached ? { how: "detached" } : new Promise(() => undefined),
       ),
     ]);
-    if (parting.how === "ended") terminal.endedByItself();
-    return parting;
+    if (end.how === "ended") terminal.endedByItself();
+    return end;
   } catch (error) {
     terminal[Symbol.dispose]();
     if (cli.signal.aborted) await leave(cli, handle, options);
@@ -86,4 +85,9 @@ function passOnSignals(cli: Cli, handle: CommandHandle): () => void {
     }
   };
   return cli.takeSignals(passOn);
+}
+
+/** Shows how to return to a command that goes on. */
+export function printReattachHint(cli: Cli, { sandboxId, id }: CommandInfo): void {
+  cli.note(`\natoll: the command goes on; return to it with: atoll attach ${sandboxId} ${id}`);
 }

@@ -3,17 +3,16 @@ import type { CommandHandle } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { exitCodeOf } from "../exit-code.ts";
 import { formatDuration } from "../output/amount.ts";
-import type { SessionEnd } from "./attach-to.ts";
-import { printReattachHint } from "./print-reattach-hint.ts";
+import { printReattachHint, type SessionEnd } from "./attach-to.ts";
 
 /** Sets our exit code to the command's, and explains on stderr what the code alone does not show. */
-export async function finish(cli: Cli, handle: CommandHandle, parting: SessionEnd): Promise<void> {
-  if (parting.how === "detached") {
+export async function finish(cli: Cli, handle: CommandHandle, end: SessionEnd): Promise<void> {
+  if (end.how === "detached") {
     printReattachHint(cli, handle.command);
     return;
   }
-  printEnd(cli, parting.command);
-  cli.exitCode = exitCodeOf(parting.command);
+  printEnd(cli, end.command);
+  cli.exitCode = exitCodeOf(end.command);
 }
 
 export function printEnd(cli: Cli, command: CommandInfo): void {

@@ -31,7 +31,7 @@ export interface Runsc {
   version: string;
   /** The date as YYYYMMDD; undefined for a build without a release. */
   date: number | undefined;
-  /** At least one platform, the best first. */
+  /** The supported platforms, the best first. There is at least one. */
   platforms: RunscPlatform[];
   flags: ReadonlySet<string>;
   subcommands: ReadonlySet<string>;

@@ -2,9 +2,9 @@
 export interface RunTally {
   /** How often they got a processor. */
   runs: number;
-  /** For how long they ran. */
+  /** The time for which they ran. */
   ms: number;
-  /** For how long they waited for a processor. */
+  /** The time for which they waited for a processor. */
   waitMs: number;
 }
 

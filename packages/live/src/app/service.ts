@@ -21,7 +21,7 @@ export type ExitReason =
 /** One field of a state, for migrations that need no code. */
 export interface FieldSchema {
   type: "string" | "number" | "boolean" | "bigint" | "array" | "object" | "map" | "set" | "date" | "bytes" | "any";
-  /** Given to a state that does not have the field. A field without default must be there. */
+  /** The value for a state that does not have the field. A field without a default must be present. */
   default?: Plain;
   optional?: boolean;
   validate?: (value: never) => boolean;
@@ -41,7 +41,7 @@ export interface ServiceDefinition<
   C extends Readonly<Record<string, CallHandler<S>>> = Readonly<Record<string, CallHandler<S>>>,
   M extends Readonly<Record<string, Handler<S>>> = Readonly<Record<string, Handler<S>>>,
 > {
-  /** Compared on a reload: `codeChange` is given the one of the state. 1 if left out. */
+  /** The version of the state, which a reload compares: `codeChange` gets the old one. The default is 1. */
   readonly version?: number | string;
   /** Makes the state. Until it resolves the service is not started, and its supervisor waits. */
   init(argument: A, context: Context): S | Promise<S>;
@@ -136,7 +136,7 @@ export interface ChildSpec {
   start: readonly [ServiceDefinition<never, never, never, never>, unknown?] | readonly [SupervisorDefinition];
   /** `permanent` by default. */
   restart?: Restart;
-  /** For `terminate`; then it is dropped. 5 s by default. */
+  /** The time for `terminate`; after it the service is dropped. The default is 5 s. */
   shutdownMs?: number;
 }
 

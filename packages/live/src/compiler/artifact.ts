@@ -34,18 +34,20 @@ export const Artifact = z.strictObject({
 });
 export type Artifact = z.infer<typeof Artifact>;
 
-export interface Diagnostic {
-  file: string;
-  /** From 1. */
-  line: number;
-  column: number;
-  severity: "error" | "warning";
-  kind: "syntax" | "type" | "dependency" | "scan";
-  code?: string;
-  message: string;
+export const Diagnostic = z.strictObject({
+  file: z.string(),
+  /** The line number, which starts at 1. */
+  line: z.int(),
+  column: z.int(),
+  severity: z.enum(["error", "warning"]),
+  /** `resource` is a module that the compiler did not finish within its limits. */
+  kind: z.enum(["syntax", "type", "dependency", "scan", "resource"]),
+  code: z.string().optional(),
+  message: z.string(),
   /** The lines around it, with a marker under the place. */
-  frame: string;
-}
+  frame: z.string(),
+});
+export type Diagnostic = z.infer<typeof Diagnostic>;
 
 export interface Compilation {
   ok: boolean;

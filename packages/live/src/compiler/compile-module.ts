@@ -3,27 +3,29 @@ import { posix } from "node:path";
 import remapping from "@jridgewell/remapping";
 import { parseSync } from "oxc-parser";
 import { transformSync } from "oxc-transform";
-import type { Artifact, Dependency, Diagnostic } from "./artifact.ts";
+import type { Dependency, Diagnostic } from "./artifact.ts";
 import { codeFrame, positionOf } from "./code-frame.ts";
-import { toModuleForm } from "./module-form.ts";
+import type { CompiledModule } from "./compile-job.ts";
+import { toModuleForm, type ModuleForm } from "./module-form.ts";
 
 /** Raised whenever the same source gives other code, so that no cached artifact of another form is used. */
-const compilerId = "atoll-live 1, oxc 0.158.0";
+export const compilerId = "atoll-live 2, oxc 0.158.0";
 
-export type CompiledModule =
-  | { artifact: Artifact; diagnostics: Diagnostic[] }
-  | { artifact?: undefined; diagnostics: Diagnostic[] };
-
-/** Compiles one module of an app, unless `before` is of the same source. `module` is its path from the app's folder. */
-export function compileModule(module: string, source: string, before?: Artifact): CompiledModule {
-  if (before?.compiler === compilerId && before.sourceSha256 === sha256(source)) {
-    return { artifact: before, diagnostics: [] };
-  }
+/** Compiles one module of an app. `module` is its path from the app's folder. */
+export function compileModule(module: string, source: string): CompiledModule {
   if (module.endsWith(".json")) return compileJson(module, source);
   const typeless = transformSync(module, source, { sourcemap: true, target: "es2022", sourceType: "module" });
   const diagnostics = typeless.errors.map((error) => syntaxDiagnostic(module, source, error));
   if (diagnostics.some(({ severity }) => severity === "error")) return { diagnostics };
-  const form = toModuleForm(module.replace(/\.\w+$/, ".js"), typeless.code);
+  let form: ModuleForm;
+  try {
+    form = toModuleForm(module.replace(/\.\w+$/, ".js"), typeless.code);
+  } catch (error) {
+    const message = `Cannot rewrite ${module}: ${messageOf(error)}`;
+    return {
+      diagnostics: [{ file: module, line: 1, column: 1, severity: "error", kind: "syntax", message, frame: "" }],
+    };
+  }
   const code = form.code.toString();
   const map = remapping(
     [form.code.generateMap({ hires: "boundary", source: "stripped" }) as never, typeless.map as never],
@@ -69,18 +71,17 @@ function compileJson(module: string, source: string): CompiledModule {
   try {
     JSON.parse(source);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    return {
-      diagnostics: [{ file: module, line: 1, column: 1, severity: "error", kind: "syntax", message, frame: "" }],
-    };
+    return { diagnostics: [jsonError(module, source, messageOf(error))] };
   }
   const getters = `{ get default() { return $default; } }`;
-  const code = `(async function* ($import, $export) { $export(${getters}); yield; const $default = ${source};\n})`;
+  // An object literal would take `__proto__` for the prototype.
+  const value = `JSON.parse(${JSON.stringify(source)})`;
+  const code = `(async function* ($import, $export) { $export(${getters}); yield; const $default = ${value};\n})`;
   return {
     artifact: {
       module,
       code,
-      map: JSON.stringify({ version: 3, sources: [module], names: [], mappings: "" }),
+      map: JSON.stringify({ version: 3, sources: [module], sourcesContent: [source], names: [], mappings: "" }),
       sourceSha256: sha256(source),
       codeSha256: sha256(code),
       dependencies: [],
@@ -111,4 +112,13 @@ function syntaxDiagnostic(module: string, source: string, error: OxcError): Diag
   };
 }
 
-const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
+/** The message of Node names an offset for most mistakes. */
+function jsonError(module: string, source: string, message: string): Diagnostic {
+  const offset = /position (\d+)/.exec(message)?.[1];
+  const position = positionOf(source, offset === undefined ? source.length : Number(offset));
+  return { file: module, ...position, severity: "error", kind: "syntax", message, frame: codeFrame(source, position) };
+}
+
+export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

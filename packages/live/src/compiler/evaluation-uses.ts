@@ -38,11 +38,18 @@ export class EvaluationUses {
     const reached = new Set<Body>();
     const waiting = [this.#module];
     const found = new Set<number>();
+    const byName = new Map<string, Body[]>();
+    for (const body of this.#functions) {
+      if (body.name === undefined) continue;
+      const others = byName.get(body.name);
+      if (others === undefined) byName.set(body.name, [body]);
+      else others.push(body);
+    }
     for (let body = waiting.pop(); body !== undefined; body = waiting.pop()) {
       if (reached.has(body)) continue;
       reached.add(body);
       for (const dependency of body.dependencies) found.add(dependency);
-      for (const name of body.calls) waiting.push(...this.#functions.filter((other) => other.name === name));
+      for (const name of body.calls) waiting.push(...(byName.get(name) ?? []));
     }
     return found;
   }

@@ -14,6 +14,7 @@ export interface GraphProblem {
 /** The modules of one generation of an app, and who imports whom. */
 export class ModuleGraph {
   readonly #artifacts: ReadonlyMap<string, Artifact>;
+  #importers: Map<string, { importer: string; kind: EdgeKind }[]> | undefined;
 
   constructor(artifacts: Iterable<Artifact>) {
     this.#artifacts = new Map([...artifacts].map((artifact) => [artifact.module, artifact]));
@@ -36,7 +37,9 @@ export class ModuleGraph {
   }
 
   importers(module: string, kinds: ReadonlySet<EdgeKind> = loadKinds): string[] {
-    return this.modules().filter((other) => this.dependencies(other, kinds).includes(module));
+    this.#importers ??= this.#reversed();
+    const importers = this.#importers.get(module) ?? [];
+    return [...new Set(importers.filter(({ kind }) => kinds.has(kind)).map(({ importer }) => importer))].toSorted();
   }
 
   /** Modules that the entry needs, each after those that it imports; a cycle starts where it is entered. */
@@ -100,17 +103,43 @@ export class ModuleGraph {
 
   /** Imports that lead to no module, or to a name that the module does not export. */
   problems(): GraphProblem[] {
+    const exports = new Map<string, Set<string> | undefined>();
+    const exportsOf = (module: string): Set<string> | undefined => {
+      if (!exports.has(module)) exports.set(module, this.#exportsOf(module, new Set()));
+      return exports.get(module);
+    };
     return [...this.#artifacts.values()].flatMap((artifact) =>
       artifact.dependencies.flatMap(({ specifier, module, kind, names }) => {
         if (module === null || kind === "type") return [];
         const importer = artifact.module;
-        const exported = this.#exportsOf(module, new Set());
-        if (exported === undefined) return [{ importer, specifier, message: `there is no module ${module}` }];
+        const exported = exportsOf(module);
+        if (exported === undefined) return [{ importer, specifier, message: this.#missing(module) }];
         return names
           .filter((name) => name !== "*" && !exported.has(name))
           .map((name) => ({ importer, specifier, message: `${module} does not export ${JSON.stringify(name)}` }));
       }),
     );
+  }
+
+  #missing(module: string): string {
+    const stem = module.replace(/\.\w+$/, "");
+    const near = [`${stem}.ts`, `${module}.ts`, `${module}/index.ts`, `${stem}.json`].find((each) =>
+      this.#artifacts.has(each),
+    );
+    return `there is no module ${module}${near === undefined ? "" : `; did you mean ${near}?`}`;
+  }
+
+  #reversed(): Map<string, { importer: string; kind: EdgeKind }[]> {
+    const importers = new Map<string, { importer: string; kind: EdgeKind }[]>();
+    for (const { module: importer, dependencies } of this.#artifacts.values()) {
+      for (const { module, kind } of dependencies) {
+        if (module === null) continue;
+        const known = importers.get(module);
+        if (known === undefined) importers.set(module, [{ importer, kind }]);
+        else known.push({ importer, kind });
+      }
+    }
+    return importers;
   }
 
   /** The exported names of a module, with those that it passes on by `export *`. */

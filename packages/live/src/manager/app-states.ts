@@ -1,7 +1,7 @@
 import { SandboxError } from "@atoll/protocol";
 import type { AppState } from "./app-options.ts";
 
-/** Which state may follow which. Everything that changes the state of an app goes through `nextState`. */
+/** The states that may follow each state. Everything that changes the state of an app goes through `nextState`. */
 const transitions: Readonly<Record<AppState, readonly AppState[]>> = {
   initializing: ["compiling", "stopping", "error"],
   compiling: ["starting", "stopping", "error"],

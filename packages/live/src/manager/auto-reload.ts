@@ -1,5 +1,5 @@
 import { messageOf } from "@atoll/host";
-import { isModule, isSourceFolder } from "../compiler/app-compiler.ts";
+import { isModule, isSourceFolder } from "../compiler/app-sources.ts";
 import type { LiveEventBody } from "../events/live-event.ts";
 import { FolderWatcher } from "../watcher/folder-watcher.ts";
 import type { LiveApp } from "./live-app.ts";

@@ -6,7 +6,7 @@ import { encode } from "../wire/encode.ts";
 import type { ServiceSnapshot } from "../wire/protocol.ts";
 import type { AppConfig, ReloadResult } from "./app-options.ts";
 
-/** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
+/** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
 const graceMs = 2_000;
 const loadTimeoutMs = 30_000;
 

@@ -1,33 +1,36 @@
 import { messageOf } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import { AppSources, compileSources, type SourceChange, type Sources } from "../compiler/app-compiler.ts";
-import type { Artifact } from "../compiler/artifact.ts";
+import type { SourceChange } from "../compiler/app-sources.ts";
 import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { AppHost } from "../isolation/app-host.ts";
 import { RequestFailed, type RuntimeEvent } from "../wire/connection.ts";
 import type { ServiceSnapshot } from "../wire/protocol.ts";
+import { AppCode, type AppCodeParts, type Modules } from "./app-code.ts";
 import type { AppConfig, AppInfo, AppState, ReloadResult } from "./app-options.ts";
 import { nextState } from "./app-states.ts";
 import { CodeSwap, unswapped } from "./code-swap.ts";
-import { summarizeErrors } from "./describe.ts";
 import { Probation } from "./probation.ts";
 import { ReloadFailed } from "./reload-failed.ts";
 import { RunningApp } from "./running-app.ts";
 
-/** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
+/** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
 const graceMs = 2_000;
 const startTimeoutMs = 30_000;
 
 export interface ReloadOptions {
   cause: ReloadCause;
-  /** Given to `codeChange`. */
+  /** A value that is passed to `codeChange`. */
   extra?: unknown;
+}
+
+export interface LiveAppParts extends AppCodeParts {
+  host: AppHost;
 }
 
 interface Generation {
   number: number;
-  modules: ReadonlyMap<string, Artifact>;
+  modules: Modules;
 }
 
 /**
@@ -38,6 +41,7 @@ export class LiveApp {
   readonly id: string;
   readonly folder: string;
   readonly config: AppConfig;
+  readonly #code: AppCode;
   readonly #host: AppHost;
   readonly #emit: (event: LiveEventBody) => void;
   #state: AppState = "initializing";
@@ -49,7 +53,6 @@ export class LiveApp {
   #previous: { generation: Generation; snapshots: ServiceSnapshot[] } | undefined;
   #probation: Probation | undefined;
   #snapshots: ServiceSnapshot[] = [];
-  readonly #sources: AppSources;
   #ports: AppInfo["ports"] = [];
   #enforcement: string[] = [];
   #restarts: number[] = [];
@@ -59,13 +62,13 @@ export class LiveApp {
   readonly #createdAt = new Date();
   autoReload = false;
 
-  constructor(id: string, folder: string, config: AppConfig, host: AppHost, emit: (event: LiveEventBody) => void) {
-    this.id = id;
-    this.folder = folder;
-    this.config = config;
-    this.#sources = new AppSources(folder);
-    this.#host = host;
-    this.#emit = emit;
+  constructor(parts: LiveAppParts) {
+    this.id = parts.id;
+    this.folder = parts.folder;
+    this.config = parts.config;
+    this.#code = new AppCode(parts);
+    this.#host = parts.host;
+    this.#emit = parts.emit;
   }
 
   get info(): AppInfo {
@@ -97,8 +100,8 @@ export class LiveApp {
       this.#enforcement = await this.#host.enforcement();
       this.#change("compiling");
       try {
-        const artifacts = await this.#compile(await this.#sources.read({}), new Map());
-        await this.#launch({ number: this.#generation.number + 1, modules: byModule(artifacts) }, []);
+        const modules = await this.#code.compile({}, new Map());
+        await this.#launch({ number: this.#generation.number + 1, modules }, []);
       } catch (error) {
         await this.#end();
         this.#fail(error);
@@ -125,19 +128,19 @@ export class LiveApp {
     return this.#inTurn(async () => {
       const startedAt = performance.now();
       const before = this.#generation;
-      let artifacts: Artifact[];
+      let modules: Modules;
       try {
-        artifacts = await this.#compile(await this.#sources.read(change), before.modules);
+        modules = await this.#code.compile(change, before.modules);
       } catch (error) {
         this.#reportFailure("compile", error);
         throw error;
       }
-      return this.#swapTo(byModule(artifacts), startedAt, options);
+      return this.#swapTo(modules, startedAt, options);
     });
   }
 
   /** Goes back to the modules of an earlier generation, with migrations of the states where versions differ. */
-  rollbackTo(modules: ReadonlyMap<string, Artifact>, reason: string): Promise<ReloadResult> {
+  rollbackTo(modules: Modules, reason: string): Promise<ReloadResult> {
     return this.#inTurn(async () => {
       const from = this.#generation.number;
       const startedAt = performance.now();
@@ -171,15 +174,6 @@ export class LiveApp {
     return result;
   }
 
-  async #compile(sources: Sources, before: ReadonlyMap<string, Artifact>): Promise<Artifact[]> {
-    this.#emit({ type: "compile.start", files: sources.size });
-    const { ok, artifacts, diagnostics, compiled, cached, durationMs } = await compileSources(sources, before);
-    this.#emit({ type: "compile.end", ok, compiled, cached: cached.length, durationMs, diagnostics });
-    if (!ok)
-      throw new ReloadFailed("compile", `Cannot compile ${this.id}: ${summarizeErrors(diagnostics)}`, diagnostics);
-    return artifacts;
-  }
-
   async #launch(generation: Generation, snapshots: readonly ServiceSnapshot[]): Promise<void> {
     this.#change("starting");
     const running = await RunningApp.launch({
@@ -197,11 +191,7 @@ export class LiveApp {
     this.#change("running");
   }
 
-  async #swapTo(
-    modules: ReadonlyMap<string, Artifact>,
-    startedAt: number,
-    { cause, extra }: ReloadOptions,
-  ): Promise<ReloadResult> {
+  async #swapTo(modules: Modules, startedAt: number, { cause, extra }: ReloadOptions): Promise<ReloadResult> {
     const compileMs = performance.now() - startedAt;
     const before = this.#generation;
     const changed = [...modules.values()].filter(
@@ -407,9 +397,6 @@ export class LiveApp {
     this.#emit({ type: "reload.failed", phase, code, reason: messageOf(error), diagnostics });
   }
 }
-
-const byModule = (artifacts: readonly Artifact[]): Map<string, Artifact> =>
-  new Map(artifacts.map((artifact) => [artifact.module, artifact]));
 
 const mergedSnapshots = (old: readonly ServiceSnapshot[], captured: readonly ServiceSnapshot[]): ServiceSnapshot[] => {
   const names = new Set(captured.map(({ name }) => name));

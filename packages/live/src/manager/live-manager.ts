@@ -3,9 +3,11 @@ import { readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
-import type { Sources } from "../compiler/app-compiler.ts";
+import type { Sources } from "../compiler/app-sources.ts";
+import { Compiler, type CompilerOptions } from "../compiler/compiler.ts";
 import type { LiveEvent, LiveEventBody } from "../events/live-event.ts";
 import type { AppHost, AppUsage, IsolationLevel } from "../isolation/app-host.ts";
+import { BubblewrapHost } from "../isolation/bubblewrap-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import type { Reply } from "../wire/protocol.ts";
 import { AppConfig, AppId, type AppConfigInput, type AppInfo, type ReloadResult } from "./app-options.ts";
@@ -17,17 +19,20 @@ const defaultTimeoutMs = 30_000;
 export interface LiveManagerOptions {
   /** The levels of isolation that may be used, the strongest first. */
   hosts?: readonly AppHost[];
+  compiler?: CompilerOptions;
 }
 
 /** Starts, reloads and ends live applications. Each has a queue of its own; none waits for another. */
 export class LiveManager implements AsyncDisposable {
   readonly #apps = new Map<string, LiveApp>();
   readonly #hosts: readonly AppHost[];
+  readonly #compiler: Compiler;
   readonly #watchers = new Map<string, AutoReload>();
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
-    this.#hosts = options.hosts ?? [new ProcessHost()];
+    this.#hosts = options.hosts ?? [new BubblewrapHost(), new ProcessHost()];
+    this.#compiler = new Compiler(options.compiler);
   }
 
   /** Compiles and starts the app of a folder. After a failure, which is thrown, the app stays visible in `error`. */
@@ -42,7 +47,14 @@ export class LiveManager implements AsyncDisposable {
     const path = resolve(folder);
     const config = AppConfig.parse({ ...(await readConfig(path)), ...options });
     const host = await this.#hostFor(config.isolation);
-    const app = new LiveApp(id, path, config, host, (event) => this.#emit(id, event));
+    const app = new LiveApp({
+      id,
+      folder: path,
+      config,
+      host,
+      compiler: this.#compiler,
+      emit: (event) => this.#emit(id, event),
+    });
     this.#apps.set(id, app);
     // Watching begins first: an edit during the start is seen, and one that repairs a failed start.
     if (config.autoReload) await this.enableAutoReload(id);
@@ -135,6 +147,7 @@ export class LiveManager implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#apps.keys()].map((id) => this.destroy(id)));
     for (const host of this.#hosts) await host[Symbol.asyncDispose]();
+    await this.#compiler[Symbol.asyncDispose]();
   }
 
   #emit(app: string, event: LiveEventBody): void {

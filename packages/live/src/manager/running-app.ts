@@ -9,7 +9,7 @@ import type { AppConfig, AppInfo } from "./app-options.ts";
 import { describeEnd } from "./describe.ts";
 
 const startTimeoutMs = 30_000;
-/** Added to a limit that the runtime keeps itself, before the host gives up on an answer. */
+/** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
 const graceMs = 2_000;
 
 interface Launch {

@@ -1,12 +1,13 @@
 import { Console } from "node:console";
 import { Writable } from "node:stream";
+import { servePorts } from "../isolation/port-relay.ts";
 import { encodeFrame, FrameReader } from "../wire/frames.ts";
 import { folderUrl } from "./registry.ts";
 import { Runtime } from "./runtime.ts";
 
 /**
  * The program of an app's process: frames come on stdin and go to stdout, and whatever the app prints becomes messages.
- * Its first argument is the folder of the app.
+ * Its arguments are the folder of the app and, where the app has no network, the socket that its ports are reached by.
  */
 const maxFrameBytes = 64 * 1024 * 1024;
 const maxLogBytes = 64 * 1024;
@@ -32,7 +33,8 @@ process.stdout.write = (chunk: unknown) => {
   return true;
 };
 
-const [folder = process.cwd()] = process.argv.slice(2);
+const [folder = process.cwd(), portsSocket] = process.argv.slice(2);
+if (portsSocket !== undefined) servePorts(portsSocket);
 const runtime = new Runtime(folderUrl(folder), send);
 const reader = new FrameReader(maxFrameBytes);
 

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import type { LiveEvent } from "../../src/events/live-event.ts";
+import { ProcessHost } from "../../src/isolation/process-host.ts";
 import { LiveManager } from "../../src/manager/live-manager.ts";
 
 const app = `import { defineSupervisor } from "@atoll/live/app"; import { counter } from "./counter.ts";
@@ -15,7 +16,7 @@ const counter = (add = "state.count += by;", more = "") => `import { defineServi
 class TestFolder implements AsyncDisposable {
   readonly path = mkdtempSync(join(tmpdir(), "atoll-live-"));
   readonly events: LiveEvent[] = [];
-  readonly manager = new LiveManager();
+  readonly manager = new LiveManager({ hosts: [new ProcessHost()] });
 
   constructor(files: Readonly<Record<string, string>> = { "src/app.ts": app, "src/counter.ts": counter() }) {
     for (const [path, content] of Object.entries(files)) this.write(path, content);

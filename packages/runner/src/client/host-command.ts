@@ -28,7 +28,7 @@ export interface HostCommandResult {
   truncated: boolean;
 }
 
-/** Between SIGTERM and SIGKILL. */
+/** The time between SIGTERM and SIGKILL. */
 const graceMs = 500;
 const mostTextBytes = 4 * 1024 * 1024;
 

@@ -52,7 +52,7 @@ export interface Environment {
 export type PlanEnvironment = (input: {
   instance: Instance;
   tree: RepositoryTree;
-  /** Shared by all runs: unpacked packages and the like are kept here. */
+  /** A directory that all runs share, for unpacked packages and the like. */
   cacheDirectory: string;
   /** What was found to be needed before: an interpreter or packages of a plan count from the start. */
   fixes: readonly PlannedFix[];

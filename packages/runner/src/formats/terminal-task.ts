@@ -52,7 +52,8 @@ const testsFolder = ".atoll-tests";
 const script = (name: string): string => `
 set -u
 tests=$(mktemp -d) && cp -R ${testsFolder}/. "$tests" && mkdir -p "$tests/logs/verifier" || exit 126
-find "$tests" -type f \\( -name '*.sh' -o -name '*.py' \\) -exec sed -i "s#/logs/#$tests/logs/#g; s#\\(^\\|[^A-Za-z0-9_.]\\)/tests\\b#\\1$tests#g" {} +
+moved="s#/logs/#$tests/logs/#g; s#\\(^\\|[^A-Za-z0-9_.]\\)/tests\\b#\\1$tests#g"
+find "$tests" -type f \\( -name '*.sh' -o -name '*.py' \\) -exec sed -i "$moved" {} +
 export TEST_DIR="$tests"
 bash "$tests/${name}"
 code=$?

@@ -8,7 +8,7 @@ export type Expected = Pick<TaskSpec, "failToPass" | "passToPass" | "failOnly" |
 
 export const hasLists = (expected: Expected): boolean => expected.failToPass.length + expected.passToPass.length > 0;
 
-/** Which tests of a list are as the list asks in every one of these test runs. */
+/** Returns the tests of a list that have the expected outcome in every one of these test runs, and the others. */
 export function outcomeOf(
   list: ExpectedList,
   expected: Expected,

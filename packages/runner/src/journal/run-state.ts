@@ -12,7 +12,7 @@ interface ItemState {
 export interface RunState {
   runId: string;
   startedAt: string;
-  /** By label of the item. */
+  /** The state of each item, by its label. */
   items: Map<string, ItemState>;
   /** Sandboxes that were started and whose removal is not recorded. */
   sandboxes: Set<string>;

@@ -22,7 +22,7 @@ export const OutputFile = z.object({
   path: z.string(),
   bytes: z.int().min(0),
   dropped: z.int().min(0),
-  /** Of all bytes, dropped ones included. */
+  /** The digest of all bytes, including dropped ones. */
   sha256: z.string(),
   /** The first and the last bytes as text; invalid UTF-8 is replaced. `tail` is empty when `head` has everything. */
   head: z.string(),

@@ -64,7 +64,7 @@ export const AttemptResult = z.object({
   seed: z.int().nullable(),
   command: CommandResult.nullable(),
   parser: z.string(),
-  /** By test id, without the canary. */
+  /** The status of each test by its id, without the canary. */
   tests: z.record(z.string(), TestStatus),
   /** `false` when no sign of a finished test run was found in the output. */
   suiteRan: z.boolean(),
@@ -79,7 +79,7 @@ export const InstanceReport = z.object({
   id: z.string(),
   repo: z.string(),
   model: z.string(),
-  /** Of the prediction, the recipe and the parser: a rerun skips an instance only if this is equal. */
+  /** A digest of the prediction, the recipe and the parser: a rerun skips an instance only if this is equal. */
   key: z.string(),
   verdict: Verdict,
   /** One sentence: what happened, and for a failure of ours, what to do about it. */

@@ -56,7 +56,7 @@ export const RepoSpec = z
     name: z.string().min(1).optional(),
     /** A commit, tag or branch. */
     ref: z.string().min(1).default("HEAD"),
-    /** Applied in order after the checkout, as text in the unified format or as paths of files. */
+    /** Patches to apply in order after the checkout, as text in the unified format or as paths of files. */
     patches: z.array(z.string()).default([]),
     compat: z
       .strictObject({

@@ -87,7 +87,7 @@ export class BoundedFile {
     if (this.#failure !== undefined) throw this.#failure;
   }
 
-  /** Whatever has come while the disk was at work is written at once: many small pieces are few writes. */
+  /** Writes at once everything that arrived while the disk was busy, so that many small pieces need few writes. */
   async #writePending(): Promise<void> {
     try {
       while (this.#pending.length > 0) {

@@ -23,7 +23,7 @@ const signs: readonly (readonly [ParserId, RegExp])[] = [
 /** The signs of a runner are in its first and last lines. */
 const windowLength = 1024 * 1024;
 
-/** Which parser reads this output; `undefined` when no runner is recognised. */
+/** Returns the parser that reads this output; `undefined` if it recognises no runner. */
 export function recognise({ text, stdout, results }: ParserInput): ParserId | undefined {
   if (results !== undefined) {
     if (looksLikeJunit(results)) return "junit";

@@ -42,7 +42,7 @@ export async function gitChecked(args: readonly string[], purpose: string, optio
   throw new StageFailure("infrastructure", `Cannot ${purpose}: ${lastLine(stderr) || `git ends with ${exitCode}`}`);
 }
 
-/** For the network: the user's own configuration counts, which has proxies and credentials. */
+/** The environment for fetching: the user's own configuration applies, which has proxies and credentials. */
 export const fetching = {
   GIT_CONFIG_GLOBAL: `${homedir()}/.gitconfig`,
   GIT_ALLOW_PROTOCOL: "https:http:ssh:git:file",

@@ -20,7 +20,7 @@ interface TreeEntries {
   directories: Map<string, string[]>;
 }
 
-/** Of a repository with half a million files. */
+/** The limit is above the listing of a repository with half a million files. */
 const mostListingBytes = 64 * 1024 * 1024;
 const maxFileBytes = 1024 * 1024;
 

@@ -2,7 +2,7 @@ import { mkdir, rm, statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import { join } from "node:path";
 import { writeDurably } from "@atoll/host";
-import { SandboxError } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
 import { KeyedLock } from "../cache/keyed-lock.ts";
 import { SnapshotCache } from "../cache/snapshot-cache.ts";
 import { TaskRecords } from "../cache/task-records.ts";
@@ -11,7 +11,8 @@ import { planEnvironment } from "../environments/plan-environment.ts";
 import type { RunEvent, RunEventBody } from "../journal/events.ts";
 import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
-import { type InstanceReport, type RunReport, Verdict } from "../models/report.ts";
+import { type InstanceReport, type RunReport } from "../models/report.ts";
+import { countVerdicts } from "../reports/stored-run.ts";
 import { runSession } from "../session/run-session.ts";
 import type { SessionItem, SessionServices } from "../session/session.ts";
 import { version } from "../version.ts";
@@ -77,7 +78,7 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   emit({ type: "run.end", interrupted });
   await journal.sync();
   if (options.cacheBytes !== undefined) {
-    await services.snapshots?.prune(options.cacheBytes, AbortSignal.timeout(pruneTimeoutMs));
+    await services.snapshots?.prune(options.cacheBytes, deadlineAfter(pruneTimeoutMs));
   }
   const report: RunReport = {
     schemaVersion: 1,
@@ -92,12 +93,6 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   };
   await writeDurably(join(directory, "run_report.json"), `${JSON.stringify(report, undefined, 2)}\n`);
   return report;
-}
-
-function countVerdicts(reports: readonly InstanceReport[]): RunReport["counts"] {
-  const counts = Object.fromEntries(Verdict.options.map((verdict) => [verdict, 0])) as RunReport["counts"];
-  for (const { verdict } of reports) counts[verdict] += 1;
-  return counts;
 }
 
 function servicesFor(

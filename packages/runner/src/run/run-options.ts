@@ -18,7 +18,7 @@ export interface RunOptions {
    * that run is resumed: what has ended with the same key is not done a second time.
    */
   directory: string;
-  /** Shared by runs: repositories, interpreters, packages, and the fixes that environments were found to need. */
+  /** A directory that runs share, for repositories, interpreters, packages, and fixes that environments needed. */
   cacheDirectory: string;
   client: SandboxClient;
   items: readonly RunItem[];

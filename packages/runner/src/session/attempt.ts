@@ -12,8 +12,10 @@ import type { Work } from "./work.ts";
 
 const MiB = 1024 * 1024;
 
-/** A parser gets at most this much of an output, which is its end, and no file of results that is larger. */
-const mostParsedBytes = 64 * MiB;
+/** A parser gets this much of the beginning of an output, and as much of its end: memory is bounded by it. */
+const mostParsedBytes = 4 * MiB;
+/** A file of results that is larger is not read. */
+const mostResultsBytes = 32 * MiB;
 
 const housekeepingTimeoutMs = 60_000;
 
@@ -85,8 +87,10 @@ function failWhenLost({ result: { end } }: CommandOutcome): void {
   if (end.kind === "lost") throw new StageFailure("infrastructure", `The end of the tests is not known: ${end.reason}`);
 }
 
-const textOf = async (context: SandboxContext, output: OutputFile): Promise<string> =>
-  stripVTControlCharacters(await context.readOutput(output, mostParsedBytes));
+async function textOf(context: SandboxContext, output: OutputFile): Promise<string> {
+  const { head, tail } = await context.readEnds(output, mostParsedBytes);
+  return stripVTControlCharacters(tail === "" ? head : `${head}\n${tail}`);
+}
 
 /** Arguments of a line for the shell are part of the line. */
 function withArguments(argv: readonly string[], extra: readonly string[]): string[] {
@@ -112,7 +116,7 @@ async function readResults(context: SandboxContext, path: string): Promise<strin
   try {
     await context.sandbox.copyOut(path, file, context.signal);
     const stats = await stat(file);
-    if (!stats.isFile() || stats.size > mostParsedBytes) return undefined;
+    if (!stats.isFile() || stats.size > mostResultsBytes) return undefined;
     return await readFile(file, "utf8");
   } catch (error) {
     if (isSandboxError(error, "not_found") || isSandboxError(error, "file_error")) return undefined;

@@ -78,7 +78,7 @@ xargs -0 -r rm -rf -- <"$2/added"
 git apply --whitespace=nowarn "$2/test.diff"
 `;
 
-/** Lays the tests of the task in. They come from the task, after the prediction, so that it cannot have changed them. */
+/** Writes the tests of the task after the prediction, so that the prediction cannot have changed them. */
 export async function layTests(
   context: StageContext,
   testPatch: string,

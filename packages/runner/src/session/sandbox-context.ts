@@ -5,7 +5,7 @@ import type { RunEventBody } from "../journal/events.ts";
 import { type CommandResult, type CommandSpec, describeEnd, type OutputFile, succeeded } from "../models/command.ts";
 import type { StageName } from "../models/report.ts";
 import { OutputCapture } from "../output/output-capture.ts";
-import { readTail } from "../output/read-text.ts";
+import { readEnds, readTail, type TextEnds } from "../output/read-text.ts";
 import { type StageContext, StageFailure } from "./stage-context.ts";
 
 export interface SandboxContextOptions {
@@ -103,6 +103,11 @@ export class SandboxContext implements StageContext {
     return readTail(join(this.#options.directory, output.path), maxBytes);
   }
 
+  /** The first and the last bytes of an output, as text. `tail` is empty when `head` has everything. */
+  readEnds(output: OutputFile, bytes: number): Promise<TextEnds> {
+    return readEnds(join(this.#options.directory, output.path), bytes, bytes);
+  }
+
   async writeFile(path: string, content: string, mode = 0o644): Promise<void> {
     const file = join(this.scratch, `file-${this.#options.nextNumber()}`);
     await writeFile(file, content, { mode });
@@ -118,14 +123,21 @@ export class SandboxContext implements StageContext {
 /** What a failed command means for the verdict. */
 function failureOf(result: CommandResult, stage: StageName, purpose: string): StageFailure {
   const { end, stderr, stdout } = result;
-  const said = lastLine(stderr.tail || stderr.head) || lastLine(stdout.tail || stdout.head);
+  const said = lastLines(stderr.tail || stderr.head) || lastLines(stdout.tail || stdout.head);
   const message = `Cannot ${purpose}: ${describeEnd(end)}${said === "" ? "" : `: ${said}`}`;
   if (end.kind === "lost" || end.kind === "aborted") return new StageFailure("infrastructure", message);
   if (end.kind === "timeout") return new StageFailure("timeout", message);
   return new StageFailure(stage === "apply" || stage === "test" ? "prediction" : "environment", message);
 }
 
-const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.trim().slice(0, 300) ?? "";
+/** The last two lines: programs say what is wrong before they say that they give up. */
+const lastLines = (text: string): string =>
+  text
+    .trim()
+    .split(/\s*\n\s*/)
+    .slice(-2)
+    .join("; ")
+    .slice(-400);
 
 const secretName = /token|secret|passw|credential|api_?key/i;
 

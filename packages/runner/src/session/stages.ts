@@ -25,15 +25,14 @@ export interface Stage extends Omit<StageRow, "timeoutMs"> {
 const setupTime = ({ session }: Work): number => 2 * session.config.setupTimeoutMs + 10 * minuteMs;
 
 const testTime = ({ session, plan }: Work): number => {
+  const { testTimeoutMs, setupTimeoutMs } = session.config;
   const runs = Math.max(session.services.repeat, 1 + secondLooks);
-  return (
-    runs * (session.config.testTimeoutMs + plan.command.build.length * session.config.setupTimeoutMs + 10 * minuteMs)
-  );
+  return runs * (testTimeoutMs + plan.command.build.length * setupTimeoutMs + 10 * minuteMs);
 };
 
 /**
- * The way of an item, in order. `report` and `teardown` follow, whatever happens. What is left of `snapshot` depends only on what
- * the keys of the snapshots are made of, so it is done once and shared.
+ * The stages of an item, in order. `report` and `teardown` follow, whatever happens. The result of `snapshot` depends
+ * only on the input of the snapshots' keys, so it is made once and shared.
  */
 export const stages: readonly Stage[] = [
   { name: "resolve", timeoutMs: () => 30 * minuteMs, tries: 2, run: resolve },

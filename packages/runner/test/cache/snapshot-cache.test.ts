@@ -55,7 +55,7 @@ test("the least recently used snapshots go first, and those of others stay", asy
   expect([...store.bytes.keys()]).toEqual([name(1), "env-production", "mine", "task-1"]);
 });
 
-test("a snapshot that another runner has saved in the same moment is as good, and other failures are failures", async () => {
+test("a snapshot that another runner saved at the same moment is used, and other failures are failures", async () => {
   const cache = new SnapshotCache(new FakeStore(), directory);
   const exists = sandboxOf(() => Promise.reject(new SandboxError("already_exists", "it is there")));
   await expect(cache.save(exists, name(1), signal)).resolves.toBeUndefined();

@@ -141,7 +141,8 @@ describe("folders of terminal tasks", () => {
     const folder = join(directory, "harbor", "hello");
     write(
       "harbor/hello/task.toml",
-      "version = '1.0'\n[verifier]\ntimeout_sec = 120.0\n[environment]\ncpus = 2\nmemory_mb = 512\ndocker_image = 'x:1'\n",
+      `version = '1.0'\n[verifier]\ntimeout_sec = 120.0\n` +
+        `[environment]\ncpus = 2\nmemory_mb = 512\ndocker_image = 'x:1'\n`,
     );
     write("harbor/hello/instruction.md", "Say hello.\n");
     const script = "#!/bin/bash\ntest -f /tests/data.bin && cat /tests/reward > /logs/verifier/reward.txt\n";

@@ -120,7 +120,7 @@ describe("jest", () => {
 
 test("vitest: ids begin with the file, and a number at the end goes, as the data sets have it", () => {
   const text = [
-    " \u001B[32m✓\u001B[39m v/a.test.mjs\u001B[2m > \u001B[22mouter\u001B[2m > \u001B[22madds\u001B[32m 1\u001B[2mms\u001B[22m",
+    " \u001B[32m✓\u001B[39m v/a.test.mjs\u001B[2m > \u001B[22mouter\u001B[2m > \u001B[22madds 1\u001B[2mms\u001B[22m",
     " × v/a.test.mjs > outer > fails 3ms",
     " ↓ v/a.test.mjs > outer > is skipped [skipped]",
     " ✓ v/a.test.mjs > case 3",

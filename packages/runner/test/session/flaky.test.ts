@@ -5,7 +5,8 @@ beforeEach(({ skip }) => skip(!canRun, whyNot));
 
 /** The function `one` is wrong with odd seeds, as code that depends on the order of a set is. */
 const seedDependent = (add: string): string =>
-  `import os\n\n\ndef add(a, b):\n    return ${add}\n\n\ndef one():\n    return 1 + int(os.environ["PYTHONHASHSEED"]) % 2\n`;
+  `import os\n\n\ndef add(a, b):\n    return ${add}\n\n\n` +
+  'def one():\n    return 1 + int(os.environ["PYTHONHASHSEED"]) % 2\n';
 
 test("a test whose outcome depends on the seed is flaky, with the seeds of each outcome", async () => {
   await using place = await RunPlace.make();

@@ -10,7 +10,7 @@ import {
 } from "@atoll/protocol";
 import { ruleBeyond } from "../egress/compile-policy.ts";
 
-/** Whose policy a ceiling comes from, as errors name it. */
+/** The owner of a ceiling, as errors name it. */
 type CeilingOwner = "key" | "server";
 
 interface Ceiling {

@@ -34,7 +34,7 @@ export interface AcquisitionOptions {
   onEnd: (lease: Lease) => void;
   /** Whether to register as the waiter and wait while the lease has an owner. */
   isPatient: boolean;
-  /** For how long to try, by the clock. Failing calls of the store are retried until then. */
+  /** The time for which to try, by the clock. Failing calls of the store are retried until then. */
   limitMs: number;
   onProgress?: ((progress: HandoverProgress) => void) | undefined;
   signal?: AbortSignal | undefined;

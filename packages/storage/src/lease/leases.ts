@@ -37,8 +37,8 @@ export interface AcquireOptions extends LeaseCallbacks {
 
 export interface HandoverOptions extends AcquireOptions {
   /**
-   * For how long to wait; without it, until `signal` is aborted. After this time the call rejects with `timed_out`, and
-   * this server does not wait any more.
+   * The time for which to wait; without it, the call waits until `signal` is aborted. After this time the call rejects
+   * with `timed_out`, and this server does not wait any more.
    */
   timeoutMs?: number;
   onProgress?: (progress: HandoverProgress) => void;

@@ -7,7 +7,7 @@ import { AtollSandbox } from "./atoll-sandbox.ts";
 import { AtollSnapshots } from "./atoll-snapshots.ts";
 
 export interface AtollClientOptions {
-  /** Closed with this client. */
+  /** The connection, which is closed with this client. */
   atoll: Atoll;
   /** `local` is for tests of the runner itself: it is no boundary. */
   driver?: "gvisor" | "local";

@@ -131,7 +131,7 @@ export class DockerSandbox implements RunnerSandbox {
     return name === undefined ? { kind: "exit", code } : { kind: "signal", signal: name };
   }
 
-  /** Looked at inside: a command can print what the engine prints, and end with the same code. */
+  /** Checks inside the container, because a command can print what the engine prints, and exit with the same code. */
   async #isMissing(
     { argv, cwd, user }: { argv: readonly string[]; cwd: string; user: string },
     signal: AbortSignal,

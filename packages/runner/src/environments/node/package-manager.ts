@@ -6,7 +6,7 @@ export interface PackageManager {
   name: "npm" | "pnpm" | "yarn";
   /** What has to be installed first: a package and its version. npm comes with Node. */
   tool: string | undefined;
-  /** Tried in order until one succeeds. None runs scripts of packages: their downloads have no place to come from. */
+  /** Commands to try in order until one succeeds. None runs scripts of packages: their downloads would fail. */
   attempts: readonly (readonly string[])[];
 }
 

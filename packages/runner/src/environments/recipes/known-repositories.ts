@@ -184,7 +184,7 @@ function djangoLabels(files: readonly string[]): string {
   return [...new Set(labels)].map(quote).join(" ");
 }
 
-/** For `bash`. */
+/** Quotes a word for `bash`. */
 export const quote = (word: string): string =>
   /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
 
