@@ -44,7 +44,7 @@ async function locateLocal(path: string, ref: string, signal: AbortSignal): Prom
   if (!(await stat(path).catch(() => undefined))?.isDirectory()) {
     throw new StageFailure("infrastructure", `Cannot read the repository ${path}: there is no such directory`);
   }
-  const directories = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-common-dir"];
+  const directories = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-dir"];
   for (const name of [ref, `refs/remotes/origin/${ref}`]) {
     const args = [...directories, "--verify", "--end-of-options", `${name}^{commit}`];
     const { exitCode, stdout } = await git(args, { signal, cwd: path });
