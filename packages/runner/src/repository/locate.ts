@@ -46,7 +46,7 @@ async function locateLocal(path: string, ref: string, signal: AbortSignal): Prom
   if (!(await stat(path).catch(() => undefined))?.isDirectory()) {
     throw new StageFailure("infrastructure", `Cannot read the repository ${path}: there is no such directory`);
   }
-  const directories = [...absolute, "--git-path", "objects", "--git-common-dir"];
+  const directories = [...absolute, "--git-path", "objects", "--git-dir"];
   const output = await gitChecked(directories, `read the repository ${path}`, inside);
   const [objects = "", gitDirectory = ""] = output.trimEnd().split("\n");
   const commit = await resolveRef(ref, gitDirectory, signal);

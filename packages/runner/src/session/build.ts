@@ -40,10 +40,9 @@ export async function env(work: Work): Promise<Outcome> {
 export async function compat(work: Work): Promise<Outcome> {
   if (await hasTask(work)) return { status: "cached" };
   const context = work.context();
-  const { environment } = work.plan;
   const missing = requestedFixes(work).filter((id) => !work.fixes.some(({ applied }) => applied.id === id));
   if (missing.length > 0) {
-    const facts = await environment.facts(context);
+    const facts = await work.plan.environment.facts(context);
     const { chosen, unknown } = requestFixes(work.session.services.catalogue, missing, facts);
     if (unknown.length > 0) throw new StageFailure("environment", `There is no fix ${unknown.join(", ")}`);
     work.addFixes(chosen);
@@ -52,9 +51,11 @@ export async function compat(work: Work): Promise<Outcome> {
       return { status: "ok", reason: "planned again", again: "checkout" };
     }
   }
-  for (const { applied, plan } of work.fixes.filter((fix) => changesFiles(fix.plan))) {
+  for (const { applied, plan } of work.fixes) {
     const fix = work.findFix(applied.id);
-    if (fix !== undefined) await environment.apply(work.context(), fix, plan);
+    // The environment was planned with the interpreter and the packages.
+    const { interpreter: _interpreter, packages: _packages, ...rest } = plan;
+    if (fix !== undefined && changesFiles(rest)) await work.plan.environment.apply(work.context(), fix, rest);
   }
   await hideFiles(work);
   return work.fixes.length === 0 ? { status: "skipped" } : { status: "ok", reason: namesOf(work) };
