@@ -9,6 +9,11 @@ import { exec, execConcurrent } from "./engine/exec.ts";
 import { idle } from "./engine/idle.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
+import { compile as liveCompile } from "./live/compile.ts";
+import { load as liveLoad } from "./live/load.ts";
+import { memory as liveMemory } from "./live/memory.ts";
+import { neighbours, watch } from "./live/neighbours.ts";
+import { swap } from "./live/swap.ts";
 import { readCommit, readMachine } from "./machine.ts";
 import { fork } from "./persist/fork.ts";
 import { handovers } from "./persist/handover.ts";
@@ -54,6 +59,12 @@ const benchmarks: readonly Benchmark[] = [
   parallel,
   memory,
   real,
+  swap,
+  liveLoad,
+  liveMemory,
+  neighbours,
+  liveCompile,
+  watch,
   soak,
 ];
 

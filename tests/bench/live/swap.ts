@@ -1,0 +1,172 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { startHostProcess } from "@atoll/host";
+import { BubblewrapHost, LiveManager, ProcessHost, type AppHost } from "@atoll/live";
+import { createServer, createServerModuleRunner, isRunnableDevEnvironment } from "vite";
+import type { Check, Comparison } from "../benchmark.ts";
+import type { Lab } from "../lab.ts";
+import { percentile } from "../statistics.ts";
+import { GeneratedApp } from "./generated-app.ts";
+
+const debounceMs = 20;
+const allowedMs = 15;
+
+/** From the write of a file to the first answer of the new code, in an app of 100 modules whose state has to stay. */
+export const swap: Comparison = {
+  name: "live.swap",
+  title: "file write to new code answering, one of 100 modules, state kept; rival: Vite's module runner",
+  unit: "ms",
+  better: "lower",
+  bar: { of: "ours", is: "at most", value: debounceMs + allowedMs },
+  rounds: { full: 40, quick: 5 },
+  async run(lab, rounds) {
+    const ours = await timeManager(lab, new ProcessHost(), rounds);
+    const bubblewrap = new BubblewrapHost();
+    const isolated = (await bubblewrap.missing()).length === 0 ? await timeManager(lab, bubblewrap, rounds) : undefined;
+    const rival = await timeVite(lab, rounds);
+    const restarts = Math.max(3, Math.floor(rounds / 8));
+    const node = await timeRestarts(lab, restarts, ["--watch", "--no-warnings"]);
+    const p50 = percentile(ours, 0.5);
+    return {
+      ours,
+      rival,
+      checks: [
+        faster(p50, "Vite's module runner, which keeps its state by hand", rival),
+        faster(p50, "node --watch, which loses the state", node),
+      ],
+      notes: [isolated === undefined ? "bubblewrap: not on this machine" : `with bubblewrap ${describe(isolated)}`],
+    };
+  },
+};
+
+const describe = (times: readonly number[]): string =>
+  `p50 ${percentile(times, 0.5).toFixed(1)}, p95 ${percentile(times, 0.95).toFixed(1)} ms, n = ${times.length}`;
+
+const faster = (p50: number, what: string, times: readonly number[]): Check => ({
+  text: `faster than ${what}: ${describe(times)}`,
+  isMet: p50 < percentile(times, 0.5),
+});
+
+async function timeManager(lab: Lab, host: AppHost, rounds: number): Promise<number[]> {
+  const app = await GeneratedApp.write(`${lab.dir}/app-${host.level}`, 100);
+  await using manager = new LiveManager({ hosts: [host] });
+  await manager.create("bench", app.folder, {
+    autoReload: true,
+    debounceMs,
+    probationMs: 0,
+    typeCheck: "off",
+    limits: { cpus: 2 },
+  });
+  const call = async () => (await manager.call("bench", "s3", "answer")) as { answer: number; calls: number };
+  const times: number[] = [];
+  let calls = 0;
+  for (let round = 1; round <= rounds + 3; round += 1) {
+    lab.progress.report(`${host.level}, round ${round} of ${rounds + 3}`);
+    await lab.quiet.wait();
+    const answer = round + 1;
+    const startedAt = performance.now();
+    await app.writeService(3, answer);
+    for (;;) {
+      lab.signal.throwIfAborted();
+      const reply = await call();
+      calls += 1;
+      if (reply.calls !== calls) throw new Error(`The state was lost: ${reply.calls} calls instead of ${calls}`);
+      if (reply.answer === answer) break;
+    }
+    // The first rounds load code that all later ones use.
+    if (round > 3) times.push(performance.now() - startedAt);
+  }
+  return times;
+}
+
+/** The same modules under Vite; what the services are written with is replaced by a few lines of the same shape. */
+async function timeVite(lab: Lab, rounds: number): Promise<number[]> {
+  const app = await GeneratedApp.write(`${lab.dir}/app-vite`, 100);
+  const shim = join(app.folder, "shim.ts");
+  await writeFile(
+    shim,
+    "export const defineService = (d: unknown) => d; export const defineSupervisor = (d: unknown) => d;",
+  );
+  await app.writeFile(
+    "src/main.ts",
+    `import service from "./s3.ts"; export const current = { call: service.call }; export const state = { calls: 0 };
+     import.meta.hot?.accept("./s3.ts", (next) => { current.call = next!.default.call; });`,
+  );
+  const server = await createServer({
+    root: app.folder,
+    configFile: false,
+    logLevel: "silent",
+    server: { middlewareMode: true, hmr: false },
+    appType: "custom",
+    resolve: { alias: { "@atoll/live/app": shim } },
+    optimizeDeps: { noDiscovery: true },
+  });
+  try {
+    const { ssr } = server.environments;
+    if (ssr === undefined || !isRunnableDevEnvironment(ssr)) throw new Error("Vite has no module runner");
+    const runner = createServerModuleRunner(ssr);
+    await runner.import(join(app.folder, "src/app.ts"));
+    interface Main {
+      current: { call: { answer: (state: object) => { answer: number } } };
+      state: object;
+    }
+    const main = (await runner.import(join(app.folder, "src/main.ts"))) as Main;
+    const times: number[] = [];
+    for (let round = 1; round <= rounds + 3; round += 1) {
+      lab.progress.report(`Vite, round ${round} of ${rounds + 3}`);
+      await lab.quiet.wait();
+      const startedAt = performance.now();
+      await app.writeService(3, round + 1);
+      await until(lab, () => main.current.call.answer(main.state).answer === round + 1);
+      if (round > 3) times.push(performance.now() - startedAt);
+    }
+    await runner.close();
+    return times;
+  } finally {
+    await server.close();
+  }
+}
+
+/** A process that is started again: from the write to its first line. */
+async function timeRestarts(lab: Lab, rounds: number, flags: readonly string[]): Promise<number[]> {
+  const folder = `${lab.dir}/app-node`;
+  const app = await GeneratedApp.write(folder, 100);
+  const names = Array.from({ length: 60 }, (_, at) => `m${at}`);
+  for (const name of names) await app.writeFile(`${name}.mjs`, `export const ${name} = () => "${name}".repeat(3);\n`);
+  const write = (answer: number): Promise<void> =>
+    app.writeFile(
+      "main.mjs",
+      `${names.map((name) => `import { ${name} } from "./${name}.mjs";`).join("\n")}
+       console.log("answer ${answer}", [${names.join(", ")}].length); setInterval(() => {}, 1000);`,
+    );
+  await write(0);
+  const child = await startHostProcess(process.execPath, [...flags, "main.mjs"], { signal: lab.signal, cwd: folder });
+  let text = "";
+  const reading = (async () => {
+    for await (const { data } of child) text += data.toString();
+  })();
+  try {
+    await until(lab, () => text.includes("answer 0"));
+    const times: number[] = [];
+    for (let round = 1; round <= rounds; round += 1) {
+      lab.progress.report(`node ${flags[0]}, round ${round} of ${rounds}`);
+      await lab.quiet.wait();
+      const startedAt = performance.now();
+      await write(round);
+      await until(lab, () => text.includes(`answer ${round} `));
+      times.push(performance.now() - startedAt);
+    }
+    return times;
+  } finally {
+    await child.kill("SIGKILL");
+    await reading;
+  }
+}
+
+/** Looks again at every turn of the event loop. */
+async function until(lab: Lab, isTrue: () => boolean): Promise<void> {
+  while (!isTrue()) {
+    lab.signal.throwIfAborted();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
