@@ -48,6 +48,8 @@ export class Work {
   /** Whether the sandbox that there is has the task as it was set up, and nothing has run in it since. */
   isFresh = false;
   exported = false;
+  /** The snapshot of the task, once it was found: it is asked for once. */
+  foundSnapshot = "";
   #plan: TaskPlan | undefined;
   #rounds = 0;
   #base = "";
