@@ -1,63 +1,59 @@
-// @module-tag gvisor
-import { mkdtemp, readdir, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { AtollClient, type Instance, readDataSet, type RunItem, runInstances } from "@atoll/runner";
+import { AtollClient, goldPredictions, type Instance, readDataSet, runInstances } from "@atoll/runner";
 import { Atoll } from "@atoll/sdk";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { makeDataDir } from "../support/test-root.ts";
 import { startTestServer } from "../support/test-server.ts";
 
-const shared = fileURLToPath(new URL("../../../shared/swe-instances", import.meta.url));
-const instancesDir = process.env["ATOLL_SWE_INSTANCES"] ?? shared;
+/** A folder of clones, and a folder of rows of the data set. Neither is part of the repository. */
 const repos = process.env["ATOLL_SWE_REPOS"];
+const rows = process.env["ATOLL_SWE_INSTANCES"];
+const isGiven = repos !== undefined && rows !== undefined;
+const because = isGiven ? "" : ", which did not run: ATOLL_SWE_REPOS and ATOLL_SWE_INSTANCES name no folders";
 
-const wrongPatch = "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+nothing\n";
+const hours = 60 * 60_000;
 
-async function readInstances(): Promise<Instance[]> {
-  const files = await readdir(instancesDir).catch(() => []);
-  return (await Promise.all(files.map((file) => readDataSet(join(instancesDir, file))))).flat();
-}
+/** A prediction that changes something else. */
+const wrongPatch = `diff --git a/atoll-wrong.txt b/atoll-wrong.txt
+new file mode 100644
+--- /dev/null
++++ b/atoll-wrong.txt
+@@ -0,0 +1 @@
++wrong
+`;
 
-/** An hour of work, for somebody who has the clones. */
-test(
-  "real instances are resolved by their fix, and not by another patch",
-  { timeout: 3 * 3_600_000 },
-  async (context) => {
-    const instances = await readInstances();
-    const why = `it needs a folder of clones in ATOLL_SWE_REPOS, and instances in ${instancesDir}`;
-    context.skip(repos === undefined || instances.length === 0, why);
-    const items = instances.flatMap((instance): RunItem[] =>
-      Object.entries({ gold: instance.goldPatch, empty: "", wrong: wrongPatch }).map(([model, patch]) => ({
-        instance,
-        prediction: { instanceId: instance.id, model, patch },
-      })),
-    );
-    await using server = await startTestServer();
-    await using client = new AtollClient({ atoll: new Atoll({ baseUrl: server.url, apiKey: server.key }) });
-    const directory = await mkdtemp(join(tmpdir(), "atoll-real-"));
-    try {
-      const report = await runInstances({
-        runId: "real",
-        directory: join(directory, "run"),
-        cacheDirectory: join(directory, "cache"),
-        client,
-        items,
-        jobs: 2,
-        repos: repos ?? "",
-        signal: context.signal,
-      });
-      const expected = { gold: "resolved", empty: "empty_patch", wrong: "unresolved" } as const;
-      expect(report.instances.map(({ id, model, verdict, reason }) => ({ id, model, verdict, reason }))).toEqual(
-        items.map(({ instance, prediction }) => ({
-          id: instance.id,
-          model: prediction?.model,
-          verdict: expected[prediction?.model as keyof typeof expected],
-          reason: expect.any(String) as string,
-        })),
-      );
-    } finally {
-      await rm(directory, { recursive: true, force: true });
-    }
-  },
-);
+describe.skipIf(!isGiven)(`instances of the data set${because}`, () => {
+  test(
+    "are resolved by the gold patch, unresolved by a wrong one, and empty with an empty one",
+    { timeout: 6 * hours },
+    async () => {
+      const names = (await readdir(rows ?? "")).filter((name) => name.endsWith(".json"));
+      const sets = await Promise.all(names.map((name) => readDataSet(join(rows ?? "", name))));
+      const instances = sets.flat();
+      const directory = await makeDataDir();
+      await using server = await startTestServer();
+      await using client = new AtollClient({ atoll: new Atoll({ baseUrl: server.url, apiKey: server.key }) });
+      const run = async (model: string, patchOf: (instance: Instance) => string): Promise<Record<string, string>> => {
+        const report = await runInstances({
+          runId: model,
+          directory: join(directory, model),
+          cacheDirectory: join(directory, "cache"),
+          client,
+          repos: repos ?? "",
+          items: instances.map((instance) => ({
+            instance,
+            prediction: { instanceId: instance.id, model, patch: patchOf(instance) },
+          })),
+          signal: new AbortController().signal,
+        });
+        return Object.fromEntries(report.instances.map(({ id, verdict }) => [id, verdict]));
+      };
+      const all = (verdict: string) => Object.fromEntries(instances.map(({ id }) => [id, verdict]));
+      const gold = new Map(goldPredictions(instances).map(({ instanceId, patch }) => [instanceId, patch]));
+      expect(await run("gold", ({ id }) => gold.get(id) ?? "")).toEqual(all("resolved"));
+      expect(await run("wrong", () => wrongPatch)).toEqual(all("unresolved"));
+      expect(await run("empty", () => "")).toEqual(all("empty_patch"));
+    },
+  );
+});

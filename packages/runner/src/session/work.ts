@@ -182,7 +182,7 @@ export class Work {
   reportFixes(): AppliedFix[] {
     return this.fixes.map(({ applied, plan }) => {
       if (plan.shim === undefined) return applied;
-      const now = plan.shim.filter((alias) => this.usedAliases.has(alias));
+      const now = [...this.usedAliases].filter((name) => plan.shim?.includes(name.split(":")[0] ?? ""));
       return { ...applied, used: [...new Set([...(applied.used ?? []), ...now])] };
     });
   }
