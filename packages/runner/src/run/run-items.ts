@@ -7,7 +7,7 @@ import type { SessionItem } from "../session/session.ts";
 import { version } from "../version.ts";
 import type { RunItem, RunOptions } from "./run-options.ts";
 
-/** Which parser an instance gets is known only when its environment is planned, so all of them count. */
+/** Versions of all parsers: the one that an instance gets is known only when its environment is planned. */
 const parserVersions = ParserId.options.map((id) => parserFor(id).version);
 
 const defaultCompat: RepoSpec["compat"] = { mode: "auto", apply: [], never: [], allowBehaviourChanges: false };

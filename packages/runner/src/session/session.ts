@@ -171,7 +171,7 @@ export class Session implements AsyncDisposable {
       emit({ type: "stage.end", instance: label, stage: stage.name, status, durationMs, ...why });
       await this.#synced;
       this.#synced = sync();
-      // Whoever ends the next stage learns of a failure.
+      // The end of the next stage reports a failure.
       this.#synced.catch(() => undefined);
     };
     for (let tries = 1; ; tries += 1) {
