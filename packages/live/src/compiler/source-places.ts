@@ -10,7 +10,7 @@ export interface SourcePlace {
   frame: string;
 }
 
-/** Where bubblewrap and gVisor show the folder of an app. */
+/** The folder of an app, as bubblewrap and gVisor show it inside. */
 const insideFolder = "/app";
 const compiledPlace = /file:\/\/([^\s():]+):(\d+):(\d+)/g;
 const runtimeFrame = /^\s+at .*\/runtime-[0-9a-f]{16}\.mjs:\d+:\d+\)?$/;

@@ -23,7 +23,7 @@ export interface Generation {
   modules: Modules;
 }
 
-/** Which code an app goes back to. */
+/** The code that an app goes back to. */
 export type RollbackTarget = { generation: number } | { module: string; version: number };
 
 /** The code of an app: its sources, what they compile to, and its generations. */
