@@ -13,6 +13,7 @@ import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
 import { type InstanceReport, type RunReport } from "../models/report.ts";
 import { countVerdicts } from "../reports/stored-run.ts";
+import { writeReports } from "../reports/write-reports.ts";
 import { runSession } from "../session/run-session.ts";
 import type { SessionItem, SessionServices } from "../session/session.ts";
 import { version } from "../version.ts";
@@ -92,6 +93,12 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
     instances: items.flatMap(({ label }) => reports.get(label) ?? []),
   };
   await writeDurably(join(directory, "run_report.json"), `${JSON.stringify(report, undefined, 2)}\n`);
+  const finished = items.flatMap(({ label }) => {
+    const found = reports.get(label);
+    return found === undefined ? [] : [{ label, report: found }];
+  });
+  const unfinished = items.filter(({ label }) => !reports.has(label)).map(({ label }) => label);
+  await writeReports({ directory, report, items: finished, unfinished }, ["yaml", "html"]);
   return report;
 }
 
