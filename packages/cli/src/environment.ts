@@ -6,6 +6,8 @@ export interface Environment {
   apiKey: string | undefined;
   apiUrl: string | undefined;
   credentialsPath: string;
+  /** The file that GitHub shows as the summary of a job. */
+  githubSummaryPath: string | undefined;
   /** What can be made again: private servers, repositories, packages. */
   cacheDirectory: string;
   /** What container engines read: where their daemon is, and who asks. */
@@ -24,6 +26,7 @@ export function readEnvironment(variables: NodeJS.ProcessEnv = process.env): Env
     apiKey: read("ATOLL_API_KEY"),
     apiUrl: read("ATOLL_API_URL"),
     credentialsPath: join(configHome, "atoll", "credentials.json"),
+    githubSummaryPath: read("GITHUB_STEP_SUMMARY"),
     cacheDirectory: join(resolve(cacheHome), "atoll"),
     containerVariables: Object.fromEntries(
       Object.entries(variables).flatMap(([name, value]) =>

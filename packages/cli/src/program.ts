@@ -19,6 +19,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   "Run tasks of repositories:": {
     task: async () => (await import("./commands/task.ts")).taskCommand,
     swe: async () => (await import("./commands/swe.ts")).sweCommand,
+    report: async () => (await import("./commands/report.ts")).reportCommand,
     cache: async () => (await import("./commands/cache.ts")).cacheCommand,
   },
   "Sandboxes:": {

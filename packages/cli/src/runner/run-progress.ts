@@ -67,7 +67,7 @@ export class RunProgress {
     }
   }
 
-  /** By slot. */
+  /** The running instances, ordered by slot. */
   get active(): ActiveInstance[] {
     return [...this.#active.values()].toSorted((a, b) => a.slot - b.slot);
   }

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { isSandboxError } from "@atoll/protocol";
 import { requestFixes } from "../compat/choose-fixes.ts";
 import { toArgv } from "../models/task.ts";
-import { applyPatch } from "./patch.ts";
+import { makeChanges } from "./patch.ts";
 import type { StageOutcome } from "./session.ts";
 import { StageFailure } from "./stage-context.ts";
 import { changesFiles, type Return, symptomsOf, type Work } from "./work.ts";
@@ -142,7 +142,11 @@ async function hasTask(work: Work): Promise<boolean> {
   const known = new Set(work.fixes.map(({ applied }) => applied.id));
   // What a requested fix changes is known only when it has been planned.
   if (requestedFixes(work).some((id) => !known.has(id))) return false;
-  return services.snapshots.has(work.plan.taskSnapshot, signal);
+  const { taskSnapshot } = work.plan;
+  if (work.foundSnapshot === taskSnapshot) return true;
+  const found = await services.snapshots.has(taskSnapshot, signal);
+  if (found) work.foundSnapshot = taskSnapshot;
+  return found;
 }
 
 /** One session makes the environment, and those that wait for it start from its snapshot. */
@@ -177,6 +181,6 @@ async function layInTree(work: Work): Promise<void> {
   const reset = { argv: ["git", "reset", "--quiet", "--hard"], timeoutMs: checkoutTimeoutMs };
   await context.runChecked(reset, "lay in the files of the commit");
   for (const patch of session.item.repo?.patches ?? []) {
-    await applyPatch(context, patch, "environment");
+    await makeChanges(context, { patch }, "environment");
   }
 }

@@ -65,6 +65,8 @@ export class Session implements AsyncDisposable {
   /** Names of snapshots that only this session uses. */
   readonly #ownSnapshots = new Set<string>();
   #numbers = 0;
+  /** The end of a stage is made durable while the next one runs. */
+  #synced: Promise<void> = Promise.resolve();
 
   private constructor(services: SessionServices, item: SessionItem, scratch: string, signal: AbortSignal) {
     this.services = services;
@@ -167,7 +169,10 @@ export class Session implements AsyncDisposable {
       const why = reason === undefined ? {} : { reason };
       this.stages.push({ stage: stage.name, status, ...why, startedAt, durationMs, tries, commands });
       emit({ type: "stage.end", instance: label, stage: stage.name, status, durationMs, ...why });
-      await sync();
+      await this.#synced;
+      this.#synced = sync();
+      // Whoever ends the next stage learns of a failure.
+      this.#synced.catch(() => undefined);
     };
     for (let tries = 1; ; tries += 1) {
       const deadline = deadlineAfter(stage.timeoutMs);

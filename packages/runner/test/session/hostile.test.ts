@@ -42,7 +42,8 @@ test("a test patch may name its files as it likes", async () => {
 });
 
 const newFile = (path: string): string =>
-  `diff --git a/${path} b/${path}\nnew file mode 100755\n--- /dev/null\n+++ b/${path}\n@@ -0,0 +1 @@\n+touch /tmp/marker\n`;
+  `diff --git a/${path} b/${path}\nnew file mode 100755\n` +
+  `--- /dev/null\n+++ b/${path}\n@@ -0,0 +1 @@\n+touch /tmp/marker\n`;
 
 test.for([".git/hooks/post-checkout", "../escaped", "outside/escaped"])(
   "a prediction cannot write to %s",
