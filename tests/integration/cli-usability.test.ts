@@ -57,6 +57,7 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   "snapshot share": "see below",
   "snapshot unshare": "see below",
   rollback: "see below",
+  report: "see below",
   kill: ["--all", "--yes"],
   up: "is the server",
   doctor: [],

@@ -53,7 +53,7 @@ function makeApp(): string {
 
 test("an app in a sandbox has its packages, and is reloaded with its state", async () => {
   const top = makeApp();
-  await using manager = new LiveManager({ hosts: [host] });
+  await using manager = new LiveManager({ hosts: [host], stateDir: join(top, "state") });
   await manager.create("app", join(top, "app"));
   expect(manager.get("app")).toMatchObject({ state: "running", isolation: "gvisor" });
   expect(await manager.call("app", "counter", "word")).toBe("outer and inner");
@@ -73,7 +73,7 @@ test("an app goes on in the same process when the server is killed and started a
   const first = await startTestServerProcess({ flags });
   const top = makeApp();
   const local = new GvisorHost({ baseUrl: first.url, apiKey: first.key });
-  const manager = new LiveManager({ hosts: [local] });
+  const manager = new LiveManager({ hosts: [local], stateDir: join(top, "state") });
   const events: LiveEvent[] = [];
   manager.onEvent((event) => events.push(event));
   await manager.create("app", join(top, "app"), { limits: { unresponsiveMs: 500 } });

@@ -100,7 +100,7 @@ describe("findProblems", () => {
     "/* In the whole tree. 0 or an errno. */",
     "// Started by a server\n// without deadlines.",
   ])("refuses a comment that begins without its subject: %j", (comment) => {
-    expect(problems("tools/a.ts", `${comment}\n`)).toEqual([expect.stringContaining("subject")]);
+    expect(problems("a.ts", `${comment}\n`)).toEqual([expect.stringContaining("subject")]);
   });
 
   test.for([
@@ -120,6 +120,6 @@ describe("findProblems", () => {
     "// The process is frozen\n// for as long as the pause takes.",
     'const text = "For eyes.";',
   ])("accepts a complete sentence: %j", (comment) => {
-    expect(problems("tools/a.ts", `${comment}\n`)).toEqual([]);
+    expect(problems("a.ts", `${comment}\n`)).toEqual([]);
   });
 });

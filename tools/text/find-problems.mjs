@@ -4,12 +4,6 @@ import { maxWidth } from "./wrap-comments.mjs";
 
 const retired = new RegExp(`\\b(${Object.keys(retiredWords).join("|")})\\b`, "gi");
 
-/** Folders whose comments have been rewritten, in which all comments without a subject are refused. */
-const isRewritten = /^(tests|tools)\/|^[^/]+$/;
-
-/** In the other folders only these beginnings are refused. */
-const headless = /^\s*(?:\/\/|\/\*\*?)\s+(Of|As|Those|That of|By way|In the same breath)\s/;
-
 /**
  * @param {string} path of the file, from the root of the repository
  * @param {string} source
@@ -23,8 +17,7 @@ export function findProblems(path, source) {
     if (line > 0 && shown.length > maxWidth && !mayBeWide(shown, isMarkdown)) {
       problems.push(`has ${shown.length} columns, ${maxWidth} at most`);
     }
-    const isWithoutSubject = isRewritten.test(path) ? line > 0 && isHeadless(lines, line - 1) : headless.test(shown);
-    if (!isMarkdown && isWithoutSubject) problems.push("a comment names its subject first");
+    if (!isMarkdown && line > 0 && isHeadless(lines, line - 1)) problems.push("a comment names its subject first");
     return problems.map((problem) => ({ line: Math.max(line, 1), problem }));
   });
 }

@@ -6,6 +6,7 @@ export const exitCodes = {
   ok: 0,
   failure: 1,
   usage: 2,
+  infrastructure: 3,
   timedOut: 124,
   ownFailure: 125,
   notExecutable: 126,
@@ -17,6 +18,9 @@ export const exitCodeHelp = `Exit codes:
   1        it could not be done; stderr has the reason and what to do
   2        the command line is wrong
   130      interrupted with Ctrl-C
+
+  task and swe end with 1 when a verdict is not the expected one, and with 3
+  when something of ours failed, so that there is no verdict.
 
   exec, run, attach and shell have the exit code of their command:
   0 to 255 the command ended with this code

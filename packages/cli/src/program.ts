@@ -16,6 +16,12 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     logs: async () => (await import("./commands/logs.ts")).logsCommand,
     ps: async () => (await import("./commands/ps.ts")).psCommand,
   },
+  "Run tasks of repositories:": {
+    task: async () => (await import("./commands/task.ts")).taskCommand,
+    swe: async () => (await import("./commands/swe.ts")).sweCommand,
+    report: async () => (await import("./commands/report.ts")).reportCommand,
+    cache: async () => (await import("./commands/cache.ts")).cacheCommand,
+  },
   "Sandboxes:": {
     create: async () => (await import("./commands/create.ts")).createCommand,
     ls: async () => (await import("./commands/ls.ts")).lsCommand,

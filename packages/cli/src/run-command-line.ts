@@ -50,11 +50,11 @@ function failureOf(error: unknown, cli: Cli, argv: readonly string[]): Failure {
   if (error instanceof CommanderError) return commandLineFailure(error, cli, argv);
   const own = cli.failureExitCode;
   if (error instanceof UsageError) {
-    const exitCode = own === exitCodes.failure ? exitCodes.usage : own;
+    const exitCode = own === exitCodes.ownFailure ? own : exitCodes.usage;
     return { code: "usage", message: error.message, suggestion: error.hint, exitCode };
   }
   if (isSandboxError(error)) {
-    const exitCode = own === exitCodes.failure ? own : exitCodeOfStart(error);
+    const exitCode = own === exitCodes.ownFailure ? exitCodeOfStart(error) : own;
     return { code: error.code, message: error.message, suggestion: suggestionFor(error), exitCode };
   }
   const message = error instanceof Error ? error.message : String(error);
@@ -72,7 +72,7 @@ function commandLineFailure(error: CommanderError, cli: Cli, argv: readonly stri
   }
   const [first = "", ...rest] = error.message.replace(/^error: /, "").split("\n");
   const similar = /\(Did you mean (.+)\?\)/.exec(rest.join(" "))?.[1];
-  const exitCode = cli.failureExitCode === exitCodes.failure ? exitCodes.usage : cli.failureExitCode;
+  const exitCode = cli.failureExitCode === exitCodes.ownFailure ? exitCodes.ownFailure : exitCodes.usage;
   return {
     code: "usage",
     message: `${first.charAt(0).toUpperCase()}${first.slice(1)}`,

@@ -21,3 +21,5 @@ export { Compiler, type CompilerOptions } from "./compiler/compiler.ts";
 export type * from "./events/live-event.ts";
 export { LiveManager, type LiveManagerOptions } from "./manager/live-manager.ts";
 export { ReloadFailed } from "./manager/reload-failed.ts";
+export type { RollbackTarget } from "./manager/app-code.ts";
+export type { GenerationInfo, ModuleDiff, ModuleHistory } from "./versions/app-versions.ts";

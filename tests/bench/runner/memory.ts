@@ -21,7 +21,7 @@ export const memory: Trial = {
     const command = (bytes: number) => [
       "bash",
       "-c",
-      `head -c ${bytes} /dev/urandom; python3 -m unittest -v test_calc`,
+      `head -c ${bytes} /dev/urandom; echo; python3 -m unittest -v test_calc`,
     ];
     const item = (bytes: number) => smallItem(project, "task", { test: command(bytes) });
     // Both have done everything once, with less output.

@@ -34,7 +34,7 @@ export const overhead: Comparison = {
   },
 };
 
-/** As somebody would do it who writes the steps down: a sandbox, both patches, the tests, and the sandbox is gone. */
+/** Runs the steps without the runner: creates a sandbox, applies both patches, runs the tests, removes the sandbox. */
 async function byHand(
   { atoll: client }: RunnerServer,
   snapshot: string,

@@ -27,6 +27,9 @@ export interface KeptServer {
 
 const privateFlags = ["--kill-on-exit", "--stop-timeout-ms", "2000", "--log-level", "warn"];
 
+/** For a server that has sandboxes to continue, on a busy machine. */
+const startTimeoutMs = 5 * 60_000;
+
 /** Enough to see why a start has failed. */
 const mostErrorCharacters = 16 * 1024;
 
@@ -91,14 +94,20 @@ async function readGreeting(child: ChildProcess, log: (text: string) => void): P
     const lines = createInterface({ input: stdout });
     for await (const line of lines) {
       text += `${line}\n`;
-      if (!line.startsWith("What there is:")) continue;
+      // The address of its documentation is the last that a server prints for people.
+      if (!/https?:\/\/\S+\/docs$/.test(line)) continue;
       stdout.resume();
       return text;
     }
     if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
     throw startFailure(errors);
   };
-  return Promise.race([read(), failed]);
+  const late = setTimeout(() => child.kill("SIGKILL"), startTimeoutMs);
+  try {
+    return await Promise.race([read(), failed]);
+  } finally {
+    clearTimeout(late);
+  }
 }
 
 function startFailure(errors: string): SandboxError {

@@ -6,10 +6,12 @@ import { fileURLToPath } from "node:url";
 /** What makes a fresh clone ready. An installation has none. */
 const setupProgram = fileURLToPath(new URL("../../../../tools/setup.mjs", import.meta.url));
 
-/** Makes the checkout ready to run a server. Resolves to whether it was done; stderr has what is missing. */
-export async function prepareCheckout(signal: AbortSignal): Promise<boolean> {
-  if (!existsSync(setupProgram)) return false;
+/**
+ * Makes the checkout ready to run a server: a guest program of older sources would not start. What cannot be done is
+ * printed to stderr, and the server says what it lacks.
+ */
+export async function prepareCheckout(signal: AbortSignal): Promise<void> {
+  if (!existsSync(setupProgram)) return;
   const child = spawn(process.execPath, [setupProgram, "--quiet"], { stdio: ["ignore", 2, 2], signal });
-  const [exitCode] = (await once(child, "exit")) as [number | null];
-  return exitCode === 0;
+  await once(child, "exit");
 }

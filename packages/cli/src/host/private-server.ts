@@ -41,13 +41,14 @@ export async function openPrivateServer({ directory, signal }: PrivateServerOpti
     signal.throwIfAborted();
     const joined = await connectTo(directory, signal);
     if (joined !== undefined) return { ...joined, isNew };
+    if (!isPrepared) await prepareCheckout(signal);
+    isPrepared = true;
     const word = await startKeeper(directory, signal);
     isNew = "ready" in word;
     if (isNew) continue;
     const error = errorOf(word);
     if (isSandboxError(error, "in_use") && performance.now() < endsAtMs) await untilSocket(directory, signal);
-    else if (isPrepared || !(await prepareCheckout(signal))) throw error;
-    else isPrepared = true;
+    else throw error;
   }
 }
 

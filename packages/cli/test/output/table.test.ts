@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { readEnvironment } from "../../src/environment.ts";
 import { formatBytes, formatDuration } from "../../src/output/amount.ts";
 import { printable } from "../../src/output/printable.ts";
 import { styleFor } from "../../src/output/style.ts";
@@ -69,7 +70,7 @@ describe("a table", () => {
 });
 
 test("colour is for terminals that have it and users who want it", () => {
-  const environment = { apiKey: undefined, apiUrl: undefined, credentialsPath: "", hasNoColor: false, term: "xterm" };
+  const environment = readEnvironment({ TERM: "xterm" });
   const red = (isTTY: boolean, change: object) => styleFor({ isTTY }, { ...environment, ...change })("bad", "x");
   expect(red(true, {})).toBe("\u001B[31mx\u001B[39m");
   expect(red(false, {})).toBe("x");

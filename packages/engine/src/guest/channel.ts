@@ -325,7 +325,7 @@ export class GuestChannel extends GuestQuestions {
       const entry = entries.get(id);
       if (entry === undefined && this.#line.isStartQueued(id)) continue;
       if (entry === undefined)
-        stream.refuse(new SandboxError("not_found", `Cannot continue: the guest lost stream ${id}`));
+        stream.refuse(new SandboxError("not_found", `Cannot go on: the guest lost stream ${id}`));
       else stream.reattach(entry);
       entries.delete(id);
     }
@@ -366,7 +366,7 @@ export class GuestChannel extends GuestQuestions {
   };
 
   #takeEnd(cause: Error | undefined): void {
-    const unexplained = new SandboxError("sandbox_ended", "Cannot continue: the sandbox has ended", { cause });
+    const unexplained = new SandboxError("sandbox_ended", "Cannot go on: the sandbox has ended", { cause });
     if (this.#move !== undefined) {
       this.#move.end = { cause };
       this.#line.leave();
@@ -382,7 +382,7 @@ export class GuestChannel extends GuestQuestions {
     this.#watch?.close();
     this.#line.leave();
     this.#egress.abandonRequests();
-    const error = reason ?? new SandboxError("sandbox_ended", "Cannot continue: the channel to the sandbox was closed");
+    const error = reason ?? new SandboxError("sandbox_ended", "Cannot go on: the channel to the sandbox was closed");
     this.#answers.rejectAll(error);
     for (const stream of this.#streams.values()) stream.fail(error);
     this.#streams.clear();

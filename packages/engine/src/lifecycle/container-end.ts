@@ -6,7 +6,7 @@ export function explainEnd({ id, limits }: SandboxRecord, exit: ContainerExit): 
   const how = exit.outOfMemory
     ? `it used more than its ${limits.memoryBytes} bytes of memory`
     : `its runtime ended with ${exit.signal ?? (exit.exitCode === null ? "no status" : `exit code ${exit.exitCode}`)}`;
-  return new SandboxError("sandbox_ended", `Cannot continue: sandbox ${id} has ended: ${how}`, {
+  return new SandboxError("sandbox_ended", `Cannot go on: sandbox ${id} has ended: ${how}`, {
     suggestion: exit.outOfMemory
       ? "Raise limits.memoryBytes, or use less."
       : "details.stderr has the runtime's output.",

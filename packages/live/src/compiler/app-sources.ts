@@ -29,6 +29,11 @@ export class AppSources {
     this.#folder = folder;
   }
 
+  /** What the files had when they were read last. */
+  get current(): ReadonlyMap<string, string> {
+    return this.#files;
+  }
+
   async read({ paths, sources }: SourceChange): Promise<Sources> {
     const files: Sources = new Map(paths === undefined ? [] : this.#files);
     for (const path of paths ?? (await this.#list(""))) {

@@ -113,7 +113,7 @@ const hasErrors = (diagnostics: readonly Diagnostic[]): boolean =>
   diagnostics.some(({ severity }) => severity === "error");
 
 /** Imports of modules or names that do not exist, at the place of the import. */
-function importProblems(artifacts: Iterable<Artifact>, sources: Sources): Diagnostic[] {
+export function importProblems(artifacts: Iterable<Artifact>, sources: Sources): Diagnostic[] {
   return new ModuleGraph(artifacts).problems().map(({ importer, specifier, message }) => {
     const source = sources.get(importer);
     const offset =

@@ -30,7 +30,7 @@ export async function appFiles(folder: string): Promise<Set<string>> {
   return found;
 }
 
-/** For an archive of the whole file system: whether a path leads to one of the wanted paths, or is in one of them. */
+/** Makes a filter for an archive of everything: it keeps what leads to the wanted paths, and what is in them. */
 export function includesOnly(wanted: ReadonlySet<string>): (path: string) => boolean {
   const above = new Set<string>();
   for (const path of wanted) for (let up = path; up !== dirname(up); up = dirname(up)) above.add(up);

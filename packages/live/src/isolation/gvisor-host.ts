@@ -1,6 +1,7 @@
 import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf, pack } from "@atoll/host";
+import { deadlineAfter } from "@atoll/protocol";
 import { Atoll, Sandbox, type CommandHandle, type ConnectionOptions } from "@atoll/sdk";
 import { appFiles, includesOnly } from "./app-files.ts";
 import type { AppHost, AppProcess, LaunchOptions } from "./app-host.ts";
@@ -40,7 +41,7 @@ export class GvisorHost implements AppHost {
   async missing(): Promise<string[]> {
     try {
       // A list, unlike a health check, also needs a key.
-      await this.#client.sandboxes({ pageSize: 1, signal: AbortSignal.timeout(5_000) }).next();
+      await this.#client.sandboxes({ pageSize: 1, signal: deadlineAfter(5_000) }).next();
       return [];
     } catch (error) {
       return [`an Atoll server (start one and set ATOLL_API_URL and ATOLL_API_KEY): ${messageOf(error)}`];

@@ -68,6 +68,8 @@ export interface AppInfo {
   isolation: "process" | "bubblewrap" | "gvisor";
   enforcement: string[];
   generation: number;
+  /** The generation that held last, and that a crash loop would go back to; 0 if there is none. */
+  lastGood: number;
   restarts: number;
   lastRestart: { at: string; reason: string } | undefined;
   autoReload: boolean;

@@ -86,3 +86,12 @@ export function unswapped(
   const phases = { compile: compileMs, prepare: 0, suspend: 0, commit: 0 };
   return { result, generation, modules, services: [], durationMs: performance.now() - startedAt, phases };
 }
+
+/** The newest state of each service. */
+export const mergedSnapshots = (
+  old: readonly ServiceSnapshot[],
+  captured: readonly ServiceSnapshot[],
+): ServiceSnapshot[] => {
+  const names = new Set(captured.map(({ name }) => name));
+  return [...old.filter(({ name }) => !names.has(name)), ...captured];
+};

@@ -2,16 +2,18 @@ import { messageOf } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { SourceChange } from "../compiler/app-sources.ts";
 import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
+import { liveEventOf } from "../events/runtime-events.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { AppHost } from "../isolation/app-host.ts";
+import type { AppVersions, Modules } from "../versions/app-versions.ts";
 import { RequestFailed, type RuntimeEvent } from "../wire/connection.ts";
 import type { ServiceSnapshot } from "../wire/protocol.ts";
-import { AppCode, type AppCodeParts, type Modules } from "./app-code.ts";
+import { AppCode, type AppCodeParts, type RollbackTarget } from "./app-code.ts";
 import type { AppConfig, AppInfo, AppState, ReloadResult } from "./app-options.ts";
 import { nextState } from "./app-states.ts";
-import { CodeSwap, unswapped } from "./code-swap.ts";
+import { CodeSwap, mergedSnapshots, unswapped } from "./code-swap.ts";
 import { Probation } from "./probation.ts";
-import { ReloadFailed } from "./reload-failed.ts";
+import { reloadFailure, ReloadFailed } from "./reload-failed.ts";
 import { RunningApp } from "./running-app.ts";
 
 /** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
@@ -27,6 +29,8 @@ export interface ReloadOptions {
 export interface LiveAppParts extends AppCodeParts {
   host: AppHost;
 }
+
+type UseCause = ReloadCause | "start";
 
 interface Generation {
   number: number;
@@ -80,6 +84,7 @@ export class LiveApp {
       isolation: this.#host.level,
       enforcement: this.#enforcement,
       generation: this.#generation.number,
+      lastGood: this.versions.lastGood,
       restarts: this.#restartCount,
       lastRestart: this.#lastRestart,
       autoReload: this.autoReload,
@@ -87,6 +92,10 @@ export class LiveApp {
       updatedAt: this.#updatedAt.toISOString(),
       ports: this.#ports,
     };
+  }
+
+  get versions(): AppVersions {
+    return this.#code.versions;
   }
 
   /** The modules of the current generation. */
@@ -101,7 +110,7 @@ export class LiveApp {
       this.#change("compiling");
       try {
         const modules = await this.#code.compile({}, new Map());
-        await this.#launch({ number: this.#generation.number + 1, modules }, []);
+        await this.#launch({ number: this.versions.numberOf(modules), modules }, [], "start");
       } catch (error) {
         await this.#end();
         this.#fail(error);
@@ -132,20 +141,23 @@ export class LiveApp {
       try {
         modules = await this.#code.compile(change, before.modules);
       } catch (error) {
-        this.#reportFailure("compile", error);
+        this.#emit(reloadFailure("compile", error));
         throw error;
       }
       return this.#swapTo(modules, startedAt, options);
     });
   }
 
-  /** Goes back to the modules of an earlier generation, with migrations of the states where versions differ. */
-  rollbackTo(modules: Modules, reason: string): Promise<ReloadResult> {
+  /** Goes back to earlier code, with migrations of the states where versions differ. */
+  rollback(target: RollbackTarget, reason: string): Promise<ReloadResult> {
     return this.#inTurn(async () => {
-      const from = this.#generation.number;
       const startedAt = performance.now();
+      const before = this.#generation;
+      const modules = await this.#code.rollbackTo(target, before.modules);
       const result = await this.#swapTo(modules, startedAt, { cause: "rollback" });
-      this.#emit({ type: "rollback", from, to: result.generation, reason, durationMs: result.durationMs });
+      this.#code.setAside(before.modules, modules);
+      const { generation: to, durationMs } = result;
+      this.#emit({ type: "rollback", from: before.number, to, reason, durationMs });
       return result;
     });
   }
@@ -164,6 +176,7 @@ export class LiveApp {
       this.#change("stopping");
       await this.#running?.connection.request("stop", { deadlineMs: graceMs }, graceMs).catch(() => undefined);
       await this.#end();
+      await this.versions.flush();
       this.#change("stopped");
     });
   }
@@ -174,7 +187,7 @@ export class LiveApp {
     return result;
   }
 
-  async #launch(generation: Generation, snapshots: readonly ServiceSnapshot[]): Promise<void> {
+  async #launch(generation: Generation, snapshots: readonly ServiceSnapshot[], cause: UseCause): Promise<void> {
     this.#change("starting");
     const running = await RunningApp.launch({
       id: this.id,
@@ -186,7 +199,8 @@ export class LiveApp {
     });
     this.#running = running;
     await running.start(generation.number, generation.modules.values(), snapshots);
-    this.#generation = generation;
+    this.#use(generation, cause);
+    this.#code.settleLater(generation.number);
     this.#ports = await running.ports();
     this.#change("running");
   }
@@ -198,14 +212,16 @@ export class LiveApp {
       ({ module, codeSha256 }) => before.modules.get(module)?.codeSha256 !== codeSha256,
     );
     const removed = [...before.modules.keys()].filter((module) => !modules.has(module));
-    const generation: Generation = { number: before.number + 1, modules };
+    const generation: Generation = { number: this.versions.numberOf(modules), modules };
     const names = changed.map(({ module }) => module);
     if (this.#running === undefined) {
       // An app that is in error, or was stopped, is started with the new code.
-      await this.#launch(generation, this.#snapshots);
+      await this.#launch(generation, this.#snapshots, cause);
       return unswapped("reloaded", generation.number, names, compileMs, startedAt);
     }
     if (changed.length === 0 && removed.length === 0) {
+      // The places of the same code in the sources may be others now.
+      this.#use({ number: before.number, modules }, cause);
       return unswapped("no_change", before.number, [], compileMs, startedAt);
     }
     this.#change("reloading");
@@ -222,7 +238,7 @@ export class LiveApp {
       });
       this.#snapshots = mergedSnapshots(this.#snapshots, snapshots);
       this.#previous = { generation: before, snapshots: this.#snapshots };
-      this.#generation = generation;
+      this.#use(generation, cause);
       this.#change("running");
       this.#probation = new Probation(services, this.config.probationMs, () => this.#settle());
       const durationMs = performance.now() - startedAt;
@@ -243,7 +259,7 @@ export class LiveApp {
 
   /** Before a commit the old code never stopped; a process that no longer answers is started again with it. */
   async #giveUpSwap(phase: ReloadPhase, error: unknown): Promise<void> {
-    this.#reportFailure(phase, error);
+    this.#emit(reloadFailure(phase, error));
     if (error instanceof RequestFailed && this.#running !== undefined) {
       this.#change("running");
       return;
@@ -256,6 +272,7 @@ export class LiveApp {
     this.#endProbation();
     const generation = this.#generation.number;
     this.#emit({ type: "reload.settle", generation });
+    this.versions.settle(generation);
     this.#previous = undefined;
     void this.#running?.connection.request("settle", { generation }, graceMs).catch(() => undefined);
   }
@@ -266,23 +283,16 @@ export class LiveApp {
   }
 
   #onRuntimeEvent(event: RuntimeEvent): void {
+    if (event.t !== "ended") this.#emit(liveEventOf(event));
     switch (event.t) {
-      case "log": {
-        const { level, text, service } = event;
-        this.#emit({ type: "log", level, text, ...(service === undefined ? {} : { service }) });
-        return;
-      }
       case "crash": {
-        const { service, reason, stack, restarts } = event;
-        this.#emit({ type: "service.crash", service, reason, restarts, ...(stack === undefined ? {} : { stack }) });
+        const { service, reason } = event;
         if (this.#probation?.covers(service) === true) this.#revert(`${service} crashed: ${reason}`);
         return;
       }
+      case "log":
       case "started":
-        this.#emit({ type: "service.start", service: event.service });
-        return;
       case "stopped":
-        this.#emit({ type: "service.stop", service: event.service, reason: event.reason });
         return;
       case "ended":
         if (this.#probation !== undefined) this.#revert(event.reason);
@@ -303,11 +313,11 @@ export class LiveApp {
       this.#change("reloading");
       try {
         await this.#running.connection.request("revert", { generation: from }, startTimeoutMs);
-        this.#generation = previous.generation;
+        this.#goBackTo(previous.generation, reason);
         this.#change("running");
       } catch {
         this.#snapshots = previous.snapshots;
-        this.#generation = previous.generation;
+        this.#goBackTo(previous.generation, reason);
         await this.#restart(`it could not go back in place: ${reason}`);
       }
       const durationMs = performance.now() - startedAt;
@@ -315,16 +325,28 @@ export class LiveApp {
     });
   }
 
+  #use(generation: Generation, cause: UseCause): void {
+    this.#generation = generation;
+    this.versions.use(generation.modules, cause);
+    this.#code.stopSettling();
+  }
+
+  #goBackTo(generation: Generation, reason: string): void {
+    this.versions.leave(this.#generation.number, reason, generation.number);
+    this.#generation = generation;
+  }
+
   #onProcessEnd(running: RunningApp, reason: string): void {
     if (this.#running !== running) return;
     this.#running = undefined;
+    this.#code.stopSettling();
     const previous = this.#probation === undefined ? undefined : this.#previous;
     this.#endProbation();
     void this.#inTurn(async () => {
       if (this.#running !== undefined || this.#state === "stopped" || this.#state === "stopping") return;
       if (previous !== undefined) {
         const from = this.#generation.number;
-        this.#generation = previous.generation;
+        this.#goBackTo(previous.generation, reason);
         this.#snapshots = previous.snapshots;
         this.#emit({ type: "rollback", from, to: previous.generation.number, reason, durationMs: 0 });
       }
@@ -334,6 +356,8 @@ export class LiveApp {
 
   /** Starts the app again unless it ended too often; then it stays in `error`, where a person sees it. */
   async #recover(reason: string): Promise<void> {
+    // A supervision tree that was asked to stop reports its end, too.
+    if (this.#state === "stopped") return;
     const now = performance.now();
     this.#restarts = [...this.#restarts.filter((at) => now - at < this.config.restartWindowMs), now];
     const willRestart = this.#restarts.length <= this.config.maxRestarts && this.#generation.number > 0;
@@ -351,7 +375,7 @@ export class LiveApp {
     this.#restartCount += 1;
     this.#lastRestart = { at: new Date().toISOString(), reason };
     try {
-      await this.#launch(this.#generation, this.#snapshots);
+      await this.#launch(this.#generation, this.#snapshots, "start");
     } catch (error) {
       await this.#end();
       this.#fail(error);
@@ -372,6 +396,7 @@ export class LiveApp {
 
   async #end(): Promise<void> {
     this.#endProbation();
+    this.#code.stopSettling();
     const running = this.#running;
     this.#running = undefined;
     if (running === undefined) return;
@@ -390,15 +415,4 @@ export class LiveApp {
   #fail(error: unknown): void {
     this.#change("error", messageOf(error));
   }
-
-  #reportFailure(phase: ReloadPhase, error: unknown): void {
-    const code = error instanceof RequestFailed ? error.error.code : phase === "compile" ? "compile_failed" : "failed";
-    const diagnostics = error instanceof ReloadFailed ? error.diagnostics : [];
-    this.#emit({ type: "reload.failed", phase, code, reason: messageOf(error), diagnostics });
-  }
 }
-
-const mergedSnapshots = (old: readonly ServiceSnapshot[], captured: readonly ServiceSnapshot[]): ServiceSnapshot[] => {
-  const names = new Set(captured.map(({ name }) => name));
-  return [...old.filter(({ name }) => !names.has(name)), ...captured];
-};

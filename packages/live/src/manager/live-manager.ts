@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { hasErrno } from "@atoll/host";
+import { hasErrno, messageOf } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { Sources } from "../compiler/app-sources.ts";
 import { Compiler, type CompilerOptions } from "../compiler/compiler.ts";
@@ -10,7 +10,10 @@ import type { AppHost, AppUsage, IsolationLevel } from "../isolation/app-host.ts
 import { BubblewrapHost } from "../isolation/bubblewrap-host.ts";
 import { GvisorHost } from "../isolation/gvisor-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
+import { AppVersions, type GenerationInfo, type ModuleDiff, type ModuleHistory } from "../versions/app-versions.ts";
+import { defaultStateDir, VersionStore } from "../versions/version-store.ts";
 import type { Reply } from "../wire/protocol.ts";
+import type { RollbackTarget } from "./app-code.ts";
 import { AppConfig, AppId, type AppConfigInput, type AppInfo, type ReloadResult } from "./app-options.ts";
 import { AutoReload } from "./auto-reload.ts";
 import { LiveApp } from "./live-app.ts";
@@ -21,6 +24,8 @@ export interface LiveManagerOptions {
   /** The levels of isolation that may be used, the strongest first. */
   hosts?: readonly AppHost[];
   compiler?: CompilerOptions;
+  /** Where the versions of apps are stored; a folder of the user by default. */
+  stateDir?: string;
 }
 
 /** Starts, reloads and ends live applications. Each has a queue of its own; none waits for another. */
@@ -28,12 +33,14 @@ export class LiveManager implements AsyncDisposable {
   readonly #apps = new Map<string, LiveApp>();
   readonly #hosts: readonly AppHost[];
   readonly #compiler: Compiler;
+  readonly #stateDir: string;
   readonly #watchers = new Map<string, AutoReload>();
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
     this.#hosts = options.hosts ?? [new GvisorHost(), new BubblewrapHost(), new ProcessHost()];
     this.#compiler = new Compiler(options.compiler);
+    this.#stateDir = options.stateDir ?? defaultStateDir;
   }
 
   /** Compiles and starts the app of a folder. After a failure, which is thrown, the app stays visible in `error`. */
@@ -44,7 +51,7 @@ export class LiveManager implements AsyncDisposable {
         suggestion: "Choose another id, or destroy the app first.",
       });
     }
-    if (known !== undefined) await this.destroy(id);
+    if (known !== undefined) await this.#release(id);
     const path = resolve(folder);
     const config = AppConfig.parse({ ...(await readConfig(path)), ...options });
     const host = await this.#hostFor(config.isolation);
@@ -54,6 +61,13 @@ export class LiveManager implements AsyncDisposable {
       config,
       host,
       compiler: this.#compiler,
+      versions: await AppVersions.open(new VersionStore(this.#stateDir, id, path), (error) =>
+        this.#emit(id, {
+          type: "log",
+          level: "error",
+          text: `Cannot store the versions of ${id}: ${messageOf(error)}`,
+        }),
+      ),
       emit: (event) => this.#emit(id, event),
     });
     this.#apps.set(id, app);
@@ -63,11 +77,11 @@ export class LiveManager implements AsyncDisposable {
     return app.info;
   }
 
+  /** Ends an app and forgets its versions. */
   async destroy(id: string): Promise<void> {
     const app = this.#app(id);
-    this.disableAutoReload(id);
-    await app.stop();
-    this.#apps.delete(id);
+    await this.#release(id);
+    await app.versions.remove();
     this.#emit(id, { type: "app.destroy" });
   }
 
@@ -116,6 +130,33 @@ export class LiveManager implements AsyncDisposable {
     return this.#app(id).reload(sources === undefined ? {} : { sources }, { cause: "request", extra });
   }
 
+  /** Goes back to an earlier generation, or to an earlier version of one module. State is kept and migrated. */
+  rollback(id: string, target: RollbackTarget): Promise<ReloadResult> {
+    return this.#app(id).rollback(target, "requested");
+  }
+
+  /** The generations that are kept, the newest first. */
+  listVersions(id: string): GenerationInfo[] {
+    return this.#app(id).versions.list();
+  }
+
+  /** The versions of a module that are kept, the newest first, and the one that runs. */
+  history(id: string, module: string): ModuleHistory {
+    return this.#app(id).versions.history(module);
+  }
+
+  /** The version of a module that runs; `undefined` if the module is not part of the app now. */
+  currentVersion(id: string, module: string): number | undefined {
+    return this.#app(id).versions.currentVersion(module);
+  }
+
+  /** What differs between two generations, or between two versions of a module. */
+  async diff(id: string, range: { module?: string; from: number; to: number }): Promise<ModuleDiff[]> {
+    const { versions } = this.#app(id);
+    const { module, from, to } = range;
+    return module === undefined ? versions.diff(from, to) : [await versions.moduleDiff(module, from, to)];
+  }
+
   /** The services of an app, with their versions, mailboxes and restarts. */
   async inspect(id: string): Promise<Reply<"inspect">> {
     return this.#app(id).running().inspect();
@@ -145,10 +186,17 @@ export class LiveManager implements AsyncDisposable {
     return () => void this.#events.off("event", listener);
   }
 
+  /** Ends all apps. Their versions stay on disk for a later manager. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([...this.#apps.keys()].map((id) => this.destroy(id)));
+    await Promise.all([...this.#apps.keys()].map((id) => this.#release(id)));
     for (const host of this.#hosts) await host[Symbol.asyncDispose]();
     await this.#compiler[Symbol.asyncDispose]();
+  }
+
+  async #release(id: string): Promise<void> {
+    this.disableAutoReload(id);
+    await this.#app(id).stop();
+    this.#apps.delete(id);
   }
 
   #emit(app: string, event: LiveEventBody): void {

@@ -1,5 +1,7 @@
+import { messageOf } from "@atoll/host";
 import type { Diagnostic } from "../compiler/artifact.ts";
-import type { ReloadPhase } from "../events/live-event.ts";
+import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
+import { RequestFailed } from "../wire/connection.ts";
 
 /** A reload that changed nothing: the app goes on with the code and the states of before. */
 export class ReloadFailed extends Error {
@@ -12,4 +14,11 @@ export class ReloadFailed extends Error {
     this.phase = phase;
     this.diagnostics = diagnostics;
   }
+}
+
+/** What is emitted for a reload that failed. */
+export function reloadFailure(phase: ReloadPhase, error: unknown): LiveEventBody {
+  const code = error instanceof RequestFailed ? error.error.code : phase === "compile" ? "compile_failed" : "failed";
+  const diagnostics = error instanceof ReloadFailed ? error.diagnostics : [];
+  return { type: "reload.failed", phase, code, reason: messageOf(error), diagnostics };
 }

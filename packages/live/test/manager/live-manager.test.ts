@@ -16,7 +16,8 @@ const counter = (add = "state.count += by;", more = "") => `import { defineServi
 class TestFolder implements AsyncDisposable {
   readonly path = mkdtempSync(join(tmpdir(), "atoll-live-"));
   readonly events: LiveEvent[] = [];
-  readonly manager = new LiveManager({ hosts: [new ProcessHost()] });
+  readonly stateDir = mkdtempSync(join(tmpdir(), "atoll-live-state-"));
+  readonly manager = new LiveManager({ hosts: [new ProcessHost()], stateDir: this.stateDir });
 
   constructor(files: Readonly<Record<string, string>> = { "src/app.ts": app, "src/counter.ts": counter() }) {
     for (const [path, content] of Object.entries(files)) this.write(path, content);
@@ -34,7 +35,7 @@ class TestFolder implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.manager[Symbol.asyncDispose]();
-    rmSync(this.path, { recursive: true, force: true });
+    for (const path of [this.path, this.stateDir]) rmSync(path, { recursive: true, force: true });
   }
 }
 
@@ -96,12 +97,12 @@ test("an app that blocks is ended and started again, and others do not notice", 
     "src/app.ts": app,
     "src/counter.ts": counter(undefined, ", hang() { for (;;); }"),
   });
-  await folder.manager.create("app", folder.path, { limits: { unresponsiveMs: 300 } });
+  await folder.manager.create("app", folder.path, { limits: { unresponsiveMs: 2_000 } });
   await folder.manager.create("other", folder.path);
   const hung = folder.manager.call("app", "counter", "hang");
   expect(await folder.manager.call("other", "counter", "add", 1)).toBe(1);
   await expect(hung).rejects.toMatchObject({ code: "sandbox_ended" });
-  await expect.poll(() => folder.manager.get("app").state).toBe("running");
+  await expect.poll(() => folder.manager.get("app")).toMatchObject({ state: "running", restarts: 1 });
   expect(await folder.add(1)).toBe(1);
 });
 

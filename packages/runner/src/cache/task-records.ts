@@ -10,6 +10,8 @@ const TaskRecord = z.object({
   schemaVersion: z.literal(1),
   /** The fixes with which the baseline holds, in the order in which they were found. */
   fixes: z.array(z.object({ applied: AppliedFix, plan: z.custom<FixPlan>((value) => typeof value === "object") })),
+  /** The paths that the test patch changes. */
+  testPaths: z.array(z.object({ status: z.string(), path: z.string() })).optional(),
   /** Test runs of the state before a prediction, and of what they are the result. */
   baseline: z.object({ key: z.string(), attempts: z.array(AttemptResult) }).optional(),
 });

@@ -41,44 +41,29 @@ async function findClone({ mirror = "", name }: RepoSpec): Promise<string> {
 }
 
 async function locateLocal(path: string, ref: string, signal: AbortSignal): Promise<LocatedCommit> {
-  const inside = { signal, cwd: path };
-  const absolute = ["rev-parse", "--path-format=absolute"];
   if (!(await stat(path).catch(() => undefined))?.isDirectory()) {
     throw new StageFailure("infrastructure", `Cannot read the repository ${path}: there is no such directory`);
   }
-  const directories = [...absolute, "--git-path", "objects", "--git-common-dir"];
-  const output = await gitChecked(directories, `read the repository ${path}`, inside);
-  const [objects = "", gitDirectory = ""] = output.trimEnd().split("\n");
-  const commit = await resolveRef(ref, gitDirectory, signal);
-  if (commit === undefined) {
-    throw new StageFailure(
-      "infrastructure",
-      `Cannot find ${ref} in ${path}. If it is not an error in the name, fetch it: git -C ${path} fetch origin ${ref}`,
-    );
+  const directories = ["rev-parse", "--path-format=absolute", "--git-path", "objects", "--git-dir"];
+  for (const name of [ref, `refs/remotes/origin/${ref}`]) {
+    const args = [...directories, "--verify", "--end-of-options", `${name}^{commit}`];
+    const { exitCode, stdout } = await git(args, { signal, cwd: path });
+    const [objects = "", gitDirectory = "", commit = ""] = stdout.trimEnd().split("\n");
+    if (exitCode === 0 && fullId.test(commit)) return { commit, objects, describe: describeIn(gitDirectory, commit) };
   }
-  const describe = async (later: AbortSignal): Promise<string | undefined> => {
-    const found = await git(["--git-dir", gitDirectory, "describe", "--tags", "--long", commit], { signal: later });
-    return found.exitCode === 0 ? found.stdout.trim() : undefined;
-  };
-  return { commit, objects, describe };
+  await gitChecked(["rev-parse", "--git-dir"], `read the repository ${path}`, { signal, cwd: path });
+  throw new StageFailure(
+    "infrastructure",
+    `Cannot find ${ref} in ${path}. If it is not an error in the name, fetch it: git -C ${path} fetch origin ${ref}`,
+  );
 }
 
-async function resolveRef(ref: string, gitDirectory: string, signal: AbortSignal): Promise<string | undefined> {
-  for (const name of [ref, `refs/remotes/origin/${ref}`]) {
-    const args = [
-      "--git-dir",
-      gitDirectory,
-      "rev-parse",
-      "--verify",
-      "--quiet",
-      "--end-of-options",
-      `${name}^{commit}`,
-    ];
-    const { exitCode, stdout } = await git(args, { signal });
-    if (exitCode === 0) return stdout.trim();
-  }
-  return undefined;
-}
+const describeIn =
+  (gitDirectory: string, commit: string) =>
+  async (signal: AbortSignal): Promise<string | undefined> => {
+    const found = await git(["--git-dir", gitDirectory, "describe", "--tags", "--long", commit], { signal });
+    return found.exitCode === 0 ? found.stdout.trim() : undefined;
+  };
 
 async function locateRemote(
   url: string,

@@ -51,9 +51,8 @@ export class Repository implements RepositoryTree, AsyncDisposable {
     await using cleanup = new Cleanup();
     const directory = await mkdtemp(join(scratch, "repository-"));
     cleanup.defer(() => rm(directory, { recursive: true, force: true }));
-    await initialize(join(directory, "git"), located, signal);
     const repository = new Repository(located, directory, signal);
-    await repository.#git(["cat-file", "-e", `${located.commit}^{tree}`], "read the commit");
+    await repository.#initialize();
     cleanup.release();
     return repository;
   }
@@ -114,7 +113,7 @@ export class Repository implements RepositoryTree, AsyncDisposable {
     const files = {
       HEAD: "ref: refs/heads/main\n",
       "refs/heads/main": `${id}\n`,
-      config: configFor(id),
+      config: configFor(id, "bare = false"),
       "info/attributes": "* -text -eol -ident -filter -working-tree-encoding\n",
       "info/exclude": "",
     };
@@ -133,6 +132,17 @@ export class Repository implements RepositoryTree, AsyncDisposable {
     return this.#tree;
   }
 
+  /** A git directory of ours, without refs and configuration, that borrows the objects of the source. */
+  async #initialize(): Promise<void> {
+    const directory = join(this.#directory, "git");
+    const { commit, objects } = this.#located;
+    await mkdir(join(directory, "objects", "info"), { recursive: true });
+    await mkdir(join(directory, "refs"));
+    await writeFile(join(directory, "objects", "info", "alternates"), `${quoted(objects)}\n`);
+    await writeFile(join(directory, "HEAD"), "ref: refs/heads/main\n");
+    await writeFile(join(directory, "config"), configFor(commit, "bare = true"));
+  }
+
   #git(args: readonly string[], purpose: string, options: Partial<GitOptions> = {}): Promise<string> {
     return gitChecked(args, purpose, this.#options(options));
   }
@@ -141,14 +151,6 @@ export class Repository implements RepositoryTree, AsyncDisposable {
     const env = { GIT_DIR: join(this.#directory, "git"), GIT_LITERAL_PATHSPECS: "1", ...options.env };
     return { maxOutputBytes: 64 * 1024 * 1024, ...options, cwd: this.#directory, env, signal: this.#signal };
   }
-}
-
-async function initialize(directory: string, { commit, objects }: LocatedCommit, signal: AbortSignal): Promise<void> {
-  const format = commit.length === 64 ? "sha256" : "sha1";
-  const init = ["init", "--quiet", "--bare", "--template=", `--object-format=${format}`, directory];
-  await gitChecked(init, "make a git directory", { signal });
-  await mkdir(join(directory, "objects", "info"), { recursive: true });
-  await writeFile(join(directory, "objects", "info", "alternates"), `${quoted(objects)}\n`);
 }
 
 function readEntries(listing: string): TreeEntries {
@@ -170,13 +172,12 @@ function quoted(path: string): string {
   return `"${path.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n")}"`;
 }
 
-function configFor(commit: string): string {
-  const format = commit.length === 64 ? "[extensions]\n\tobjectFormat = sha256\n" : "";
-  return (
-    [
-      `[core]\n\trepositoryFormatVersion = ${format === "" ? 0 : 1}\n\tfileMode = true\n\tbare = false`,
-      "\tautocrlf = false\n\thooksPath = /dev/null\n\tfsmonitor = false\n\tlogAllRefUpdates = false",
-      "[gc]\n\tauto = 0\n[user]\n\tname = Atoll\n\temail = atoll@localhost\n",
-    ].join("\n") + format
-  );
+function configFor(commit: string, more: string): string {
+  const isSha256 = commit.length === 64;
+  return [
+    `[core]\n\trepositoryFormatVersion = ${isSha256 ? 1 : 0}\n\tfileMode = true\n\tautocrlf = false`,
+    `\thooksPath = /dev/null\n\tfsmonitor = false\n\tlogAllRefUpdates = false\n\t${more}`,
+    "[gc]\n\tauto = 0\n[user]\n\tname = Atoll\n\temail = atoll@localhost",
+    isSha256 ? "[extensions]\n\tobjectFormat = sha256\n" : "",
+  ].join("\n");
 }

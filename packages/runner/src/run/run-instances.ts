@@ -2,7 +2,7 @@ import { mkdir, rm, statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import { join } from "node:path";
 import { writeDurably } from "@atoll/host";
-import { SandboxError } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
 import { KeyedLock } from "../cache/keyed-lock.ts";
 import { SnapshotCache } from "../cache/snapshot-cache.ts";
 import { TaskRecords } from "../cache/task-records.ts";
@@ -78,7 +78,7 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   emit({ type: "run.end", interrupted });
   await journal.sync();
   if (options.cacheBytes !== undefined) {
-    await services.snapshots?.prune(options.cacheBytes, AbortSignal.timeout(pruneTimeoutMs));
+    await services.snapshots?.prune(options.cacheBytes, deadlineAfter(pruneTimeoutMs));
   }
   const report: RunReport = {
     schemaVersion: 1,

@@ -1,7 +1,7 @@
 import { open, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { bootId, hasErrno, isAlive, readStartTicks } from "@atoll/host";
-import { SandboxError } from "@atoll/protocol";
+import { deadlineAfter, SandboxError } from "@atoll/protocol";
 import type { SandboxClient } from "../client/sandbox-client.ts";
 
 /** A process for good: ids are reused, and begin at the same numbers after every start of the machine. */
@@ -59,7 +59,7 @@ export async function lockRun(directory: string, owner: RunOwner): Promise<Async
 
 /** Removes the sandboxes that dead processes of this run have left. Those of others are not touched. */
 export async function removeLeftovers(client: SandboxClient, runId: string): Promise<string[]> {
-  const signal = AbortSignal.timeout(cleanupTimeoutMs);
+  const signal = deadlineAfter(cleanupTimeoutMs);
   const removed: string[] = [];
   for (const { id, labels } of await client.list({ [runLabel]: runId }, signal)) {
     const [pid, startTicks, ...boot] = (labels[ownerLabel] ?? "").split(".");

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { isSandboxError } from "@atoll/protocol";
 import { requestFixes } from "../compat/choose-fixes.ts";
 import { toArgv } from "../models/task.ts";
-import { applyPatch } from "./patch.ts";
+import { makeChanges } from "./patch.ts";
 import type { StageOutcome } from "./session.ts";
 import { StageFailure } from "./stage-context.ts";
 import { changesFiles, type Return, symptomsOf, type Work } from "./work.ts";
@@ -40,10 +40,9 @@ export async function env(work: Work): Promise<Outcome> {
 export async function compat(work: Work): Promise<Outcome> {
   if (await hasTask(work)) return { status: "cached" };
   const context = work.context();
-  const { environment } = work.plan;
   const missing = requestedFixes(work).filter((id) => !work.fixes.some(({ applied }) => applied.id === id));
   if (missing.length > 0) {
-    const facts = await environment.facts(context);
+    const facts = await work.plan.environment.facts(context);
     const { chosen, unknown } = requestFixes(work.session.services.catalogue, missing, facts);
     if (unknown.length > 0) throw new StageFailure("environment", `There is no fix ${unknown.join(", ")}`);
     work.addFixes(chosen);
@@ -52,9 +51,11 @@ export async function compat(work: Work): Promise<Outcome> {
       return { status: "ok", reason: "planned again", again: "checkout" };
     }
   }
-  for (const { applied, plan } of work.fixes.filter((fix) => changesFiles(fix.plan))) {
+  for (const { applied, plan } of work.fixes) {
     const fix = work.findFix(applied.id);
-    if (fix !== undefined) await environment.apply(work.context(), fix, plan);
+    // The environment was planned with the interpreter and the packages.
+    const { interpreter: _interpreter, packages: _packages, ...rest } = plan;
+    if (fix !== undefined && changesFiles(rest)) await work.plan.environment.apply(work.context(), fix, rest);
   }
   await hideFiles(work);
   return work.fixes.length === 0 ? { status: "skipped" } : { status: "ok", reason: namesOf(work) };
@@ -141,7 +142,11 @@ async function hasTask(work: Work): Promise<boolean> {
   const known = new Set(work.fixes.map(({ applied }) => applied.id));
   // What a requested fix changes is known only when it has been planned.
   if (requestedFixes(work).some((id) => !known.has(id))) return false;
-  return services.snapshots.has(work.plan.taskSnapshot, signal);
+  const { taskSnapshot } = work.plan;
+  if (work.foundSnapshot === taskSnapshot) return true;
+  const found = await services.snapshots.has(taskSnapshot, signal);
+  if (found) work.foundSnapshot = taskSnapshot;
+  return found;
 }
 
 /** One session makes the environment, and those that wait for it start from its snapshot. */
@@ -176,6 +181,6 @@ async function layInTree(work: Work): Promise<void> {
   const reset = { argv: ["git", "reset", "--quiet", "--hard"], timeoutMs: checkoutTimeoutMs };
   await context.runChecked(reset, "lay in the files of the commit");
   for (const patch of session.item.repo?.patches ?? []) {
-    await applyPatch(context, patch, "environment");
+    await makeChanges(context, { patch }, "environment");
   }
 }

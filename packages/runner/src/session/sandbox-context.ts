@@ -123,14 +123,21 @@ export class SandboxContext implements StageContext {
 /** What a failed command means for the verdict. */
 function failureOf(result: CommandResult, stage: StageName, purpose: string): StageFailure {
   const { end, stderr, stdout } = result;
-  const said = lastLine(stderr.tail || stderr.head) || lastLine(stdout.tail || stdout.head);
+  const said = lastLines(stderr.tail || stderr.head) || lastLines(stdout.tail || stdout.head);
   const message = `Cannot ${purpose}: ${describeEnd(end)}${said === "" ? "" : `: ${said}`}`;
   if (end.kind === "lost" || end.kind === "aborted") return new StageFailure("infrastructure", message);
   if (end.kind === "timeout") return new StageFailure("timeout", message);
   return new StageFailure(stage === "apply" || stage === "test" ? "prediction" : "environment", message);
 }
 
-const lastLine = (text: string): string => text.trim().split("\n").at(-1)?.trim().slice(0, 300) ?? "";
+/** The last two lines: programs say what is wrong before they say that they give up. */
+const lastLines = (text: string): string =>
+  text
+    .trim()
+    .split(/\s*\n\s*/)
+    .slice(-2)
+    .join("; ")
+    .slice(-400);
 
 const secretName = /token|secret|passw|credential|api_?key/i;
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "@atoll/host";
-import { isSandboxError } from "@atoll/protocol";
+import { deadlineAfter, isSandboxError } from "@atoll/protocol";
 import type { KeyedLock } from "../cache/keyed-lock.ts";
 import type { SnapshotCache } from "../cache/snapshot-cache.ts";
 import type { TaskRecords } from "../cache/task-records.ts";
@@ -65,6 +65,8 @@ export class Session implements AsyncDisposable {
   /** Names of snapshots that only this session uses. */
   readonly #ownSnapshots = new Set<string>();
   #numbers = 0;
+  /** The end of a stage is made durable while the next one runs. */
+  #synced: Promise<void> = Promise.resolve();
 
   private constructor(services: SessionServices, item: SessionItem, scratch: string, signal: AbortSignal) {
     this.services = services;
@@ -126,7 +128,7 @@ export class Session implements AsyncDisposable {
     const sandbox = this.#sandbox;
     if (sandbox === undefined) return;
     this.#sandbox = undefined;
-    await sandbox.remove(AbortSignal.timeout(removeTimeoutMs));
+    await sandbox.remove(deadlineAfter(removeTimeoutMs));
     this.services.emit({ type: "sandbox.remove", instance: this.item.label, id: sandbox.id });
   }
 
@@ -167,10 +169,13 @@ export class Session implements AsyncDisposable {
       const why = reason === undefined ? {} : { reason };
       this.stages.push({ stage: stage.name, status, ...why, startedAt, durationMs, tries, commands });
       emit({ type: "stage.end", instance: label, stage: stage.name, status, durationMs, ...why });
-      await sync();
+      await this.#synced;
+      this.#synced = sync();
+      // Whoever ends the next stage learns of a failure.
+      this.#synced.catch(() => undefined);
     };
     for (let tries = 1; ; tries += 1) {
-      const deadline = AbortSignal.timeout(stage.timeoutMs);
+      const deadline = deadlineAfter(stage.timeoutMs);
       this.#stage = { name: stage.name, signal: AbortSignal.any([this.#signal, deadline]), commands };
       try {
         const result = await run();
@@ -193,7 +198,7 @@ export class Session implements AsyncDisposable {
     try {
       await this.removeSandbox();
       for (const name of this.#ownSnapshots) {
-        await this.services.snapshots?.remove(name, AbortSignal.timeout(removeTimeoutMs));
+        await this.services.snapshots?.remove(name, deadlineAfter(removeTimeoutMs));
         this.#ownSnapshots.delete(name);
       }
     } finally {

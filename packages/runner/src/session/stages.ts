@@ -8,7 +8,7 @@ import { Repository } from "../repository/repository.ts";
 import { type Attempt, runAttempt } from "./attempt.ts";
 import { checkout, compat, env, openTask, type Outcome, setup, snapshot } from "./build.ts";
 import { flaggedFiles } from "./flagged-files.ts";
-import { applyPatch, isEmptyPatch, layTests } from "./patch.ts";
+import { type Changes, isEmptyPatch, makeChanges } from "./patch.ts";
 import type { StageRow } from "./session.ts";
 import type { Work } from "./work.ts";
 
@@ -53,10 +53,12 @@ async function resolve(work: Work): Promise<Outcome> {
   if (item.repo !== undefined) {
     await work.repository?.[Symbol.asyncDispose]();
     work.repository = await Repository.open(item.repo, { cacheDirectory, scratch, signal });
-    const { testPatch } = item.instance;
-    if (testPatch.trim() !== "") work.testPaths = await work.repository.changedPaths(testPatch, "The test patch");
   }
   await work.readRecord();
+  const { testPatch } = item.instance;
+  if (work.repository !== undefined && testPatch.trim() !== "") {
+    work.testPaths = work.record.testPaths ?? (await work.repository.changedPaths(testPatch, "The test patch"));
+  }
   await work.makePlan();
   return { status: "ok", ...(work.repository === undefined ? {} : { reason: work.repository.commit }) };
 }
@@ -73,7 +75,7 @@ async function baseline(work: Work): Promise<Outcome> {
   const attempts: Attempt[] = [];
   const attempt = async (seed: number): Promise<Attempt> => {
     await openTask(work);
-    if (item.repo !== undefined) await layTests(work.context(), item.instance.testPatch, work.testPaths, "environment");
+    await makeChanges(work.context(), testsOf(work), "environment");
     const made = await runAttempt(work, "baseline", seed);
     report(work, made.result);
     attempts.push(made);
@@ -104,7 +106,11 @@ async function baseline(work: Work): Promise<Outcome> {
   if (check.held) {
     const kept = results.map((result) => ({ ...result, command: null }));
     const fixes = work.reportFixes().map((applied, at) => ({ applied, plan: work.fixes[at]?.plan ?? {} }));
-    await work.saveRecord({ fixes, baseline: { key: work.plan.baselineKey, attempts: kept } });
+    await work.saveRecord({
+      fixes,
+      testPaths: [...work.testPaths],
+      baseline: { key: work.plan.baselineKey, attempts: kept },
+    });
   }
   return check.held ? { status: "ok" } : { status: "ok", reason: check.why };
 }
@@ -126,12 +132,16 @@ async function apply(work: Work): Promise<Outcome> {
 
 /** A new sandbox with the prediction, and over it the tests of the task. */
 async function openPatched(work: Work): Promise<string> {
-  const { item } = work.session;
   await openTask(work);
-  const how = await applyPatch(work.context(), item.prediction?.patch ?? "", "prediction");
+  const patch = work.session.item.prediction?.patch ?? "";
+  const how = await makeChanges(work.context(), { patch, ...testsOf(work) }, "prediction");
   work.patchApplied = true;
-  await layTests(work.context(), item.instance.testPatch, work.testPaths, "prediction");
   return how;
+}
+
+function testsOf({ session, testPaths }: Work): Changes {
+  const { testPatch } = session.item.instance;
+  return testPatch.trim() === "" ? {} : { tests: { patch: testPatch, changed: testPaths } };
 }
 
 async function test(work: Work): Promise<Outcome> {

@@ -48,6 +48,8 @@ export class Work {
   /** Whether the sandbox that there is has the task as it was set up, and nothing has run in it since. */
   isFresh = false;
   exported = false;
+  /** The snapshot of the task, once it was found: it is asked for once. */
+  foundSnapshot = "";
   #plan: TaskPlan | undefined;
   #rounds = 0;
   #base = "";
@@ -180,7 +182,7 @@ export class Work {
   reportFixes(): AppliedFix[] {
     return this.fixes.map(({ applied, plan }) => {
       if (plan.shim === undefined) return applied;
-      const now = plan.shim.filter((alias) => this.usedAliases.has(alias));
+      const now = [...this.usedAliases].filter((name) => plan.shim?.includes(name.split(":")[0] ?? ""));
       return { ...applied, used: [...new Set([...(applied.used ?? []), ...now])] };
     });
   }

@@ -64,6 +64,11 @@ export class GitRepository implements AsyncDisposable {
     return patch;
   }
 
+  /** Takes an object away, as a damaged disk does. */
+  async removeObject(id: string): Promise<void> {
+    await rm(join(this.path, ".git", "objects", id.slice(0, 2), id.slice(2)));
+  }
+
   async #write(path: string, content: FileContent): Promise<void> {
     const target = join(this.path, path);
     await rm(target, { recursive: true, force: true });

@@ -58,7 +58,8 @@ export class AtollClient implements SandboxClient {
     });
     const started = new AtollSandbox(sandbox, config);
     try {
-      await started.makeWorkdir(signal);
+      // The files of a snapshot have it.
+      if (snapshot === undefined) await started.makeWorkdir(signal);
       return started;
     } catch (error) {
       await sandbox.kill().catch(() => undefined);

@@ -1,0 +1,2 @@
+def greet(name="world"):
+    return f"Hello, {name}!"
