@@ -15,7 +15,7 @@ export interface AppCodeParts {
   emit: (event: LiveEventBody) => void;
 }
 
-/** Which code an app goes back to. */
+/** The code that an app goes back to. */
 export type RollbackTarget = { generation: number } | { module: string; version: number };
 
 /** The code of an app: its sources, what they compile to, and its generations. */
