@@ -23,3 +23,4 @@ export { LiveManager, type LiveManagerOptions } from "./manager/live-manager.ts"
 export { ReloadFailed } from "./manager/reload-failed.ts";
 export type { RollbackTarget } from "./manager/app-code.ts";
 export type { GenerationInfo, ModuleDiff, ModuleHistory } from "./versions/app-versions.ts";
+export type { SourcePlace } from "./compiler/source-places.ts";

@@ -45,6 +45,11 @@ export interface ServiceDefinition<
   readonly version?: number | string;
   /** Makes the state. Until it resolves the service is not started, and its supervisor waits. */
   init(argument: A, context: Context): S | Promise<S>;
+  /**
+   * Opens what is not state: servers, connections, timers. Runs after `init`, and also when the process was started
+   * again, where `init` is left out because the state is there.
+   */
+  open?(state: S, context: Context): void | Promise<void>;
   /** Requests with an answer. */
   readonly call?: C;
   /** Requests without one, from `cast`, and messages of timers, monitors and other services. */

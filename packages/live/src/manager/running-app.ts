@@ -18,6 +18,8 @@ interface Launch {
   config: AppConfig;
   host: AppHost;
   onEvent: (event: RuntimeEvent) => void;
+  /** Turns the places in stacks into those of the sources. */
+  mapStack: (stack: string) => string;
   /** Called once with the reason, however the process ends. */
   onEnd: (app: RunningApp, reason: string) => void;
 }
@@ -30,10 +32,10 @@ export class RunningApp {
   readonly #heartbeat: NodeJS.Timeout;
   #isStarted = false;
 
-  private constructor(process: AppProcess, { config, onEvent, onEnd }: Launch) {
+  private constructor(process: AppProcess, { config, onEvent, onEnd, mapStack }: Launch) {
     this.process = process;
     this.#config = config;
-    this.connection = new Connection(process, onEvent);
+    this.connection = new Connection(process, onEvent, mapStack);
     this.#heartbeat = setInterval(() => void this.#ping(), Math.max(100, config.limits.unresponsiveMs / 4));
     this.#heartbeat.unref();
     void process.ended.then((end) => {
