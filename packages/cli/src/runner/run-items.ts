@@ -6,7 +6,7 @@ import { Interruption } from "../interruption.ts";
 import { formatDuration } from "../output/amount.ts";
 import { openClient } from "./open-client.ts";
 import { openRunView } from "./run-view.ts";
-import { assertRunId, newRunId, type ClientName, type RunnerOptions } from "./runner-options.ts";
+import { assertRunId, newRunId, runChoices, type ClientName, type RunnerOptions } from "./runner-options.ts";
 
 export interface RunRequest {
   items: readonly RunItem[];
@@ -36,13 +36,7 @@ export async function runItems(cli: Cli, { items, options, client: name, expecte
       cacheDirectory: join(cli.environment.cacheDirectory, "runner"),
       drain: stops.drain,
       signal: stops.now,
-      useCache: options.cache,
-      ...given("jobs", options.jobs),
-      ...given("repeat", options.repeat),
-      ...given("seeds", options.seed),
-      ...given("compatMode", options.compat),
-      ...given("cacheBytes", options.cacheSize),
-      ...given("repos", options.repos === undefined ? undefined : resolve(options.repos)),
+      ...runChoices(options),
     }),
   );
   await printReport(cli, report, directory);
@@ -90,9 +84,6 @@ class Stops implements Disposable {
     this.#release();
   }
 }
-
-const given = <Name extends string, Value>(name: Name, value: Value | undefined): Partial<Record<Name, Value>> =>
-  value === undefined ? {} : ({ [name]: value } as Record<Name, Value>);
 
 /** 0: as expected; 1: a verdict differs; 3: something of ours failed, so that nothing is known. */
 function exitCodeOfReport(report: RunReport, expected: Verdict | undefined): number {

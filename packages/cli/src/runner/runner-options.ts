@@ -1,3 +1,5 @@
+import { resolve } from "node:path";
+import type { RunOptions } from "@atoll/runner";
 import { Option, type Command } from "commander";
 import { parseDuration } from "../input/duration.ts";
 import { wholeNumber } from "../input/number.ts";
@@ -73,4 +75,18 @@ export function assertRunId(runId: string): string {
     `Cannot use ${JSON.stringify(runId)} as the name of a run`,
     "Use letters, digits, '.', '_', '-'.",
   );
+}
+
+/** Returns what the options choose of a run; what they leave out has the defaults of the runner. */
+export function runChoices(options: RunnerOptions): Partial<RunOptions> {
+  const { jobs, repeat, seed, compat, cache, cacheSize, repos } = options;
+  return {
+    useCache: cache,
+    ...(jobs === undefined ? {} : { jobs }),
+    ...(repeat === undefined ? {} : { repeat }),
+    ...(seed === undefined ? {} : { seeds: seed }),
+    ...(compat === undefined ? {} : { compatMode: compat }),
+    ...(cacheSize === undefined ? {} : { cacheBytes: cacheSize }),
+    ...(repos === undefined ? {} : { repos: resolve(repos) }),
+  };
 }

@@ -3,11 +3,6 @@ import { availableParallelism, freemem } from "node:os";
 import { join } from "node:path";
 import { writeDurably } from "@atoll/host";
 import { deadlineAfter, SandboxError } from "@atoll/protocol";
-import { KeyedLock } from "../cache/keyed-lock.ts";
-import { SnapshotCache } from "../cache/snapshot-cache.ts";
-import { TaskRecords } from "../cache/task-records.ts";
-import { catalogue } from "../compat/catalogue.ts";
-import { planEnvironment } from "../environments/plan-environment.ts";
 import type { RunEvent, RunEventBody } from "../journal/events.ts";
 import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
@@ -20,7 +15,8 @@ import { version } from "../version.ts";
 import { Durations } from "./durations.ts";
 import { sessionItems } from "./run-items.ts";
 import type { RunOptions } from "./run-options.ts";
-import { labelsOf, lockRun, removeLeftovers, type RunOwner, thisProcess } from "./run-owner.ts";
+import { lockRun, removeLeftovers, thisProcess } from "./run-owner.ts";
+import { servicesFor } from "./session-services.ts";
 import { WeightedPool } from "./weighted-pool.ts";
 
 /** A run promises its sandboxes at most this share of the memory and the disk that are free when it begins. */
@@ -100,33 +96,6 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
   const unfinished = items.filter(({ label }) => !reports.has(label)).map(({ label }) => label);
   await writeReports({ directory, report, items: finished, unfinished }, ["yaml", "html"]);
   return report;
-}
-
-function servicesFor(
-  options: RunOptions,
-  owner: RunOwner,
-  journal: Pick<SessionServices, "emit" | "sync">,
-): SessionServices {
-  const { client, directory, cacheDirectory, runId, repeat = 1 } = options;
-  const seeds = options.seeds ?? [];
-  // A second look at a failure needs seeds that were not used.
-  const more = Array.from({ length: repeat + 3 }, (_, at) => at).filter((seed) => !seeds.includes(seed));
-  return {
-    client,
-    directory,
-    cacheDirectory,
-    snapshots: client.snapshots === undefined ? undefined : new SnapshotCache(client.snapshots, cacheDirectory),
-    records: new TaskRecords(cacheDirectory),
-    locks: new KeyedLock(),
-    useCache: options.useCache ?? true,
-    labels: labelsOf(runId, owner),
-    plan: options.plan ?? planEnvironment,
-    catalogue: [...catalogue, ...(options.fixes ?? [])],
-    seeds: [...seeds, ...more],
-    repeat,
-    quarantine: options.quarantine ?? [],
-    ...journal,
-  };
 }
 
 async function runPending(
