@@ -46,7 +46,8 @@ test("docs/runner.md has the real defaults of the fields", () => {
       const value: unknown = Object.entries(values).find(([field]) => field === name)?.[1];
       if (value === undefined || (typeof value === "object" && documented === "") || name === "path") continue;
       const isEmpty = typeof value === "object" && value !== null && Object.keys(value).length === 0;
-      if (name !== "test") expect(documented.replaceAll("`", ""), name).toBe(isEmpty ? "none" : String(value));
+      const shown = isEmpty ? "none" : JSON.stringify(value).replaceAll('"', "");
+      if (name !== "test") expect(`${name}: ${documented.replaceAll("`", "")}`).toBe(`${name}: ${shown}`);
     }
   }
 });
