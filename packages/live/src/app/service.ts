@@ -135,10 +135,15 @@ export interface Context {
 
 export type Restart = "permanent" | "transient" | "temporary";
 
+/** Any service, whatever its state and its handlers. */
+export interface StartableService {
+  init(argument: never, context: Context): unknown;
+}
+
 export interface ChildSpec {
   id: string;
   /** A service with its argument, or a supervisor. */
-  start: readonly [ServiceDefinition<never, never, never, never>, unknown?] | readonly [SupervisorDefinition];
+  start: readonly [StartableService, unknown?] | readonly [SupervisorDefinition];
   /** `permanent` by default. */
   restart?: Restart;
   /** The time for `terminate`; after it the service is dropped. The default is 5 s. */

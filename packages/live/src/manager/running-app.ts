@@ -103,11 +103,14 @@ export class RunningApp {
 
   async #ping(): Promise<void> {
     if (!this.#isStarted) return;
-    try {
-      await this.connection.request("ping", {}, this.#config.limits.unresponsiveMs);
-    } catch {
-      // What follows is the same as for any other end of the process.
-      await this.process.kill();
-    }
+    const { unresponsiveMs } = this.#config.limits;
+    const ping = (): Promise<unknown> => this.connection.request("ping", {}, unresponsiveMs);
+    // What follows is the same as for any other end of the process.
+    const kill = (): Promise<void> => this.process.kill();
+    await ping().catch(async () => {
+      if (this.process.reachable === undefined) return kill();
+      await this.process.reachable();
+      return ping().catch(kill);
+    });
   }
 }
